@@ -38,7 +38,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/architecture.md` tells which module may use which, and how to add an operation, a backend or a diagnostic.
+//! `docs/architecture.md` lists which module may use which, and explains how to add an operation, a backend or a
+//! diagnostic.
 #![deny(unsafe_code)]
 pub mod backend;
 pub mod base;

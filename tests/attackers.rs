@@ -100,11 +100,11 @@ fn a_process_with_another_secret_is_rejected() {
     let other = other.join().expect("no panic").expect_err("it is no rank").to_string();
     assert_eq!(
         first,
-        "the ranks did not find each other: rank 1 of 2 did not come within 3s; connections from 127.0.0.1 did not \
+        "the ranks did not find each other: rank 1 of 2 did not connect within 3s; connections from 127.0.0.1 did not \
          prove that they know the secret"
     );
     let told = format!(
-        "within 2s: whoever listens at 127.0.0.1:{port} does not know the secret: another program has the port, or rank \
+        "within 2s: the process that listens at 127.0.0.1:{port} does not know the secret: another program uses the port, or rank \
          0 has another secret"
     );
     assert!(other.ends_with(&told), "{other}");
@@ -136,10 +136,10 @@ fn a_port_that_somebody_has_is_named_by_all_ranks() {
         let first = run(&place(0, 2, port)).expect_err("the port is taken");
         let other = other.join().expect("no panic").expect_err("the port is taken").to_string();
         let ExecError::Rendezvous { why, help } = &first else { panic!("{first}") };
-        let taken = "another program, which is no rank of this run, has it";
+        let taken = "another program, which is not a rank of this run, uses it";
         assert_eq!(*why, format!("rank 0 cannot listen at 127.0.0.1:{port}: {taken}"));
         assert!(help.contains("another MASTER_PORT"), "{help}");
-        let told = format!("whoever listens at 127.0.0.1:{port} does not know the secret");
+        let told = format!("the process that listens at 127.0.0.1:{port} does not know the secret");
         assert!(other.contains(&told), "{other}");
     }
 }
@@ -165,7 +165,7 @@ fn an_address_of_another_host_is_reported() {
     // An address reserved for documentation, which no host has.
     let transport = Transport::Network { address: "192.0.2.7".to_owned(), port, secret };
     let error = run(&JoinOptions { transport, ..place(0, 2, port) }).expect_err("it is no address of this host");
-    assert!(error.to_string().contains("192.0.2.7 is no address of this host"), "{error}");
+    assert!(error.to_string().contains("192.0.2.7 is not an address of this host"), "{error}");
 }
 
 /// A proxy between two ports. `alter` gets the number of the connection, whether the bytes come from rank 0, the number
@@ -267,7 +267,7 @@ fn a_recorded_conversation_proves_nothing() {
     let _ = stream.read_to_end(&mut answer);
     assert_eq!(answer.len(), 72, "rank 0 says its number and its proof, and nothing more");
     let told = first.join().expect("no panic").expect_err("nobody comes").to_string();
-    assert!(told.contains("rank 1 of 2 did not come within 2s; connections from 127.0.0.1 did not prove"), "{told}");
+    assert!(told.contains("rank 1 of 2 did not connect within 2s; connections from 127.0.0.1 did not prove"), "{told}");
 }
 
 /// The variable that gives the socket's path to [`a_process_connects_to_a_socket`].

@@ -12,7 +12,7 @@ fn tensor(dtype: DType, sizes: &[u64]) -> Tensor {
 
 /// What the library is offered for a use; `None` if the kernels compute it alone.
 fn offered(options: &[(&'static str, Attr)], inputs: Vec<Tensor>) -> Option<Arc<FusedAttention>> {
-    let (name, outputs) = if inputs.len() > 3 { ("attention_backward", 3) } else { ("attention", 2) };
+    let (name, outputs) = if inputs.len() > 4 { ("attention_backward", 3) } else { ("attention", 2) };
     let spec = Spec::of_use(name, options, inputs, &vec![None; outputs]).expect("a use of attention");
     let launches = spec.launch();
     assert!(launches.iter().map(|launch| launch.kernels().len()).sum::<usize>() > 0, "kernels stand in");
@@ -68,6 +68,35 @@ fn what_no_library_computes_is_not_offered() {
     let mut turned = usual();
     turned[2].strides = Dims::from_slice(&[48 * 4 * 64, 48 * 64, 1, 48]).expect("four");
     assert!(offered(&[], turned).is_none(), "elements that are no neighbours");
+}
+
+#[test]
+fn a_bias_is_offered_as_the_library_takes_it() {
+    let with = |dtype: DType, bias: &[u64]| {
+        let mut inputs = forward(DType::BF16, &[2, 4, 32, 64], &[2, 4, 48, 64]);
+        inputs.push(tensor(dtype, bias));
+        inputs
+    };
+    let taken = [
+        (&[2, 4, 32, 48][..], vec![2, 4, 32, 48]),
+        (&[4, 32, 48], vec![1, 4, 32, 48]),
+        (&[2, 1, 32, 48], vec![2, 1, 32, 48]),
+        (&[32, 48], vec![1, 1, 32, 48]),
+    ];
+    for (bias, dims) in taken {
+        let fused = offered(&[], with(DType::BF16, bias)).expect("it is offered");
+        let place = fused.bias().expect("it has a bias");
+        let found = fused.tensor(place);
+        assert_eq!((found.dims.to_vec(), found.dims.contiguous_strides()), (dims, found.strides), "{bias:?}");
+        assert_eq!(fused.operands.iter().map(|(operand, _)| *operand).collect::<Vec<u8>>(), [0, 1, 2, 4, 5, 3]);
+    }
+    for bias in [&[2, 4, 1, 48][..], &[48], &[32, 1], &[]] {
+        assert!(offered(&[], with(DType::BF16, bias)).is_none(), "{bias:?} is broadcast along queries or keys");
+    }
+    assert!(offered(&[], with(DType::F32, &[32, 48])).is_none(), "another type");
+    let mut apart = with(DType::BF16, &[32, 48]);
+    apart[3].strides.set(0, 49);
+    assert!(offered(&[], apart).is_none(), "rows that begin anywhere");
 }
 
 #[test]

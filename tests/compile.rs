@@ -14,7 +14,7 @@ fn compiled(text: &str, options: &Options) -> Compiled {
 fn a_file_has_several_ranks_only_if_they_do_something_together() {
     let ranks = |statement: &str| {
         let text = format!("buffer x, y: f32[8]\nstep {{ {statement} }}\n");
-        let options = Options { ranks: Ranks::IfTogether(4), ..Options::default() };
+        let options = Options { ranks: Ranks::IfCommunicating(4), ..Options::default() };
         compiled(&text, &options).ranks.len()
     };
     assert_eq!(ranks("map(x + 1 -> y)"), 1);

@@ -73,13 +73,13 @@ fn each_page_shows_its_code() {
         let shown: BTreeSet<&str> = text.lines().filter(|line| is_code(line)).collect();
         assert_eq!(shown, BTreeSet::from([code.as_str()]), "what the page of {code} shows");
         let has = |line: &str| text.lines().any(|found| found == line);
-        let mended = has("```aorta file=mended.aorta") && has("$ aorta check mended.aorta");
+        let fixed = has("```aorta file=fixed.aorta") && has("$ aorta check fixed.aorta");
         let wrong = has("```aorta wrong file=wrong.aorta") && has("$ aorta check wrong.aorta");
         // A warning's file passes the check. A mistake in a command, or a limit that an option lowers, shows commands
-        // instead. A page about a fault that no test machine can provoke says so.
+        // instead. A page about a fault that no test machine can reproduce says so.
         let commands = text.lines().filter(|line| line.starts_with("$ ") && line.contains(" aorta ")).count() >= 2;
-        let told = text.contains("This machine cannot provoke it");
-        assert!((wrong && mended) || (!wrong && (commands || told)), "{code}: a mistake, and the same mended");
+        let told = text.contains("The example is not executed");
+        assert!((wrong && fixed) || (!wrong && (commands || told)), "{code}: a mistake, and the same corrected");
         assert!(!code.contains("::exec::") || text.contains("The exit code is "), "{code}: the exit code");
     }
 }

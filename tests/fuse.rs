@@ -439,7 +439,7 @@ fn a_kernel_that_does_not_compile_is_not_merged() {
     let output = hip::run(libraries, "compile:map", &[&file, "--fuse", "--json", &path]);
     assert_eq!(output.code, Some(0), "{}", output.told);
     assert!(
-        output.told.contains("The run goes on without merged operations: the kernel of this map"),
+        output.told.contains("The run continues without merged operations: the kernel of this map"),
         "{}",
         output.told
     );

@@ -146,8 +146,7 @@ fn generated_files_use_the_whole_language() {
 fn generated_files_keep_the_properties_of_the_fuzz_targets() {
     for number in 0..150 {
         let text = grammar::text(&choices(FILES + number));
-        properties::text(&text);
-        properties::plan(&text);
+        properties::text_and_plan(&text);
     }
 }
 

@@ -39,7 +39,7 @@ pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&st
         .env("AORTA_LIBRARY_PATH", libraries)
         .env("XDG_CACHE_HOME", KERNELS)
         .envs(environment.iter().copied())
-        .env("COLUMNS", "120")
+        .env("COLUMNS", "1000")
         .stdin(Stdio::null())
         .stdout(append.try_clone().expect("a file of our own"))
         .stderr(append);
@@ -500,7 +500,7 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     let run = |fault: [&str; 2]| {
         let (first, other) = in_two_processes(libraries, fault, &[&file, "--json", &json]);
         assert_eq!((first.code, other.code), (Some(4), None), "{}", first.told);
-        assert!(first.told.contains("rank 1 is gone: its process ended"), "{}", first.told);
+        assert!(first.told.contains("rank 1 was lost: its process ended"), "{}", first.told);
     };
     run(["stuck", "dies"]);
     assert!(!record.exists(), "nothing was measured before kernels fill the memory");
@@ -519,7 +519,7 @@ fn a_device_that_does_not_answer_is_reported() {
 fn a_failed_timer_is_reported() {
     // The run itself allocates pinned memory twice, for its gates and its stamps; the timer follows.
     let Some(told) = told("pinned:3", &["--effort", "quick"], 0) else { return };
-    assert!(told.contains("What timing costs could not be measured"), "{told}");
+    assert!(told.contains("The overhead of timing could not be measured"), "{told}");
     assert!(told.contains("`hipHostMalloc` returned 2"), "{told}");
 }
 

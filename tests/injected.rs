@@ -34,7 +34,7 @@ step {
 /// Number of calls of one function above which a long run tests only some.
 const MOST: u64 = 64;
 
-/// Outcome of a run.
+/// Outcome of a run. A run that waits until its time limit has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// The call did not matter, or was replaced by another one; the results are correct.
@@ -45,10 +45,11 @@ enum Outcome {
 
 /// The arguments of a run, and the folder that it uses.
 fn arguments<'a>(file: &'a str, launch: &'a str) -> Vec<&'a str> {
-    vec![file, "--launch", launch, "--ranks", "2", "--config", "timeout=3s"]
+    vec![file, "--launch", launch, "--ranks", "2", "--config", "timeout=10s"]
 }
 
-/// How often each function is called in a run without a fault.
+/// How often each function is called in a run without a fault. A kernel that is not in the folder `cache` is compiled, and
+/// an algorithm that is not there chosen by timing.
 fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> BTreeMap<String, u64> {
     let path = folder.join("calls");
     let environment = [
@@ -78,19 +79,25 @@ fn turns(count: u64) -> Vec<u64> {
     turns
 }
 
-/// Runs with one fault. The error describes an invalid end of the run.
-fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> Result<Outcome, String> {
+/// Runs with one fault. `cache` is the folder of compiled kernels; `None` for an empty one. The error describes an invalid end
+/// of the run.
+fn outcome(
+    libraries: &Path,
+    (function, turn): (&str, u64),
+    arguments: &[&str],
+    cache: Option<&str>,
+) -> Result<Outcome, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let (cache, temporary) = (path("cache"), path("temporary"));
+    let (empty, temporary) = (path("cache"), path("temporary"));
     fs::create_dir(&temporary).expect("a folder of our own");
     let fault = format!("call:{function}:{turn}");
-    let mut environment =
-        vec![("HIP_DOUBLE_FAULT", fault.as_str()), ("HIP_DOUBLE_DEVICES", "2"), ("TMPDIR", temporary.as_str())];
-    // The compiler is only called for kernels that are not cached.
-    if function.starts_with("hiprtc") || function.starts_with("amd_comgr") {
-        environment.push(("XDG_CACHE_HOME", cache.as_str()));
-    }
+    let environment = [
+        ("HIP_DOUBLE_FAULT", fault.as_str()),
+        ("HIP_DOUBLE_DEVICES", "2"),
+        ("TMPDIR", temporary.as_str()),
+        ("XDG_CACHE_HOME", cache.unwrap_or(&empty)),
+    ];
     let json = path("record.json");
     let output = run_with(libraries, &environment, &[arguments, &["--json", &json]].concat());
     let told = &output.told;
@@ -98,12 +105,16 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     if told.contains("panicked") {
         return wrong("a panic");
     }
+    // The call that fails returns at once, so nothing may wait for it.
+    if ["aorta::exec::hang", "aorta::exec::no_return"].iter().any(|code| told.contains(code)) {
+        return wrong("a hang");
+    }
     // The double's compiler is a program. What it compiles for more than two seconds after another rank has failed is
     // left behind.
     let is_compiler_s = |name: &str| name.starts_with("hip-double-") || name.starts_with("cc");
     let entries = fs::read_dir(&temporary).expect("a folder of our own").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let left: Vec<String> = names.filter(|name| !(function.starts_with("hiprtc") && is_compiler_s(name))).collect();
+    let left: Vec<String> = names.filter(|name| !(cache.is_none() && is_compiler_s(name))).collect();
     if !left.is_empty() {
         return wrong(&format!("{left:?} is left behind"));
     }
@@ -150,16 +161,24 @@ fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
     let file = file.display().to_string();
     let arguments = arguments(&file, launch);
     let cache = folder.path().join("cache").display().to_string();
-    let calls = counted(libraries, folder.path(), &arguments, &cache);
-    let cases: Vec<(&str, u64)> = calls
+    let first = counted(libraries, folder.path(), &arguments, &cache);
+    let later = counted(libraries, folder.path(), &arguments, &cache);
+    // Functions that only a first run calls get an empty cache.
+    let only_first: BTreeMap<_, _> = first
         .iter()
-        .filter(|(function, _)| wants(function))
-        .flat_map(|(function, count)| turns(*count).into_iter().map(move |turn| (function.as_str(), turn)))
+        .filter(|(function, _)| !later.contains_key(*function))
+        .map(|(name, n)| (name.clone(), *n))
         .collect();
-    assert!(!cases.is_empty(), "{calls:?}");
+    let cases: Vec<(&str, u64, Option<&str>)> = [(&only_first, None), (&later, Some(cache.as_str()))]
+        .into_iter()
+        .flat_map(|(calls, cache)| calls.iter().map(move |(function, count)| (function, *count, cache)))
+        .filter(|(function, ..)| wants(function))
+        .flat_map(|(function, count, cache)| turns(count).into_iter().map(move |turn| (function.as_str(), turn, cache)))
+        .collect();
+    assert!(!cases.is_empty(), "{first:?}");
     let table: Mutex<BTreeMap<&str, BTreeMap<Outcome, u32>>> = Mutex::default();
-    let wrong: Vec<String> = parallel::map(&cases, |&(function, turn)| {
-        let outcome = outcome(libraries, function, turn, &arguments);
+    let wrong: Vec<String> = parallel::map(&cases, |&(function, turn, cache)| {
+        let outcome = outcome(libraries, (function, turn), &arguments, cache);
         let mut table = table.lock().expect("no case panics with it");
         let outcome = outcome.map(|outcome| *table.entry(function).or_default().entry(outcome).or_default() += 1);
         outcome.err()
@@ -168,7 +187,7 @@ fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
     .flatten()
     .collect();
     for (function, outcomes) in table.into_inner().expect("no case panics with it") {
-        println!("{function}: {outcomes:?} of {} calls", calls[function]);
+        println!("{function}: {outcomes:?} of {} calls", later.get(function).unwrap_or_else(|| &first[function]));
     }
     assert!(wrong.is_empty(), "{} of {} cases end wrongly:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
 }
@@ -186,7 +205,10 @@ fn every_call_of_the_runtime_fails_once() {
 #[test]
 fn every_call_that_makes_a_graph_fails_once() {
     each_fails_once("graph", |function| {
-        ["hipGraph", "hipStreamBeginCapture", "hipStreamEndCapture"].iter().any(|prefix| function.starts_with(prefix))
+        // The last two are first called in a capture, and a rank on which they fail captures fewer collectives than the other.
+        ["hipGraph", "hipStreamBeginCapture", "hipStreamEndCapture", "hipStreamWaitEvent", "ncclAllReduce"]
+            .iter()
+            .any(|prefix| function.starts_with(prefix))
     });
 }
 
@@ -248,7 +270,7 @@ fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
         let left_rank = 1 - rank;
         assert_eq!(killed.code, None, "{phase}: {}", killed.told);
         assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
-        let gone = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
+        let gone = [format!("rank {rank} was lost"), format!("rank {rank} started, but ended")];
         // The other rank notices a process that dies while its memory is being opened.
         let told = [
             &gone[..],

@@ -103,7 +103,7 @@ fn nothing_outside_of_the_folder_is_read() {
     // Where lines of the message break depends on the length of the path.
     let words: Vec<&str> =
         said.split(|c: char| c.is_whitespace() || c == '│').filter(|word| !word.is_empty()).collect();
-    assert!(!good && words.join(" ").contains("it lies outside"), "{said}");
+    assert!(!good && words.join(" ").contains("it is outside of"), "{said}");
 }
 
 /// Every definition of a shipped module is documented, and the module is in the language's form.

@@ -156,6 +156,7 @@ fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
         ("ffn", text(size.ffn)),
         ("top_k", text(size.top_k)),
         ("chunks", text(size.chunks)),
+        ("gated", "false".to_owned()),
     ];
     let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let (program, plan) = shipped::analyze("moe.aorta", source, None, &set).unwrap_or_else(|errors| panic!("{errors}"));

@@ -2,11 +2,15 @@
 //! timeline in a terminal.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
+use sha2::{Digest, Sha256};
+
 use crate::cli::sandbox::Sandbox;
-use crate::view::{HOSTILE, used};
+use crate::view::{HOSTILE, compare_cells, used};
 
 /// Options of small simulated runs.
 const SMALL: [&str; 6] = ["--preset", "tiny", "--backend", "sim", "--effort", "quick"];
@@ -81,6 +85,35 @@ fn a_browser_shows_the_other_pages() {
             // The last option of each choice has another picture.
             assert_ne!(seen["pictures"], seen["chosen"]);
         }
+        if ["sweep", "ab"].contains(&name) {
+            let read = seen["read"][0].as_str().expect("keys read a point");
+            assert!(read.contains(" µs"), "{name}: {read}");
+            compare_cells(name, &seen);
+        }
+    }
+}
+
+/// Only pages with curves contain uPlot, with its licence. Its files are those of the package, whose hashes the README has.
+#[test]
+fn curves_bring_their_library() {
+    let sandbox = Sandbox::new();
+    for (page, has_curves) in [(sweep(&sandbox), true), (ab(&sandbox), true), (plan(&sandbox), false)] {
+        for text in ["Copyright (c) 2022 Leon Sorokin", "var uPlot="] {
+            assert_eq!(page.contains(text), has_curves, "{text}");
+        }
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/uplot");
+    let readme = fs::read_to_string(folder.join("README.md")).expect("it is there");
+    let files = readme.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        Some((*cells.get(1)?, *cells.get(3).filter(|hash| hash.len() == 64)?))
+    });
+    let files: Vec<(&str, &str)> = files.collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for (file, hash) in files {
+        let bytes = fs::read(folder.join(file)).expect("it is there");
+        let own: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(own, hash, "{file}");
     }
 }
 
@@ -294,14 +327,14 @@ fn both_formats_of_a_trace_say_the_same() {
                 panic!("an event has a kind and a track")
             };
             counts[*kind as usize] += 1;
-            // Slices of a track do not overlap.
+            // Operations of a track do not overlap; moments of arrows lie within them.
             let depth = open.entry(*track).or_default();
             *depth += match kind {
                 1 => 1,
                 2 => -1,
                 _ => 0,
             };
-            assert!((0..=1).contains(depth), "{file}: {event:?}");
+            assert!((0..=2).contains(depth), "{file}: {event:?}");
             if let (1, Some(Field::Bytes(name))) = (kind, field(&event, 23)) {
                 *slices.entry(String::from_utf8_lossy(name).into_owned()).or_default() += 1;
             }

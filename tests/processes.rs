@@ -204,7 +204,7 @@ fn a_graph_that_one_cannot_make_none_has() {
         let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
         assert_eq!(launches, ["stream"]);
         assert!(measured.complete);
-        let told = "no graph could be made, the run went on as streams: rank 1: `endCapture` returned 901";
+        let told = "no graph could be made, so the run continued as streams: rank 1: `endCapture` returned 901";
         assert!(measured.warnings.iter().any(|warning| warning.starts_with(told)), "{:?}", measured.warnings);
     }
 }
@@ -287,7 +287,7 @@ fn a_thread_that_waits_for_a_dead_rank_is_abandoned() {
     });
     let left = left.into_inner().expect("no test panics with it");
     let [(error, kept)]: &[(ExecError, Vec<_>)] = &left[..] else { panic!("{left:?}") };
-    assert_eq!(error.to_string(), "rank 1 is gone: it had enough");
+    assert_eq!(error.to_string(), "rank 1 was lost: it had enough");
     assert_eq!(kept[..], [("stream".to_owned(), 5)]);
 }
 

@@ -39,6 +39,51 @@ fn attention_of_ragged_sequences() {
 }
 
 #[test]
+fn attention_with_a_bias() {
+    let mut file = File::new(17);
+    for case in 0..cases(9) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
+        let sums = if dtype == "f64" { "f64" } else { "f32" };
+        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
+        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2]));
+        // One case has enough keys to be shared by blocks.
+        let (queries, keys) = match case {
+            0 => (1, 1100),
+            _ => (file.pick(&[1, 5, 17, 70]), file.pick(&[1, 9, 64, 70])),
+        };
+        let positions_first = file.below(2) == 0;
+        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
+            true => [batch, positions, heads, size],
+            false => [batch, heads, positions, size],
+        };
+        let heads = shared * group;
+        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
+        let v = file.tensor(dtype, &dims(shared, keys, value_size));
+        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
+        let of_bias = file.pick(&[dtype, sums]);
+        let bias = file.repeated(of_bias, &[batch, heads, queries, keys]);
+        // A bias of -inf takes a key away, and some queries keep none.
+        if file.below(2) == 0 {
+            let least = file.pick(&["0.5", "-0.3"]);
+            file.add(&format!("map(if {bias} > {least} {{ log({bias} * 0) }} else {{ {bias} * 3 }} -> {bias})"));
+        }
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        file.add(&format!("b{case}: attention({q}, {k}, {v}, {bias} -> {o}, _{option}{layout})"));
+        let of_lse = match file.below(2) {
+            0 => format!(", {}", file.tensor(sums, &[batch, heads, queries])),
+            _ => String::new(),
+        };
+        let outputs = file.pick(&["", " -> _, _, _, _"]);
+        file.add(&format!(
+            "biased_attention_backward({q}, {k}, {v}, {o}, b{case}.lse, {dy}, {bias}{of_lse}{option}{layout}{outputs})"
+        ));
+    }
+    file.check();
+}
+
+#[test]
 fn attention_over_pages() {
     let mut file = File::new(15);
     for case in 0..cases(7) {

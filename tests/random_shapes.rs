@@ -79,7 +79,7 @@ impl File {
     }
 
     /// A tensor that repeats along some of these dimensions.
-    fn repeated(&mut self, dtype: &str, dims: &[u64]) -> String {
+    pub fn repeated(&mut self, dtype: &str, dims: &[u64]) -> String {
         let mut own: Vec<u64> = dims.iter().map(|&size| if self.below(3) == 0 { 1 } else { size }).collect();
         let missing = if self.below(3) == 0 { self.below(own.len() as u64) as usize } else { 0 };
         own.drain(..missing);

@@ -201,6 +201,25 @@ fn operations_of_calls_wait_for_calls() {
     common::planned(&mended);
 }
 
+/// Operations of one definition belong to several calls, of which only some are in a loop: each call has its own wait.
+#[test]
+fn each_call_of_a_definition_has_its_wait() {
+    let text = |first: &str| {
+        format!(
+            "stream a\nstream b\nstream c\nbuffer x[3], z: f32[8]\ndef f(x -> y) {{ map(x * 2 -> y) }}\n\
+             step(order: declared) {{\non {first} {{ f(x[0] -> z) }}\nfor i in 0..3 {{ on a {{ f(x[i] -> x[i]) }} }}\n\
+             for i in 0..3 {{ on b {{ map(x[i] + z -> x[i]) }} }}\n}}"
+        )
+    };
+    // On one stream, the wait for the last call is enough.
+    let one = "name the call, `done[i]: f(…)`, and write `on b after done[i] { … }`";
+    assert_eq!(told(&text("a")), [one]);
+    let each = "name the call, `done: f(…)`, and write `on b after done { … }`; name the call, `done_2[i]: f(…)`, and \
+                write `on b after done_2[i] { … }`";
+    assert_eq!(told(&text("c")).last().map(String::as_str), Some(each));
+    common::planned(&text("a").replace("f(x[i] ->", "done[i]: f(x[i] ->").replace("on b {", "on b after done[i] {"));
+}
+
 /// If no rule fits, the suggestion is to wait for all members.
 #[test]
 fn irregular_turns_wait_for_the_family() {

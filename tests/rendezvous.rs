@@ -170,9 +170,9 @@ fn a_rank_that_goes_is_named() {
             let error = || gather(&peers, "numbers", &rank).expect_err("one is gone").to_string();
             vec![error(), error()]
         });
-        let why = if gone == 1 { "no such device" } else { "it ended without a word" };
+        let why = if gone == 1 { "no such device" } else { "it ended without a message" };
         for (rank, errors) in (0..).zip(told).filter(|(rank, _)| *rank != gone) {
-            assert_eq!(errors, vec![format!("rank {gone} is gone: {why}"); 2], "on rank {rank}");
+            assert_eq!(errors, vec![format!("rank {gone} was lost: {why}"); 2], "on rank {rank}");
         }
     }
 }
@@ -186,7 +186,7 @@ fn a_finished_rank_is_not_waited_for() {
         }
         _ => gather(&peers, "outputs", &rank).expect_err("the other is through").to_string(),
     });
-    assert_eq!(told[0], "rank 1 is gone: it ended, and others were still at their outputs");
+    assert_eq!(told[0], "rank 1 was lost: it ended while other ranks were still in the phase `outputs`");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn places_that_differ_are_a_bug_and_no_hang() {
         peers.leave(Some("that"));
         error
     });
-    assert!(told[0].contains("it is at its iterations, and this one at its graphs"), "{}", told[0]);
+    assert!(told[0].contains("it is in the phase `iterations`, and this process is in `graphs`"), "{}", told[0]);
 }
 
 /// A thread stuck elsewhere is ended from outside.
@@ -212,7 +212,7 @@ fn a_thread_that_never_returns_is_abandoned() {
     while rescued.lock().expect("nothing panics with it").is_empty() {
         thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(*rescued.lock().expect("nothing panics with it"), ["rank 1 is gone: it ended without a word"]);
+    assert_eq!(*rescued.lock().expect("nothing panics with it"), ["rank 1 was lost: it ended without a message"]);
     drop(peers);
 }
 
@@ -226,10 +226,10 @@ fn missing_ranks_are_named() {
     });
     let error = join(&short(0)).err().expect("two do not come");
     let ExecError::Rendezvous { why, help } = &error else { panic!("{error}") };
-    assert_eq!(why, "ranks 1, 3 of 4 did not come within 4s");
+    assert_eq!(why, "ranks 1, 3 of 4 did not connect within 4s");
     assert!(help.contains(&format!("127.0.0.1 on the first of the ports {port} to {}", port + 15)), "{help}");
     let told = other.join().expect("it only waits");
-    assert!(told.contains("rank 0 was there, and ended before all ranks had come"), "{told}");
+    assert!(told.contains("rank 0 started, but ended before all ranks had connected"), "{told}");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_rejected_process_is_told_why() {
     });
     let error = |place: JoinOptions| join(&place).err().expect("there is no place for it").to_string();
     let told = error(place(1, 4, port));
-    assert!(told.ends_with("rank 0 refused: rank 1 knows of 4 ranks, and rank 0 of 3"), "{told}");
+    assert!(told.ends_with("rank 0 refused: rank 1 expects 4 ranks, and rank 0 expects 3"), "{told}");
     for rank in [3, 4, u32::MAX] {
         let told = error(place(rank, 3, port));
         assert!(told.ends_with(&format!("rank 0 refused: there is no rank {rank} among 3")), "{told}");
@@ -270,12 +270,12 @@ fn a_rejected_process_is_told_why() {
     let told = error(job);
     assert!(told.contains(&format!("another run listens at 127.0.0.1:{port}")), "{told}");
     let told = first.join().expect("no panic");
-    assert!(told.contains("rank 2 of 3 did not come"), "{told}");
-    assert!(told.contains("refused: rank 1 knows of 4 ranks, and rank 0 of 3"), "{told}");
+    assert!(told.contains("rank 2 of 3 did not connect"), "{told}");
+    assert!(told.contains("refused: rank 1 expects 4 ranks, and rank 0 expects 3"), "{told}");
     let mut twins = twins.map(|twin| twin.join().expect("no panic"));
     twins.sort();
-    assert!(twins[0].ends_with("rank 0 refused: two processes say that they are rank 1"), "{twins:?}");
-    assert!(twins[1].contains("rank 0 was there, and ended before all ranks had come"), "{twins:?}");
+    assert!(twins[0].ends_with("rank 0 refused: two processes claim to be rank 1"), "{twins:?}");
+    assert!(twins[1].contains("rank 0 started, but ended before all ranks had connected"), "{twins:?}");
 }
 
 /// Many ranks that arrive at very different times.
@@ -317,7 +317,7 @@ fn ranks_of_one_user_meet_on_a_host() {
             }
             thread::yield_now();
         };
-        assert!(waiting.join().expect("no panic").contains("rank 1 of 2 did not come within 2s"));
+        assert!(waiting.join().expect("no panic").contains("rank 1 of 2 did not connect within 2s"));
         path
     };
     drop(std::os::unix::net::UnixListener::bind(&path).expect("the path is free"));
@@ -333,14 +333,14 @@ fn ranks_of_one_user_meet_on_a_host() {
         thread::yield_now();
     }
     let second = join(&place_by(host.clone(), 0, 2)).err().expect("there is one").to_string();
-    assert!(second.contains("there is a rank 0 already"), "{second}");
+    assert!(second.contains("a rank 0 has already connected"), "{second}");
     first.join().expect("no panic");
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     for rank in 0..2 {
         let place = JoinOptions { timeout: Duration::from_millis(100), ..place_by(host.clone(), rank, 2) };
         let error = join(&place).err().expect("the folder is open");
-        assert!(error.to_string().contains("is not a folder that only this user may enter"), "{error}");
+        assert!(error.to_string().contains("is not a folder that only this user can enter"), "{error}");
         assert!(matches!(error, ExecError::Rendezvous { help, .. } if help == "create a secret"));
     }
 }
@@ -375,8 +375,8 @@ fn a_rank_that_makes_no_progress_is_named() {
             threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect::<Vec<_>>()
         });
         let why = format!(
-            "rank {stuck} is gone: it is alive and has made no progress for 2 s since its devices, while others wait for \
-             it at their iterations; `--config stall=…` changes how long that may take"
+            "rank {stuck} was lost: it is alive and has made no progress for 2 s since its devices, while other ranks \
+             wait for it in the phase `iterations`; `--config stall=…` changes how long that may take"
         );
         for (rank, told) in told.iter().enumerate().filter(|(rank, _)| *rank != stuck as usize) {
             assert_eq!(*told, why, "on rank {rank}");

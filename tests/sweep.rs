@@ -144,7 +144,7 @@ fn a_sweep_in_which_nothing_can_run_is_an_error() {
     let sandbox = Sandbox::new();
     sandbox.write("products.aorta", PRODUCTS);
     let cases = [
-        ("products.aorta --streams 0,9", "what is wrong with the first, streams=0, stands above"),
+        ("products.aorta --streams 0,9", "the error of the first one, streams=0, is shown above"),
         ("products.aorta --set m=1,2", "there is no parameter `m`"),
         ("products.aorta --streams 4", "nothing varies"),
         ("products.aorta --streams 1,,2", "a value of `--streams` is empty"),
@@ -207,7 +207,7 @@ fn a_sweep_goes_on_where_it_was() {
     sandbox.write("a.jsonl", &text.as_bytes()[..text.len() - last.len() / 2]);
     let mended = sweep(&sandbox, &format!("{command} --resume"));
     assert_eq!((mended.code, mended.stdout), (Some(0), first.stdout));
-    assert!(mended.stderr.starts_with("The file ends in the middle of a line"), "{}", mended.stderr);
+    assert!(mended.stderr.starts_with("The last line of the file is incomplete"), "{}", mended.stderr);
     assert_eq!(lines(&sandbox, "a.jsonl").len(), whole.len());
 }
 
@@ -225,7 +225,7 @@ fn a_file_of_another_sweep_is_left_alone() {
         assert!(plain.contains(says), "{arguments}: {}", output.stderr);
         assert_eq!(sandbox.read("a.jsonl"), text);
     };
-    refused("ends.aorta --set n=1,2 --json a.jsonl", "is there already, with 2 cases");
+    refused("ends.aorta --set n=1,2 --json a.jsonl", "already exists, with 2 cases");
     refused("ends.aorta --set n=1,2,4 --json a.jsonl --resume", "what varies was `--set n=1,2` and is `--set n=1,2,4`");
     refused(
         "ends.aorta --set n=1,2 --launch graph --json a.jsonl --resume",

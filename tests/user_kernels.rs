@@ -151,7 +151,7 @@ fn told(libraries: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         .env("AORTA_LIBRARY_PATH", libraries)
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .env("COLUMNS", "120")
+        .env("COLUMNS", "1000")
         .output()
         .expect("the program starts");
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it prints text")).concat();
@@ -277,7 +277,7 @@ fn code_in_a_file_lies_beside_the_workload() {
     };
     verify(libraries, &write(&inside, "good.aorta", &text("k.cu")), &[]);
     for (file, said) in [
-        ("../k.cu", "it lies outside of the folder of the workload"),
+        ("../k.cu", "it is outside of the workload's folder"),
         ("none.cu", "there is no such file"),
         ("k.txt", "its name ends in `.cu`"),
     ] {

@@ -360,7 +360,7 @@ fn a_file_of_cases_is_shown_alone() {
 }
 
 /// The program and the folder of modules that the browser needs; `None` where either is missing.
-fn browser() -> Option<(PathBuf, PathBuf)> {
+pub fn browser() -> Option<(PathBuf, PathBuf)> {
     let path = std::env::var_os("PATH")?;
     let chromium = std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|file| file.is_file())?;
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/browser/node_modules");
@@ -396,6 +396,31 @@ pub fn used(sandbox: &Sandbox, name: &str, page: &str) -> Option<Value> {
     Some(seen)
 }
 
+/// Compares the canvases of a page with the stored ones, cell by cell, each with its mean colour. Letters and the edges of
+/// shapes differ between versions of a browser, so a few cells may differ. `AORTA_PICTURES=write` stores them.
+#[track_caller]
+pub fn compare_cells(name: &str, seen: &Value) {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/view/{name}.cells"));
+    let canvas = |rows: &Value| list(rows).iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n");
+    let own = list(&seen["cells"]).iter().map(canvas).collect::<Vec<_>>().join("\n\n") + "\n";
+    if std::env::var_os("AORTA_PICTURES").is_some_and(|value| value == "write") {
+        std::fs::write(&stored, &own).expect("the pictures are the repository's own");
+    }
+    let expected = std::fs::read_to_string(&stored).unwrap_or_default();
+    let cells = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let (before, now) = (cells(&expected), cells(&own));
+    assert_eq!(before.len(), now.len(), "{name}: the page has other canvases than {}", stored.display());
+    let parts = |cell: &str| cell.chars().map(|part| part.to_digit(16).expect("a digit")).collect::<Vec<_>>();
+    let apart = |(a, b): (&String, &String)| parts(a).iter().zip(parts(b)).any(|(a, b)| a.abs_diff(b) > 4);
+    let differ = before.iter().zip(&now).filter(|pair| apart(*pair)).count();
+    assert!(
+        differ * 100 <= now.len(),
+        "{name}: {differ} of {} cells differ from {}; look at the page, then store it by AORTA_PICTURES=write",
+        now.len(),
+        stored.display()
+    );
+}
+
 /// Every control is used, in a page of a run and in one with hostile names.
 #[test]
 fn a_browser_shows_the_page() {
@@ -418,6 +443,9 @@ fn a_browser_shows_the_page() {
             seen["selected"]
         );
         assert_eq!(seen["found"], "0 operations found", "{name}");
+        if name == "run" {
+            compare_cells("run", &seen);
+        }
         assert_eq!(list(&seen["source"]).len(), 1, "{name}: the line of the selected operation is marked");
     }
 }

@@ -444,8 +444,15 @@ fn every_choice_computes_on_the_cpu() {
     for (cached, acceptance) in [("true", "0.0"), ("true", "0.99"), ("false", "0.7")] {
         check_results(&shipped::named("speculative_decode"), &[("cached", cached), ("acceptance", acceptance)]);
     }
-    for set in [("skew", "1.0"), ("gated", "true"), ("form", "grouped"), ("form", "like_aorta")] {
-        check_results(&shipped::named("moe"), &[set]);
+    let two_matrices = ("gated", "false");
+    for set in [
+        &[("skew", "1.0")][..],
+        &[two_matrices],
+        &[("form", "grouped")],
+        &[("form", "grouped"), two_matrices],
+        &[("form", "like_aorta"), two_matrices],
+    ] {
+        check_results(&shipped::named("moe"), set);
     }
     check_results(&shipped::named("hetero_kernels"), &[("pattern", "batched"), ("tiny_priority", "low")]);
     check_results(&shipped::named("tiny_kernel_stress"), &[("order", "by_stream")]);

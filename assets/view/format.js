@@ -27,6 +27,15 @@ const formatBytes = (bytes) => inUnits(bytes, SIZE_UNITS);
 /** Something per second: `formatRate(3e9, "B")` is `3 GB/s`. */
 const formatRate = (value, of) => inUnits(value, RATE_UNITS.map(([prefix, size]) => [`${prefix}${of}/s`, size]));
 
+/** A value in a unit: seconds, bytes, something per second, or what is counted. */
+function formatQuantity(value, unit) {
+  if (unit === "s") return formatTime(value * 1e9);
+  if (unit === "B") return formatBytes(value);
+  if (unit.endsWith("/s")) return formatRate(value, unit === "1/s" ? "" : unit.slice(0, -2));
+  if (unit === "") return digits(value);
+  return Math.abs(value) < 1000 ? `${digits(value)} ${unit}` : inUnits(value, RATE_UNITS.map(([prefix, size]) => [`${prefix} ${unit}`.trim(), size]));
+}
+
 /** A share in percent: `formatShare(0.25)` is `25 %`. */
 function formatShare(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return ABSENT;

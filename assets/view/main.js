@@ -35,8 +35,29 @@ function themeButton(model) {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    model.timeline?.recolor();
+    recolor(model);
   }, { class: "theme" });
+}
+
+/** Draws what lies on a canvas in the colours of the theme. */
+function recolor(model) {
+  model.timeline?.recolor();
+  shownPlots.forEach((plot) => plot.recolor());
+}
+
+/** Draws canvases for paper, in the light theme and at the width of a page, or for the screen again. */
+function print(model, begins) {
+  const { dataset } = document.documentElement;
+  if (begins) {
+    dataset.screen = dataset.theme ?? "";
+    dataset.theme = "light";
+  } else if (dataset.screen) {
+    dataset.theme = dataset.screen;
+  } else {
+    delete dataset.theme;
+  }
+  model.timeline?.print(begins);
+  shownPlots.forEach((plot) => plot.print(begins));
 }
 
 /** The tables of operations and streams of a rank that can be chosen. */
@@ -136,6 +157,9 @@ function build(model) {
       runs ? runSections(model, gallery) : model.galleries.map(({ name, title }) => section(name, title, gallery(name))),
       model.pages.map(reportSection)));
   model.timeline?.recolor();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => recolor(model));
+  window.addEventListener("beforeprint", () => print(model, true));
+  window.addEventListener("afterprint", () => print(model, false));
   performance.mark("timeline");
   const select = (rank, id) => {
     model.timeline.goTo(rank, id);

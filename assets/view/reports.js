@@ -17,11 +17,16 @@ const drawPicture = ({ width, height, description, shapes }) => svg("svg", {
 function gallerySection({ title, notes, choices, pictures }) {
   const byChoice = new Map(pictures.map(([chosen, picture]) => [chosen.join(), picture]));
   const chosen = [...pictures[0][0]];
-  const frame = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${title}, picture` });
+  const frame = h("div");
   const caption = h("figcaption", {});
+  let plots = [];
   const draw = () => {
     const picture = byChoice.get(chosen.join());
-    frame.replaceChildren(picture ? drawPicture(picture) : h("p", {}, "There is no picture of this choice."));
+    plots.forEach((plot) => plot.remove());
+    plots = (picture?.plots ?? []).map((plot) => new PlotView(plot, picture.description));
+    frame.replaceChildren(!picture ? h("p", {}, "There is no picture of this choice.")
+      : plots.length > 0 ? h("div", { class: "plots" }, plots.map(({ element }) => element))
+        : h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${title}, picture` }, drawPicture(picture)));
     caption.textContent = picture ? visible(picture.description) : "";
   };
   draw();
@@ -37,6 +42,7 @@ function gallerySection({ title, notes, choices, pictures }) {
     })),
     h("figure", {}, frame, caption),
     notes.map((note) => h("p", { class: "note" }, note)),
+    plots.length > 0 && h("p", { class: "note keys-note" }, PLOT_HELP),
   ];
 }
 

@@ -106,8 +106,6 @@ class Timeline {
     canvas.addEventListener("keydown", (event) => this.key(event));
     this.search.addEventListener("keydown", (event) => event.key === "Enter" && this.next());
     new ResizeObserver(() => this.draw()).observe(this.scroller);
-    window.addEventListener("beforeprint", () => this.print(true));
-    window.addEventListener("afterprint", () => this.print(false));
   }
 
   /** Draws before the next frame, however often it is called. */

@@ -45,7 +45,7 @@ fi
 
 # The README's first command, several times: a new process each.
 for _ in 1 2 3 4 5; do
-  "$aorta" exec moe.aorta --streams 16 --launch both > "$out/moe.txt" 2> "$out/moe.log" || status=1
+  "$aorta" exec moe.aorta --preset small --streams 16 --launch both > "$out/moe.txt" 2> "$out/moe.log" || status=1
   grep '^median' "$out/moe.txt"
 done | tee "$out/moe_medians.txt"
 exit $status

@@ -36,10 +36,7 @@ fn main() {
     let (began, mut accepted, mut failed) = (Instant::now(), 0, 0);
     for number in first..first + count {
         let text = grammar::text(&choices(number));
-        let kept = catch_unwind(|| {
-            properties::text(&text);
-            properties::plan(&text);
-        });
+        let kept = catch_unwind(|| properties::text_and_plan(&text));
         if kept.is_err() {
             failed += 1;
             println!("file {number} fails");

@@ -13,7 +13,7 @@ use aorta::model::{self, MemoryKind, Mistake, OpKind, Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule, Topology};
-use aorta::syntax::{self, Limits, SyntaxError};
+use aorta::syntax::{self, Ast, Limits, SyntaxError};
 use miette::Diagnostic;
 
 use super::grammar::files;
@@ -138,18 +138,31 @@ fn places(shown: &str) -> Vec<(usize, usize)> {
     spans.map(|rest| (number(rest), rest.split("len: ").nth(1).map_or(0, number))).collect()
 }
 
+/// Checks the properties of a text, and of its program and plan if it is valid. Faster than [`text`] and [`plan`].
+pub fn text_and_plan(text: &str) {
+    if let Some(analysis) = up_to_program(text) {
+        from_program_on(text, analysis);
+    }
+}
+
 /// Checks all properties of a text up to its program.
 pub fn text(text: &str) {
-    parse(text);
-    reparse(text);
-    format(text);
-    analyze(text);
+    up_to_program(text);
+}
+
+/// Checks all properties of a text up to its program, and returns its analysis as [`analyzed`] does.
+fn up_to_program(text: &str) -> Option<Analysis> {
+    let (ast, errors) = parse(text);
+    format(text, &ast, &errors);
+    reparse(text, ast);
     compiled(text, 1);
+    analyze(text)
 }
 
 /// Every location of the tree lies in the text, declarations do not overlap, and errors are sorted. If a text parses
-/// without errors, so does each of its declarations alone. The result does not depend on the base offset.
-fn parse(text: &str) {
+/// without errors, so does each of its declarations alone. The result does not depend on the base offset. Returns the tree
+/// and the errors.
+fn parse(text: &str) -> (Ast, Vec<SyntaxError>) {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     check_errors(&source(text), &errors);
     // A declaration's location is that of its head; its block ends before the next declaration.
@@ -174,14 +187,15 @@ fn parse(text: &str) {
         errors.iter().map(|error| (error.offset().saturating_sub(base), error.to_string())).collect()
     };
     assert_eq!(at(&errors, 0), at(&elsewhere, base as usize), "where a text lies changes its errors");
+    (ast, errors)
 }
 
 /// Pieces that an edit inserts: brackets, quotes and comments, which change what the rest of the text is.
 const INSERTED: [&str; 12] = ["", "", "{", "}", "(", "]", "\"", "//", "\n", " 7 ", "if c { nop() }", "on s {"];
 
-/// Reparsing after an edit gives the same as parsing the whole, for three edits in a row that the text determines.
-fn reparse(text: &str) {
-    let mut ast = syntax::parse(text, 0, &Limits::default()).0;
+/// Reparsing after an edit gives the same as parsing the whole, for three edits in a row that the text determines. `ast` is
+/// the tree of the text.
+fn reparse(text: &str, mut ast: Ast) {
     let mut text = text.to_owned();
     let seed = text.bytes().fold(text.len() as u64, |seed, byte| hash(seed, byte.into()));
     for number in 0..3 {
@@ -193,26 +207,29 @@ fn reparse(text: &str) {
     }
 }
 
-/// Formatting is idempotent and only changes white space and commas. A valid text keeps its meaning and every comment.
-fn format(text: &str) {
+/// Formatting is idempotent and only changes white space and commas. A valid text keeps its meaning and every comment. `ast`
+/// and `errors` are the text's.
+fn format(text: &str, ast: &Ast, errors: &[SyntaxError]) {
     let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
     let formatted = syntax::format(text, &Limits::default());
     check_errors(&source(text), &formatted.errors);
     assert_eq!(essence(text), essence(&formatted.text), "something was lost");
     let again = syntax::format(&formatted.text, &Limits::default());
     assert_eq!(formatted.text, again.text, "formatting twice is not the same as once");
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     assert_eq!(errors.is_empty(), formatted.errors.is_empty(), "{errors:?} and {:?}", formatted.errors);
     if errors.is_empty() {
         let (after, errors) = syntax::parse(&formatted.text, 0, &Limits::default());
         assert!(errors.is_empty(), "formatting broke it: {errors:?}\n{}", formatted.text);
-        assert_eq!(syntax::tree(&ast), syntax::tree(&after), "formatting changed the tree");
+        assert_eq!(syntax::tree(ast), syntax::tree(&after), "formatting changed the tree");
     }
 }
 
+/// A parsed text with its program, or with the mistakes in it.
+type Analysis = (Parsed, Result<Program, Vec<Mistake>>);
+
 /// A text without syntax errors, linked with its modules, and its analysis. Any other text is analyzed too, as the program
 /// does, but not returned.
-fn analyzed(text: &str) -> Option<(Parsed, Result<Program, Vec<Mistake>>)> {
+fn analyzed(text: &str) -> Option<Analysis> {
     let parsed = compile::parse("fuzz.aorta", text, &Limits::default(), &files::find).expect("inputs are small");
     let result = model::analyze(&parsed.ast, &linked(&parsed));
     if let Err(errors) = &result {
@@ -227,9 +244,9 @@ fn linked(parsed: &Parsed) -> Options {
 }
 
 /// The program keeps its limits, its operands lie in their memories, its dependencies refer to earlier operations; and
-/// the analysis is deterministic.
-fn analyze(text: &str) {
-    let Some((parsed, result)) = analyzed(text) else { return };
+/// the analysis is deterministic. Returns it.
+fn analyze(text: &str) -> Option<Analysis> {
+    let (parsed, result) = analyzed(text)?;
     if let Ok(program) = &result {
         check_program(program);
     }
@@ -244,6 +261,7 @@ fn analyze(text: &str) {
         (Err(first), Err(second)) => assert_eq!(format!("{first:?}"), format!("{second:?}")),
         _ => panic!("once a program, once not"),
     }
+    Some((parsed, result))
 }
 
 fn check_program(program: &Program) {
@@ -282,7 +300,14 @@ fn check_program(program: &Program) {
 /// Events, waits, shared memory and races of a program agree with their definitions. Three ranks match, or an error
 /// says why not. Simulated runs keep the invariants of every run.
 pub fn plan(text: &str) {
-    let Some((parsed, Ok(program))) = analyzed(text) else { return };
+    if let Some(analysis) = analyzed(text) {
+        from_program_on(text, analysis);
+    }
+}
+
+/// Checks the properties of [`plan`], given the text's analysis.
+fn from_program_on(text: &str, (parsed, result): Analysis) {
+    let Ok(program) = result else { return };
     let ranks = compiled(text, 3).map_or_else(Vec::new, |compiled| compiled.ranks);
     let planned = plan::build(&program);
     if let Err(errors) = &planned {

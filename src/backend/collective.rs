@@ -150,8 +150,8 @@ impl IdExchange {
         let (comm, (there, _)) = state.making.first_key_value()?;
         let missing: Vec<u32> = comm.ranks.iter().copied().filter(|rank| !there.contains(rank)).collect();
         Some(match missing.is_empty() || self.peers.is_some() {
-            true => format!("the library does not end making the communicator of ranks {:?}", comm.ranks),
-            false => format!("ranks {there:?} wait for {missing:?} to make a communicator for {}", comm.stream),
+            true => format!("the library does not finish creating the communicator of ranks {:?}", comm.ranks),
+            false => format!("ranks {there:?} wait for ranks {missing:?} to create a communicator for {}", comm.stream),
         })
     }
 
@@ -204,13 +204,13 @@ impl Exchange {
         Exchange { collective: collective.clone(), source, target, counts, ways }
     }
 
-    /// Address and size in bytes of the counts of rows that the host has to read first; `None` without.
+    /// Address and size in bytes of the row counts that the host must read first; `None` if the collective has none.
     pub fn counts(&self) -> Option<(u64, usize)> {
         let counted = self.collective.counted?;
         Some((self.counts, (counted.counts() * counted.dtype.size()) as usize))
     }
 
-    /// Sets what the rank exchanges with each other to what the counts say, which the host has read.
+    /// Sets the elements that the rank exchanges with each other rank from the counts, which the host has read.
     pub fn count(&mut self, counts: &[u8]) {
         let (Some(counted), Collective { rank, ranks, .. }) = (self.collective.counted, &self.collective) else {
             return;
@@ -464,7 +464,7 @@ impl Collectives {
     ///
     /// The communicator must be alive, and must not be used afterwards.
     pub unsafe fn abort(&self, comm: Comm) {
-        // SAFETY: the caller vouches for it. A failure changes nothing: it is given up.
+        // SAFETY: the caller vouches for it. A failure is ignored: the communicator is abandoned.
         unsafe { (self.table.comm_abort)(comm) };
     }
 
@@ -472,7 +472,7 @@ impl Collectives {
     ///
     /// The communicator must be alive, with no work under way.
     pub unsafe fn destroy(&self, comm: Comm) {
-        // SAFETY: the caller vouches for it. A failure changes nothing: the process is about to let go of it anyway.
+        // SAFETY: the caller vouches for it. A failure is ignored: the process no longer uses the communicator.
         unsafe { (self.table.comm_destroy)(comm) };
     }
 }

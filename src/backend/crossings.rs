@@ -10,13 +10,14 @@ use crate::exec::{Image, ImageOp};
 use crate::ops::{Launch, Peer, Sent};
 
 /// Maximum number of copies that share a synchronization; each is compared with all before it.
-const MOST: usize = 256;
+const MAX_CROSSINGS: usize = 256;
 
 /// Whether consecutive copies share a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     Rows,
-    /// Each has its own, as in observed iterations: otherwise those of a receiver would appear to take no time.
+    /// Each copy synchronizes separately, as in observed iterations: otherwise a receiver's copies would appear to take
+    /// no time.
     Nothing,
 }
 
@@ -144,7 +145,7 @@ impl Row {
             .written
             .iter()
             .all(|(from, first)| next.written.iter().all(|(other, second)| from == other || apart(first, second)));
-        self.count < MOST && untouched(self, next) && untouched(next, self) && ordered
+        self.count < MAX_CROSSINGS && untouched(self, next) && untouched(next, self) && ordered
     }
 
     fn push(&mut self, next: Row) {

@@ -32,12 +32,12 @@ pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
 pub struct Allocator;
 
 /// Makes a thread that gets no memory for its signal handler's stack end the process like [`Allocator`]. The standard
-/// library panics there, in the new thread, after its creator was told that it runs.
+/// library panics there, in the new thread, after its creator was notified that it runs.
 pub fn end_threads_without_memory() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.location().is_some_and(|place| place.file().ends_with("stack_overflow.rs")) {
-            tell(format_args!("a thread could not begin"));
+            print_message(format_args!("a thread could not start"));
             leave(FAILED);
         }
         usual(panic);
@@ -48,19 +48,19 @@ pub fn end_threads_without_memory() {
 fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
     // A thread that ends may still allocate after its flag was destroyed.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
-        tell(format_args!("{bytes} bytes more were asked for"));
+        print_message(format_args!("an allocation of {bytes} bytes failed"));
         leave(FAILED);
     }
     pointer
 }
 
 /// Writes the message without allocating.
-fn tell(why: Arguments) {
+fn print_message(why: Arguments) {
     let mut text = [0; 512];
     let mut rest = &mut text[..];
     let _ = write!(
         rest,
-        "aorta::exec::shortage\n\n  × the system gives no memory: {why}\n  help: end other \
+        "aorta::exec::shortage\n\n  × the system is out of memory: {why}\n  help: end other \
          programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
     );
     let left = rest.len();
@@ -70,7 +70,7 @@ fn tell(why: Arguments) {
     let _ = rustix::io::write(terminal, &text[..text.len() - left]);
 }
 
-// SAFETY: every call goes to the system's allocator as it came, and its answer is returned as it is.
+// SAFETY: each call is passed to the system's allocator unchanged, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.

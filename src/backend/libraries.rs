@@ -71,17 +71,31 @@ pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) 
 impl SearchPaths {
     /// Loads the first of the names that is available.
     pub fn open(&self, names: &[String]) -> Result<Opened, NotOpened> {
-        let mut broken = None;
-        let mut attempt = |path: &Path| match load(path.as_os_str()) {
-            Ok(library) => Some(Opened { library, path: leak(path) }),
-            Err(why) => {
-                // A plain name fails if the loader does not know it; an existing file must load.
-                if path.is_file() {
-                    broken.get_or_insert(why);
-                }
-                None
-            }
-        };
+        first_that_loads(self.candidates(names))
+    }
+
+    /// Loads the newest library that is available under one of the names: one of a folder that was given explicitly, else the
+    /// one that the loader finds outside of its usual folders, else the one with the highest version. Other files without a known
+    /// version come last, in the order of [`SearchPaths::open`].
+    pub fn open_newest(&self, names: &[String]) -> Result<Opened, NotOpened> {
+        first_that_loads(self.newest_first(names))
+    }
+
+    fn newest_first(&self, names: &[String]) -> Vec<PathBuf> {
+        let mut all = self.candidates(names);
+        // Stable: of equal versions the first stays first.
+        all.sort_by_cached_key(|path| {
+            let given = path.parent().is_some_and(|folder| self.first.iter().any(|first| first == folder));
+            let version = if given { None } else { self.version(path) };
+            // The loader follows `LD_LIBRARY_PATH`, which the user has set.
+            let loaders = version.is_none() && path.components().count() == 1;
+            std::cmp::Reverse((given, loaders, version))
+        });
+        all
+    }
+
+    /// Paths of these names, in the order in which they are tried. The loader finds a plain name.
+    fn candidates(&self, names: &[String]) -> Vec<PathBuf> {
         // A folder given explicitly has priority over every name elsewhere.
         let before = names.iter().flat_map(|name| self.first.iter().map(move |folder| folder.join(name)));
         let elsewhere = names.iter().flat_map(|name| {
@@ -90,16 +104,60 @@ impl SearchPaths {
             let packages = self.packages.iter().flat_map(|site| package_folders(site));
             loader.chain(toolkits).chain(packages.map(move |folder| folder.join(name)))
         });
-        for path in before.chain(elsewhere) {
-            // Loading a path that does not exist is slow.
-            if (path.components().count() == 1 || path.is_file())
-                && let Some(opened) = attempt(&path)
-            {
-                return Ok(opened);
-            }
-        }
-        Err(broken.map_or(NotOpened::Absent, NotOpened::Broken))
+        before.chain(elsewhere).collect()
     }
+
+    /// Version of a library's file without loading it, since two versions of one library do not fit into a process: the numbers
+    /// at the end of the name that its links lead to, or else those of the wheel that it came with. `None` if neither has more
+    /// than one number, or for a plain name outside of the loader's usual folders.
+    fn version(&self, path: &Path) -> Option<Vec<u64>> {
+        let path = match path.components().count() {
+            1 => LOADER_FOLDERS.iter().map(|folder| Path::new(folder).join(path)).find(|path| path.is_file())?,
+            _ => path.to_owned(),
+        };
+        let file = path.canonicalize().ok()?;
+        let of_name = file.file_name()?.to_str()?.split_once(".so.").and_then(|(_, end)| numbers(end));
+        of_name.or_else(|| {
+            let package = path.parent()?.parent()?;
+            let site = self.packages.iter().find(|site| package.parent() == Some(site.join("nvidia").as_path()))?;
+            let prefix = format!("nvidia_{}", package.file_name()?.to_str()?);
+            let entries = std::fs::read_dir(site).ok()?;
+            // A wheel `nvidia_cudnn_cu13` has the folder `nvidia/cudnn`.
+            let of_wheel = |name: &str| {
+                let (wheel, version) = name.strip_suffix(".dist-info")?.split_once('-')?;
+                (wheel == prefix || wheel.strip_prefix(&prefix)?.starts_with("_cu")).then(|| numbers(version))?
+            };
+            entries.flatten().filter_map(|entry| of_wheel(entry.file_name().to_str()?)).max()
+        })
+    }
+}
+
+/// Folders in which a loader finds a plain name, on the usual distributions.
+const LOADER_FOLDERS: &[&str] =
+    &["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib"];
+
+/// The numbers of a version such as `9.14.0`; `None` for fewer than two, or for other text.
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    let all: Vec<u64> = text.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+    (all.len() > 1).then_some(all)
+}
+
+/// Loads the first of these libraries that loads.
+fn first_that_loads(paths: Vec<PathBuf>) -> Result<Opened, NotOpened> {
+    let mut broken = None;
+    for path in paths {
+        // Loading a path that does not exist is slow.
+        if path.components().count() > 1 && !path.is_file() {
+            continue;
+        }
+        match load(path.as_os_str()) {
+            Ok(library) => return Ok(Opened { library, path: leak(&path) }),
+            // A plain name fails if the loader does not know it; an existing file must load.
+            Err(why) if path.is_file() => drop(broken.get_or_insert(why)),
+            Err(_) => {}
+        }
+    }
+    Err(broken.map_or(NotOpened::Absent, NotOpened::Broken))
 }
 
 /// Folders of a `site-packages` in which NVIDIA's wheels have libraries.
@@ -247,3 +305,35 @@ macro_rules! functions {
 }
 
 pub(crate) use functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Versions come from the names that links lead to, and from the wheels' records; they are compared as numbers.
+    #[test]
+    fn the_newest_candidate_comes_first() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| root.path().join(path);
+        let folders =
+            ["given", "toolkit", "other", "site/nvidia/cudnn/lib", "site/nvidia_cudnn_cu13-9.19.0.56.dist-info"];
+        for folder in folders {
+            std::fs::create_dir_all(at(folder)).expect("a folder");
+        }
+        for file in ["toolkit/liba.so.9.9.1", "other/liba.so.9", "given/liba.so.9", "site/nvidia/cudnn/lib/liba.so.9"] {
+            std::fs::write(at(file), "no library").expect("a file");
+        }
+        std::os::unix::fs::symlink("liba.so.9.9.1", at("toolkit/liba.so.9")).expect("a link");
+        let mut paths =
+            SearchPaths { first: Vec::new(), toolkits: vec![at("other"), at("toolkit")], packages: vec![at("site")] };
+        let names = ["liba.so.9".to_owned()];
+        let order = |paths: &SearchPaths| -> Vec<PathBuf> { paths.newest_first(&names) };
+        let wheel = at("site/nvidia/cudnn/lib/liba.so.9");
+        let newest = [PathBuf::from("liba.so.9"), wheel.clone(), at("toolkit/liba.so.9"), at("other/liba.so.9")];
+        assert_eq!(order(&paths), newest, "9.19 is newer than 9.9, and the loader may have been told a folder");
+        std::fs::rename(at(folders[4]), at("site/nvidia_cudnn_cu13-9.8.0.1.dist-info")).expect("renamed");
+        assert_eq!(order(&paths)[1..3], [at("toolkit/liba.so.9"), wheel]);
+        paths.first.push(at("given"));
+        assert_eq!(order(&paths)[0], at("given/liba.so.9"), "a folder given explicitly has priority");
+    }
+}

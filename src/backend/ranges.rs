@@ -102,7 +102,7 @@ const MODULES: usize = 7;
 const CORE: usize = 1;
 /// Number of slots of each module; there is no module 0.
 const SIZES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
-const MOST: usize = 16;
+const MAX_SLOTS: usize = 16;
 const CORE_RANGE_PUSH: usize = 9;
 const CORE_RANGE_POP: usize = 11;
 const TABLE_CALLBACKS: u32 = 1;
@@ -110,16 +110,17 @@ const TABLE_VERSION: u32 = 3;
 
 type Slot = AtomicPtr<c_void>;
 
-static SLOTS: [[Slot; MOST]; MODULES] = [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST] }; MODULES];
+static SLOTS: [[Slot; MAX_SLOTS]; MODULES] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS] }; MODULES];
 
 /// For each module the addresses of its slots, in the layout that a profiler expects; index 0 is null.
-struct Addresses([[*const Slot; MOST + 1]; MODULES]);
+struct Addresses([[*const Slot; MAX_SLOTS + 1]; MODULES]);
 
 // SAFETY: addresses of statics, which nobody writes.
 unsafe impl Sync for Addresses {}
 
 static ADDRESSES: Addresses = Addresses({
-    let mut all = [[std::ptr::null(); MOST + 1]; MODULES];
+    let mut all = [[std::ptr::null(); MAX_SLOTS + 1]; MODULES];
     let mut module = 1;
     while module < MODULES {
         let mut slot = 1;

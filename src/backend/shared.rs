@@ -26,7 +26,7 @@ impl SharedMemory {
     /// Creates zeroed memory.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
-        // No other process knows it yet; the lock marks it as used.
+        // No other process has the name yet; the lock marks the file as used.
         lock(file.as_file());
         remove_orphans(&folder());
         file.as_file().set_len(bytes)?;
@@ -61,7 +61,7 @@ impl SharedMemory {
         self.address
     }
 
-    /// Its size in bytes.
+    /// Size of the memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
@@ -80,8 +80,8 @@ fn folder() -> PathBuf {
     if memory.is_dir() { memory.to_owned() } else { tempfile::env::temp_dir() }
 }
 
-/// Minimum age of a file before its lock tells whether it is in use: a new one may not be locked yet.
-const SETTLED: Duration = Duration::from_secs(60);
+/// Minimum age of a file before its lock shows whether it is in use: a new one may not be locked yet.
+const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// Removes files of processes that were killed before all others had opened them. Nobody holds their lock any more.
 fn remove_orphans(folder: &Path) {
@@ -91,7 +91,7 @@ fn remove_orphans(folder: &Path) {
         let Some(file) = name.to_str().and_then(|name| opened(name).ok()) else { continue };
         let about = file.metadata().ok().filter(is_own);
         let age = about.and_then(|about| about.modified().ok()?.elapsed().ok());
-        if age.is_some_and(|age| age > SETTLED) && lock(&file) {
+        if age.is_some_and(|age| age > MIN_AGE) && lock(&file) {
             // Another process may have removed it meanwhile.
             let _ = std::fs::remove_file(entry.path());
         }
@@ -99,7 +99,7 @@ fn remove_orphans(folder: &Path) {
 }
 
 fn foreign(name: &str) -> io::Error {
-    let why = format!("`{}` is no memory that another rank of this user shares", name.escape_default());
+    let why = format!("`{}` is not memory that another rank of this user shares", name.escape_default());
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
@@ -216,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
-        let old = std::time::SystemTime::now() - 2 * SETTLED;
+    fn files_of_killed_processes_are_removed() {
+        let old = std::time::SystemTime::now() - 2 * MIN_AGE;
         let make = || {
             let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder()).expect("a temporary file");
             file.as_file().set_modified(old).expect("a file of our own");

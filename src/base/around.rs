@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something that each of the two blocks has; `None` if the file has no such block.
+/// A value for each of the two blocks; `None` for a block that the file does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around<T> {
     /// Runs before the first iteration, on the initial contents.
@@ -56,7 +56,7 @@ impl<T> Around<T> {
         OnceBlock::ALL.into_iter().filter_map(|block| Some((block, self.get(block)?)))
     }
 
-    /// The same blocks with what `change` makes of each.
+    /// Applies `change` to the value of each block.
     pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Around<U> {
         Around { setup: self.setup.map(&mut change), teardown: self.teardown.map(change) }
     }
@@ -78,7 +78,7 @@ impl<T> Around<T> {
         Around { setup: self.setup.as_mut(), teardown: self.teardown.as_mut() }
     }
 
-    /// Both things of the blocks that are in both.
+    /// Pairs the values of two sets; `None` for a block that either set lacks.
     pub fn zip<U>(self, other: Around<U>) -> Around<(T, U)> {
         Around { setup: self.setup.zip(other.setup), teardown: self.teardown.zip(other.teardown) }
     }

@@ -235,9 +235,9 @@ fn store_each(values: &[f64], bytes: &mut [u8], store: impl Fn(f64, &mut [u8]), 
 
 /// Stores `f16`, several at a time: a call for each element would test each time which instructions the CPU has.
 fn store_halves(values: &[f64], bytes: &mut [u8]) {
-    const AT_ONCE: usize = 64;
-    let (mut singles, mut halves) = ([0.0; AT_ONCE], [f16::ZERO; AT_ONCE]);
-    for (values, bytes) in values.chunks(AT_ONCE).zip(bytes.chunks_mut(2 * AT_ONCE)) {
+    const CHUNK: usize = 64;
+    let (mut singles, mut halves) = ([0.0; CHUNK], [f16::ZERO; CHUNK]);
+    for (values, bytes) in values.chunks(CHUNK).zip(bytes.chunks_mut(2 * CHUNK)) {
         let count = values.len().min(bytes.len() / 2);
         for (single, value) in singles[..count].iter_mut().zip(values) {
             *single = *value as f32;
@@ -296,7 +296,7 @@ mod tests {
 
     /// Slices of any length load and store as their elements do one by one.
     #[test]
-    fn all_are_stored_as_each_is() {
+    fn store_all_agrees_with_store() {
         let values: Vec<f64> = (0..300).map(|index| f64::from(index * index - 7_000) * 0.37).collect();
         for dtype in DType::ALL {
             let size = dtype.size() as usize;

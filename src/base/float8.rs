@@ -13,7 +13,7 @@ pub struct Format {
     least: i32,
     /// Bits of the largest finite number.
     largest: u8,
-    /// Bits of what is larger: NaN or infinity.
+    /// Bits that a value above `largest` becomes: NaN or infinity.
     above: u8,
 }
 

@@ -11,7 +11,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_no_plural() {
+    fn only_one_is_singular() {
         let all = [0, 1, 2].map(|count| counted(count, "wait"));
         assert_eq!(all, ["0 waits", "1 wait", "2 waits"]);
     }

@@ -122,13 +122,16 @@ impl SourceCode for SourceMap {
         let start = source.start as usize;
         let local: SourceSpan = (span.offset() - start, span.len()).into();
         let inner = source.text.as_ref().read_span(&local, before, after)?;
+        // Columns count characters, as those of `locate`.
+        let before = &source.text[..inner.span().offset()];
+        let column = before.chars().rev().take_while(|char| *char != '\n').count();
         let moved: SourceSpan = (inner.span().offset() + start, inner.span().len()).into();
         Ok(Box::new(MietteSpanContents::new_named(
             source.name.clone(),
             inner.data(),
             moved,
             inner.line(),
-            inner.column(),
+            column,
             inner.line_count(),
         )))
     }

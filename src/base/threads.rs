@@ -1,4 +1,4 @@
-//! Threads that are started only where they can also begin.
+//! Starts threads only if there is enough memory for them to begin.
 //!
 //! The system may give a thread its stack and then have nothing left for what a thread needs first: a few hundred bytes of
 //! its C library, which ends the process without them. So a thread is started only while there is room for more than its
@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 /// Bytes of a thread's stack by default.
 const STACK: usize = 2 << 20;
 
-/// Bytes that have to be free beside its stack before a thread starts: as much as several threads need at their beginning.
+/// Bytes that have to be free in addition to its stack before a thread starts: as much as several threads need at their beginning.
 const ROOM: usize = 1 << 20;
 
 /// Held while a thread is being started.
@@ -59,7 +59,7 @@ fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io
     Ok(thread)
 }
 
-/// The work of a thread that first asks for what a thread needs, and then says that it runs.
+/// The work of a thread. First it allocates what every thread needs, and then it reports that it runs.
 fn begin<T>(begun: Sender<()>, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     move || {
         let _ = std::thread::current();

@@ -31,7 +31,7 @@ pub struct Rate<'a>(pub f64, pub &'a str);
 pub struct Count<'a>(pub f64, pub &'a str);
 
 impl Bytes {
-    /// Whether there are none.
+    /// Whether the amount is zero.
     pub fn is_zero(&self) -> bool {
         self.0 == 0
     }

@@ -1,4 +1,4 @@
-//! Commands of GitHub's workflows: lines of output that GitHub shows beside the code or on the page of a run.
+//! Commands of GitHub's workflows: lines of output that GitHub shows next to the code or on the page of a run.
 //!
 //! Source: GitHub's documentation, "Workflow commands for GitHub Actions".
 
@@ -26,7 +26,7 @@ mod tests {
     use super::command;
 
     #[test]
-    fn what_separates_is_escaped() {
+    fn separators_are_escaped() {
         assert_eq!(command("notice", &[], "50 %\nof it: a, b"), "::notice::50 %25%0Aof it: a, b\n");
         let properties = [("title", "a:b,c".to_owned()), ("line", 3.to_string())];
         assert_eq!(command("error", &properties, "it fails"), "::error title=a%3Ab%2Cc,line=3::it fails\n");

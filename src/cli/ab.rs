@@ -19,7 +19,7 @@ use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, exec, output};
 
 pub use args::AbArgs;
-pub use scenario::{check as check_scenario, words as scenario_words};
+pub use scenario::{check as check_sides, words as scenario_words};
 pub use side::SideArgs;
 pub use unquoted::quoted;
 

@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ValueEnum;
-
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::{Compile, Sim};
-use crate::config::{Figure, Links, Profile, Settings};
+use crate::config::{BackendSetting, Figure, Links, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 use crate::ops::Source;
 
@@ -27,21 +25,6 @@ pub struct LaunchedRank {
     pub peers: Arc<dyn Peers>,
 }
 
-/// Values of `--backend`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendArg {
-    /// CUDA or HIP if its driver is installed, otherwise the simulator
-    Auto,
-    /// An NVIDIA GPU
-    Cuda,
-    /// An AMD GPU
-    Hip,
-    /// The CPU: the reference result of every operation
-    Host,
-    /// A simulated GPU
-    Sim,
-}
-
 /// An opened backend, and a note on why another was not chosen.
 pub struct Chosen {
     pub backend: Box<dyn Backend>,
@@ -50,21 +33,21 @@ pub struct Chosen {
 
 /// Attaches the vendor's library that records single operations, if it has to be there before the first call of the
 /// driver. The run says whether it could be attached.
-pub fn attach_recorder(wanted: BackendArg) {
-    if matches!(wanted, BackendArg::Hip | BackendArg::Auto) {
+pub fn attach_recorder(wanted: BackendSetting) {
+    if matches!(wanted, BackendSetting::Hip | BackendSetting::Auto) {
         hip::attach_recorder(&environment::rocm_paths());
     }
 }
 
 /// Number of ranks that a file with collectives gets by default: one for each GPU, or one if a device is named. `None`
 /// if there are no GPUs to count.
-pub fn gpus(wanted: BackendArg, device: Option<u32>) -> Option<u32> {
+pub fn gpus(wanted: BackendSetting, device: Option<u32>) -> Option<u32> {
     match (wanted, device) {
         (_, Some(_)) => Some(1),
-        (BackendArg::Cuda, None) => cuda_devices(),
-        (BackendArg::Hip, None) => hip_devices(),
-        (BackendArg::Auto, None) => cuda_devices().or_else(hip_devices),
-        (BackendArg::Host | BackendArg::Sim, None) => None,
+        (BackendSetting::Cuda, None) => cuda_devices(),
+        (BackendSetting::Hip, None) => hip_devices(),
+        (BackendSetting::Auto, None) => cuda_devices().or_else(hip_devices),
+        (BackendSetting::Host | BackendSetting::Sim, None) => None,
     }
 }
 
@@ -85,7 +68,7 @@ fn hip_devices() -> Option<u32> {
 /// Opens the requested backend with a device for each rank, or for this process's rank. The CPU and the simulator do
 /// not support several processes: one process runs all ranks.
 pub fn choose(
-    wanted: BackendArg,
+    wanted: BackendSetting,
     settings: &Settings,
     device: Option<u32>,
     ranks: u32,
@@ -93,16 +76,18 @@ pub fn choose(
     launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
     match (wanted, device) {
-        (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
-        (BackendArg::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
+        (BackendSetting::Sim, Some(device)) => {
+            return Err(InputError::NoDevices { device, backend: "simulator" }.into());
+        }
+        (BackendSetting::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
         _ => {}
     }
     match wanted {
-        BackendArg::Sim => Ok(Chosen { backend: Box::new(simulator(settings)?), why: None }),
-        BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device, ranks, ranges, launched_rank),
-        BackendArg::Hip => open_hip(device, ranks, ranges, launched_rank),
-        BackendArg::Auto => match cuda::find(&environment::library_paths()) {
+        BackendSetting::Sim => Ok(Chosen { backend: Box::new(simulator(settings)?), why: None }),
+        BackendSetting::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
+        BackendSetting::Cuda => open_cuda(device, ranks, ranges, launched_rank),
+        BackendSetting::Hip => open_hip(device, ranks, ranges, launched_rank),
+        BackendSetting::Auto => match cuda::find(&environment::library_paths()) {
             // An installed driver that does not work is an error and not a reason to simulate.
             cuda::Found::Broken(error) => Err(failed(error)),
             cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, launched_rank),

@@ -15,7 +15,7 @@ use crate::measure::record::RunRecord;
 use super::error::{CliError, InputError};
 use super::passed::Passed;
 use super::suite::{self, SuiteArgs};
-use super::{CliResult, exec, output};
+use super::{CliResult, output, scenario};
 
 pub use args::BaselineArgs;
 use args::Mode;
@@ -28,7 +28,7 @@ pub fn run(args: BaselineArgs) -> CliResult {
     let modes = args.modes();
     let mut same = args.options();
     if let Some(path) = &args.scenario {
-        let scenario = exec::read_scenario(path)?;
+        let scenario = scenario::read(path)?;
         let variables = scenario.environment.iter().map(|(name, value)| ("env", Some(format!("{name}={value}"))));
         // Variables of the command line follow those of the scenario, since the last value of a variable counts.
         same.splice(0..0, variables.collect::<Vec<_>>());
@@ -136,9 +136,12 @@ fn folder_name(device: &str) -> String {
 /// Fails unless the name is that of one folder.
 fn check_folder(name: &str) -> Result<(), InputError> {
     match name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
-        true => {
-            Err(InputError::bad_value("`--hardware`", name, "it is no name of a folder", "write `--hardware H200`"))
-        }
+        true => Err(InputError::bad_value(
+            "`--hardware`",
+            name,
+            "it is not the name of a folder",
+            "write `--hardware H200`",
+        )),
         false => Ok(()),
     }
 }

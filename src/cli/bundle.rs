@@ -99,7 +99,7 @@ impl Gathered {
     }
 }
 
-/// The place of a file, whichever path leads to it.
+/// The canonical path of a file.
 fn place(path: &Path) -> Result<PathBuf, String> {
     match container::inside(path).map_err(|error| error.to_string())? {
         Some(inside) => Ok(inside.container.join(inside.part)),

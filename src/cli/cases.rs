@@ -55,7 +55,7 @@ pub fn alone(command: &str) -> Result<(), InputError> {
     let Some(launcher) = launcher::here()? else { return Ok(()) };
     Err(InputError::Launcher {
         why: format!("`aorta {command}` was started by {}, and starts a process for each case itself", launcher.name),
-        help: format!("start `aorta {command}` by itself; `--ranks N` runs N ranks in one process"),
+        help: format!("start `aorta {command}` without a launcher; `--ranks N` runs N ranks in one process"),
     })
 }
 
@@ -81,7 +81,7 @@ impl Runner {
     ) -> Result<Runner, CliError> {
         let opened = journal::open(named.cloned().or(own), named.is_some(), header, resume)?;
         if opened.truncated {
-            output::eprint("The file ends in the middle of a line, of a case that was cut short: it runs again.\n");
+            output::eprint("The last line of the file is incomplete: its case runs again.\n");
         }
         let mut known: IndexMap<String, VecDeque<Case>> = IndexMap::new();
         for case in opened.cases {
@@ -129,7 +129,7 @@ impl Runner {
         drop(self.progress);
         match &self.journal.path {
             Some(_) if self.interrupt.stopped() => {
-                output::eprint("Interrupted: the same command with `--resume` goes on.\n");
+                output::eprint("Interrupted: the same command with `--resume` continues.\n");
             }
             Some(path) if !self.named => {
                 output::eprint(&format!("Every case with its record is in {}\n", path.display()));

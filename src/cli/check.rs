@@ -82,9 +82,6 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
     if let Some(scenario) = settled.scenario.as_deref() {
-        let path = project::resolve(file)?;
-        sweep::check_scenario(&path, scenario)?;
-        ab::check_scenario(&path)?;
         rows.extend(beyond_exec(scenario));
     }
     let loaded = exec::compile(&settled, &settings)?;
@@ -100,7 +97,7 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
 
-/// Rows for the fields of a scenario that are no arguments of `aorta exec`: its limits, its axes and its sides.
+/// Rows for the fields of a scenario that are not arguments of `aorta exec`: its limits, its axes and its sides.
 fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
     let limits: Vec<String> = scenario.limits.iter().map(|(metric, span)| format!("{metric}: {span}")).collect();
     let rows = [

@@ -53,7 +53,7 @@ impl Interrupt {
 /// Ends this process when its standard input ends. Called in a child.
 pub fn until_input_ends() -> Result<(), ExecError> {
     let watch = || {
-        // Nobody writes to it; an error counts as its end.
+        // The parent writes nothing; an error is treated as the end.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         // A regular exit would wait for the device.
         leave(INTERRUPTED);
@@ -83,10 +83,10 @@ pub enum LineError {
     Ended,
 }
 
-/// How a child has ended.
+/// Outcome of a child process.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code of the process; `None` if a signal ended it.
     pub code: Option<u8>,
     /// The end in words, such as `it crashed (SIGSEGV)`.
     pub how: String,
@@ -172,7 +172,7 @@ impl Child {
         let how = match (code, status) {
             (Some(code), _) => format!("it ended with code {code}"),
             (None, Some(status)) => died(status),
-            (None, None) => "nobody knows how it ended".to_owned(),
+            (None, None) => "its exit status is unknown".to_owned(),
         };
         Ended { code, how, stderr }
     }
@@ -200,7 +200,7 @@ fn died(status: ExitStatus) -> String {
             6 => "SIGABRT",
             7 => "SIGBUS",
             8 => "SIGFPE",
-            9 => return "it was killed (SIGKILL): by somebody, or by the system when memory ran out".to_owned(),
+            9 => return "it was killed (SIGKILL), by a user or by the system when memory ran out".to_owned(),
             11 => "SIGSEGV",
             _ => return format!("it was ended by signal {signal}"),
         };

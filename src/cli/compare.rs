@@ -28,6 +28,9 @@ pub struct CompareArgs {
     others: Vec<String>,
     #[command(flatten)]
     page: PageArgs,
+    /// Write each picture as an SVG file, `NAME-difference.svg` and so on
+    #[arg(long, value_name = "NAME", conflicts_with = "fast_p")]
+    svg: Option<String>,
     /// Smallest difference that matters, 3% by default; `time=2%` applies to one metric, or to all of `time.…`
     #[arg(long, value_name = "[METRIC=]SHARE")]
     threshold: Vec<String>,
@@ -56,8 +59,8 @@ pub struct CompareArgs {
 }
 
 const AFTER_HELP: &str = "\
-A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of
-AORTA's Python harness. Several runs of the same case on one side tell how much runs differ.";
+A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of \
+AORTA's Python harness. Several runs of the same case on one side show how much runs differ.";
 
 /// Values of `--fail-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,6 +86,7 @@ pub fn run(args: CompareArgs) -> CliResult {
     let comparison = compare::compare(&base, &others, &options);
     args.page.show(&report::compare(&comparison), || report::json(&comparison))?;
     args.page.write_html(|| View::comparison(&comparison))?;
+    outputs::write_pictures(args.svg.as_ref(), || View::comparison(&comparison).galleries().to_vec())?;
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
         let (base, other) = (comparison.base.name.clone(), against.side.name.clone());
         return Err(InputError::NoCommonCase { base, other }.into());
@@ -106,7 +110,7 @@ fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &O
     let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
     let Some((flag, name)) = named.into_iter().find(unknown) else { return Ok(()) };
     let listed: Vec<&str> = metrics.into_iter().take(MAX_LISTED).collect();
-    Err(bad(flag, name, "no metric that both sides have is called so", &format!("there are {}", listed.join(", "))))
+    Err(bad(flag, name, "no metric of this name exists on both sides", &format!("there are {}", listed.join(", "))))
 }
 
 fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {
@@ -133,7 +137,7 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
                 return Err(bad(
                     "--better",
                     given,
-                    "it is no `METRIC=higher` or `METRIC=lower`",
+                    "it is not of the form `METRIC=higher` or `METRIC=lower`",
                     "write `--better gain=higher`",
                 ));
             }
@@ -151,7 +155,7 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
         return Err(bad(
             "--fail-on",
             "never",
-            "something else is asked for beside it",
+            "it cannot be combined with other conditions",
             "write `--fail-on never` alone",
         ));
     }

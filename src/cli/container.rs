@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::base::suggest;
 use crate::config::{Bundle, ConfigError};
 use crate::measure::RunRecord;
 use crate::syntax::LANGUAGE;
@@ -73,9 +74,17 @@ pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
 
 /// Reads a file of any contents, on the disk or in a container.
 pub fn read_bytes(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
-    match inside(path)?.as_ref().and_then(Inside::bytes) {
-        Some(part) => files::bytes_from(&path.display().to_string(), part, kind),
-        None => files::read_disk(path, kind),
+    let name = path.display().to_string();
+    let Some(inside) = inside(path)? else { return files::read_disk(path, kind) };
+    match inside.bytes() {
+        Some(part) => files::bytes_from(&name, part, kind),
+        None => {
+            let container = inside.container.display();
+            let why = format!("{container} has no part `{}`", inside.part);
+            let help = suggest::did_you_mean(&inside.part, inside.bundle.parts.keys().map(String::as_str));
+            let help = help.unwrap_or_else(|| format!("`aorta show {container}` lists its parts"));
+            Err(InputError::Unreadable { name, why, help: Some(help) })
+        }
     }
 }
 

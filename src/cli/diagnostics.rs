@@ -7,6 +7,7 @@ use miette::{Diagnostic, Severity};
 
 use crate::base::{SourceMap, counted};
 use crate::compile::{Boxed, Parsed};
+use crate::config::ConfigError;
 use crate::render::{self, Format};
 
 use super::error::CliError;
@@ -43,7 +44,8 @@ impl CliError {
                 (diagnostics.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect(), sources)
             }
             CliError::Input(error) => (vec![error], &empty),
-            CliError::Config(error) => (vec![error], error.sources().unwrap_or(&empty)),
+            CliError::Config(ConfigError::File(mistakes)) => (mistakes.all().collect(), mistakes.sources()),
+            CliError::Config(error) => (vec![error], &empty),
             CliError::Exec { error, sources } => (vec![error], sources),
         };
         match self {
@@ -51,6 +53,7 @@ impl CliError {
                 let note = check.as_ref().map(|check| format!("; `{check}` shows the same"));
                 show_noted(all, sources, how, note.as_deref().unwrap_or(""));
             }
+            CliError::Config(ConfigError::File(_)) => show(all, sources, how),
             _ => show_one(all[0], sources, how),
         }
     }

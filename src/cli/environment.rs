@@ -225,7 +225,7 @@ pub fn host() -> String {
 
 /// Describes the machine and its drivers' settings for the record.
 ///
-/// `further` are facts that the caller knows. `set` are the variables given to this run, which are recorded whatever
+/// `further` are facts that the caller provides. `set` are the variables given to this run, which are recorded whatever
 /// their names.
 pub fn describe(further: &[(String, String)], set: &[String]) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

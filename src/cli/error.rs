@@ -53,14 +53,14 @@ pub enum InputError {
     #[error("{why}")]
     #[diagnostic(
         code(aorta::cli::output_lost),
-        help("what was to be written is incomplete: make room, or write to another place, and run the command again")
+        help("the output is incomplete: free disk space, or write elsewhere, and run the command again")
     )]
     OutputLost { why: String },
 
     #[error("{name} is being written by {holder}")]
     #[diagnostic(
         code(aorta::cli::cases_busy),
-        help("wait for its end, or name another file: each run writes a file of its own")
+        help("wait until it ends, or name another file: each run writes its own file")
     )]
     CasesBusy { name: String, holder: String },
 
@@ -68,8 +68,8 @@ pub enum InputError {
     #[diagnostic(
         code(aorta::cli::out_of_reach),
         help(
-            "a file may name files in its own folder, in the project that it belongs to, and in the folder in which the \
-             command runs; copy the {what} there"
+            "a file may refer to files in its own folder, in its project, and in the current folder; copy the {what} \
+             there"
         )
     )]
     OutOfReach { file: String, what: &'static str, name: String, why: String },
@@ -86,11 +86,11 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::unknown_code), help("{help}"))]
     UnknownCode { code: String, help: String },
 
-    #[error("`--set {given}` is no `name=value`")]
+    #[error("`--set {given}` is not of the form `name=value`")]
     #[diagnostic(code(aorta::cli::no_pair), help("write `--set tokens=4096`"))]
     NoPair { given: String },
 
-    #[error("`--env {given}` is no `NAME=VALUE`")]
+    #[error("`--env {given}` is not of the form `NAME=VALUE`")]
     #[diagnostic(code(aorta::cli::no_variable), help("write `--env CUDA_DEVICE_MAX_CONNECTIONS=32`"))]
     NoVariable { given: String },
 
@@ -102,40 +102,40 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::axes), help("{help}"))]
     Axes { why: String, help: String },
 
-    #[error("none of the {count} cases can run; what is wrong with the first, {first}, stands above")]
+    #[error("none of the {count} cases can run; the error of the first one, {first}, is shown above")]
     #[diagnostic(
         code(aorta::cli::no_valid_case),
-        help("mend what all cases have in common; `aorta exec {command}` runs the first case alone")
+        help("correct what all cases have in common; `aorta exec {command}` runs the first case alone")
     )]
     NoValidCase { count: usize, first: String, command: String },
 
-    #[error("{name} is no file of cases: {why}")]
+    #[error("{name} is not a file of cases: {why}")]
     #[diagnostic(code(aorta::cli::no_cases), help("`aorta sweep FILE --json PATH` writes one"))]
     NoCases { name: String, why: String },
 
-    #[error("{name} is there already, with {has}")]
+    #[error("{name} already exists, with {has}")]
     #[diagnostic(
         code(aorta::cli::cases_there),
-        help("go on with it by `--resume`, or name another file, or remove this one")
+        help("continue it with `--resume`, name another file, or remove this one")
     )]
     CasesThere { name: String, has: String },
 
-    #[error("{name} is of another sweep: {differences}")]
+    #[error("{name} belongs to another sweep: {differences}")]
     #[diagnostic(
         code(aorta::cli::other_sweep),
-        help("type the same command as before to go on with it, or write another file: `--json PATH`")
+        help("repeat the original command to continue it, or write another file: `--json PATH`")
     )]
     OtherSweep { name: String, differences: String },
 
-    #[error("the process of a case cannot be run: {why}")]
+    #[error("the process of a case cannot be started: {why}")]
     #[diagnostic(
         code(aorta::cli::no_case),
-        help("each case is a process of its own, and has files in the folder of TMPDIR")
+        help("each case runs in its own process, with temporary files in the folder of TMPDIR")
     )]
     NoCase { why: String },
 
     #[error("side {side} failed (`aorta exec {arguments}`): {why}")]
-    #[diagnostic(code(aorta::cli::side_failed), help("the same command by itself shows what is wrong with it"))]
+    #[diagnostic(code(aorta::cli::side_failed), help("run this command by itself to see the error"))]
     SideFailed {
         side: &'static str,
         arguments: String,
@@ -144,7 +144,7 @@ pub enum InputError {
         code: u8,
     },
 
-    #[error("there is no `{name}` in the folders of PATH")]
+    #[error("`{name}` was not found in the folders of PATH")]
     #[diagnostic(code(aorta::cli::no_profiler))]
     NoProfiler {
         name: &'static str,
@@ -176,8 +176,8 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_results), help("{help}"))]
     NoResults { flag: &'static str, who: &'static str, help: &'static str },
 
-    #[error("device {device} was asked for, and the {backend} has no devices to choose from")]
-    #[diagnostic(code(aorta::cli::no_devices), help("`--device` goes with `--backend cuda`"))]
+    #[error("device {device} was requested, but the {backend} has no devices to choose from")]
+    #[diagnostic(code(aorta::cli::no_devices), help("`--device` applies to `--backend cuda`"))]
     NoDevices { device: u32, backend: &'static str },
 
     #[error("{why}")]
@@ -192,7 +192,7 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::ranks_differ), help("{help}"))]
     RanksDiffer { why: String, help: String },
 
-    #[error("{name} is no record of a run: {why}")]
+    #[error("{name} is not the record of a run: {why}")]
     #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
     NoRecord { name: String, why: String },
 
@@ -210,17 +210,17 @@ pub enum InputError {
     #[diagnostic(
         code(aorta::cli::no_common_case),
         help(
-            "cases are matched by the name of the workload's file, parameters and how they were launched; the lists above say \
-             what each side has"
+            "cases are matched by the name of the workload's file, parameters and launch mode; the lists above show \
+             the cases of each side"
         )
     )]
     NoCommonCase { base: String, other: String },
 
-    #[error("{name} is no plan: {why}")]
+    #[error("{name} is not a plan: {why}")]
     #[diagnostic(code(aorta::cli::no_plan), help("`aorta plan FILE --format json > {name}` writes one"))]
     NoPlan { name: String, why: String },
 
-    #[error("an iteration has more than {most} operations, which is as many as are observed")]
+    #[error("an iteration has more than {most} operations, the maximum that is observed")]
     #[diagnostic(
         code(aorta::cli::too_many_to_observe),
         help("raise the limit, `--config observed_operations=…`, or give smaller parameters")
@@ -234,7 +234,7 @@ pub enum InputError {
     )]
     TooMuchOutput { operations: usize, most: String },
 
-    #[error("{name} holds no text of {workload}, so it cannot run again")]
+    #[error("{name} does not contain the text of {workload}, so it cannot run again")]
     #[diagnostic(
         code(aorta::cli::no_source),
         help(
@@ -246,7 +246,10 @@ pub enum InputError {
     NoSource { name: String, workload: String, sha256: String, version: String },
 
     #[error("{name} is written in version {language} of the language")]
-    #[diagnostic(code(aorta::cli::newer_bundle), help("this aorta knows versions up to {known}: take a newer one"))]
+    #[diagnostic(
+        code(aorta::cli::newer_bundle),
+        help("this aorta supports versions up to {known}: install a newer one")
+    )]
     NewerBundle { name: String, language: i64, known: i64 },
 
     #[error("the project has two files `{name}`: {first} and {second}")]
@@ -313,7 +316,10 @@ impl CliError {
 
 impl From<InputError> for CliError {
     fn from(error: InputError) -> Self {
-        CliError::Input(error)
+        match error {
+            InputError::Config(error) => CliError::Config(error),
+            error => CliError::Input(error),
+        }
     }
 }
 

@@ -26,10 +26,9 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, output};
 
-pub use args::{ExecArgs, Mistake, exec_args};
+pub use args::{ExecArgs, Mistake, exec_args, parsed};
 pub use limits::{broken as broken_limit, check_scenario};
 pub use prepare::{compile, examine, settle, target};
-pub use scenario::{read as read_scenario, scenario_arguments, workload};
 
 use measuring::Run;
 use prepare::{Ready, prepare};
@@ -83,9 +82,9 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
-/// Says on standard error why operations were not merged in spite of `--fuse`.
+/// Prints on standard error why operations were not merged in spite of `--fuse`.
 fn note_unfused(why: &str) {
-    output::eprint(&format!("The run goes on without merged operations: {why}.\n"));
+    output::eprint(&format!("The run continues without merged operations: {why}.\n"));
 }
 
 /// Runs a prepared workload, then prints and writes the results.
@@ -108,9 +107,9 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     let mut run = Run::new(ready, role, &results);
     let (sources, on_failure, kept) = (loaded.compiled.sources.clone(), role.on_failure, results.clone());
     run.control.on_unresponsive(move |error| {
-        if kept
-            .report_partial(&format!("the run ended early, and the figures are of what was measured before: {error}"))
-        {
+        if kept.report_partial(&format!(
+            "the run ended early, so the figures cover only what was measured before: {error}"
+        )) {
             on_failure.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
         }
     });
@@ -143,7 +142,7 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     Ok(exit_code(&record))
 }
 
-/// Says that the file has warnings, for users who run it without checking it.
+/// Prints that the file has warnings, for users who run it without checking it.
 fn note_warnings(loaded: &load::Loaded, how: DiagnosticsArg) {
     let warnings = diagnostics::warnings(&loaded.compiled.lint());
     if warnings > 0 && how == DiagnosticsArg::Text {

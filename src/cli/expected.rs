@@ -53,7 +53,7 @@ impl ExpectedArgs {
         let why = match of(record, own) {
             None => format!("nothing is known of {}", record.device.name),
             Some(known) => expected::why_inapplicable(record, &known)
-                .unwrap_or_else(|| format!("{} knows none of the figures of this run", known.file)),
+                .unwrap_or_else(|| format!("{} has no ranges for the figures of this run", known.file)),
         };
         Some(Page { summary: format!("no verdict: {why}"), ..Page::default() })
     }

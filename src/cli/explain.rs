@@ -9,6 +9,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
 use crate::measure::definitions::{self, DEFINITIONS, Definition};
+use crate::report::page::wrapped;
 
 use super::error::InputError;
 use super::{CliResult, DONE, output};
@@ -46,7 +47,7 @@ pub fn run(args: ExplainArgs) -> CliResult {
         (Some(METRIC), Some(name)) => definition(figure(name)?),
         (Some(code), None) => shown(find(&pages, code)?.text),
         (Some(code), Some(name)) => {
-            let help = format!("only `metric` has a name behind it: `aorta explain metric {name}`");
+            let help = format!("only `metric` takes a name: `aorta explain metric {name}`");
             return Err(InputError::UnknownCode { code: format!("{code} {name}"), help }.into());
         }
     };
@@ -74,9 +75,10 @@ fn figures() -> String {
     let width = DEFINITIONS.iter().map(|definition| definition.name.len()).max().unwrap_or(0);
     let mut text = "metric\n".to_owned();
     for definition in DEFINITIONS {
-        let _ = writeln!(text, "  {:width$}  {}", definition.name, definition.summary);
+        text += &output::row(definition.name, width, definition.summary);
     }
-    text + "\n`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.\n"
+    let more = "`aorta explain metric NAME` shows the formula, the unit, the use and the pitfalls.";
+    format!("{text}\n{}", output::paragraph(&[more]))
 }
 
 /// Formats a definition for a terminal.
@@ -86,7 +88,7 @@ fn definition(definition: &Definition) -> String {
         usage => usage.replace('`', ""),
     };
     let unit = if definition.unit == "1" { "none, a ratio" } else { definition.unit };
-    let mut text = format!("{}: {}\n\n", definition.name, definition.summary);
+    let mut text = output::paragraph(&[format!("{}: {}", definition.name, definition.summary)]) + "\n";
     for (name, value) in [
         ("written", usage.as_str()),
         ("formula", definition.formula),
@@ -95,30 +97,19 @@ fn definition(definition: &Definition) -> String {
         ("good for", definition.good_for),
         ("traps", definition.traps),
     ] {
-        for (index, line) in wrapped(value).iter().enumerate() {
+        let room = output::columns().map_or(COLUMNS, |columns| columns.saturating_sub(NAMES).clamp(1, COLUMNS));
+        for (index, line) in wrapped(value, room).iter().enumerate() {
             let _ = writeln!(text, "  {:10}{line}", if index == 0 { name } else { "" });
         }
     }
     text
 }
 
-/// Line width of a definition.
+/// Line width of a definition, without its names, where the window is wider.
 const COLUMNS: usize = 100;
 
-/// Wraps a text.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one from the beginning");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            let space = if line.is_empty() { "" } else { " " };
-            *line += &format!("{space}{word}");
-        }
-    }
-    lines
-}
+/// Width of the names of a definition's lines, with the spaces around them.
+const NAMES: usize = 12;
 
 /// The page of one diagnostic.
 #[derive(Clone, Copy, Debug)]
@@ -175,12 +166,17 @@ fn index(pages: &[Page]) -> String {
     for phase in pages.chunk_by(|a, b| a.phase == b.phase) {
         let _ = writeln!(text, "aorta::{}", phase[0].phase);
         for page in phase {
-            let _ = writeln!(text, "  {:width$}  {}", page.name, first_sentence(page.text));
+            text += &output::row(page.name, width, &first_sentence(page.text));
         }
         text.push('\n');
     }
-    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n\
-            `aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.\n"
+    for more in [
+        "`aorta explain CODE` shows a wrong file, the message, the reason, and a corrected file.",
+        "`aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.",
+    ] {
+        text += &output::paragraph(&[more]);
+    }
+    text
 }
 
 fn first_sentence(page: &str) -> String {
@@ -214,9 +210,19 @@ fn without_links(page: &str) -> String {
 
 /// Formats a page for a terminal: code blocks are indented, fences and heading marks removed.
 fn shown(page: &str) -> String {
+    let page = without_links(page);
     let mut text = String::new();
     let mut in_block = false;
-    for line in without_links(page).lines() {
+    let mut paragraph = Vec::new();
+    for line in page.lines() {
+        let is_prose = !in_block
+            && line.starts_with(|letter: char| letter.is_alphabetic() || letter == '`')
+            && !line.starts_with("```");
+        if is_prose {
+            paragraph.push(line);
+            continue;
+        }
+        text += &output::paragraph(&std::mem::take(&mut paragraph));
         if line.starts_with("```") {
             in_block = !in_block;
         } else if in_block && !line.is_empty() {
@@ -225,7 +231,7 @@ fn shown(page: &str) -> String {
             let _ = writeln!(text, "{}", line.trim_start_matches("# "));
         }
     }
-    text
+    text + &output::paragraph(&paragraph)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::measure::kernelbench::{Results, Scores};
+use crate::report::View;
 use crate::report::fast_p::{self as report, FastP};
 
 use super::error::{CliError, InputError};
@@ -13,6 +14,7 @@ use super::{CliResult, DONE, load};
 pub fn run(base: &str, others: &[String], level: Option<u32>, page: &PageArgs) -> CliResult {
     page.check()?;
     let baseline = read(base, level)?;
+    let mut pages = Vec::new();
     for other in others {
         let results = read(other, level)?;
         let scores = Scores::of(&baseline, &results);
@@ -25,8 +27,11 @@ pub fn run(base: &str, others: &[String], level: Option<u32>, page: &PageArgs) -
             return Err(InputError::bad_value("`--fast-p`", other, &why, help).into());
         }
         let of = FastP { base: (base, &baseline), other: (other, &results), scores: &scores };
-        page.show(&[report::page(&of)], || report::json(&of))?;
+        let own = report::page(&of);
+        page.show(std::slice::from_ref(&own), || report::json(&of))?;
+        pages.push(own);
     }
+    page.write_html(|| View::reports(pages))?;
     Ok(DONE)
 }
 

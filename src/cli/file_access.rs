@@ -25,16 +25,16 @@ pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputErro
     if let Some(own) = container::inside(by)? {
         let other = container::inside(path)?.filter(|other| other.container == own.container);
         let is_part = other.is_some_and(|other| other.bytes().is_some());
-        return if is_part { Ok(()) } else { Err(refused("which is no part of the same file")) };
+        return if is_part { Ok(()) } else { Err(refused("which is not part of the same file")) };
     }
     let Ok(target) = std::fs::canonicalize(path) else {
         // The error must not reveal whether a file exists elsewhere.
         let outside = path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir);
-        return if outside { Err(refused("which is no file within its reach")) } else { Ok(()) };
+        return if outside { Err(refused("which is outside of the folders that it may refer to")) } else { Ok(()) };
     };
     let roots = roots(by);
     let Some(inside) = roots.iter().find_map(|root| target.strip_prefix(root).ok()) else {
-        return Err(refused("which is no file within its reach"));
+        return Err(refused("which is outside of the folders that it may refer to"));
     };
     let hidden = inside.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
     if hidden { Err(refused("which is hidden, or lies in a hidden folder")) } else { Ok(()) }

@@ -1,9 +1,19 @@
 //! Reads files of the disk, each with the limits of its kind.
 
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::suggest;
 
 use super::error::InputError;
+
+/// Extensions of files that a command runs or shows.
+const ENDINGS: [&str; 4] = ["aorta", "ron", "aortab", "json"];
+
+/// Maximum number of files that are compared with the name of a missing one.
+const MAX_BESIDE: usize = 4096;
 
 /// The purpose of a file that is read, which determines its limits and messages.
 #[derive(Clone, Copy, Debug)]
@@ -43,31 +53,56 @@ impl FileKind {
     /// Description of the expected file, for the error if it does not exist.
     fn wanted(self) -> &'static str {
         match self {
-            FileKind::Workload(_) => "a file with a workload was looked for",
-            FileKind::Settings => "a file with settings was looked for",
-            FileKind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
-            FileKind::Suite => {
-                "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
-            }
-            FileKind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
-            FileKind::Profile => "a device profile was looked for, since the name ends in `.ron`",
-            FileKind::Topology => "a topology was looked for, since the name ends in `.ron`",
-            FileKind::Bundle => "a bundle was looked for: `aorta bundle FILE -o PATH` writes one",
-            FileKind::Project => "a project's file was looked for",
+            FileKind::Workload(_) => "a workload file is expected",
+            FileKind::Settings => "a settings file is expected",
+            FileKind::Scenario => "a scenario is expected, since the name ends in `.ron`",
+            FileKind::Suite => "a suite is expected, since the name is a path; `aorta suite` lists the shipped ones",
+            FileKind::Expected => "a file with normal ranges is expected after `--expected=`",
+            FileKind::Profile => "a device profile is expected, since the name ends in `.ron`",
+            FileKind::Topology => "a topology is expected, since the name ends in `.ron`",
+            FileKind::Bundle => "a bundle is expected: `aorta bundle FILE -o PATH` writes one",
+            FileKind::Project => "the file of a project is expected",
             FileKind::Plan => {
-                "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
+                "a plan is expected, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
             }
             FileKind::Runs => {
-                "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
+                "a record, a file of cases or a folder of them is expected: `aorta exec FILE --json PATH` writes one"
             }
-            FileKind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
+            FileKind::Record => "a record is expected: `aorta exec FILE --json PATH` writes one",
         }
     }
 }
 
+/// Canonical paths of the files that this process has read, which it must not overwrite by its outputs.
+static READ: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
 /// Reads a file of the disk, of any contents.
 pub fn read_disk(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
-    bytes_from(&path.display().to_string(), open(path, kind)?, kind)
+    let bytes = bytes_from(&path.display().to_string(), open(path, kind)?, kind)?;
+    if let Ok(path) = path.canonicalize() {
+        READ.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
+    }
+    Ok(bytes)
+}
+
+/// True if this process has read the file.
+pub fn was_read(path: &Path) -> bool {
+    let is_known = |path: PathBuf| READ.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
+    path.canonicalize().is_ok_and(is_known)
+}
+
+/// The file beside a missing one that was probably meant: one that has its name and an extension, or a similar name. `None`
+/// if there is none.
+pub fn nearest(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?.flatten().take(MAX_BESIDE);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| Path::new(name).extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known)));
+    names.sort();
+    let extended = names.iter().find(|file| Path::new(file).file_stem() == Some(name.as_ref()));
+    let near = extended.map(String::as_str).or_else(|| suggest::nearest(name, names.iter().map(String::as_str)))?;
+    Some(folder.map_or_else(|| near.to_owned(), |folder| folder.join(near).display().to_string()))
 }
 
 /// Opens a file, and nothing else that a path may lead to.
@@ -78,7 +113,12 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
         help: help.map(str::to_owned),
     };
     let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
+        std::io::ErrorKind::NotFound => {
+            // Only for files that the command line names: other files learn nothing of their surroundings.
+            let near = nearest(path).filter(|_| matches!(kind, FileKind::Scenario | FileKind::Suite));
+            let near = near.map(|near| format!("did you mean `{near}`?"));
+            unreadable("there is no such file".to_owned(), Some(near.as_deref().unwrap_or(kind.wanted())))
+        }
         _ => unreadable(error.to_string(), None),
     };
     let about = std::fs::metadata(path).map_err(failed)?;
@@ -146,7 +186,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         InputError::Unreadable {
             name: name.to_owned(),
-            why: format!("it is no text: line {} is not UTF-8", line + 1),
+            why: format!("it is not text: line {} is not UTF-8", line + 1),
             help: Some("save it as UTF-8".to_owned()),
         }
     })

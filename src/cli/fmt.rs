@@ -22,8 +22,8 @@ const ENDING: &str = "aorta";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-There is one form, and nothing to choose about it. What has mistakes stays as it is, the rest of its file is
-formatted; the mistakes are told, and the exit code is 2.")]
+There is one format, without options. Parts with syntax errors stay unchanged, and the rest of their file is \
+formatted; the errors are reported, and the exit code is 2.")]
 pub struct FmtArgs {
     /// Files (.aorta, and .ron of scenarios and suites); folders, for every .aorta file in them; or `-`, from standard input to standard output
     #[arg(required = true, value_name = "FILE")]
@@ -149,7 +149,7 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Scenario)?;
     let Some(formatted) = format_ron(&text) else {
-        let why = "a bracket, a text or a comment does not close, or it begins with `#`".to_owned();
+        let why = "a comma is missing, a bracket, a text or a comment does not close, or it begins with `#`".to_owned();
         return Err(InputError::Unreadable { name, why, help: Some("`aorta check` says where".to_owned()) }.into());
     };
     let changes = formatted != text;
@@ -164,7 +164,7 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
 
 fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> CliResult {
     if args.files.len() > 1 {
-        let why = "standard input is formatted alone".to_owned();
+        let why = "standard input must be the only file".to_owned();
         let help = "leave `-` out, or give it alone".to_owned();
         let what = "one FILE of several".to_owned();
         return Err(InputError::BadValue { what, value: "-".to_owned(), why, help }.into());

@@ -1,4 +1,4 @@
-//! Checks and describes RON files that are no scenario and no suite: normal ranges, profiles, topologies, projects.
+//! Checks and describes RON files other than scenarios and suites: normal ranges, profiles, topologies, projects.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::config::{ConfigError, Expected, Links, Profile, Project, RonKind};
 use super::error::InputError;
 use super::load::{self, FileKind};
 
-/// The text of a file that is no scenario and no suite, with its kind; `None` for these two.
+/// The text and the kind of a file other than a scenario or a suite; `None` for these two.
 ///
 /// # Errors
 ///

@@ -29,7 +29,7 @@ pub struct Launcher {
     pub port: u16,
     /// Name of the run, the same in all its processes.
     pub job: String,
-    /// True if all processes are on this host, as far as this one can know.
+    /// True if all processes are on this host, as far as the launcher's variables show.
     pub one_host: bool,
 }
 
@@ -123,7 +123,7 @@ pub fn find(get: &dyn Fn(&str) -> Option<String>, parent: u32) -> Result<Option<
     found.map(|names| place(names, &variables, parent)).transpose()
 }
 
-/// True if `srun` has started this process beside others. The shell of `salloc` or `sbatch` and a step with one task
+/// True if `srun` has started this process together with others. The shell of `salloc` or `sbatch` and a step with one task
 /// have Slurm's variables too.
 fn in_step(variables: &Variables) -> bool {
     let several = |name| variables.text(name).is_some_and(|count| count != "1");
@@ -137,7 +137,7 @@ fn in_step(variables: &Variables) -> bool {
 
 fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, InputError> {
     let missing = |what: &str| InputError::Launcher {
-        why: format!("{} starts this process, it seems, and {what} is not set", names.name),
+        why: format!("{} seems to have started this process, but {what} is not set", names.name),
         help: format!(
             "set it, or `unset {}` where no launcher is meant; `torchrun`, `mpirun` and `srun` set all that is needed",
             if variables.text(names.rank).is_some() { names.rank } else { "TORCHELASTIC_RUN_ID" }
@@ -210,7 +210,7 @@ fn contradictions(
     }
 }
 
-/// The job's name; `None` if the launcher sets none that all hosts know.
+/// The job's name; `None` if the launcher sets none that is equal on all hosts.
 fn job(names: &Names, variables: &Variables) -> Option<String> {
     match names.name {
         "torchrun" => variables.text("TORCHELASTIC_RUN_ID"),

@@ -7,6 +7,7 @@ use include_dir::{Dir, include_dir};
 use crate::base::suggest;
 
 use super::error::InputError;
+use super::files;
 
 static WORKLOADS: Dir = include_dir!("$CARGO_MANIFEST_DIR/workloads");
 
@@ -55,7 +56,8 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 
 /// The error for an unknown workload.
 pub fn unknown(name: &str) -> InputError {
-    let help = nearest(name)
+    let near = files::nearest(Path::new(name)).or_else(|| nearest(name).map(str::to_owned));
+    let help = near
         .map(|near| format!("did you mean `{near}`?"))
         .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
     InputError::UnknownWorkload { name: name.to_owned(), help }

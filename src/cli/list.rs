@@ -30,9 +30,10 @@ pub fn run() -> CliResult {
             text += &format!("{own_category}\n");
             category = own_category;
         }
-        text += &format!("  {:width$}  {}\n", shipped.stem, ast.summary());
+        text += &output::row(shipped.stem, width, &ast.summary());
     }
-    text += "\n`aorta show NAME` tells more of one, `aorta exec NAME` runs it.\n";
+    text.push('\n');
+    text += &output::paragraph(&["`aorta show NAME` shows details of one, `aorta exec NAME` runs it."]);
     output::print(&text);
     Ok(DONE)
 }
@@ -54,8 +55,7 @@ fn of_project(library: &Library) -> String {
         .collect();
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     for (name, about) in rows {
-        text += format!("  {name:width$}  {about}").trim_end();
-        text.push('\n');
+        text += &output::row(&name, width, &about);
     }
     text
 }

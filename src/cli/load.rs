@@ -59,7 +59,7 @@ impl Text {
     }
 }
 
-/// A compiled workload with what the command line knows about it.
+/// A compiled workload with its origin and its files.
 pub struct Loaded {
     pub compiled: Compiled,
     /// Origin: `library`, `<stdin>`, or the path.

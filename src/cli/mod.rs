@@ -40,6 +40,7 @@ mod profile;
 mod progress;
 mod project;
 mod report;
+mod scenario;
 mod secret;
 mod show;
 mod suite;
@@ -71,13 +72,13 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-A FILE is a path, `-` for standard input, or the bare name of a workload of the project or of a shipped
-one (`aorta list` shows them). It may be a scenario (`.ron`), a bundle (`.aortab`), or the record of a
+A FILE is a path, `-` for standard input, or the bare name of a workload of the project or of a shipped \
+one (`aorta list` shows them). It may be a scenario (`.ron`), a bundle (`.aortab`), or the record of a \
 run (`.json`), which runs again.
 
-Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse,
-`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed, or its output is lost;
-130 interrupted; 101 a bug.";
+Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse, \
+`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device \
+or backend; 4 the run failed, or its output is lost; 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -275,7 +276,7 @@ const OTHER_COMMANDS: [(&[&str], &str); 9] = [
     (&["ls", "workloads"], "list"),
 ];
 
-/// A tip for commands and options that newcomers try and that clap cannot know; `None` for other errors.
+/// A tip for commands and options of other tools, which clap cannot suggest; `None` for other errors.
 fn tip(error: &clap::Error) -> Option<String> {
     if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))

@@ -70,7 +70,7 @@ pub fn find(
 }
 
 /// Why a file is not read.
-const OUTSIDE: &str = "it lies outside of the folder of the workload";
+const OUTSIDE: &str = "it is outside of the workload's folder";
 
 const MISSING: &str = "there is no such file";
 

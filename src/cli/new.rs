@@ -39,7 +39,7 @@ pub fn run(args: NewArgs) -> CliResult {
     if path.symlink_metadata().is_ok() {
         return Err(InputError::Unwritable {
             name: path.display().to_string(),
-            why: "there is such a file already".to_owned(),
+            why: "the file already exists".to_owned(),
             help: Some("choose another name, or remove it first".to_owned()),
         }
         .into());
@@ -51,5 +51,5 @@ pub fn run(args: NewArgs) -> CliResult {
 
 fn next_steps(path: &Path) -> String {
     let path = path.display();
-    format!("Wrote {path}. `aorta show {path}` tells about it, `aorta exec {path}` runs it.\n")
+    format!("Wrote {path}. `aorta show {path}` describes it, `aorta exec {path}` runs it.\n")
 }

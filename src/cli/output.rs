@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 use crate::backend::terminal_columns;
 use crate::base::visible;
 use crate::render::Style;
+use crate::report::page::wrapped;
 
 use super::error::InputError;
-use super::ownership;
+use super::{files, ownership};
 
 /// The first failure to write to standard output or standard error. The program continues, so that a run still writes
 /// its record, and reports the loss at its end.
@@ -126,8 +127,12 @@ const WIDTH: usize = 80;
 /// Number of characters in a line: the variable `COLUMNS`, or the width of the terminal that standard output is; `None`
 /// for a file or a pipe.
 pub fn columns() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
-    told.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+    columns_variable().or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+}
+
+/// The number in the variable `COLUMNS`; `None` if it is not set, or not a number.
+fn columns_variable() -> Option<usize> {
+    std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok())
 }
 
 /// Width of drawings in letters, in characters.
@@ -135,10 +140,45 @@ pub fn width() -> usize {
     columns().unwrap_or(WIDTH)
 }
 
+/// Least width of a diagnostic, in characters.
+const LEAST_WIDTH: usize = 40;
+
+/// Least room beside a name for the text about it, in characters.
+const LEAST_ROOM: usize = 24;
+
+/// A line of a list: a name, padded to a width, and a text about it. In a window the text is broken into lines below each
+/// other, below the name if the window is narrow or the name is long.
+pub fn row(name: &str, width: usize, about: &str) -> String {
+    let Some(columns) = columns() else { return format!("  {name:width$}  {about}").trim_end().to_owned() + "\n" };
+    let indent = width + 4;
+    let beside = columns.saturating_sub(indent) >= LEAST_ROOM && name.chars().count() <= width;
+    let lines = |text: &str, indent: usize| {
+        wrapped(text, columns.saturating_sub(indent).max(1)).join(&format!("\n{:indent$}", ""))
+    };
+    let text = match beside {
+        true => format!("  {name:width$}  {}", lines(about, indent)),
+        false => format!("  {}\n      {}", lines(name, 2), lines(about, 6)),
+    };
+    text.trim_end().to_owned() + "\n"
+}
+
+/// A paragraph of lines: as it is, or in a window with lines of its width. Lists stay as they are.
+pub fn paragraph<T: AsRef<str>>(lines: &[T]) -> String {
+    let is_list = lines.iter().any(|line| line.as_ref().trim_start().starts_with("- "));
+    let joined = || lines.iter().map(|line| line.as_ref().trim()).collect::<Vec<_>>().join(" ");
+    let lines = match columns() {
+        Some(columns) if !is_list && !lines.is_empty() => wrapped(&joined(), columns),
+        _ => lines.iter().map(|line| line.as_ref().to_owned()).collect(),
+    };
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// Style of diagnostics on standard error.
 pub fn error_style() -> Style {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    Style { color, ..Style::default() }
+    let style = Style::default();
+    let columns = columns_variable().or_else(|| terminal_columns(io::stderr())).filter(|columns| *columns > 0);
+    Style { color, width: columns.map_or(style.width, |columns| columns.clamp(LEAST_WIDTH, style.width)) }
 }
 
 /// The file that a path to write to refers to.
@@ -179,7 +219,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
             Err(_) => return Ok(Target::File { folder, path: file }),
         }
     }
-    Err(unwritable(path, "its links lead in a circle", None))
+    Err(unwritable(path, "its links form a cycle", None))
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -234,7 +274,8 @@ const ORDINARY: u32 = 0o666;
 
 /// Fails if [`write_file`] would fail, as far as that can be known in advance.
 pub fn check_file(path: &Path) -> Result<(), InputError> {
-    if let Target::File { folder, .. } = target(path)? {
+    if let Target::File { folder, path: file } = target(path)? {
+        check_not_read(path, &file)?;
         temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
     }
     Ok(())
@@ -254,8 +295,11 @@ pub fn make_folder(path: &Path) -> Result<(), InputError> {
     std::fs::create_dir_all(path).map_err(|error| unwritable(path, &reason(&error), None))
 }
 
-/// Writes text as [`write_file`] does, with hidden characters escaped.
+/// Writes text as [`write_file`] does, with hidden characters escaped. Fails if the command reads the file.
 pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
+    if let Target::File { path: file, .. } = target(path)? {
+        check_not_read(path, &file)?;
+    }
     write_file(path, visible::visible(text).as_bytes())
 }
 
@@ -273,6 +317,14 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     match target(path)? {
         Target::Stream => write_stream(path, bytes),
         Target::File { folder, path: file } => replace(path, &folder, &file, bytes),
+    }
+}
+
+/// Fails if an output would replace an input of the command.
+fn check_not_read(path: &Path, file: &Path) -> Result<(), InputError> {
+    match files::was_read(file) {
+        true => Err(unwritable(path, "this command reads it", Some("name another file for the output"))),
+        false => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Options for output formats and files, with their checks.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -8,6 +9,7 @@ use super::error::InputError;
 use super::{environment, output};
 use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
+use crate::report::picture::{self, Gallery};
 use crate::report::{View, chrome_trace, csv, kineto, pftrace};
 
 /// Options for the files of a run, or of the cases of a sweep or a suite.
@@ -149,6 +151,21 @@ impl PageArgs {
             None => Ok(()),
         }
     }
+}
+
+/// Writes each picture of a view as an SVG file whose name begins with the prefix, and prints the names of the files.
+pub fn write_pictures(prefix: Option<&String>, galleries: impl FnOnce() -> Vec<Gallery>) -> Result<(), InputError> {
+    let Some(prefix) = prefix else { return Ok(()) };
+    // Options that differ in signs only have the same name.
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    for (name, picture) in galleries().iter().flat_map(Gallery::files) {
+        let number = numbers.entry(name.clone()).or_default();
+        *number += 1;
+        let file = if *number == 1 { format!("{prefix}-{name}.svg") } else { format!("{prefix}-{name}-{number}.svg") };
+        output::write_text(Path::new(&file), &picture::svg(picture))?;
+        output::print(&format!("{file}\n"));
+    }
+    Ok(())
 }
 
 /// Parses a relative value: `3%`, `3 %` or `0.03`.

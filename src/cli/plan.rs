@@ -17,7 +17,8 @@ use crate::schedule::{Schedule, Topology};
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::{
-    CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, suite,
+    CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, outputs,
+    suite,
 };
 
 /// Largest number of operations that Graphviz draws within seconds.
@@ -44,6 +45,9 @@ pub struct PlanArgs {
     /// Write an HTML page with the graph by streams, slack, memory by buffer, and what belongs together over ranks
     #[arg(long, value_name = "PATH", conflicts_with = "diff")]
     html: Option<PathBuf>,
+    /// Write each picture of that page as an SVG file, `NAME-plan.svg` and so on
+    #[arg(long, value_name = "NAME", conflicts_with = "diff")]
+    svg: Option<String>,
     /// Compare two plans: files, names, or JSON written by `--format json` (`.json`). Exit with code 1 if they differ
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["file", "format"])]
     diff: Option<Vec<String>>,
@@ -88,6 +92,7 @@ pub fn run(args: PlanArgs) -> CliResult {
     if let Some(path) = &args.html {
         output::write_text(path, &planned.view(&document).html())?;
     }
+    outputs::write_pictures(args.svg.as_ref(), || planned.view(&document).galleries().to_vec())?;
     Ok(DONE)
 }
 
@@ -159,10 +164,12 @@ fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
         let help = format!("`aorta suite {name} --dry-run` lists the cases: plan one of them");
         return Err(InputError::bad_value("`--format`", "of a suite", why, &help).into());
     }
-    if let Some(path) = &args.html {
-        let (path, help) =
-            (path.display().to_string(), format!("`aorta suite {name} --html PATH` makes a page of its runs"));
-        return Err(InputError::bad_value("`--html`", &path, "a suite has a plan for each case", &help).into());
+    let pictures =
+        [("`--html`", args.html.as_ref().map(|path| path.display().to_string())), ("`--svg`", args.svg.clone())];
+    for (option, value) in pictures {
+        let Some(value) = value else { continue };
+        let help = format!("`aorta suite {name} --html PATH` makes a page of its runs");
+        return Err(InputError::bad_value(option, &value, "a suite has a plan for each case", &help).into());
     }
     let mut cases = Vec::new();
     for (case, command) in suite::commands_of(name, &args.config)? {
@@ -175,6 +182,7 @@ fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
                 rank: 0,
                 diff: None,
                 html: None,
+                svg: None,
                 workload: exec.workload,
                 config: exec.config,
             };

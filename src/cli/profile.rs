@@ -117,7 +117,7 @@ pub fn run(args: &ProfileArgs) -> CliResult {
     let to = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("aorta-{name}")));
     let mut command = Command::new(path);
     command.args(tool.arguments(&to)).arg(aorta).args(arguments(tool, &args.run));
-    output::eprint(&format!("{name} writes to {}; times under a profiler are no measurement.\n", to.display()));
+    output::eprint(&format!("{name} writes to {}; times under a profiler are not a measurement.\n", to.display()));
     let status = command.status().map_err(failed)?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
 }

@@ -164,12 +164,12 @@ impl Library {
 
 /// Tells the user which other files of the library have the bare name that means `found`.
 fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(library) = here()? else { return Ok(()) };
     let others = ENDINGS.into_iter().flat_map(|ending| library.named(name, ending)).filter(|file| *file != found);
     let others: Vec<String> = others.map(|file| format!("`{}`", file.display())).collect();
     // A command may look a name up more than once.
-    if !others.is_empty() && TOLD.lock().is_ok_and(|mut told| told.insert(name.to_owned())) {
+    if !others.is_empty() && NOTED.lock().is_ok_and(|mut noted| noted.insert(name.to_owned())) {
         let found = found.display();
         output::eprint(&format!(
             "note: `{name}` means {found} here; for another file, write {}\n",

@@ -1,6 +1,5 @@
-//! `aorta report`: shows a record, a sweep or a suite again, without a device.
+//! `aorta report`: shows a record, an A/B comparison, a sweep or a suite again, without a device.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,15 +7,15 @@ use indexmap::IndexSet;
 
 use crate::base::suggest;
 use crate::measure::RunRecord;
+use crate::measure::ab::AbRecord;
 use crate::measure::cases::{Case, Cases, CasesKind, Header, line};
 use crate::measure::order::Order;
 use crate::report::page::Page;
-use crate::report::picture::{self, Gallery};
 use crate::report::{self, Suite, View};
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
-use super::outputs::{Files, PageArgs, check_trace};
+use super::outputs::{Files, PageArgs, check_trace, write_pictures};
 use super::{CliResult, DONE, container, load, output};
 
 /// Maximum number of column names listed by a message.
@@ -24,8 +23,8 @@ const MAX_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A record written by `exec --json`, a bundle with one, or the cases of a sweep or a suite; several files are partitions of
-    /// one sweep or suite
+    /// A record written by `exec --json`, a bundle with one, an A/B comparison, or the cases of a sweep or a suite; several files
+    /// are partitions of one sweep or suite
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
     /// Show the N operations with the most exposed time, and what usually helps each
@@ -46,7 +45,7 @@ pub struct ReportArgs {
     /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
-    /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, times, roofline, curves
+    /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, times, roofline, curves, blocks
     #[arg(long, value_name = "NAME")]
     svg: Option<String>,
     #[command(flatten)]
@@ -66,6 +65,9 @@ pub fn run(args: ReportArgs) -> CliResult {
     };
     if args.records.len() > 1 || Cases::is_meant(text.as_bytes()) {
         return cases(&args);
+    }
+    if AbRecord::is_meant(&text) {
+        return comparison(&args, &text);
     }
     if let Some(name) = &args.sort {
         return Err(unsorted(name, "this is the record of one run", "`--sort` is for the cases of a sweep").into());
@@ -89,23 +91,19 @@ pub fn run(args: ReportArgs) -> CliResult {
     let records = std::slice::from_ref(&record);
     args.page.write_html(|| View::runs(records))?;
     let timeline = report::picture::iterations(records);
-    write_pictures(&args, || timeline.iter().chain(View::runs(records).galleries()).cloned().collect())?;
+    write_pictures(args.svg.as_ref(), || timeline.iter().chain(View::runs(records).galleries()).cloned().collect())?;
     Ok(DONE)
 }
 
-/// Writes each picture as an SVG file, and prints the names of the files.
-fn write_pictures(args: &ReportArgs, galleries: impl FnOnce() -> Vec<Gallery>) -> Result<(), InputError> {
-    let Some(prefix) = &args.svg else { return Ok(()) };
-    // Options that differ in signs only have the same name.
-    let mut numbers: HashMap<String, usize> = HashMap::new();
-    for (name, picture) in galleries().iter().flat_map(Gallery::files) {
-        let number = numbers.entry(name.clone()).or_default();
-        *number += 1;
-        let file = if *number == 1 { format!("{prefix}-{name}.svg") } else { format!("{prefix}-{name}-{number}.svg") };
-        output::write_text(Path::new(&file), &picture::svg(picture))?;
-        output::print(&format!("{file}\n"));
-    }
-    Ok(())
+/// Shows an A/B comparison.
+fn comparison(args: &ReportArgs, text: &str) -> CliResult {
+    check_cases(args)?;
+    let name = || args.records[0].display().to_string();
+    let record = AbRecord::from_json(text).map_err(|why| InputError::NoRecord { name: name(), why })?;
+    args.page.show(&[report::ab(&record)], || record.to_json())?;
+    args.page.write_html(|| View::ab(&record))?;
+    write_pictures(args.svg.as_ref(), || View::ab(&record).galleries().to_vec())?;
+    Ok(DONE)
 }
 
 /// Fails if an option was given that needs the record of a single run.
@@ -153,7 +151,7 @@ fn cases(args: &ReportArgs) -> CliResult {
     for file in &args.records {
         let text = load::read(file, load::FileKind::Record)?;
         let read = Cases::parse(text.as_bytes()).map_err(|why| no_cases(file, why))?;
-        let read = read.ok_or_else(|| no_cases(file, "its first line is not whole".to_owned()))?;
+        let read = read.ok_or_else(|| no_cases(file, "its first line is incomplete".to_owned()))?;
         files.push((file.display().to_string(), read));
     }
     let mut read = Cases::merge(files).map_err(|why| no_cases(&args.records[0], why))?;
@@ -166,7 +164,7 @@ fn cases(args: &ReportArgs) -> CliResult {
         records.for_each(|record| expected::judge(record, own.as_ref()));
     }
     if read.torn {
-        output::eprint("The file ends in the middle of a line, of a case that was cut short.\n");
+        output::eprint("The last line of the file is incomplete, and its case is left out.\n");
     }
     let (header, latest) = (&read.header, read.latest());
     if let (CasesKind::Suite, Some(name)) = (header.kind, &args.sort) {
@@ -178,7 +176,7 @@ fn cases(args: &ReportArgs) -> CliResult {
     let page = page_of_cases(header, &latest, order.as_ref());
     args.page.show(std::slice::from_ref(&page), || cases_json(header, &latest))?;
     let view = || View::cases(header, &latest, page.clone());
-    write_pictures(args, || view().galleries().to_vec())?;
+    write_pictures(args.svg.as_ref(), || view().galleries().to_vec())?;
     args.page.write_html(view)?;
     let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
     let csv = args.files.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
@@ -205,7 +203,7 @@ pub fn missing(cases: &Cases) -> Option<String> {
     (lacks > 0).then(|| format!("Missing: {lacks} of {all} cases: {}{more}\n", listed.join("; ")))
 }
 
-/// The order that `--sort` asks for. `metrics` are the names of the cases' metrics.
+/// The order given by `--sort`. `metrics` are the names of the cases' metrics.
 ///
 /// # Errors
 ///
@@ -224,7 +222,7 @@ pub fn order<'a>(
     let names: Vec<&str> = names.into_iter().collect();
     let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(MAX_LISTED)]));
     let help = suggest::did_you_mean(order.name(), names.iter().copied()).unwrap_or_else(listed);
-    Err(unsorted(text, "no column is called so", &help))
+    Err(unsorted(text, "no column has this name", &help))
 }
 
 fn unsorted(name: &str, why: &str, help: &str) -> InputError {

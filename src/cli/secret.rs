@@ -49,7 +49,7 @@ fn wrong(fault: SecretFault, name: &str, mend: &str) -> InputError {
         SecretFault::TooShort => (format!("has less than {SHORTEST} characters, which can be guessed"), again),
         SecretFault::TooLong => ("is too long".to_owned(), again),
         SecretFault::Open => ("can be read or written by others, or is another user's".to_owned(), mend.to_owned()),
-        SecretFault::NoFile => ("is in a link, a folder or something else that is no file".to_owned(), again),
+        SecretFault::NoFile => ("is in a link, a folder or something else that is not a file".to_owned(), again),
         SecretFault::Unreadable(why) => (format!("cannot be read: {why}"), mend.to_owned()),
     };
     InputError::Secret { why: format!("{name} {why}"), help }
@@ -71,7 +71,7 @@ pub fn on_command_line() -> InputError {
 /// The error for ranks that may be on several hosts without a secret.
 pub fn missing(launcher: &Launcher) -> InputError {
     InputError::Secret {
-        why: format!("the ranks meet at {}, perhaps from several hosts, and there is no secret", launcher.address),
+        why: format!("the ranks connect to {}, perhaps from several hosts, and there is no secret", launcher.address),
         help: format!(
             "create one, and give every host that file, or every rank {VARIABLE} with the same text; ranks that are \
              all on this host need none with MASTER_ADDR=127.0.0.1\n{}",

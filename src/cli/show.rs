@@ -88,12 +88,13 @@ fn describe(parsed: &Parsed) -> String {
     let (ast, sources) = (&parsed.ast, &parsed.sources);
     let category = ast.category().map(|category| format!(" ({category})")).unwrap_or_default();
     let mut text = format!("{}{category}\n\n", parsed.name);
-    for line in &ast.about {
-        text += &format!("{line}\n");
+    for (index, lines) in ast.about.split(|line| line.trim().is_empty()).enumerate() {
+        text += if index > 0 { "\n" } else { "" };
+        text += &output::paragraph(lines);
     }
     let facts = facts(ast, sources);
     if !facts.is_empty() {
-        text += &format!("{facts}\n");
+        text += &output::paragraph(&[facts]);
     }
     let mut params = Vec::new();
     let mut presets = Vec::new();
@@ -214,8 +215,7 @@ fn section(text: &mut String, title: &str, rows: &[(String, String)]) {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(44);
     *text += &format!("\n{title}\n");
     for (name, about) in rows {
-        *text += format!("  {name:width$}  {about}").trim_end();
-        text.push('\n');
+        *text += &output::row(name, width, about);
     }
 }
 

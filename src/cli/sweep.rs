@@ -26,7 +26,7 @@ use super::report::cases_json;
 use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
-pub use scenario::{check as check_scenario, words as scenario_words};
+pub use scenario::{check as check_axes, words as scenario_words};
 
 use axes::Options;
 
@@ -89,7 +89,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
 fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     if args.file == "-" {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
-        return Err(InputError::Axes { why, help: "write the text to a file, and name that".to_owned() }.into());
+        return Err(InputError::Axes { why, help: "write the text to a file, and name that file".to_owned() }.into());
     }
     let mut options = Options::default();
     for (option, given) in &args.lists.given {

@@ -56,7 +56,8 @@ fn read(path: &Path) -> Result<String, InputError> {
 fn single(path: &Path) -> Result<String, InputError> {
     let (text, name) = (read(path)?, path.display().to_string());
     if Cases::is_meant(text.as_bytes()) {
-        let cases = Cases::parse(text.as_bytes()).and_then(|read| read.ok_or("its first line is not whole".to_owned()));
+        let cases =
+            Cases::parse(text.as_bytes()).and_then(|read| read.ok_or("its first line is incomplete".to_owned()));
         let cases = cases.map_err(|why| InputError::NoCases { name, why })?;
         let (header, latest) = (&cases.header, cases.latest());
         return Ok(View::cases(header, &latest, page_of_cases(header, &latest, None)).html());

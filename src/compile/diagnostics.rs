@@ -55,7 +55,7 @@ impl fmt::Display for CompileError {
                 f.write_str(&all.join("; "))
             }
             CompileError::TooLarge { name } => write!(f, "{name} is too large"),
-            CompileError::NoThread(why) => write!(f, "there is no thread to analyze the file: {why}"),
+            CompileError::NoThread(why) => write!(f, "no thread could be created to analyze the file: {why}"),
         }
     }
 }
@@ -76,7 +76,7 @@ pub(super) struct Reporting {
 }
 
 impl Reporting {
-    /// Why merged operations do not run: an error of their plan, which is no mistake of the file.
+    /// Explains why the merged operations cannot run: an error of their plan, which is not a mistake in the file.
     pub fn refusal(&self, error: &PlanError, rank: u32) -> String {
         let is_about_a_rank =
             !matches!(error, PlanError::Deadlock { .. } | PlanError::Unmatched { .. } | PlanError::Differ { .. });

@@ -1,4 +1,5 @@
-//! Text to planned programs: parses, analyzes and plans a workload for every rank, or returns all of its mistakes.
+//! Compiles a text to planned programs: parses, analyzes and plans a workload for every rank, or returns all of its
+//! mistakes.
 //!
 //! Reads no files, prints nothing and does not depend on a device, so that the command line, the fuzz targets and an
 //! editor call the same function. [`parse`] is its first half, for callers that only need the tree.
@@ -221,7 +222,7 @@ struct Fused {
 }
 
 /// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank cannot
-/// be planned, or ranks would wait for each other in a circle, all ranks keep their operations, and `refused` says why.
+/// be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused` says why.
 fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
     let (mut ranks, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
     let mut refused = None;

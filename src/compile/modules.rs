@@ -2,7 +2,7 @@
 //!
 //! A module is linked by renaming. The value `width` of the module `blocks` becomes `blocks.width`, a name that no file
 //! can declare, and so do all its uses: `blocks.width` in the file that uses the module, and `width` inside of the
-//! module. The module's declarations then precede those of the file, and no later stage knows of modules.
+//! module. The module's declarations then precede those of the file, and later stages do not deal with modules.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::syntax::{self, Limits};
 
 use super::diagnostics::{Boxed, boxed};
 
-/// Most modules of a workload.
+/// Maximum number of modules of a workload.
 const MODULES: usize = 64;
 
 /// Finds the text of a module or of a trace, or a file with data. The first argument is the path or the name with dots, as written; the second is the
@@ -27,13 +27,13 @@ pub type FindModule<'a> = &'a dyn Fn(&str, Option<&str>) -> Result<ModuleText, S
 /// The text of a module or of a trace, or a file with the code of a kernel or with data.
 #[derive(Clone, Debug)]
 pub struct ModuleText {
-    /// Identifies the file, whichever path leads to it. Diagnostics call it so.
+    /// Name of the file in diagnostics, the same whichever path leads to it.
     pub name: String,
     /// The text; empty for compiled code.
     pub text: String,
     /// The bytes of compiled code; `None` for a text.
     pub code: Option<Arc<[u8]>>,
-    /// A file with data, whose text is empty; `None` for others.
+    /// The file with data; `None` for a text or code. The text of such a file is empty.
     pub data: Option<Arc<DataFile>>,
 }
 
@@ -58,7 +58,7 @@ pub const SOURCES: [&str; 2] = [".cu", ".hip"];
 
 /// A linked module.
 struct Module {
-    /// Beginning of the full names of the module's declarations: `blocks` in `blocks.width`.
+    /// Prefix of the full names of the module's declarations: `blocks` in `blocks.width`.
     prefix: String,
     /// Names that the module declares, without the prefix.
     declared: FxHashSet<Symbol>,
@@ -78,7 +78,7 @@ pub(super) struct Linker<'a> {
     modules: FxHashMap<String, Option<Module>>,
     /// Declarations of all modules, those that others use first.
     decls: Vec<Decl>,
-    /// Names that modules should have and do not, or that stand for what a module cannot have.
+    /// Names that modules lack, and names of declarations that a module cannot have.
     unknown: Vec<Name>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Linker<'a> {
             let alias = Name { symbol: ast.names.intern(&short), span };
             let linked = match is_name(&short) {
                 true => self.module(&path, span, by, &mut ast.names),
-                false => Err(format!("`{short}` is no name; a name has letters, digits and `_`")),
+                false => Err(format!("`{short}` is not a name; a name has letters, digits and `_`")),
             };
             ast.decls[index].kind = match linked {
                 Ok(name) => {
@@ -325,7 +325,7 @@ impl Renaming<'_> {
 
     fn call(&mut self, call: &mut Call) {
         self.callee(&mut call.callee);
-        // A bare name behind an option may be a word of the operation, such as `op: mean`.
+        // A bare name after an option may be a word of the operation, such as `op: mean`.
         for option in &mut call.options {
             let own = option.value.as_name().is_some_and(|name| self.is_own(name));
             if own || option.value.as_name().is_none() {
@@ -448,7 +448,7 @@ fn collect_locals(decl: &Decl, locals: &mut FxHashSet<Symbol>) {
     });
 }
 
-/// The text between quotes, or the names with dots.
+/// The path of a `use` as written: the text between quotes, or the names joined by dots.
 fn written(what: &Expr, names: &Interner) -> String {
     match &what.kind {
         ExprKind::Text(text) => text.clone(),

@@ -7,13 +7,13 @@ use crate::ops::{self, Category};
 use crate::syntax::Ast;
 use crate::syntax::ast::{Block, Call, DeclKind, StmtKind};
 
-/// Number of ranks that the caller asks for.
+/// Number of ranks that the caller requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranks {
-    /// That many; 0 counts as 1.
+    /// This number of ranks; 0 counts as 1.
     Exactly(u32),
-    /// That many if the file has collectives or copies to other ranks, otherwise one.
-    IfTogether(u32),
+    /// This number of ranks if the file has collectives or copies to other ranks, otherwise one.
+    IfCommunicating(u32),
 }
 
 impl Default for Ranks {
@@ -26,11 +26,11 @@ impl Ranks {
     /// Number of ranks of a file, and whether it is certain. It is uncertain if only the analysis can tell whether
     /// copies to other ranks remain.
     pub(super) fn count(self, ast: &Ast) -> (u32, bool) {
-        let (Ranks::Exactly(ranks) | Ranks::IfTogether(ranks)) = self;
+        let (Ranks::Exactly(ranks) | Ranks::IfCommunicating(ranks)) = self;
         match self {
-            Ranks::IfTogether(_) if has_collectives(ast) => (ranks.max(1), true),
-            Ranks::IfTogether(_) if may_copy_to_others(ast) => (ranks.max(1), false),
-            Ranks::IfTogether(_) => (1, true),
+            Ranks::IfCommunicating(_) if has_collectives(ast) => (ranks.max(1), true),
+            Ranks::IfCommunicating(_) if may_copy_to_others(ast) => (ranks.max(1), false),
+            Ranks::IfCommunicating(_) => (1, true),
             Ranks::Exactly(_) => (ranks.max(1), true),
         }
     }
@@ -65,7 +65,7 @@ fn calls(ast: &Ast) -> Vec<&Call> {
     while let Some(block) = blocks.pop() {
         for stmt in &block.stmts {
             if let StmtKind::Call(call) = &stmt.kind {
-                // Each definition once.
+                // Removing the definition ensures that each is walked once.
                 blocks.extend(called(call).and_then(|symbol| definitions.remove(&symbol)));
                 calls.push(call);
             }

@@ -15,7 +15,7 @@ pub const STANDARD: [(&str, &str); 6] = [
 /// The shipped module of that name, such as `std.transformer`; `None` if the name is that of a file.
 pub fn standard_module(path: &str) -> Option<Result<ModuleText, String>> {
     let name = path.strip_prefix("std.")?;
-    // A path with a slash or an extension is one of a file in a folder whose name begins so.
+    // A path with a slash or an extension names a file, in a folder whose name begins with `std.`.
     if name.contains('/') || name.ends_with(".aorta") {
         return None;
     }

@@ -57,7 +57,7 @@ fn data_file(path: &str, find: FindModule) -> Result<Arc<DataFile>, String> {
     if !path.ends_with(DATA) {
         return Err(format!("the name of a file with data ends in `{DATA}`"));
     }
-    find(path, None)?.data.ok_or_else(|| "it is no file with data".to_owned())
+    find(path, None)?.data.ok_or_else(|| "it is not a file with data".to_owned())
 }
 
 fn file(path: &str, find: FindModule) -> Result<String, String> {

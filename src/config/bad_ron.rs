@@ -3,48 +3,70 @@
 use std::ops::Range;
 
 use ron::Error;
-use ron::error::{Position, SpannedError};
+use ron::error::Position;
 
-use crate::base::{SourceMap, SrcSpan, suggest};
+use crate::base::suggest;
 
 use super::error::ConfigError;
+use super::scenario::{FIELDS, Field};
 
-/// The error of a RON text. `help` is used if no correction is known.
-pub(super) fn bad_ron(file: &str, text: &str, error: &SpannedError, help: &str) -> ConfigError {
-    let near = match &error.code {
-        Error::NoSuchStructField { expected, found, .. } | Error::NoSuchEnumVariant { expected, found, .. } => {
-            suggest::nearest(found, expected.iter().copied())
+/// The error of a RON text, and the label of its place. `field` is the field whose value is read; `shown` is the text at
+/// the place, and true if it is a value of which only the first part could be read. `help` is used if no correction is
+/// known.
+pub(super) fn bad_ron(
+    error: &Error,
+    field: Option<&str>,
+    (shown, is_cut): (&str, bool),
+    help: &str,
+) -> (ConfigError, String) {
+    let near = match error {
+        Error::NoSuchStructField { expected, found, .. } => {
+            option(found, expected).or_else(|| suggest::did_you_mean(found, expected.to_vec()))
+        }
+        Error::NoSuchEnumVariant { expected, found, .. } => {
+            suggest::nearest(found, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+        }
+        Error::SuggestRawIdentifier(name) if name.contains('-') => {
+            Some(format!("did you mean `{}`?", name.replace('-', "_")))
         }
         _ => None,
     };
-    let token = token(text, offset(text, error.span.start));
-    let field = field(&text[..token.start]);
-    let correction = near.map(|near| format!("did you mean `{near}`?"));
-    let correction = correction.or_else(|| corrected(&error.code, field, &text[token.clone()]));
-    let mut sources = SourceMap::new();
-    // Files are far smaller than a map. Without a place, the message is still complete.
-    sources.add(file, text).unwrap_or_default();
-    ConfigError::BadRon {
-        message: match &error.code {
-            Error::NoSuchStructField { found, .. } if near.is_some() => format!("there is no field `{found}`"),
-            code => explain(code),
-        },
-        sources,
-        at: SrcSpan::new(token.start, token.end),
-        label: field.map_or_else(|| "here".to_owned(), |field| format!("the value of `{field}`")),
-        help: correction.unwrap_or_else(|| help.to_owned()),
-    }
+    let is_name = matches!(error, Error::NoSuchStructField { .. } | Error::SuggestRawIdentifier(_));
+    let message = match error {
+        Error::NoSuchStructField { found, .. } if near.is_some() => format!("there is no field `{found}`"),
+        _ if is_cut && shown.parse::<f64>().is_ok() => "a whole number is expected".to_owned(),
+        _ if is_cut => format!("`{shown}` is not one value: an expression, or a number with a unit, stands in quotes"),
+        code => explain(code),
+    };
+    let label = match field {
+        Some(field) if !is_name => format!("the value of `{field}`"),
+        _ => "here".to_owned(),
+    };
+    let correction = match is_cut {
+        true if shown.parse::<f64>().is_ok() => None,
+        true => field.map(|field| format!("add quotes: `{field}: \"{shown}\"`")),
+        false => near.or_else(|| corrected(error, field, shown)),
+    };
+    let help = correction.unwrap_or_else(|| help.to_owned());
+    (ConfigError::BadRon { message, help }, label)
+}
+
+/// The field that says what an option of the command line says, for a user who takes the option's name for that of a field.
+fn option(found: &str, expected: &[&str]) -> Option<String> {
+    let says = |field: &&Field| field.option.trim_start_matches("--").split('=').next() == Some(found);
+    let field = FIELDS.iter().filter(|field| expected.contains(&field.name)).find(says)?;
+    Some(format!("write `{}`, which says what `--{found}` says", field.name))
 }
 
 /// Byte offset of a position; the end of the text for one behind it.
-fn offset(text: &str, position: Position) -> usize {
+pub(super) fn offset(text: &str, position: Position) -> usize {
     let line: usize = text.split_inclusive('\n').take(position.line - 1).map(str::len).sum();
     text[line..].char_indices().nth(position.col - 1).map_or(text.len(), |(at, _)| line + at)
 }
 
 /// The word, number, quoted text or sign at or around an offset. RON places an error in a quoted text behind its quote, and
 /// that in a value before the space that precedes it.
-fn token(text: &str, at: usize) -> Range<usize> {
+pub(super) fn token(text: &str, at: usize) -> Range<usize> {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let is_quoted = text[line..at].matches('"').count() % 2 == 1;
     let start = match text[..at].strip_suffix('"') {
@@ -63,23 +85,19 @@ fn token(text: &str, at: usize) -> Range<usize> {
     start..start + length
 }
 
-/// The field whose value follows a text, with its quotes; `None` if the text does not end with a name and `:`.
-fn field(before: &str) -> Option<&str> {
-    let name = before.trim_end().strip_suffix(':')?.trim_end();
-    let start = match name.strip_suffix('"') {
-        Some(quoted) => quoted.rfind('"')?,
-        None => name.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1),
-    };
-    Some(&name[start..]).filter(|name| !name.is_empty())
-}
-
 /// The correction of a value of the wrong type: with quotes added or removed.
 fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> {
     let field = field?;
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_.+-".contains(c));
     let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let about = FIELDS.iter().find(|known| known.name == field).map_or("", |known| known.help);
+    let example = about.split_once("such as `").and_then(|(_, rest)| rest.split_once('`'));
     match (error, inner) {
-        (Error::ExpectedString, None) if is_plain(token) => Some(format!("add quotes: `{field}: \"{token}\"`")),
+        (Error::ExpectedString, None) if is_plain(token) => Some(match example {
+            // A number in quotes would lack its unit.
+            Some((example, _)) if token.parse::<f64>().is_ok() => format!("write it as `{field}: {example}`"),
+            _ => format!("add quotes: `{field}: \"{token}\"`"),
+        }),
         (
             Error::ExpectedIdentifier | Error::ExpectedUnit | Error::ExpectedBoolean | Error::ExpectedInteger,
             Some(inner),
@@ -119,6 +137,7 @@ pub(super) fn explain(error: &Error) -> String {
         ExpectedFloat => "a number is expected".to_owned(),
         ExpectedBoolean => "`true` or `false` is expected".to_owned(),
         ExpectedUnit | ExpectedIdentifier => "a word without quotes is expected".to_owned(),
+        SuggestRawIdentifier(name) => format!("there is no field `{name}`: names of fields have letters and `_`"),
         TrailingCharacters => "one value is expected, and there is more".to_owned(),
         error => error.to_string(),
     }

@@ -190,6 +190,11 @@ struct Reader {
 
 impl Reader {
     fn read(mut self, text: &str) -> Result<Bundle, (usize, String)> {
+        // A program that carries texts, such as one for mail or versions, may have changed the ends of all lines. The first
+        // line tells, and the hashes of the parts say whether the contents are the same.
+        let is_converted = text.split_inclusive('\n').next().is_some_and(|first| first.ends_with("\r\n"));
+        let restored = is_converted.then(|| text.replace("\r\n", "\n"));
+        let text = restored.as_deref().unwrap_or(text);
         let mut lines = (1..).zip(text.split_inclusive('\n'));
         match lines.next().map(|(_, line)| line.trim_end()) {
             Some(HEAD) => {}

@@ -1,15 +1,19 @@
-//! Settings whose value is one of a few words. Files, `--config` and the flags of the same name accept the same words.
+//! Settings whose value is one of a few words. Files, `--config` and the flags of the same name accept the same words;
+//! in files, with or without quotes.
 
 use clap::ValueEnum;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::words;
 
 /// Defines an enum whose values are words, with a help text for each.
 macro_rules! choices {
     ($($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $help:literal])* $value:ident = $word:literal,)+ })+) => {$(
         $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
         pub enum $name {
-            $($(#[doc = $help])* #[serde(rename = $word)] #[value(name = $word)] $value,)+
+            $($(#[doc = $help])* #[value(name = $word)] $value,)+
         }
 
         impl $name {
@@ -19,6 +23,14 @@ macro_rules! choices {
             /// The word in files and options.
             pub fn name(self) -> &'static str {
                 Self::WORDS[self as usize]
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                let word = words::one(deserializer)?;
+                let value = Self::WORDS.iter().zip([$($name::$value),+]).find(|(known, _)| **known == word);
+                value.map(|(_, value)| value).ok_or_else(|| D::Error::unknown_variant(&word, Self::WORDS))
             }
         }
     )+};
@@ -33,6 +45,20 @@ choices! {
         Quick = "quick",
         /// 10 warm-up and 100 measured iterations
         Full = "full",
+    }
+
+    /// The backend of a run.
+    BackendSetting {
+        /// CUDA or HIP if its driver is installed, otherwise the simulator
+        Auto = "auto",
+        /// An NVIDIA GPU
+        Cuda = "cuda",
+        /// An AMD GPU
+        Hip = "hip",
+        /// The CPU: the reference result of every operation
+        Host = "host",
+        /// A simulated GPU
+        Sim = "sim",
     }
 
     /// How operations are launched.

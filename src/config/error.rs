@@ -3,19 +3,18 @@
 use miette::Diagnostic;
 use thiserror::Error;
 
-use crate::base::{SourceMap, SrcSpan};
+use super::mistakes::Mistakes;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
-    #[error("{}: {message}", .sources.place(*.at))]
+    /// Every mistake that was found in a RON file, each with its place.
+    #[error("{0}")]
+    File(Box<Mistakes>),
+
+    #[error("{message}")]
     #[diagnostic(code(aorta::config::bad_ron))]
     BadRon {
         message: String,
-        /// The text that cannot be read, under the name of its file.
-        sources: SourceMap,
-        #[label("{label}")]
-        at: SrcSpan,
-        label: String,
         #[help]
         help: String,
     },
@@ -128,22 +127,19 @@ pub enum ConfigError {
     },
 }
 
-impl ConfigError {
-    /// Names the file that gives a setting its invalid value.
-    pub(super) fn in_file(self, file: &str) -> ConfigError {
-        match self {
-            ConfigError::BadValue { name, value, why, help } => {
-                ConfigError::BadValue { name: format!("{name} in {file}"), value, why, help }
-            }
-            other => other,
+impl Mistakes {
+    /// Fails if there is a mistake.
+    pub fn finish(mut self) -> Result<(), ConfigError> {
+        if self.all.is_empty() {
+            return Ok(());
         }
+        self.all.sort_by_key(|mistake| mistake.at);
+        Err(self.into())
     }
+}
 
-    /// The texts to which the labels refer; `None` for an error without labels.
-    pub fn sources(&self) -> Option<&SourceMap> {
-        match self {
-            ConfigError::BadRon { sources, .. } => Some(sources),
-            _ => None,
-        }
+impl From<Mistakes> for ConfigError {
+    fn from(mistakes: Mistakes) -> ConfigError {
+        ConfigError::File(Box::new(mistakes))
     }
 }

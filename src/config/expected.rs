@@ -7,9 +7,9 @@ use serde::Deserialize;
 use crate::base::units::{self, Dimension};
 use crate::base::{suggest, visible};
 
-use super::bad_ron::bad_ron;
 use super::error::ConfigError;
 use super::quantity::Span;
+use super::ron_file;
 
 /// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/expected/h200.ron is a whole file";
@@ -159,13 +159,19 @@ static EMBEDDED: [(&str, &str); 2] = [
 impl Expected {
     /// Parses a file. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Expected, ConfigError> {
-        let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
-        let mut expected: Expected = options.from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS))?;
-        expected.file = file.to_owned();
-        for range in &expected.ranges {
-            expected.check(range)?;
+        let (mut expected, mut mistakes) = ron_file::read::<Expected>(file, text, FIELDS);
+        if let Some(expected) = &mut expected {
+            expected.file = file.to_owned();
+            for (index, range) in expected.ranges.iter().enumerate() {
+                expected.check(range, &mut |field, value, why, help| {
+                    let name = format!("{field} of the range \"{}\"", range.name);
+                    let (value, why) = (value.to_owned(), why.to_owned());
+                    let error = ConfigError::BadValue { name, value, why, help };
+                    mistakes.add(&["ranges", &index.to_string(), field], error);
+                });
+            }
         }
-        Ok(expected)
+        ron_file::strict((expected, mistakes))
     }
 
     /// The embedded file for a device of that name; `None` if there is none.
@@ -185,32 +191,32 @@ impl Expected {
         &self.sources[&range.source]
     }
 
-    fn check(&self, range: &Range) -> Result<(), ConfigError> {
-        let bad = |field: &str, value: &str, why: &str, help: String| {
-            let name = format!("{field} of the range \"{}\" in {}", range.name, self.file);
-            Err(ConfigError::BadValue { name, value: value.to_owned(), why: why.to_owned(), help })
-        };
+    /// Reports the wrong fields of a range, each with its value, the reason and a help.
+    fn check(&self, range: &Range, bad: &mut dyn FnMut(&str, &str, &str, String)) {
         if !self.sources.contains_key(&range.source) {
             let near = suggest::nearest(&range.source, self.sources.keys().map(String::as_str));
             let known = near.map(|near| format!("did you mean \"{near}\"?"));
             let help = known.unwrap_or_else(|| "name it under `sources`, with a page or an address".to_owned());
-            return bad("source", &format!("{:?}", range.source), "there is no source of that name", help);
+            bad("source", &format!("{:?}", range.source), "there is no source of that name", help);
         }
-        let dimension = match range.normal.dimension() {
-            Ok(Some(dimension)) => dimension,
+        let normal = range.normal.to_string();
+        match range.normal.dimension() {
             Ok(None) => {
                 let help = "write `normal: (from: \"50GB/s\", to: \"57GB/s\")`, or one of the two".to_owned();
-                return bad("normal", "()", "it has neither a beginning nor an end", help);
+                bad("normal", "()", "it has neither a beginning nor an end", help);
             }
-            Err(why) => return bad("normal", &range.normal.to_string(), &why, "correct `from` or `to`".to_owned()),
-        };
-        if let Some(counted) = range.normal.counted().filter(|_| range.figure != Figure::Metric) {
-            let why = format!("there is no unit `{counted}`, except of a metric");
-            return bad("normal", &range.normal.to_string(), &why, "give it another unit".to_owned());
-        }
-        if let Some(wanted) = range.figure.dimension().filter(|wanted| *wanted != dimension) {
-            let why = format!("its figure is {}, and this is {}", wanted.describe(), dimension.describe());
-            return bad("normal", &range.normal.to_string(), &why, "give it another unit".to_owned());
+            Err(why) => bad("normal", &normal, &why, "correct `from` or `to`".to_owned()),
+            Ok(Some(dimension)) => {
+                let counted = range.normal.counted().filter(|_| range.figure != Figure::Metric);
+                let wanted = range.figure.dimension().filter(|wanted| *wanted != dimension);
+                if let Some(counted) = counted {
+                    let why = format!("there is no unit `{counted}`, except of a metric");
+                    bad("normal", &normal, &why, "give it another unit".to_owned());
+                } else if let Some(wanted) = wanted {
+                    let why = format!("its figure is {}, and this is {}", wanted.describe(), dimension.describe());
+                    bad("normal", &normal, &why, "give it another unit".to_owned());
+                }
+            }
         }
         for (field, span, unit) in [
             ("bytes", &range.bytes, Dimension::BYTES),
@@ -220,15 +226,14 @@ impl Expected {
         ] {
             match span.dimension() {
                 Ok(dimension) if span.counted().is_none() && dimension.is_none_or(|dimension| dimension == unit) => {}
-                Ok(_) => return bad(field, &span.to_string(), &format!("it is {}", unit.describe()), unit_help(unit)),
-                Err(why) => return bad(field, &span.to_string(), &why, "correct `from` or `to`".to_owned()),
+                Ok(_) => bad(field, &span.to_string(), &format!("it is {}", unit.describe()), unit_help(unit)),
+                Err(why) => bad(field, &span.to_string(), &why, "correct `from` or `to`".to_owned()),
             }
         }
         if range.figure == Figure::Metric && (range.workload.is_none() || range.metric.is_none()) {
             let help = "write `workload: \"moe\", metric: \"tokens_per_second\"`".to_owned();
-            return bad("metric", "absent", "a range of a metric names it, and its workload", help);
+            bad("metric", "absent", "a range of a metric names it, and its workload", help);
         }
-        Ok(())
     }
 }
 
@@ -272,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_amd_figure_claims_to_be_measured_here() {
+    fn amd_figures_are_not_marked_as_measured() {
         let expected = Expected::of("AMD Instinct MI300X").unwrap();
         assert!(expected.sources.values().all(|source| matches!(source, Source::Published(_))));
     }

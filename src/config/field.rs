@@ -3,23 +3,39 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
+use serde::Deserializer;
+use serde::de::DeserializeOwned;
 
-use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
+use super::choices::{
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
+};
 use super::quantity::Span;
+use super::words;
 
 /// The type of a field.
-pub(super) trait FieldValue {
+pub(super) trait FieldValue: DeserializeOwned {
     /// The type in words.
     const FORM: &str;
 
     /// Words that a value can be; empty for other values.
     const WORDS: &[&str] = &[];
 
+    /// Reads the value from RON.
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
     /// Texts that each complete an argument; none for the default. A flag has an empty text.
     fn values(&self) -> Vec<String>;
 
     /// The value in RON; `None` for the default.
     fn ron(&self) -> Option<String>;
+}
+
+/// Reads the value of a field.
+pub(super) fn read<'de, T: FieldValue, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::read(deserializer)
 }
 
 /// A text in RON's quotes.
@@ -118,12 +134,26 @@ macro_rules! words {
     )+};
 }
 
-words!(SyncSetting, GateSetting, ObserveSetting, CacheSetting, DataSetting, Effort, CaseOrder);
+words!(
+    SyncSetting,
+    GateSetting,
+    ObserveSetting,
+    CacheSetting,
+    DataSetting,
+    Effort,
+    CaseOrder,
+    LaunchSetting,
+    BackendSetting
+);
 
-macro_rules! texts_by_name {
-    ($($type:ty),+) => {$(
+macro_rules! values_by_name {
+    ($($type:ty, $form:literal, $read:path;)+) => {$(
         impl FieldValue for $type {
-            const FORM: &str = "texts by name";
+            const FORM: &str = $form;
+
+            fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $read(deserializer)
+            }
 
             fn values(&self) -> Vec<String> {
                 self.iter().map(|(name, value)| format!("{name}={value}")).collect()
@@ -137,10 +167,17 @@ macro_rules! texts_by_name {
     )+};
 }
 
-texts_by_name!(BTreeMap<String, String>, IndexMap<String, String>);
+values_by_name! {
+    BTreeMap<String, String>, "values by name", words::by_name;
+    IndexMap<String, String>, "lists by name", words::lists_by_name;
+}
 
 impl FieldValue for BTreeMap<String, Span> {
     const FORM: &str = "ranges by name";
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        words::ranges_by_name(deserializer)
+    }
 
     fn values(&self) -> Vec<String> {
         self.iter().map(|(name, span)| format!("{name}={span}")).collect()

@@ -14,7 +14,7 @@ impl Figure {
         Figure(1.0, "one: the profile does not say".to_owned())
     }
 
-    /// Nothing, for a profile that does not say.
+    /// The figure 0 of a profile that does not give one.
     pub(super) fn none() -> Figure {
         Figure(0.0, "none: the profile does not say".to_owned())
     }

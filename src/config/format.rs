@@ -2,27 +2,10 @@
 //!
 //! The outermost brackets hold one item on each line. Other brackets stay on one line if they fit and hold no comment.
 
+use super::tokens::{MAX_NESTING, Token, TokenAfterLines, tokens};
+
 /// Longest line that brackets may fill.
 const WIDTH: usize = 100;
-
-/// Deepest nesting of brackets.
-const MAX_NESTING: usize = 64;
-
-/// A token of RON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'a> {
-    Open(&'a str),
-    Close(&'a str),
-    Comma,
-    Colon,
-    /// `// …` or `/* … */`.
-    Comment(&'a str),
-    /// A text, a number or a word.
-    Atom(&'a str),
-}
-
-/// A token with the number of line ends before it, up to two.
-type Placed<'a> = (Token<'a>, usize);
 
 /// A value with its key, or a comment on lines of its own.
 #[derive(Debug)]
@@ -42,8 +25,25 @@ enum Piece<'a> {
     Group(&'a str, Vec<Item<'a>>, &'a str),
 }
 
-/// Formats a RON text. `None` if its brackets, texts or comments do not close, or if it begins with an attribute, `#`:
-/// such a text has no form.
+impl Item<'_> {
+    /// True if no colon follows its last value.
+    fn ends_with_value(&self) -> bool {
+        let last = self.pieces.iter().rev().find(|piece| !matches!(piece, Piece::Comment(_)));
+        matches!(last, Some(Piece::Atom(_) | Piece::Group(..)))
+    }
+
+    /// True if `next` belongs to a name before it: `measured("here")`, `name: 1`.
+    fn is_name_of(&self, next: &Piece) -> bool {
+        let last = self.pieces.iter().rev().find(|piece| !matches!(piece, Piece::Comment(_)));
+        match next {
+            Piece::Group(..) => matches!(last, Some(Piece::Atom(_))),
+            next => !matches!(next, Piece::Atom(_)),
+        }
+    }
+}
+
+/// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two values, or if
+/// it begins with an attribute, `#`: such a text has no form.
 pub fn format_ron(text: &str) -> Option<String> {
     let tokens = tokens(text)?;
     let mut at = 0;
@@ -63,82 +63,8 @@ pub fn format_ron(text: &str) -> Option<String> {
     Some(out)
 }
 
-fn tokens<'a>(text: &'a str) -> Option<Vec<Placed<'a>>> {
-    let mut tokens = Vec::new();
-    let (mut rest, mut lines) = (text.strip_prefix('\u{feff}').unwrap_or(text), 0);
-    while let Some(first) = rest.chars().next() {
-        if first.is_whitespace() {
-            lines += usize::from(first == '\n');
-            rest = &rest[first.len_utf8()..];
-            continue;
-        }
-        let (length, token): (usize, fn(&'a str) -> Token<'a>) = match first {
-            '(' | '[' | '{' => (1, Token::Open),
-            ')' | ']' | '}' => (1, Token::Close),
-            ',' => (1, |_| Token::Comma),
-            ':' => (1, |_| Token::Colon),
-            '#' => return None,
-            '/' if rest.starts_with("//") => {
-                (rest.find('\n').unwrap_or(rest.len()), |text| Token::Comment(text.trim_end()))
-            }
-            '/' if rest.starts_with("/*") => (block_comment(rest)?, Token::Comment),
-            '"' => (quoted(rest, '"')?, Token::Atom),
-            '\'' => (quoted(rest, '\'')?, Token::Atom),
-            'r' if raw(rest).is_some() => (raw(rest)??, Token::Atom),
-            _ => (
-                rest.find(|c: char| c.is_whitespace() || "()[]{},:\"'/#".contains(c))
-                    .filter(|end| *end > 0)
-                    .unwrap_or_else(|| if "/".contains(first) { first.len_utf8() } else { rest.len() }),
-                Token::Atom,
-            ),
-        };
-        let (own, behind) = rest.split_at(length);
-        tokens.push((token(own), lines.min(2)));
-        (rest, lines) = (behind, 0);
-    }
-    Some(tokens)
-}
-
-/// The length of a text in quotes with escapes; `None` if it does not end.
-fn quoted(text: &str, quote: char) -> Option<usize> {
-    let mut escaped = false;
-    for (at, letter) in text.char_indices().skip(1) {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            letter if letter == quote => return Some(at + 1),
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The length of a raw text, `r#"…"#`: `None` if the word is none, `Some(None)` if it does not end.
-fn raw(text: &str) -> Option<Option<usize>> {
-    let hashes = text[1..].len() - text[1..].trim_start_matches('#').len();
-    let inner = text[1 + hashes..].strip_prefix('"')?;
-    let end = format!("\"{}", "#".repeat(hashes));
-    Some(inner.find(&end).map(|at| 2 + hashes + at + end.len()))
-}
-
-/// The length of a comment in which others may stand; `None` if it does not end.
-fn block_comment(text: &str) -> Option<usize> {
-    let (mut depth, mut at) = (0usize, 0);
-    loop {
-        let rest = text.get(at..)?;
-        match () {
-            () if rest.starts_with("/*") => (depth, at) = (depth + 1, at + 2),
-            () if rest.starts_with("*/") => (depth, at) = (depth - 1, at + 2),
-            () => at += rest.chars().next()?.len_utf8(),
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-}
-
 /// Items up to a closing bracket or the end; `None` if brackets do not match.
-fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<Item<'a>>> {
+fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Option<Vec<Item<'a>>> {
     if depth > MAX_NESTING {
         return None;
     }
@@ -149,7 +75,7 @@ fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<
         let item = |piece| Item { apart: lines > 1, pieces: vec![piece], trailing: Vec::new() };
         match token {
             Token::Close(_) => break,
-            Token::Comma => fresh = true,
+            Token::Comma(_) => fresh = true,
             Token::Comment(text) => match items.last_mut().filter(|_| lines == 0) {
                 Some(last) => last.trailing.push(text),
                 // The comma behind the value would become a part of a comment that stays with it.
@@ -171,6 +97,8 @@ fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<
                     _ => Piece::Colon,
                 };
                 match items.last_mut().filter(|_| !fresh) {
+                    // Without a comma between them, two values are a mistake.
+                    Some(last) if last.ends_with_value() && !last.is_name_of(&piece) => return None,
                     // A comment between the parts of an item stays between them.
                     Some(last) => {
                         let between = std::mem::take(&mut last.trailing);
@@ -188,9 +116,9 @@ fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<
 }
 
 /// True if only comments lie before the next comma or closing bracket.
-fn ends(tokens: &[Placed]) -> bool {
+fn ends(tokens: &[TokenAfterLines]) -> bool {
     let next = tokens.iter().find(|(token, _)| !matches!(token, Token::Comment(_)));
-    matches!(next, Some((Token::Comma | Token::Close(_), _)))
+    matches!(next, Some((Token::Comma(_) | Token::Close(_), _)))
 }
 
 /// Writes an item, without what is behind it. `outer` breaks its brackets in any case.
@@ -317,6 +245,15 @@ mod tests {
     named: Some(3),
 ) // End.
 "##;
+
+    #[test]
+    fn a_missing_comma_is_not_formatted() {
+        for text in
+            ["(a: 1 b: 2)", "(a: \"x\"\n b: 2)", "[1 2]", "(a: [1] b: 2)", "[(1) (2)]", "(a: (1) // one\n b: 2)"]
+        {
+            assert_eq!(format_ron(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_text_has_one_form() {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::bad_ron::bad_ron;
 use super::choices::LaunchSetting;
 use super::error::ConfigError;
-use super::settings::options;
+use super::ron_file;
 use super::suite::SuiteCase;
 
 /// Folder of the workloads in the library.
@@ -56,8 +55,7 @@ impl Level {
     pub fn of(number: u32) -> Result<Level, ConfigError> {
         let file = format!("config/kernelbench/level{number}.ron");
         let text = number.checked_sub(1).and_then(|index| EMBEDDED.get(index as usize)).copied().unwrap_or_default();
-        let level: Level =
-            options().from_str(text).map_err(|error| bad_ron(&file, text, &error, "docs/baselines.md"))?;
+        let level: Level = ron_file::strict(ron_file::read(&file, text, "docs/baselines.md"))?;
         Ok(Level { number, ..level })
     }
 }

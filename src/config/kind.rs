@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::settings::options;
+use super::ron_file::options;
 
 /// The kind of a RON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum RonKind {
     Project,
 }
 
-/// Fields that tell the kinds apart, in the order in which they decide.
+/// Fields that distinguish the kinds of files, in the order in which they are tested.
 const FIELDS: [(&str, RonKind); 7] = [
     ("cases", RonKind::Suite),
     ("workload", RonKind::Scenario),

@@ -5,9 +5,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{suggest, visible};
 
-use super::bad_ron::bad_ron;
 use super::error::ConfigError;
 use super::figure::Figure;
+use super::mistakes::Mistakes;
+use super::ron_file;
 
 /// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -100,11 +101,10 @@ static EMBEDDED: [(&str, &str); 2] = [
 impl Links {
     /// Parses links. `file` is their name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Links, ConfigError> {
-        let links: Links = super::settings::options()
-            .from_str(text)
-            .map_err(|error| bad_ron(file, text, &error, "config/topologies/hgx_h200.ron is a whole one"))?;
-        links.check()?;
-        Ok(links)
+        let help = "config/topologies/hgx_h200.ron is a whole one";
+        let (links, mut mistakes) = ron_file::read::<Links>(file, text, help);
+        links.iter().for_each(|links| links.check(&mut mistakes));
+        ron_file::strict((links, mistakes))
     }
 
     /// Names of the embedded links.
@@ -152,11 +152,13 @@ impl Links {
         }
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
-        let bad = |name: String, value: f64, why: &str| {
+    fn check(&self, mistakes: &mut Mistakes) {
+        let mut bad = |path: &[&str], name: &str, value: f64, why: &str| {
             let help = format!("correct `{name}`; config/topologies/hgx_h200.ron is a whole one");
-            Err(ConfigError::BadValue { name, value: value.to_string(), why: why.to_owned(), help })
+            let (name, value, why) = (name.to_owned(), value.to_string(), why.to_owned());
+            mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };
+        let path = |name: &'static str| name.split('.').collect::<Vec<_>>();
         let figures = [
             ("ranks_per_node", &self.ranks_per_node),
             ("cards_per_node", &self.cards_per_node),
@@ -170,7 +172,7 @@ impl Links {
         let peaks = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak.as_ref()?)));
         for (name, figure) in figures.into_iter().chain(peaks) {
             if !(figure.value().is_finite() && figure.value() >= 1.0) {
-                return bad(name.to_owned(), figure.value(), "it has to be at least 1");
+                bad(&path(name), name, figure.value(), "it has to be at least 1");
             }
         }
         let times = [
@@ -181,18 +183,18 @@ impl Links {
         ];
         for (name, figure) in times {
             if !(figure.value().is_finite() && figure.value() >= 0.0) {
-                return bad(name.to_owned(), figure.value(), "a time cannot be negative");
+                bad(&path(name), name, figure.value(), "a time cannot be negative");
             }
         }
-        for table in &self.tables {
+        for (index, table) in self.tables.iter().enumerate() {
             let name = format!("tables: {} of {} ranks", table.collective, table.ranks);
             let rising = table.times.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
             let positive = table.times.iter().all(|&(bytes, time)| bytes > 0.0 && time > 0.0 && time.is_finite());
             if table.ranks < 2 || table.times.len() < 2 || !rising || !positive {
-                return bad(name, table.times.len() as f64, "at least two sizes, which rise as their times do");
+                let why = "at least two sizes, which rise as their times do";
+                bad(&["tables", &index.to_string()], &name, table.times.len() as f64, why);
             }
         }
-        Ok(())
     }
 }
 
@@ -206,6 +208,6 @@ mod tests {
             Links::named(name).unwrap();
         }
         let text = EMBEDDED[0].1.replace("(65536, 15200)", "(512, 15200)");
-        assert!(matches!(Links::parse("x.ron", &text), Err(ConfigError::BadValue { .. })));
+        assert!(matches!(Links::parse("x.ron", &text), Err(ConfigError::File(_))));
     }
 }

@@ -14,20 +14,26 @@ mod format;
 mod kernelbench;
 mod kind;
 mod links;
+mod mistakes;
 mod partition;
+mod places;
 mod profile;
 mod project;
 mod quantity;
+mod ron_file;
 mod scenario;
 mod settings;
 mod suite;
 mod suite_table;
+mod tokens;
 mod value;
 mod variables;
+mod words;
 
 pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
 pub use choices::{
-    CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting,
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
 };
 pub use error::ConfigError;
 pub use expected::Expected;
@@ -36,6 +42,7 @@ pub use format::format_ron;
 pub use kernelbench::{Level, Problem, problem_number};
 pub use kind::RonKind;
 pub use links::{Link, Links, Table, Wiring};
+pub use mistakes::Mistakes;
 pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use project::{PROJECT_FILE, Project};
 pub use quantity::{Quantity, Span};

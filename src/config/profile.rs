@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::visible;
 
-use super::bad_ron::bad_ron;
 use super::error::ConfigError;
 use super::figure::Figure;
 use super::links::Links;
+use super::mistakes::Mistakes;
+use super::ron_file;
 
 /// The properties of a device for the simulator and the cost model. Times in nanoseconds, rates per second, sizes in
 /// bytes.
@@ -209,11 +210,10 @@ static EMBEDDED: [(&str, &str); 5] = [
 impl Profile {
     /// Parses a profile. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
-        let profile: Profile = super::settings::options()
-            .from_str(text)
-            .map_err(|error| bad_ron(file, text, &error, "config/devices/h200.ron is a whole profile"))?;
-        profile.check()?;
-        Ok(profile)
+        let help = "config/devices/h200.ron is a whole profile";
+        let (profile, mut mistakes) = ron_file::read::<Profile>(file, text, help);
+        profile.iter().for_each(|profile| profile.check(&mut mistakes));
+        ron_file::strict((profile, mistakes))
     }
 
     /// Names of the embedded profiles.
@@ -238,7 +238,7 @@ impl Profile {
         profile.partition(mode).ok_or_else(|| unknown(Some(help)))
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self, mistakes: &mut Mistakes) {
         let positive = [
             ("chips", &self.chips),
             ("memory", &self.memory),
@@ -264,15 +264,17 @@ impl Profile {
             ("host_memory.thread", &self.host_memory.thread),
             ("host_memory.bandwidth", &self.host_memory.bandwidth),
         ];
-        let bad = |name: &str, value: f64, why: &str| {
+        let mut bad = |path: &[&str], value: f64, why: &str| {
             let help = "write a number from 0 on in the profile; those that are shipped show what is usual".to_owned();
-            Err(ConfigError::BadValue { name: name.to_owned(), value: value.to_string(), why: why.to_owned(), help })
+            let (name, value, why) = (path.join("."), value.to_string(), why.to_owned());
+            mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };
+        let path = |name: &'static str| name.split('.').collect::<Vec<_>>();
         let peaks = [("host_to_device.peak", &self.host_to_device), ("device_to_host.peak", &self.device_to_host)];
         let peaks = peaks.into_iter().filter_map(|(name, engines)| Some((name, engines.peak.as_ref()?)));
         for (name, figure) in positive.into_iter().chain(peaks) {
             if !(figure.0.is_finite() && figure.0 > 0.0) {
-                return bad(name, figure.0, "it has to be positive");
+                bad(&path(name), figure.0, "it has to be positive");
             }
         }
         let times = [
@@ -292,22 +294,21 @@ impl Profile {
         ];
         for (name, figure) in times {
             if !(figure.0.is_finite() && figure.0 >= 0.0) {
-                return bad(name, figure.0, "a time cannot be negative");
+                bad(&path(name), figure.0, "a time cannot be negative");
             }
         }
         for name in ["f64", "f32", "tf32", "f16", "bf16", "f8", "i8"] {
             for (table, entries) in [("peak", &self.peak), ("matrix_efficiency", &self.matrix_efficiency)] {
                 if !entries.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
-                    return bad(&format!("{table}[{name:?}]"), 0.0, "it has to be there and positive");
+                    bad(&[table, name], 0.0, "it has to be there and positive");
                 }
             }
         }
         for name in ["vector", "special"] {
             if !self.peak.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
-                return bad(&format!("peak[{name:?}]"), 0.0, "it has to be there and positive");
+                bad(&["peak", name], 0.0, "it has to be there and positive");
             }
         }
-        Ok(())
     }
 }
 
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn mistakes_are_reported() {
         let text = EMBEDDED[0].1.replace("kernel_floor", "kernel_flor");
-        assert!(matches!(Profile::parse("x.ron", &text), Err(ConfigError::BadRon { .. })));
+        assert!(matches!(Profile::parse("x.ron", &text), Err(ConfigError::File(_))));
         assert!(matches!(Profile::named("h20"), Err(ConfigError::UnknownProfile { help: Some(_), .. })));
     }
 }

@@ -4,9 +4,8 @@ use std::path::{Component, Path};
 
 use serde::Deserialize;
 
-use super::bad_ron::bad_ron;
 use super::error::ConfigError;
-use super::settings::options;
+use super::ron_file;
 
 /// Name of the file that makes a folder a project.
 pub const PROJECT_FILE: &str = "aorta.ron";
@@ -27,20 +26,23 @@ pub struct Project {
 impl Project {
     /// Parses a project's file. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Project, ConfigError> {
-        let project: Project = options().from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS))?;
+        let (project, mut mistakes) = ron_file::read::<Project>(file, text, FIELDS);
         let is_below = |folder: &str| {
             let mut parts = Path::new(folder).components();
             !folder.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
         };
-        match project.library.iter().find(|folder| !is_below(folder)) {
-            None => Ok(project),
-            Some(folder) => Err(ConfigError::BadValue {
-                name: format!("library in {file}"),
-                value: format!("{folder:?}"),
-                why: "a library lies below the project's folder".to_owned(),
-                help: "write `library: [\"workloads\"]`, or `[\".\"]` for the whole project".to_owned(),
-            }),
+        for (index, folder) in project.iter().flat_map(|project| &project.library).enumerate() {
+            if !is_below(folder) {
+                let error = ConfigError::BadValue {
+                    name: "library".to_owned(),
+                    value: format!("{folder:?}"),
+                    why: "a library lies below the project's folder".to_owned(),
+                    help: "write `library: [\"workloads\"]`, or `[\".\"]` for the whole project".to_owned(),
+                };
+                mistakes.add(&["library", &index.to_string()], error);
+            }
         }
+        ron_file::strict((project, mistakes))
     }
 
     /// The text of a project with one library.

@@ -10,12 +10,16 @@ use serde::Deserialize;
 
 use crate::base::shell;
 
-use super::bad_ron::bad_ron;
-use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
+use super::choices::{
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
+};
 use super::error::ConfigError;
-use super::field::FieldValue;
+use super::field::{self, FieldValue};
+use super::mistakes::Mistakes;
 use super::quantity::Span;
-use super::settings::{Settings, options};
+use super::ron_file;
+use super::settings::Settings;
 use super::variables;
 
 /// Help on where all fields are explained.
@@ -55,7 +59,7 @@ macro_rules! scenario {
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct Scenario {
-            $($(#[doc = $help])+ pub $name: $type,)+
+            $($(#[doc = $help])+ #[serde(deserialize_with = "field::read")] pub $name: $type,)+
         }
 
         /// Every field, in the order of the documentation.
@@ -93,23 +97,41 @@ macro_rules! scenario {
 impl Scenario {
     /// Parses a scenario. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ConfigError> {
-        let scenario: Scenario = options().from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS_PAGE))?;
-        if scenario.workload.is_empty() {
-            return Err(ConfigError::NoWorkload { file: file.to_owned() });
+        ron_file::strict(Scenario::read(file, text))
+    }
+
+    /// Reads a scenario, without the fields that cannot be read, and all its mistakes. `None` if its text has no form.
+    /// `file` is its name in messages.
+    pub fn read(file: &str, text: &str) -> (Option<Scenario>, Mistakes) {
+        let (scenario, mut mistakes) = ron_file::read::<Scenario>(file, text, FIELDS_PAGE);
+        if let Some(scenario) = &scenario {
+            scenario.check(file, &mut mistakes);
         }
-        for (name, value) in &scenario.environment {
-            check_variable(file, name, value)?;
+        (scenario, mistakes)
+    }
+
+    /// Reports values that a scenario cannot have.
+    fn check(&self, file: &str, mistakes: &mut Mistakes) {
+        if self.workload.is_empty() {
+            mistakes.add(&["workload"], ConfigError::NoWorkload { file: file.to_owned() });
         }
-        if let Some(timeout) = &scenario.timeout {
-            Settings::layered(None, &[format!("timeout={timeout}")]).map_err(|error| error.in_file(file))?;
+        let mut of_field = |path: [&str; 2], result: Result<(), ConfigError>| {
+            if let Err(error) = result {
+                mistakes.add(&path, error);
+            }
+        };
+        for (name, value) in &self.environment {
+            of_field(["environment", name], check_variable(file, name, value));
         }
-        for (name, value) in &scenario.settings {
-            check_setting(file, name, value)?;
+        for (name, value) in &self.settings {
+            of_field(["settings", name], check_setting(file, name, value));
         }
-        for (metric, span) in &scenario.limits {
-            span.check(&format!("limits[{metric:?}] of {file}"), metric == "time")?;
+        for (metric, span) in &self.limits {
+            of_field(["limits", metric], span.check(&format!("limits[{metric:?}]"), metric == "time"));
         }
-        Ok(scenario)
+        if let Some(Err(error)) = self.timeout.as_ref().map(|timeout| Settings::check("timeout", timeout)) {
+            mistakes.add(&["timeout"], error);
+        }
     }
 }
 
@@ -129,11 +151,11 @@ pub fn check_variable(file: &str, name: &str, value: &str) -> Result<(), ConfigE
 /// Fails unless a file may set the setting, and to this value.
 pub fn check_setting(file: &str, name: &str, value: &str) -> Result<(), ConfigError> {
     let pair = format!("{name}={value}");
-    Settings::layered(None, std::slice::from_ref(&pair)).map_err(|error| error.in_file(file))?;
+    Settings::check(name, value)?;
     // Only the fields of these names check where a path leads.
     if matches!(name.trim(), "profile" | "topology") && value.trim().trim_matches('"').ends_with(".ron") {
         return Err(ConfigError::BadValue {
-            name: format!("{} in {file}", name.trim()),
+            name: name.trim().to_owned(),
             value: value.to_owned(),
             why: "a path has a field of its own".to_owned(),
             help: format!("write `{}: \"own.ron\"` beside `workload`", name.trim()),
@@ -150,9 +172,9 @@ pub fn check_setting(file: &str, name: &str, value: &str) -> Result<(), ConfigEr
 }
 
 scenario! {
-    /// A line for people
+    /// A line for readers
     description: Option<String>;
-    /// Who answers questions about it
+    /// Contacts for questions
     authors: Vec<String>;
     /// Terms under which others may use it, such as `MIT`
     licence: Option<String>;
@@ -161,7 +183,7 @@ scenario! {
     workload: String;
     /// The name of a preset
     preset: Option<String> = "--preset=";
-    /// Parameters, each with an expression as its value
+    /// Parameters: `{tokens: 4096, dtype: bf16}`. An expression stands in quotes: `{n: "4 * 1024"}`
     params: BTreeMap<String, String> = "--set=";
     /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams
     streams: Option<u32> = "--streams=";
@@ -174,13 +196,13 @@ scenario! {
     /// Variables for the vendor's driver and libraries, [of those that cannot load
     /// code](../security.md#variables-that-a-file-may-set)
     environment: BTreeMap<String, String> = "--env=";
-    /// `"auto"`, `"cuda"`, `"hip"`, `"host"` or `"sim"`
-    backend: Option<String> = "--backend=";
+    /// Backend of the run
+    backend: Option<BackendSetting> = "--backend=";
     /// The simulated device; a path is relative to the scenario
     profile: Option<String> = "--config=profile=";
     /// Links between simulated devices; a path is relative to the scenario
     topology: Option<String> = "--config=topology=";
-    /// The GPU's number; not heeded with `--backend sim` and `host`
+    /// Number of the GPU; ignored with `--backend sim` and `host`
     device: Option<u32> = "--device=";
     /// Number of ranks
     ranks: Option<u32> = "--ranks=";
@@ -188,13 +210,13 @@ scenario! {
     emulate: Option<u32> = "--emulate=";
     /// The rank that runs with `emulate`
     rank: Option<u32> = "--rank=";
-    /// `"stream"`, `"graph"` or `"both"`
-    launch: Option<String> = "--launch=";
-    /// Whether iterations are [held until they are issued](../method.md#the-gate)
+    /// How the operations are launched
+    launch: Option<LaunchSetting> = "--launch=";
+    /// Whether iterations are [held until the host has launched them](../method.md#the-gate)
     gate: Option<GateSetting> = "--gate=";
     /// How each operation is [timed](../method.md#the-vendors-records) in observed iterations
     observe: Option<ObserveSetting> = "--observe=";
-    /// State of the device's [caches](../method.md#caches) at the begin of an iteration
+    /// State of the device's [caches](../method.md#caches) at the start of an iteration
     cache: Option<CacheSetting> = "--cache=";
     /// Initial values of [floats](../method.md#data) where a file says `random`
     data: Option<DataSetting> = "--data=";
@@ -208,15 +230,15 @@ scenario! {
     timeout: Option<String> = "--timeout=";
     /// True to compare every output with the CPU's
     verify: bool = "--verify";
-    /// Other [settings](../settings.md#all-settings), each as `--config NAME=` takes it; not those that [only you may
+    /// Other [settings](../settings.md#all-settings): `{in_flight: 3}`; not those that [only you may
     /// set](../security.md#settings-that-a-file-may-set)
     settings: BTreeMap<String, String> = "--config=";
     /// Path of a file with [normal ranges](../suites.md#is-it-normal), relative to the scenario
     expected: Option<String> = "--expected=";
-    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`, or
-    /// `{"rate": (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
+    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{time: (to: "5us")}`, or
+    /// `{rate: (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
     limits: BTreeMap<String, Span>;
-    /// Options of `aorta sweep` with their lists: `{"streams": "1,2,4", "set tokens": "1024,2048"}`
+    /// Options of `aorta sweep` with their lists: `{streams: [1, 2, 4], "set tokens": [1024, 2048]}`
     axes: IndexMap<String, String>;
     /// True to combine the first values of all axes, the second values, and so on
     zip: bool = "--zip" of "sweep";
@@ -228,7 +250,7 @@ scenario! {
     search: bool = "--search" of "sweep";
     /// Runs that a search may make
     budget: Option<u32> = "--budget=" of "sweep";
-    /// Options of the sides `a` and `b` of `aorta ab`: `{"b": "--launch graph"}`
+    /// Options of the sides `a` and `b` of `aorta ab`: `{b: "--launch graph"}`
     sides: BTreeMap<String, String>;
     /// Rounds of four blocks that `aorta ab` measures
     rounds: Option<u32> = "--rounds=" of "ab";
@@ -252,16 +274,18 @@ mod tests {
 
     #[test]
     fn reads_a_scenario() {
-        let text = r#"(workload: "moe", preset: "tiny", params: {"streams": "8"}, backend: "sim", effort: quick)"#;
+        let text = r#"(workload: "moe", preset: "tiny", params: {streams: 8, "dtype": bf16, n: "4 * 2", l: [1, 2], b: true}, backend: "sim", launch: graph, effort: "quick")"#;
         let scenario = Scenario::parse("a.ron", text).unwrap();
         assert_eq!(scenario.workload, "moe");
-        assert_eq!(scenario.effort, Some(Effort::Quick));
+        assert_eq!((scenario.effort, scenario.launch), (Some(Effort::Quick), Some(LaunchSetting::Graph)));
+        let params: Vec<(&str, &str)> = scenario.params.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(params, [("b", "true"), ("dtype", "bf16"), ("l", "[1, 2]"), ("n", "4 * 2"), ("streams", "8")]);
         assert!(Scenario::parse("a.ron", "()").is_err());
         assert!(Scenario::parse("a.ron", "(workload: \"moe\", colour: 3)").is_err());
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_scenarios_are_read_back() {
         let text = r#"(
     description: "a \"b\" \u{202e}",
     authors: [
@@ -319,7 +343,7 @@ mod tests {
             };
             let text = format!("(workload: \"moe\", settings: {{\"{setting}\": \"{value}\"}})");
             let error = Scenario::parse("a.ron", &text).unwrap_err();
-            assert!(matches!(error, ConfigError::RefusedSetting { .. }), "{error}");
+            assert!(error.to_string().contains("which only you may set"), "{error}");
         }
     }
 }

@@ -9,10 +9,11 @@ use serde::Deserialize;
 
 use crate::base::{Bytes, Nanos, suggest};
 
-use super::bad_ron::{bad_ron, explain};
+use super::bad_ron::explain;
 use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 use super::error::ConfigError;
-use super::value::{EffortPlan, Value};
+use super::ron_file::{self, options};
+use super::value::{EffortPlan, InvalidValue, Value};
 
 /// Largest number of iterations that can be expanded.
 pub const MAX_CYCLE: u64 = 4096;
@@ -72,9 +73,20 @@ macro_rules! settings {
                 Layer { $($name: self.$name.or(below.$name),)+ }
             }
 
+            /// The errors of the values that this layer has, each with its setting.
+            fn mistakes(&self) -> Vec<(&'static str, ConfigError)> {
+                let mut all = Vec::new();
+                $(if let Some(value) = self.$name.clone()
+                    && let Err(error) = read::<$type>(stringify!($name), Some(value), Written::InFile)
+                {
+                    all.push((stringify!($name), error));
+                })+
+                all
+            }
+
             /// Checks the merged values. Some layer must name every setting.
             fn finish(self) -> Result<Settings, ConfigError> {
-                Ok(Settings { $($name: read(stringify!($name), self.$name)?,)+ })
+                Ok(Settings { $($name: read(stringify!($name), self.$name, Written::AsOption)?,)+ })
             }
         }
     };
@@ -87,15 +99,21 @@ impl Settings {
     pub fn layered(file: Option<(&str, &str)>, pairs: &[String]) -> Result<Settings, ConfigError> {
         let mut all = Layer::default();
         for Setting { name, default, .. } in SETTINGS {
-            all = value_layer(name, default)?.over(all);
+            all = value_layer(name, default, Written::AsOption)?.over(all);
         }
         if let Some((name, text)) = file {
             all = parse(name, text)?.over(all);
         }
         for pair in pairs {
-            all = pair_layer(pair)?.over(all);
+            all = pair_layer(pair, Written::AsOption)?.over(all);
         }
         all.finish()
+    }
+
+    /// Checks a value that a file gives to a setting, as `--config` takes it.
+    pub(super) fn check(name: &str, value: &str) -> Result<(), ConfigError> {
+        let layer = pair_layer(&format!("{name}={value}"), Written::InFile)?;
+        layer.mistakes().pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// The settings that differ from the defaults and that a scenario may set, with their values as `--config` takes
@@ -137,17 +155,17 @@ impl Default for Settings {
     }
 }
 
-/// RON options for files of settings and devices: `Some` can be left out.
-pub(super) fn options() -> ron::Options {
-    ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
-}
-
+/// Parses a file of settings, and checks their values.
 fn parse(file: &str, text: &str) -> Result<Layer, ConfigError> {
-    options().from_str(text).map_err(|error| bad_ron(file, text, &error, "docs/settings.md lists every setting"))
+    let (layer, mut mistakes): (Option<Layer>, _) = ron_file::read(file, text, "docs/settings.md lists every setting");
+    for (name, error) in layer.iter().flat_map(Layer::mistakes) {
+        mistakes.add(&[name], error);
+    }
+    ron_file::strict((layer, mistakes))
 }
 
 /// Parses `key=value` as a layer.
-fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
+fn pair_layer(pair: &str, written: Written) -> Result<Layer, ConfigError> {
     let Some((key, value)) = pair.split_once('=') else {
         return Err(ConfigError::NoPair { given: pair.to_owned() });
     };
@@ -158,11 +176,11 @@ fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
         let help = suggest::did_you_mean(key, names()).or_else(all);
         return Err(ConfigError::UnknownSetting { name: key.to_owned(), help });
     }
-    value_layer(key, value)
+    value_layer(key, value, written)
 }
 
 /// Parses one value as a layer: a number, a word, or a quantity with its unit, which RON takes as text.
-fn value_layer(key: &str, value: &str) -> Result<Layer, ConfigError> {
+fn value_layer(key: &str, value: &str, written: Written) -> Result<Layer, ConfigError> {
     let quoted = format!("{value:?}");
     // More than one value could set further settings.
     let is_one = options().from_str::<serde::de::IgnoredAny>(value).is_ok();
@@ -177,35 +195,47 @@ fn value_layer(key: &str, value: &str) -> Result<Layer, ConfigError> {
         }
     }
     let why = first.map_or_else(String::new, |error| explain(&error.code));
-    Err(bad_value(key, key.to_owned(), value.to_owned(), why))
+    Err(bad_value(key, InvalidValue { part: "", value: value.to_owned(), why }, written))
 }
 
 fn definition(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// Converts and checks the value of a setting.
-fn read<T: Value>(name: &str, written: Option<T::Repr>) -> Result<T, ConfigError> {
-    let range = definition(name).and_then(|setting| setting.range.clone());
-    let value = T::read(written.expect("the defaults name every setting"), range);
-    value.map_err(|wrong| bad_value(name, format!("{name}{}", wrong.part), wrong.value, wrong.why))
+/// The form in which a user gave the value of a setting, which the help of an error repeats.
+#[derive(Clone, Copy)]
+enum Written {
+    /// `--config name=value`.
+    AsOption,
+    /// A field of the settings file.
+    InFile,
 }
 
-/// The error for an invalid value. `name` is the setting, or the part of it that is wrong.
-fn bad_value(setting: &str, name: String, value: String, why: String) -> ConfigError {
+/// Converts and checks the value of a setting.
+fn read<T: Value>(name: &str, value: Option<T::Repr>, written: Written) -> Result<T, ConfigError> {
+    let range = definition(name).and_then(|setting| setting.range.clone());
+    let value = T::read(value.expect("the defaults name every setting"), range);
+    value.map_err(|wrong| bad_value(name, wrong, written))
+}
+
+/// The error for an invalid value of a setting.
+fn bad_value(setting: &str, wrong: InvalidValue, written: Written) -> ConfigError {
     let default = definition(setting).map_or("", |setting| setting.default);
-    let quote = if default.contains('(') { "'" } else { "" };
+    let InvalidValue { part, value, why } = wrong;
     let unit = default.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let lacks_unit = !unit.is_empty() && unit.len() < default.len() && value.parse::<f64>().is_ok_and(|n| n >= 1.0);
-    let help = match lacks_unit {
-        true => format!("write `{value}{unit}`"),
-        false => format!("write it so: `--config {quote}{setting}={default}{quote}`"),
+    let quote = if default.contains('(') { "'" } else { "" };
+    let help = match written {
+        Written::AsOption if lacks_unit => format!("write `{value}{unit}`"),
+        Written::InFile if lacks_unit => format!("write `\"{value}{unit}\"`"),
+        Written::AsOption => format!("write it so: `--config {quote}{setting}={default}{quote}`"),
+        Written::InFile => format!("write a value such as `{default}`, the default"),
     };
-    ConfigError::BadValue { name, value, why, help }
+    ConfigError::BadValue { name: format!("{setting}{part}"), value, why, help }
 }
 
 settings! {
-    /// Which of the next three plans a run uses
+    /// Which of the next three efforts a run uses
     effort: Effort = "full";
     /// Only shows that a file runs
     sanity: EffortPlan = "(warmup: 0, iterations: 1)";
@@ -224,11 +254,11 @@ settings! {
     observed_operations: usize = "100000";
     /// Number of iterations by which the host can be ahead of the device
     in_flight: u32 = "2" in 1, 16;
-    /// Whether iterations are [held until they are issued](method.md#the-gate): `auto` means whenever possible
+    /// Whether iterations are [held until the host has launched them](method.md#the-gate): `auto` means whenever possible
     gate: GateSetting = "auto";
     /// Number of commands that fit into every hardware queue
     gate_depth: u32 = "512" in 1, 4096;
-    /// State of the device's [caches](method.md#caches) at the begin of an iteration: `hot`, as the one before left
+    /// State of the device's [caches](method.md#caches) at the start of an iteration: `hot`, as the one before left
     /// them, or `cold`, flushed
     cache: CacheSetting = "hot";
     /// Initial values of [floats](method.md#data) where a file says `random`

@@ -9,14 +9,15 @@ use crate::base::Bytes;
 use crate::base::units::Dimension;
 use crate::base::{suggest, visible};
 
-use super::bad_ron::bad_ron;
 use super::choices::{Effort, LaunchSetting};
 use super::error::ConfigError;
 use super::kind::RonKind;
+use super::mistakes::Mistakes;
 use super::quantity::{Quantity, Span};
+use super::ron_file;
 use super::scenario::check_setting;
-use super::settings::options;
 use super::suite_table::{SuiteTable, TableMistake};
+use super::words;
 
 /// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron is a whole suite";
@@ -29,7 +30,7 @@ const MAX_CASES: usize = 1024;
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     /// A description in one line.
-    #[serde(deserialize_with = "visible::read_line")]
+    #[serde(deserialize_with = "visible::read_line", default)]
     pub description: String,
     /// Default effort of the cases; `None` for the settings' default.
     #[serde(default)]
@@ -37,6 +38,7 @@ pub struct Suite {
     /// Default launch mode of the cases; `None` for the settings' default.
     #[serde(default)]
     pub launch: Option<LaunchSetting>,
+    #[serde(default)]
     pub cases: Vec<SuiteCase>,
     /// The table of its page; `None` for a row per case.
     #[serde(default)]
@@ -59,6 +61,7 @@ pub struct SuiteCase {
     pub workload: String,
     pub preset: Option<String>,
     /// Values of parameters, as after `--set name=`.
+    #[serde(deserialize_with = "words::by_name")]
     pub params: BTreeMap<String, String>,
     /// Numbers of streams, each a case of its own; empty for the file's own number.
     pub streams: Vec<u32>,
@@ -68,6 +71,7 @@ pub struct SuiteCase {
     pub launch: Option<LaunchSetting>,
     pub effort: Option<Effort>,
     /// Values of settings, as after `--config name=`.
+    #[serde(deserialize_with = "words::by_name")]
     pub settings: BTreeMap<String, String>,
     /// True to merge chains of operations into one kernel each.
     pub fuse: bool,
@@ -75,6 +79,7 @@ pub struct SuiteCase {
     pub verify: bool,
     pub needs: Needs,
     /// Allowed ranges of metrics, or of `time` for the median of an iteration.
+    #[serde(deserialize_with = "words::ranges_by_name")]
     pub limits: BTreeMap<String, Span>,
     /// The value on each axis; empty until the case is expanded, and without axes.
     #[serde(skip)]
@@ -90,6 +95,7 @@ pub struct SuiteAxis {
     /// The parameter that takes the values; `None` if `cases` says what they mean.
     pub param: Option<String>,
     /// Values of the parameter.
+    #[serde(deserialize_with = "words::list")]
     pub values: Vec<String>,
     /// For each value the fields that it changes.
     pub cases: IndexMap<String, SuiteCase>,
@@ -101,22 +107,24 @@ impl SuiteAxis {
         self.values.len() + self.cases.len()
     }
 
-    /// Returns the first wrong field with its value and the reason; `None` if the axis is valid.
-    fn mistake(&self) -> Option<(String, String, &'static str)> {
-        let field = |field: &str| format!("{field} of the axis {:?}", self.name);
+    /// Returns what is wrong in words, the first wrong field, its value and the reason; `None` if the axis is valid.
+    fn mistake(&self) -> Option<(String, &'static str, String, &'static str)> {
+        let field = |field: &'static str| (format!("{field} of the axis {:?}", self.name), field);
+        let mistake =
+            |(name, field): (String, &'static str), value: &str, why| Some((name, field, value.to_owned(), why));
         if self.name.is_empty() {
-            return Some(("name of an axis".to_owned(), "absent".to_owned(), "tables refer to it by its name"));
+            return mistake(("name of an axis".to_owned(), "name"), "absent", "tables refer to it by its name");
         }
         if self.len() == 0 {
-            return Some((field("values"), "[]".to_owned(), "an axis has one value at least"));
+            return mistake(field("values"), "[]", "an axis has one value at least");
         }
         if self.cases.values().any(|case| !case.axes.is_empty() || case.streams.len() > 1) {
-            return Some((field("cases"), "several".to_owned(), "each value of an axis stands for one case"));
+            return mistake(field("cases"), "several", "each value of an axis stands for one case");
         }
         let why = "a parameter and its `values` come together";
         match (self.param.is_some(), self.values.is_empty()) {
-            (false, false) => Some((field("param"), "absent".to_owned(), why)),
-            (true, true) => Some((field("values"), "absent".to_owned(), why)),
+            (false, false) => mistake(field("param"), "absent", why),
+            (true, true) => mistake(field("values"), "absent", why),
             _ => None,
         }
     }
@@ -173,10 +181,12 @@ static EMBEDDED: [(&str, &str); 13] = [
 impl Suite {
     /// Parses a suite. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
-        let mut suite: Suite = options().from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS))?;
-        suite.name = file.to_owned();
-        suite.check()?;
-        Ok(suite)
+        let (mut suite, mut mistakes) = ron_file::read::<Suite>(file, text, FIELDS);
+        if let Some(suite) = &mut suite {
+            suite.name = file.to_owned();
+            suite.check(&mut mistakes);
+        }
+        ron_file::strict((suite, mistakes))
     }
 
     /// True if a text is meant as a suite.
@@ -202,98 +212,142 @@ impl Suite {
 
     /// Every case separately: one for each combination of values of its axes, and for each number of streams.
     pub fn expanded(&self) -> Vec<SuiteCase> {
+        self.cases.iter().flat_map(|case| self.expanded_case(case)).collect()
+    }
+
+    /// The cases that a declared one makes.
+    fn expanded_case(&self, case: &SuiteCase) -> Vec<SuiteCase> {
         let mut cases = Vec::new();
-        for case in &self.cases {
-            let mut case = case.clone();
-            case.effort = case.effort.or(self.effort);
-            case.launch = case.launch.or(self.launch);
-            let axes = std::mem::take(&mut case.axes);
-            let along = |all: Vec<SuiteCase>, axis: &SuiteAxis| all.iter().flat_map(|case| axis.along(case)).collect();
-            for mut case in axes.iter().fold(vec![case], along) {
-                let streams = std::mem::take(&mut case.streams);
-                for one in streams.iter().map(|&one| vec![one]).chain(streams.is_empty().then(Vec::new)) {
-                    let mut case = SuiteCase { streams: one, ..case.clone() };
-                    case.name = Some(visible::one_line(&case.title()).into_owned());
-                    cases.push(case);
-                }
+        let mut case = case.clone();
+        case.effort = case.effort.or(self.effort);
+        case.launch = case.launch.or(self.launch);
+        let axes = std::mem::take(&mut case.axes);
+        let along = |all: Vec<SuiteCase>, axis: &SuiteAxis| all.iter().flat_map(|case| axis.along(case)).collect();
+        for mut case in axes.iter().fold(vec![case], along) {
+            let streams = std::mem::take(&mut case.streams);
+            for one in streams.iter().map(|&one| vec![one]).chain(streams.is_empty().then(Vec::new)) {
+                let mut case = SuiteCase { streams: one, ..case.clone() };
+                case.name = Some(visible::one_line(&case.title()).into_owned());
+                cases.push(case);
             }
         }
         cases
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Reports values that a case cannot have. Cases that cannot be made of their axes are not made.
+    fn check(&self, mistakes: &mut Mistakes) {
+        let example = "write `(name: \"n\", param: \"n\", values: [\"1\", \"2\"])`";
+        if !mistakes.has(&["description"]) {
+            let help = "write `description: \"…\"`, a line for people".to_owned();
+            mistakes.add(
+                &["description"],
+                ConfigError::BadRon { message: "the field `description` is missing".to_owned(), help },
+            );
+        }
+        let mut is_expandable = true;
+        for (case, index) in self.cases.iter().zip(0usize..) {
+            let index = index.to_string();
+            for (axis, number) in case.axes.iter().zip(0usize..) {
+                let Some((name, field, value, why)) = axis.mistake() else { continue };
+                let path = ["cases", &index, "axes", &number.to_string(), field];
+                mistakes.add(&path, bad(name, &value, why, example));
+                is_expandable = false;
+            }
+            let names: BTreeSet<&str> = case.axes.iter().map(|axis| axis.name.as_str()).collect();
+            if names.len() < case.axes.len() {
+                let why = "each axis of a case has a name of its own";
+                let error = bad("axes".to_owned(), &format!("{names:?}"), why, "rename one of them");
+                mistakes.add(&["cases", &index, "axes"], error);
+                is_expandable = false;
+            }
+        }
         // Counted before they are created, since a list of streams may be long.
         let lengths = |case: &SuiteCase| {
             case.axes.iter().map(SuiteAxis::len).fold(case.streams.len().max(1), usize::saturating_mul)
         };
         let count = self.cases.iter().map(lengths).fold(0, usize::saturating_add);
-        if let Some(axis) = self.cases.iter().flat_map(|case| &case.axes).find_map(SuiteAxis::mistake) {
-            return self.bad(axis.0, &axis.1, axis.2, "write `(name: \"n\", param: \"n\", values: [\"1\", \"2\"])`");
-        }
         if !(1..=MAX_CASES).contains(&count) {
             let why = format!("a suite has 1 to {MAX_CASES} cases");
-            return self.bad("cases".to_owned(), &count.to_string(), &why, "write `cases: [(workload: \"moe\")]`");
+            let help = "write `cases: [(workload: \"moe\")]`";
+            mistakes.add(&["cases"], bad("cases".to_owned(), &count.to_string(), &why, help));
+            is_expandable = false;
         }
-        for case in &self.cases {
-            let names: BTreeSet<&str> = case.axes.iter().map(|axis| axis.name.as_str()).collect();
-            if names.len() < case.axes.len() {
-                let why = "each axis of a case has a name of its own";
-                return self.bad("axes".to_owned(), &format!("{names:?}"), why, "rename one of them");
-            }
+        if !is_expandable {
+            return;
         }
         let mut titles = BTreeSet::new();
-        for (number, case) in (1..).zip(&self.expanded()) {
-            if case.workload.is_empty() {
-                let name = format!("workload of case {number}");
-                return self.bad(name, "absent", "a case names one", "write `workload: \"moe\"`");
-            }
-            let title = case.name.clone().unwrap_or_default();
-            self.check_case(case, &format!("of case {number} ({title})"))?;
-            if !titles.insert(title.clone()) {
-                let name = format!("name of case {number}");
-                let help = "give one of them a `name` of its own";
-                return self.bad(name, &format!("{title:?}"), "another case is called so", help);
+        let mut number = 0;
+        for (index, declared) in self.cases.iter().enumerate() {
+            let path = ["cases".to_owned(), index.to_string()];
+            let before = mistakes.count();
+            for case in self.expanded_case(declared) {
+                number += 1;
+                let title = case.name.clone().unwrap_or_default();
+                // A mistake of a declared case is reported of the first case that it makes.
+                if mistakes.count() == before {
+                    self.check_case(&case, &format!("of case {number} ({title})"), &path, mistakes);
+                }
+                // A name may lack what could not be read.
+                if !titles.insert(title.clone()) && mistakes.count() == 0 {
+                    let help = "give one of them a `name` of its own";
+                    let name = format!("name of case {number}");
+                    let error = bad(name, &format!("{title:?}"), "another case is called so", help);
+                    mistakes.add(&[&path[0], &path[1], "name"], error);
+                }
             }
         }
         let cases: Vec<_> = self.expanded().into_iter().map(|case| case.values).collect();
         for (field, table) in [("table", &self.table), ("csv", &self.csv)] {
             if let Some(Err(mistake)) = table.as_ref().map(|table| table.check(&cases)) {
                 let TableMistake { place, value, why, help } = mistake;
-                return self.bad(format!("{place} of {field}"), &value, &why, &help);
+                mistakes.add(&[field], bad(format!("{place} of {field}"), &value, &why, &help));
             }
         }
-        Ok(())
     }
 
-    fn check_case(&self, case: &SuiteCase, place: &str) -> Result<(), ConfigError> {
-        let field = |field: &str| format!("{field} {place}");
+    /// Reports the wrong values of a case. The last names lead to the case that declares it.
+    fn check_case(&self, case: &SuiteCase, place: &str, [cases, index]: &[String; 2], mistakes: &mut Mistakes) {
+        let named = |field: &str| format!("{field} {place}");
+        if case.workload.is_empty() {
+            let error = bad(named("workload"), "absent", "a case names one", "write `workload: \"moe\"`");
+            mistakes.add(&[cases, index, "workload"], error);
+        }
         if case.workload.starts_with('-') {
-            let help = "write the text to a file, and name that";
-            return self.bad(field("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
+            let help = "write the text to a file, and name that file";
+            let error = bad(named("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
+            mistakes.add(&[cases, index, "workload"], error);
         }
         let counts =
             [("ranks", case.ranks), ("needs.gpus", case.needs.gpus), ("streams", case.streams.first().copied())];
-        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
-            return self.bad(field(name), "0", "it is 1 at least", "leave it out where any number will do");
+        for (name, _) in counts.into_iter().filter(|(_, count)| *count == Some(0)) {
+            let error = bad(named(name), "0", "it is 1 at least", "leave it out where any number will do");
+            let field = name.split('.');
+            mistakes.add(&[cases, index].into_iter().map(String::as_str).chain(field).collect::<Vec<_>>(), error);
         }
         let memory = case.needs.memory.as_ref();
         if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
             let help = "write `needs: (memory: \"40GiB\")`";
-            return self.bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
+            let error = bad(named("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
+            mistakes.add(&[cases, index, "needs", "memory"], error);
         }
         for (name, value) in &case.settings {
-            check_setting(&self.name, name, value)?;
+            if let Err(error) = check_setting(&self.name, name, value) {
+                mistakes.add(&[cases, index, "settings", name], error);
+            }
         }
         for (metric, span) in &case.limits {
-            span.check(&format!("{} in {}", field(&format!("limits[{metric:?}]")), self.name), metric == "time")?;
+            let name = named(&format!("limits[{metric:?}]"));
+            if let Err(error) = span.check(&name, metric == "time") {
+                mistakes.add(&[cases, index, "limits", metric], error);
+            }
         }
-        Ok(())
     }
+}
 
-    fn bad(&self, name: String, value: &str, why: &str, help: &str) -> Result<(), ConfigError> {
-        let (value, why, help) = (value.to_owned(), why.to_owned(), help.to_owned());
-        Err(ConfigError::BadValue { name: format!("{name} in {}", self.name), value, why, help })
-    }
+/// The error for a value that a suite cannot have.
+fn bad(name: String, value: &str, why: &str, help: &str) -> ConfigError {
+    let (value, why, help) = (value.to_owned(), why.to_owned(), help.to_owned());
+    ConfigError::BadValue { name, value, why, help }
 }
 
 impl SuiteCase {

@@ -39,7 +39,7 @@ pub enum TableCell {
         #[serde(default)]
         at: BTreeMap<String, String>,
     },
-    /// The cell of one column divided by that of another. Both stand before this one.
+    /// The cell of one column divided by that of another. Both columns precede this one.
     Ratio(String, String),
     /// The row's status: that of its worst case, by the words for each status. A status without one is its own word.
     Status(IndexMap<String, String>),

@@ -24,7 +24,7 @@ pub struct EffortPlan {
 /// The type of a setting.
 pub(super) trait Value: Sized {
     /// The representation in RON.
-    type Repr: DeserializeOwned;
+    type Repr: DeserializeOwned + Clone;
 
     /// Words that a value can be; empty for numbers and names.
     const WORDS: &[&str] = &[];

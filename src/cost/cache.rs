@@ -1,7 +1,7 @@
 //! Models which bytes an operation finds in the device's last-level cache, if operations run in the order of launches.
 //!
-//! Replaces whole pages, the least recently used first, and knows for each page which of its blocks were used, so that a
-//! small neighbour in the same page does not bring the others in. A range larger than the cache leaves nothing in it.
+//! Replaces whole pages, the least recently used first, and records for each page which of its blocks were used, so that a
+//! small neighbour in the same page does not load the others. A range larger than the cache leaves nothing in it.
 
 use std::collections::VecDeque;
 use std::ops::Range;

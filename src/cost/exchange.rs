@@ -3,7 +3,7 @@
 use crate::config::{Link, Links, Table, Wiring};
 use crate::ops::{Collective, CollectiveKind};
 
-/// Bytes that stand for a barrier, which adds up one number per rank.
+/// Bytes of the all-reduce that models a barrier: one number per rank.
 const BARRIER: f64 = 4.0;
 
 /// A link that transfers of several ranks can share, in one direction.

@@ -14,10 +14,10 @@ use super::trace::{Moment, Trace};
 const SAMPLES: usize = 32;
 
 /// Time for the device to reach the gate before the gate is opened.
-const SETTLE: Nanos = Nanos(20_000);
+const ARRIVAL_TIME: Nanos = Nanos(20_000);
 
 /// Longest wait for a stamp on an idle device. After that, the rank's clock is not aligned.
-const PATIENCE: Nanos = Nanos(1_000_000_000);
+const STAMP_TIMEOUT: Nanos = Nanos(1_000_000_000);
 
 /// Largest drift between two clocks: the most by which a kernel slews its own clock, and ten times the error of a
 /// quartz.
@@ -174,7 +174,7 @@ impl Session {
         }
         let stamped = self.driver.stamp(stamp, 0);
         if is_gated {
-            while before - start < SETTLE {
+            while before - start < ARRIVAL_TIME {
                 before = self.driver.now();
             }
             self.driver.release(0);
@@ -183,7 +183,7 @@ impl Session {
         let mut after = start;
         let mut reached = false;
         while !reached {
-            if after - start > PATIENCE {
+            if after - start > STAMP_TIMEOUT {
                 return Ok(None);
             }
             reached = self.driver.reached(stamp).map_err(device)?;

@@ -33,7 +33,7 @@ pub trait Backend {
     }
 }
 
-/// Properties of a device. A field is `None` if the backend cannot tell it.
+/// Properties of a device. A field is `None` if the backend cannot determine it.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceInfo {
     pub name: String,
@@ -180,7 +180,7 @@ pub trait Driver: Send {
 
     /// Flushes the data caches at this point of a lane.
     fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
-        Err(Fault::new("flush", "this backend empties no caches"))
+        Err(Fault::new("flush", "this backend cannot flush caches"))
     }
 
     /// The host's clock, in ns from an arbitrary origin. All ranks of a host share it, also across processes.
@@ -219,11 +219,11 @@ pub trait Driver: Send {
     /// for them.
     fn observing(&mut self, _on: bool) {}
 
-    /// Notes from now on how many compute units are occupied, if the device knows it. The simulator does.
+    /// Starts recording the number of occupied compute units, if the device reports it. Only the simulator does.
     fn watch_units(&mut self) {}
 
-    /// Stops noting. Returns the occupied compute units since a stamp: times at which their number changed, each with the
-    /// number in 1/32 from then on. Empty if the device does not know it.
+    /// Stops this recording. Returns the occupied compute units since a stamp: times at which their number changed,
+    /// each with the number in 1/32 from then on. Empty if the device does not report it.
     fn units_since(&mut self, _begin: u32) -> Vec<(Nanos, u32)> {
         Vec::new()
     }

@@ -21,7 +21,7 @@ pub enum ExecError {
         help: Option<String>,
     },
 
-    #[error("{library} is not there, and is needed {purpose}")]
+    #[error("{library} was not found, and is needed {purpose}")]
     #[diagnostic(code(aorta::exec::missing_library))]
     MissingLibrary {
         library: String,
@@ -60,12 +60,12 @@ pub enum ExecError {
     },
 
     #[error("the kernel `{name}` does not compile")]
-    #[diagnostic(code(aorta::exec::user_kernel), help("{told}"))]
+    #[diagnostic(code(aorta::exec::user_kernel), help("{log}"))]
     UserKernel {
         name: String,
-        /// The head that the entry has to have, and what the compiler says.
-        told: String,
-        #[label("the compiler's first message is about this")]
+        /// The required head of the function, and the compiler's output.
+        log: String,
+        #[label("the compiler's first message refers to this")]
         at: SourceSpan,
     },
 
@@ -79,7 +79,7 @@ pub enum ExecError {
         at: SourceSpan,
     },
 
-    #[error("the kernel `{name}` has no `reference`, and the CPU computes kernels by theirs")]
+    #[error("the kernel `{name}` has no `reference`, which the CPU needs to compute it")]
     #[diagnostic(
         code(aorta::exec::no_reference),
         help("write the operation that computes the same, such as `reference: map(2 * x)`, or run it on a GPU")
@@ -91,7 +91,7 @@ pub enum ExecError {
     },
 
     #[error("the program takes {needed} of {space} memory, and {available}")]
-    #[diagnostic(code(aorta::exec::out_of_memory), help("the largest: {largest}; lower a parameter, or take a preset"))]
+    #[diagnostic(code(aorta::exec::out_of_memory), help("the largest: {largest}; lower a parameter, or use a preset"))]
     OutOfMemory {
         needed: String,
         #[serde(deserialize_with = "constant")]
@@ -108,10 +108,10 @@ pub enum ExecError {
     )]
     NoManaged { device: String },
 
-    #[error("{fault}; it may be of something that was issued before")]
+    #[error("{fault}; an operation that was issued earlier may have caused it")]
     #[diagnostic(
         code(aorta::exec::late_fault),
-        help("a device works behind the host, and tells a failure at a later call; {outstanding}")
+        help("a device runs behind the host, and reports a failure at a later call; {outstanding}")
     )]
     Late {
         fault: String,
@@ -136,12 +136,12 @@ pub enum ExecError {
         at: Vec<LabeledSpan>,
     },
 
-    #[error("rank {rank} did not come back from a call within {timeout}: in iteration {iteration}, {doing}")]
+    #[error("rank {rank} did not return from a call within {timeout}: in iteration {iteration}, {doing}")]
     #[diagnostic(
         code(aorta::exec::no_return),
         help(
-            "the call is the vendor's, and may wait for another rank or for the device; raise the limit for what takes \
-             longer: --timeout …"
+            "the vendor's function may wait for another rank or for the device; if it needs longer, raise the limit: \
+             --timeout …"
         )
     )]
     NoReturn {
@@ -156,7 +156,7 @@ pub enum ExecError {
     #[error("rank {rank}: the communicator of {on} for {stream} has failed in iteration {iteration}: {fault}")]
     #[diagnostic(
         code(aorta::exec::communicator),
-        help("all ranks were ended; `--env NCCL_DEBUG=WARN` lets the library say more")
+        help("all ranks were ended; `--env NCCL_DEBUG=WARN` makes the library report more")
     )]
     Communicator {
         fault: String,
@@ -169,10 +169,10 @@ pub enum ExecError {
         at: Vec<LabeledSpan>,
     },
 
-    #[error("the ranks did not all come together within {timeout}: {who}")]
+    #[error("the ranks were not all ready within {timeout}: {who}")]
     #[diagnostic(
         code(aorta::exec::no_meeting),
-        help("communicators are made by all of their ranks; `--timeout` says how long one is waited for")
+        help("all ranks of a communicator create it together; `--timeout` sets how long they wait for each other")
     )]
     NoMeeting { timeout: String, who: String },
 
@@ -183,7 +183,7 @@ pub enum ExecError {
     )]
     Died { rank: u32, why: String },
 
-    #[error("the system gives no {what}: {why}")]
+    #[error("the system provides no {what}: {why}")]
     #[diagnostic(
         code(aorta::exec::shortage),
         help(
@@ -193,17 +193,17 @@ pub enum ExecError {
     )]
     Shortage { what: String, why: String },
 
-    #[error("the run was ended, since another rank failed")]
+    #[error("the run was ended because another rank failed")]
     Ended,
 
     #[error("the ranks did not find each other: {why}")]
     #[diagnostic(code(aorta::exec::rendezvous), help("{help}"))]
     Rendezvous { why: String, help: String },
 
-    #[error("rank {rank} is gone: {why}")]
+    #[error("rank {rank} was lost: {why}")]
     #[diagnostic(
         code(aorta::exec::lost_rank),
-        help("what that rank printed, or its launcher, says why; the others end with it")
+        help("the output of that rank or of its launcher shows the reason; the other ranks end too")
     )]
     LostRank { rank: u32, why: String },
 }

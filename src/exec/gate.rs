@@ -16,11 +16,11 @@ use super::session::{LaunchMode, POLLS, RING, Session, device};
 
 /// Number of gates that may open by themselves before gating is turned off for the session: whatever delays the host is
 /// likely to persist.
-const ENOUGH: u32 = 3;
+const MAX_FORCED_OPENINGS: u32 = 3;
 
 /// Longest time that a gate stays shut for other ranks. Shorter than the time after which a gate opens by itself, and
 /// far longer than issuing an iteration takes.
-const LONGEST: Nanos = Nanos(100_000_000);
+const MAX_SHUT_TIME: Nanos = Nanos(100_000_000);
 
 /// The state of a session's gate.
 #[derive(Debug, Default)]
@@ -52,7 +52,11 @@ impl Gate {
         let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
             Some("a `host_sync()` makes the host wait for the device".to_owned())
         } else if blocks {
-            Some("a copy from or to ordinary host memory, or rows that a tensor counts, make the host wait for the device".to_owned())
+            Some(
+                "copies from or to pageable host memory, and row counts that a tensor holds, make the host wait for \
+                  the device"
+                    .to_owned(),
+            )
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
         } else {
@@ -70,12 +74,12 @@ impl Gate {
 
     /// Whether the next iteration will be held. `stamped` says that it has stamps around its operations.
     pub fn holds(&self, stamped: bool) -> bool {
-        self.on && self.forced < ENOUGH && (self.observed_fit || !stamped)
+        self.on && self.forced < MAX_FORCED_OPENINGS && (self.observed_fit || !stamped)
     }
 
     /// Whether the next launch of a graph will be held.
     fn holds_graph(&self) -> bool {
-        self.graphs && self.forced < ENOUGH
+        self.graphs && self.forced < MAX_FORCED_OPENINGS
     }
 
     /// Notes whether the iteration at place `gate` of the ring is held.
@@ -90,7 +94,7 @@ impl Gate {
         self.held.get(gate as usize).copied().unwrap_or(false)
     }
 
-    /// Counts a gate that opened by itself, and turns gating off after [`ENOUGH`] of them.
+    /// Counts a gate that opened by itself, and turns gating off after [`MAX_FORCED_OPENINGS`] of them.
     pub fn was_forced(&mut self) {
         self.forced += 1;
     }
@@ -157,7 +161,7 @@ impl Session {
         }
     }
 
-    /// Waits until the other ranks have issued `issued` iterations, or until [`LONGEST`] has passed.
+    /// Waits until the other ranks have issued `issued` iterations, or until [`MAX_SHUT_TIME`] has passed.
     fn wait_for_others(&mut self, issued: u64) {
         if self.others.is_empty() {
             return;
@@ -171,7 +175,7 @@ impl Session {
                 // With fewer cores than ranks, another rank may need this core.
                 std::thread::yield_now();
             }
-            if self.driver.now() - start > LONGEST {
+            if self.driver.now() - start > MAX_SHUT_TIME {
                 return;
             }
         }

@@ -15,7 +15,7 @@ use super::image::{Comm, NO_COMM, Step, StepCommands};
 use super::prepare::Outline;
 
 /// Maximum number of operations that a message labels.
-const PLACES: usize = 12;
+const MAX_LABELS: usize = 12;
 
 /// State of one lane of a hung rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Outline {
         self.lane_states_at(&positions)
     }
 
-    /// Returns the states of lanes in an iteration with a stamp before and after each operation. `reached` tells for
+    /// Returns the states of lanes in an iteration with a stamp before and after each operation. `reached` returns for
     /// the n-th launch whether each of its two stamps was reached.
     pub(super) fn lane_states_by_stamps(
         &self,
@@ -125,8 +125,8 @@ impl Outline {
             let Step::Launch { op, .. } = self.step(position.iteration).commands[position.command] else { return None };
             let awaits = if position.begun { None } else { self.awaited(lane, position, positions) };
             // A lane that has completed the oldest iteration normally waits for that iteration only, so it is left out.
-            let tells = position.begun || awaits.is_some() || position.iteration == oldest;
-            tells.then_some(LaneState { lane, op, begun: position.begun, awaits })
+            let is_relevant = position.begun || awaits.is_some() || position.iteration == oldest;
+            is_relevant.then_some(LaneState { lane, op, begun: position.begun, awaits })
         };
         (0..).zip(positions).filter_map(state).collect()
     }
@@ -187,7 +187,7 @@ impl Outline {
         let noticed = |span: &SrcSpan| at.iter().any(|label| label.offset() == span.start as usize);
         let others: Vec<(SrcSpan, &'static str)> = seen.into_iter().filter(|(span, _)| !noticed(span)).collect();
         let label = |(span, name)| LabeledSpan::new_with_span(Some(format!("this {name} was under way")), span);
-        at.extend(others.into_iter().take(PLACES).map(label));
+        at.extend(others.into_iter().take(MAX_LABELS).map(label));
         let last = iterations.end.saturating_sub(1);
         let outstanding = match count {
             0 => "nothing was under way".to_owned(),
@@ -211,7 +211,7 @@ impl Outline {
 pub(super) struct RankReport {
     pub rank: u32,
     pub outline: Outline,
-    /// `None` if the rank completed its iterations or did not answer.
+    /// Snapshot of the rank; `None` if the rank completed its iterations or did not answer.
     pub snapshot: Option<HangSnapshot>,
     /// True if the rank completed all its iterations.
     pub through: bool,
@@ -239,7 +239,7 @@ pub(super) fn error(ranks: &[RankReport]) -> ExecError {
         }));
     }
     match stuck {
-        true => help.push("nothing is left to happen: each waits for another".to_owned()),
+        true => help.push("no event is left: each operation waits for another one".to_owned()),
         false => help.push("raise the limit for long iterations: --timeout …".to_owned()),
     }
     let how = if stuck { "never ends".to_owned() } else { format!("did not end within {timeout}") };
@@ -265,30 +265,30 @@ struct LabelText {
 /// One label for each operation at which ranks stopped.
 fn labels(ranks: &[RankReport]) -> Vec<LabeledSpan> {
     let several = ranks.len() > 1;
-    let mut said: BTreeMap<LabelText, BTreeSet<u32>> = BTreeMap::new();
+    let mut texts: BTreeMap<LabelText, BTreeSet<u32>> = BTreeMap::new();
     for rank in ranks {
         for state in rank.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states) {
-            said.entry(lane_label(rank, *state, ranks)).or_default().insert(rank.rank);
+            texts.entry(lane_label(rank, *state, ranks)).or_default().insert(rank.rank);
             let mut states = rank.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states);
             let unseen = state.awaits.filter(|&awaited| states.all(|other| other.op != awaited));
             if let Some((name, span)) = unseen.map(|op| rank.outline.launches[op as usize]) {
                 let text = LabelText { span, begins: format!("this {name} has not ended"), ends: String::new() };
-                said.entry(text).or_default().insert(rank.rank);
+                texts.entry(text).or_default().insert(rank.rank);
             }
         }
     }
     let mut places: BTreeMap<SrcSpan, Vec<(Vec<u32>, String)>> = BTreeMap::new();
-    for (said, on) in said {
+    for (text, on) in texts {
         let on: Vec<u32> = on.into_iter().collect();
         let who = if several { format!("{}: ", listed(&on)) } else { String::new() };
-        places.entry(said.span).or_default().push((on, format!("{who}{}{}", said.begins, said.ends)));
+        places.entry(text.span).or_default().push((on, format!("{who}{}{}", text.begins, text.ends)));
     }
     let label = |(span, mut texts): (SrcSpan, Vec<(Vec<u32>, String)>)| {
         texts.sort();
         let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
         LabeledSpan::new_with_span(Some(texts.join("; ")), span)
     };
-    places.into_iter().take(PLACES).map(label).collect()
+    places.into_iter().take(MAX_LABELS).map(label).collect()
 }
 
 fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> LabelText {
@@ -318,19 +318,19 @@ fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> Labe
     LabelText { span, begins, ends }
 }
 
-/// Text that tells which ranks of a communicator have arrived at one of its collectives.
+/// Describes which ranks of a communicator have arrived at one of its collectives.
 fn arrived(comm: &Comm, ranks: &[RankReport]) -> String {
     let has_come = |rank: &&u32| {
         ranks.iter().any(|known| known.rank == **rank && known.in_collectives().any(|(its, _)| its == comm))
     };
     let (come, missing): (Vec<u32>, Vec<u32>) = comm.ranks.iter().partition(has_come);
     match missing.is_empty() {
-        true => format!(" over {}, who have all come", listed(&come)),
-        false => format!(" over {}: {} not come to it", listed(&comm.ranks), has(&missing)),
+        true => format!(" over {}, which have all arrived", listed(&come)),
+        false => format!(" over {}: {} not arrived", listed(&comm.ranks), has(&missing)),
     }
 }
 
-/// Text that tells which peers a send or receive waits for.
+/// Describes which peers a send or receive waits for.
 fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) -> String {
     let has_come = |sends: bool, peer: u32| {
         let of_peer = ranks.iter().filter(|known| known.rank == peer);
@@ -342,8 +342,8 @@ fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) ->
     };
     let side = |&(sends, peer): &(bool, u32)| {
         let (way, other) = if sends { ("to", "recv") } else { ("from", "send") };
-        let come = if has_come(sends, peer) { "has come" } else { "has not come" };
-        format!(" {way} rank {peer}, which {come} to its {other}")
+        let come = if has_come(sends, peer) { "has arrived" } else { "has not arrived" };
+        format!(" {way} rank {peer}, which {come} at its {other}")
     };
     sides.iter().map(side).collect::<Vec<_>>().join(", and")
 }
@@ -360,13 +360,13 @@ impl RankReport {
 fn missing(rank: &RankReport, ranks: &[RankReport]) -> Option<String> {
     let stopped = rank.snapshot.as_ref().is_some_and(|snapshot| !snapshot.lane_states.is_empty());
     let awaited = ranks.iter().any(|other| other.in_collectives().any(|(comm, _)| comm.ranks.contains(&rank.rank)));
-    let told = match (&rank.snapshot, rank.through) {
+    let state = match (&rank.snapshot, rank.through) {
         _ if stopped || !awaited => return None,
-        (_, true) => "has come to the end of its iterations",
+        (_, true) => "has completed its iterations",
         (Some(snapshot), _) if snapshot.busy.is_empty() => "has nothing left to do",
         _ => return None,
     };
-    Some(format!("rank {} {told}", rank.rank))
+    Some(format!("rank {} {state}", rank.rank))
 }
 
 /// Text about ranks that are in different collectives of one communicator; `None` if there are none.
@@ -381,7 +381,7 @@ fn mismatches(ranks: &[RankReport]) -> Option<String> {
     }
     let differing = kinds.into_values().find(|kinds| kinds.len() > 1)?;
     let each: Vec<String> = differing.iter().map(|(name, rank)| format!("rank {rank} the {name}")).collect();
-    Some(format!("what meets has to be the same call on all ranks, and here it is not: {}", each.join(", ")))
+    Some(format!("all ranks must make the same call here, and they do not: {}", each.join(", ")))
 }
 
 /// Formats ranks as `rank 3`, `ranks 0, 1 and 2` or `ranks 0 to 7`.

@@ -7,10 +7,10 @@ use crate::base::Nanos;
 use super::constant::{Constant, constants};
 
 /// Share of the highest clock below which a device counts as slowed down.
-const SLOW: f64 = 0.75;
+const SLOW_CLOCK: f64 = 0.75;
 
 /// Share of a window during which throttling is tolerated without a note.
-const NOTICED: f64 = 0.01;
+const TOLERATED_THROTTLING: f64 = 0.01;
 
 /// State of a device at one moment. A field is `None` if the device does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,19 +49,19 @@ impl Health {
                 (Some(before), Some(after)) if window.0 > 0 => (after - before).0 as f64 / window.0 as f64,
                 _ => 0.0,
             };
-            if share > NOTICED {
+            if share > TOLERATED_THROTTLING {
                 add(format!("{name} for {:.0} % of the time", 100.0 * share.min(1.0)));
             }
         }
         for reason in before.reasons.iter().chain(&self.reasons) {
-            let told = reasons.iter().any(|known| known.starts_with(reason));
-            if !told {
+            let is_known = reasons.iter().any(|known| known.starts_with(reason));
+            if !is_known {
                 reasons.push((*reason).to_owned());
             }
         }
         // A device may be in a low-power state before the first iteration, but not after the last one.
         let (clock, most) = (self.clock_mhz?, self.max_clock_mhz?);
-        let slow = f64::from(clock) < SLOW * f64::from(most);
+        let slow = f64::from(clock) < SLOW_CLOCK * f64::from(most);
         if reasons.is_empty() && !slow {
             return None;
         }
@@ -102,17 +102,20 @@ mod tests {
     }
 
     #[test]
-    fn what_held_it_back_is_told_in_words() {
+    fn reasons_of_throttling_are_described() {
         let window = Nanos(1_000_000);
         let idle = at(345, &[], 0);
-        let told = |after: &Health| after.throttled(&idle, window);
-        assert_eq!(told(&at(1980, &[], 0)), None, "it slept before, and that is no fault");
-        assert_eq!(told(&at(1980, &[], 9_000)), None, "under 1 %");
-        assert_eq!(told(&at(1410, &["power cap"], 0)).unwrap(), "power cap, clock 1410 of 1980 MHz");
-        let counted = told(&at(1905, &["power cap"], 500_000)).unwrap();
+        let throttled = |after: &Health| after.throttled(&idle, window);
+        assert_eq!(throttled(&at(1980, &[], 0)), None, "it slept before, and that is no fault");
+        assert_eq!(throttled(&at(1980, &[], 9_000)), None, "under 1 %");
+        assert_eq!(throttled(&at(1410, &["power cap"], 0)).unwrap(), "power cap, clock 1410 of 1980 MHz");
+        let counted = throttled(&at(1905, &["power cap"], 500_000)).unwrap();
         assert_eq!(counted, "power cap for 50 % of the time, clock 1905 of 1980 MHz");
-        assert_eq!(told(&at(1400, &[], 0)).unwrap(), "for no reason that the driver gives, clock 1400 of 1980 MHz");
-        assert_eq!(told(&Health::default()), None, "who says nothing is not accused");
+        assert_eq!(
+            throttled(&at(1400, &[], 0)).unwrap(),
+            "for no reason that the driver gives, clock 1400 of 1980 MHz"
+        );
+        assert_eq!(throttled(&Health::default()), None, "who says nothing is not accused");
     }
 
     #[test]

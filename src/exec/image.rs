@@ -66,7 +66,7 @@ pub struct ImageLane {
     /// The share of compute units that the lane is limited to.
     pub units: Option<Units>,
     pub queue: u32,
-    /// True if the file asks for that queue.
+    /// True if the file requests this queue.
     pub queue_asked: bool,
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
@@ -104,7 +104,7 @@ pub struct ImageOp {
     pub behind: Option<u32>,
     /// Index of its first operand in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
-    /// Its source location.
+    /// Source location of the operation.
     pub span: SrcSpan,
 }
 
@@ -144,7 +144,7 @@ pub enum Step {
 /// One iteration of the period.
 #[derive(Debug)]
 pub struct StepCommands {
-    /// Its slot in the program's cycle.
+    /// Slot of the iteration in the program's cycle.
     pub step: usize,
     pub commands: Vec<Step>,
     /// The operation of each launch, in the order of issue.

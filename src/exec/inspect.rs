@@ -20,8 +20,8 @@ use super::ranks::{Rank, Ranks, prepare_with};
 /// Alignment of copies in bytes.
 const ALIGN: u64 = 256;
 
-/// Most bytes of unread results that are copied in an iteration.
-const UNREAD: u64 = 64 << 20;
+/// Maximum bytes of unread results that are copied in an iteration.
+const MAX_UNREAD_BYTES: u64 = 64 << 20;
 
 /// Sessions whose results can be read.
 pub struct Inspection {
@@ -67,9 +67,9 @@ pub struct Launched {
 pub enum MatchBy {
     /// The operation involves no other rank.
     None,
-    /// By communicator, with its number among those of the rank.
+    /// The communicator, by its number on this rank.
     Comm(u32),
-    /// By a copy between ranks, with a number that is the same on all of them.
+    /// A copy between ranks, by its number, which is the same on all ranks.
     Crossing(u32),
 }
 
@@ -148,7 +148,7 @@ impl CopyInserter<'_> {
         }
         let found = match fate {
             ResultUse { overwritten: false, .. } => Some(outputs.clone()),
-            ResultUse { live: false, .. } if self.unread > UNREAD => None,
+            ResultUse { live: false, .. } if self.unread > MAX_UNREAD_BYTES => None,
             ResultUse { .. } => {
                 let pairs = work.spec.outputs.iter().zip(&outputs);
                 Some(pairs.map(|(tensor, &from)| self.keep(tensor, from, op.lane, &mut copies)).collect())

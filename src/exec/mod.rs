@@ -1,5 +1,4 @@
-//! From schedule to samples: lowers schedules to images, opens them on a backend, and runs iterations as streams or
-//! graphs.
+//! Lowers schedules to images, opens them on a backend, and runs iterations as streams or graphs.
 //!
 //! The code is the same for GPUs, the CPU and the simulator, which differ behind [`Backend`] and [`Driver`] only.
 
@@ -40,7 +39,7 @@ pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
-pub use peers::{MOST, Peers, agree, gather};
+pub use peers::{MAX_MESSAGE, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
 pub use queues::Queues;
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};

@@ -8,8 +8,8 @@ use super::image::Step;
 use super::session::{LaunchMode, Session, device};
 use super::trace::{Span, Trace};
 
-/// Most slots that are observed. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
-const MOST_SLOTS: u64 = 512;
+/// Maximum number of observed slots. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
+const MAX_OBSERVED_SLOTS: u64 = 512;
 
 /// Which iterations of a pass are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Observation {
     pub slots: u64,
     /// How many times each slot is observed.
     pub times: u64,
-    /// Most iterations that are observed.
+    /// Maximum number of observed iterations.
     pub most: u64,
 }
 
@@ -35,8 +35,8 @@ impl Observation {
         let first = lead.next_multiple_of(slots);
         let apart = lead + 1;
         let most = usize::try_from(self.most).unwrap_or(usize::MAX);
-        if slots > MOST_SLOTS {
-            let apart = apart.max(slots.div_ceil(MOST_SLOTS));
+        if slots > MAX_OBSERVED_SLOTS {
+            let apart = apart.max(slots.div_ceil(MAX_OBSERVED_SLOTS));
             let round = |time: u64| (0..=slots - apart).step_by(apart as usize).map(move |slot| time * slots + slot);
             return (0..self.times).flat_map(round).map(|turn| first + turn).take(most).collect();
         }
@@ -49,9 +49,9 @@ impl Observation {
 /// How the operations of an observed iteration are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// By a stamp before and one after each. The first stamp has this number.
+    /// With a stamp before and after each operation. The first stamp has this number.
     Stamps(u32),
-    /// By the vendor's records.
+    /// With the vendor's records.
     Records,
 }
 
@@ -78,8 +78,8 @@ impl Session {
         self.observe_by(mode, observation, control, self.lowered.observed.map(Timing::Stamps))
     }
 
-    /// Like [`Session::observe`], with the given timing; `None` observes nothing. The vendor's records are to be added to
-    /// the traces later.
+    /// Like [`Session::observe`], with the given timing; `None` observes nothing. The caller adds the vendor's records
+    /// to the traces later.
     pub(super) fn observe_by(
         &mut self,
         mode: LaunchMode,
@@ -171,8 +171,8 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the trace of a completed iteration, without spans if the vendor's records are to tell them. Its time counts
-    /// from stamp `begin`.
+    /// Returns the trace of a completed iteration, without spans if the vendor's records provide them later. Its time
+    /// counts from stamp `begin`.
     fn trace(
         &mut self,
         iteration: u64,
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_slot_is_observed_as_often(slots in 1u64..=MOST_SLOTS, times in 1u64..4, lead in 1u64..9) {
+        fn every_slot_is_observed_as_often(slots in 1u64..=MAX_OBSERVED_SLOTS, times in 1u64..4, lead in 1u64..9) {
             let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
             let mut counts = vec![0; slots as usize];
             iterations.iter().for_each(|iteration| counts[(iteration % slots) as usize] += 1);
@@ -220,13 +220,13 @@ mod tests {
         }
 
         #[test]
-        fn of_a_long_cycle_some_slots_are_observed(slots in MOST_SLOTS + 1..5000, times in 1u64..4, lead in 1u64..9) {
+        fn of_a_long_cycle_some_slots_are_observed(slots in MAX_OBSERVED_SLOTS + 1..5000, times in 1u64..4, lead in 1u64..9) {
             let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
             let mut seen: Vec<u64> = iterations.iter().map(|iteration| iteration % slots).collect();
             seen.sort_unstable();
             seen.dedup();
-            prop_assert!(seen.len() as u64 <= MOST_SLOTS);
-            prop_assert!(seen.len() as u64 * (lead + 1).max(slots.div_ceil(MOST_SLOTS)) > slots - slots / 16 - lead - 1);
+            prop_assert!(seen.len() as u64 <= MAX_OBSERVED_SLOTS);
+            prop_assert!(seen.len() as u64 * (lead + 1).max(slots.div_ceil(MAX_OBSERVED_SLOTS)) > slots - slots / 16 - lead - 1);
             prop_assert_eq!(iterations.len() as u64, seen.len() as u64 * times);
             prop_assert!(iterations[0] >= lead && iterations.windows(2).all(|pair| pair[1] - pair[0] > lead));
         }

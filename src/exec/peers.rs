@@ -13,8 +13,8 @@ use crate::base::Bytes;
 
 use super::error::ExecError;
 
-/// Most bytes of one message or answer. A process whose message is longer fails.
-pub const MOST: usize = 1 << 30;
+/// Maximum bytes of a message or an answer. A process whose message is longer fails.
+pub const MAX_MESSAGE: usize = 1 << 30;
 
 /// A link to the processes of the other ranks. Each process has one rank.
 pub trait Peers: Send + Sync {
@@ -27,11 +27,11 @@ pub trait Peers: Send + Sync {
     /// Gathers a message of each process on rank 0 and sends rank 0's answer to all. Only rank 0 calls `answer`, with
     /// the messages in the order of ranks. `what` names this step of the run. Every process gets an answer, or every
     /// one gets an error. A message with `failed` interrupts processes that are still working. A message has at most
-    /// [`MOST`] bytes.
+    /// [`MAX_MESSAGE`] bytes.
     fn consult(
         &self,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         failed: bool,
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError>;
@@ -59,10 +59,10 @@ fn gather_with<T: Serialize + DeserializeOwned>(
 }
 
 /// Gathers bytes of each process, in the order of ranks.
-fn gather_bytes(peers: &dyn Peers, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
-    let all = peers.consult(what, said, failed, &mut |parts| joined(&parts))?;
+fn gather_bytes(peers: &dyn Peers, what: &str, message: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
+    let all = peers.consult(what, message, failed, &mut |parts| joined(&parts))?;
     let parts = split_parts(&all).filter(|parts| parts.len() == peers.world() as usize);
-    parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "what it sent cannot be understood".to_owned() })
+    parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "its message is malformed".to_owned() })
 }
 
 fn bytes(value: &impl Serialize) -> Vec<u8> {
@@ -70,9 +70,9 @@ fn bytes(value: &impl Serialize) -> Vec<u8> {
 }
 
 /// Parses the message of a rank.
-fn read<T: DeserializeOwned>(rank: u32, what: &str, said: &[u8]) -> Result<T, ExecError> {
-    let wrong = |error| ExecError::LostRank { rank, why: format!("what it said of its {what} is no such: {error}") };
-    serde_json::from_slice(said).map_err(wrong)
+fn read<T: DeserializeOwned>(rank: u32, what: &str, message: &[u8]) -> Result<T, ExecError> {
+    let wrong = |error| ExecError::LostRank { rank, why: format!("its message about {what} is malformed: {error}") };
+    serde_json::from_slice(message).map_err(wrong)
 }
 
 /// Concatenates messages, each with its length, into one.
@@ -117,7 +117,7 @@ fn instead<T>(own: Result<T, ExecError>, lost: ExecError) -> ExecError {
 }
 
 /// Sends the result of a phase to rank 0 and rank 0's summary of all results to all processes. Like [`agree`], but for
-/// large values. Returns the summary, and the values that this process knows: all of them on rank 0, its own elsewhere.
+/// large values. Returns the summary, and the values that this process has: all of them on rank 0, its own elsewhere.
 pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
     peers: Option<&dyn Peers>,
     what: &str,
@@ -125,16 +125,20 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
     answer: impl Fn(&[T]) -> A,
 ) -> Result<(A, Vec<Option<T>>), ExecError> {
     let Some(peers) = peers else { return own.map(|value| (answer(std::slice::from_ref(&value)), vec![Some(value)])) };
-    let mut said = bytes(&own);
+    let mut message = bytes(&own);
     let mut own = own;
-    if said.len() > MOST {
-        let fault = format!("its {what} take {}, and {} can be told", Bytes(said.len() as u64), Bytes(MOST as u64));
+    if message.len() > MAX_MESSAGE {
+        let fault = format!(
+            "its {what} take {}, and a message holds {} at most",
+            Bytes(message.len() as u64),
+            Bytes(MAX_MESSAGE as u64)
+        );
         own = Err(ExecError::Device { fault, help: Some("lower the setting `observed_iterations`".to_owned()) });
-        said = bytes(&own);
+        message = bytes(&own);
     }
     let ranks: Vec<u32> = (0..peers.world()).collect();
     let mut all = Vec::new();
-    let replied = peers.consult(what, &said, own.is_err(), &mut |parts| {
+    let replied = peers.consult(what, &message, own.is_err(), &mut |parts| {
         let results = ranks.iter().zip(&parts).map(|(&rank, part)| read::<Result<T, ExecError>>(rank, what, part));
         let results = results.map(|result| result.and_then(|result| result)).collect();
         let merged = merged(results, &ranks);
@@ -158,7 +162,7 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
     }
 }
 
-/// Most bytes that all processes together send in one step.
+/// Maximum bytes that all processes together send in one step.
 const PIECE: usize = 1 << 26;
 
 /// Gathers bytes of any length from each process, in the order of ranks, piece by piece.

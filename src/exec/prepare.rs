@@ -27,7 +27,7 @@ pub struct Options {
     pub gemm_candidates: u32,
     /// Whether chosen algorithms are kept on disk.
     pub keep_algorithms: bool,
-    /// Most operations that an observed iteration may have.
+    /// Maximum number of operations of an observed iteration.
     pub observed_operations: usize,
     /// How operations are timed in observed iterations.
     pub observe: ObserveSetting,
@@ -45,7 +45,7 @@ impl Options {
         Options {
             in_flight: settings.in_flight,
             timeout: settings.timeout,
-            // Speed does not matter where nothing is measured.
+            // Without a measurement, speed does not matter.
             gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
             keep_algorithms: settings.keep_algorithms,
             observed_operations: settings.observed_operations,
@@ -129,8 +129,7 @@ pub(super) fn lower(
 ) -> (Image, Lowered) {
     let (program, schedule) = (rank.program, rank.schedule);
     let lanes = schedule.lanes.len() as u32;
-    let blocks = schedule.around.iter().flat_map(|(_, block)| &block.period);
-    let most = schedule.period.iter().chain(blocks).map(|step| step.commands.len()).max().unwrap_or(0);
+    let most = schedule.operations();
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
     let mut stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
     let clock_stamps = observed.filter(|_| program.world > 1).map(|_| stamps);
@@ -271,7 +270,7 @@ pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend
             return Err(ExecError::OutOfMemory {
                 needed: Bytes(needed).to_string(),
                 space,
-                available: format!("{} are there", Bytes(available)),
+                available: format!("{} are available", Bytes(available)),
                 largest: largest(program),
             });
         }

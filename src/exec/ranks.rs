@@ -98,7 +98,7 @@ pub struct Ranks {
     peers: Option<Arc<dyn Peers>>,
 }
 
-/// Properties of a rank's session that all processes know.
+/// Properties of a rank's session that are sent to all processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SessionInfo {
     gated: bool,
@@ -152,8 +152,9 @@ pub(super) fn prepare_with(
         share_progress(&mut sessions);
         sessions
     });
-    let told = opened.as_ref().map(|sessions| sessions.iter().map(SessionInfo::of).collect()).map_err(ExecError::clone);
-    let infos: Result<Vec<Vec<SessionInfo>>, _> = peers::agree(peers.as_deref(), "devices", told);
+    let own_infos =
+        opened.as_ref().map(|sessions| sessions.iter().map(SessionInfo::of).collect()).map_err(ExecError::clone);
+    let infos: Result<Vec<Vec<SessionInfo>>, _> = peers::agree(peers.as_deref(), "devices", own_infos);
     let numbers = ranks.iter().map(|rank| rank.number).collect();
     let slots = model::slots(ranks.iter().map(|rank| rank.program));
     match (opened, infos) {
@@ -258,8 +259,8 @@ fn side_by_side<T: Send>(
 
 /// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it left no message".to_owned())
 }
 
 impl Ranks {
@@ -292,8 +293,8 @@ impl Ranks {
     }
 
     /// Runs `work` on every session concurrently. The first failure ends the others and is returned. `what` names the
-    /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process knows
-    /// it: rank 0 knows all, other processes only their own.
+    /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process has
+    /// it: rank 0 has all, other processes only their own.
     fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -366,7 +367,7 @@ impl Ranks {
     /// Returns the error of a phase that failed on some rank.
     fn failure<T>(&self, results: &[Result<T, ExecError>], control: &Control) -> ExecError {
         let numbers = &self.numbers[self.own()];
-        let mut told = results.iter().zip(numbers).filter_map(|(result, &rank)| {
+        let mut failures = results.iter().zip(numbers).filter_map(|(result, &rank)| {
             let error = result.as_ref().err().filter(|error| !matches!(error, ExecError::Ended))?;
             Some((error, rank))
         });
@@ -374,7 +375,7 @@ impl Ranks {
         let first = results.get(control.first_failed()).and_then(|result| result.as_ref().err());
         let first = first.filter(|error| !matches!(error, ExecError::Ended));
         let rank = numbers.get(control.first_failed());
-        let Some((error, rank)) = first.zip(rank.copied()).or_else(|| told.next()) else { return ExecError::Ended };
+        let Some((error, rank)) = first.zip(rank.copied()).or_else(|| failures.next()) else { return ExecError::Ended };
         match error {
             ExecError::Hang { .. } => {
                 let ranks = self.sessions.iter().zip(results).map(|(session, result)| session.report(result.is_ok()));
@@ -416,7 +417,13 @@ impl Ranks {
         results
     }
 
-    /// Captures the graphs of the period on every rank: [`Session::capture`].
+    /// Ends the sessions of this process and frees their memory.
+    pub fn close(&mut self) {
+        self.sessions.clear();
+    }
+
+    /// Captures the graphs of the period on every rank: [`Session::capture`]. After a failure on a rank of several, no
+    /// collective may be issued: ranks may have captured different numbers of them.
     pub fn capture(&mut self, control: &Control) -> Result<(), ExecError> {
         self.each("graphs", control, Session::capture, |_| ()).map(drop)
     }
@@ -539,10 +546,10 @@ impl Ranks {
         let readings: Vec<Health> = match &mut self.sessions[..] {
             [only] => only.health().into_iter().collect(),
             sessions => {
-                let mut told: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
-                let asked = sessions.iter_mut().zip(&mut told);
-                parallel::side_by_side(asked, |(session, told)| *told = session.health());
-                told.into_iter().flatten().collect()
+                let mut readings: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
+                let pairs = sessions.iter_mut().zip(&mut readings);
+                parallel::side_by_side(pairs, |(session, reading)| *reading = session.health());
+                readings.into_iter().flatten().collect()
             }
         };
         Ok(self.agree("health", Ok(readings))?.into_iter().flatten().collect())

@@ -53,7 +53,7 @@ impl Recording {
 }
 
 impl Session {
-    /// Captures the graph of an iteration of the period, so that the vendor's library knows the operation of each node.
+    /// Captures the graph of an iteration of the period, so that the vendor's library can attribute each node to its operation.
     pub(super) fn capture_recorded(&mut self, index: usize) -> Result<(), ExecError> {
         if self.recording.graphs.iter().any(|(known, _)| *known == index) {
             return Ok(());

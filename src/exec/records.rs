@@ -125,7 +125,7 @@ pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>
     }
 }
 
-/// Where an observed iteration lies on the vendor's clock.
+/// Position of an observed iteration on the vendor's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The vendor's time of the iteration's begin, and its error in either direction.

@@ -29,14 +29,14 @@ pub(super) const RING: u64 = 256;
 pub(super) const POLLS: u64 = 64;
 
 /// How long the current iteration may still take after the run was stopped.
-const UNDER_WAY: Nanos = Nanos(200_000_000);
+const STOP_TIMEOUT: Nanos = Nanos(200_000_000);
 
 /// Largest difference between the host's and a device's time, in addition to 1 %, before one of the clocks counts as
 /// jumped.
-const BETWEEN_CLOCKS: Nanos = Nanos(1_000_000_000);
+const MAX_CLOCK_DIFFERENCE: Nanos = Nanos(1_000_000_000);
 
 /// Resolution that any device's clock is assumed to have at worst.
-const STEP: Nanos = Nanos(1_000);
+const WORST_RESOLUTION: Nanos = Nanos(1_000);
 
 /// How operations are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +65,7 @@ pub struct Session {
     pub(super) graphs: Vec<u32>,
     /// Graphs with a stamp before and after each operation, made when an iteration is first observed so.
     pub(super) observed_graphs: Vec<Option<u32>>,
-    /// Graphs whose nodes the vendor's library knows, and the iterations that it recorded.
+    /// Graphs whose nodes the vendor's library attributes to operations, and the iterations that it recorded.
     pub(super) recording: Recording,
     /// True if this is the only rank.
     pub(super) alone: bool,
@@ -331,7 +331,7 @@ impl Session {
                     return Err(ExecError::Ended);
                 }
                 let now = self.driver.now();
-                if control.stopped() && now - *stopped.get_or_insert(now) > UNDER_WAY {
+                if control.stopped() && now - *stopped.get_or_insert(now) > STOP_TIMEOUT {
                     self.driver.abandon();
                     return Ok(None);
                 }
@@ -353,7 +353,7 @@ impl Session {
     /// Fails if a device time is longer than all host time since `began`, by more than the allowed clock error.
     pub(super) fn within(&self, time: Nanos, began: Nanos) -> Result<(), ExecError> {
         let host = self.driver.now() - began;
-        match time.0.abs() > host.0 + host.0 / 100 + BETWEEN_CLOCKS.0 {
+        match time.0.abs() > host.0 + host.0 / 100 + MAX_CLOCK_DIFFERENCE.0 {
             true => Err(jumped(format!("{time} on the device's clock, and at most {host} on the host's"))),
             false => Ok(()),
         }
@@ -361,7 +361,7 @@ impl Session {
 
     /// Fails if a time is negative by more than the device's clock error.
     pub(super) fn in_order(&self, time: Nanos) -> Result<(), ExecError> {
-        match time.0 < -(self.driver.uncertainty(time).0 + STEP.0) {
+        match time.0 < -(self.driver.uncertainty(time).0 + WORST_RESOLUTION.0) {
             true => Err(jumped(format!("{time} between a beginning and its end"))),
             false => Ok(()),
         }
@@ -506,7 +506,7 @@ impl Session {
         run(self).map_err(|error| self.explained(error, iteration, control))
     }
 
-    /// Adds the samples of iterations that are proved equal to earlier ones, and returns their number.
+    /// Adds the samples of iterations that the simulator has proved equal to earlier ones, and returns their number.
     fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
         let Some(repeat) = self.driver.repeats() else { return 0 };
         samples.repeat(repeat.period, repeat.iterations);
@@ -550,8 +550,8 @@ impl Session {
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.
-pub(super) fn jumped(said: String) -> ExecError {
-    ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
+pub(super) fn jumped(details: String) -> ExecError {
+    ExecError::Device { fault: format!("a clock has jumped: {details}"), help: None }
 }
 
 /// Converts a fault that is not related to an operation.

@@ -158,7 +158,7 @@ mod tests {
         /// Threads that see a stop at different moments run as many iterations each, and none is left waiting: each
         /// comes back from an iteration when its neighbours have begun one that is not too far behind it.
         #[test]
-        fn all_end_after_the_same_iteration(
+        fn connected_ranks_end_after_the_same_iteration(
             neighbours in prop::collection::vec(prop::collection::vec(0..5u32, 0..3), 5),
             apart in 1..4u64,
             stop in 0..200u64,

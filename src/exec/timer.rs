@@ -3,7 +3,7 @@
 use crate::base::Nanos;
 
 /// A time should be this many times the clock's resolution.
-const ENOUGH: i64 = 10;
+const MIN_RESOLUTIONS: i64 = 10;
 
 /// Overhead of timing, measured on the device before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ impl Timer {
 
     /// Returns a warning for a time that is too short for the device's clock; `None` if it is long enough.
     pub fn too_short(&self, time: Nanos) -> Option<String> {
-        (time.0 < ENOUGH * self.resolution.0).then(|| {
+        (time.0 < MIN_RESOLUTIONS * self.resolution.0).then(|| {
             format!(
-                "{time} is less than {ENOUGH} times the {} that the device's clock tells apart: let an iteration do more",
+                "{time} is less than {MIN_RESOLUTIONS} times the resolution of the device's clock, {}: let an iteration do more",
                 self.resolution
             )
         })
@@ -58,7 +58,7 @@ mod tests {
         };
         assert_eq!(timer.too_short(Nanos(5_000)), None);
         let told = timer.too_short(Nanos(4_999)).unwrap();
-        assert!(told.starts_with("4.999 µs is less than 10 times the 500 ns"), "{told}");
+        assert!(told.starts_with("4.999 µs is less than 10 times the resolution"), "{told}");
         assert_eq!(timer.facts()[0], ("timer_resolution_ns".to_owned(), "500".to_owned()));
     }
 }

@@ -78,7 +78,7 @@ pub struct Part {
     /// Number of the graph's node, as the vendor counts them; `None` outside of graphs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u64>,
-    /// `None` for a copy or a fill.
+    /// Launch of the kernel; `None` for a copy or a fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelLaunch>,
 }

@@ -28,10 +28,10 @@ const MARGIN: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Longest time until the watchdog has aborted communicators and left the process.
-const RESCUE: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of collectives that the error of a failed communicator labels.
-const PLACES: usize = 8;
+const MAX_LABELS: usize = 8;
 
 /// Access to a driver's communicators from another thread, while the driver's own thread is blocked in a call.
 pub trait CommMonitor: Send + Sync {
@@ -204,7 +204,7 @@ impl Control {
         let start = Instant::now();
         let was_watched = self.is_watched();
         self.fail(u32::MAX);
-        while self.is_watched() && start.elapsed() < RESCUE {
+        while self.is_watched() && start.elapsed() < EXIT_TIMEOUT {
             std::thread::sleep(INTERVAL);
         }
         if was_watched {
@@ -225,7 +225,7 @@ fn failed(ranks: &[Watched]) -> Option<ExecError> {
             .get(comm as usize)
             .map_or((Vec::new(), String::new()), |comm| (comm.ranks.clone(), comm.stream.clone()));
         let retired = rank.progress.retired.load(Ordering::Relaxed);
-        let at = rank.outline.collectives_on(retired, comm, PLACES);
+        let at = rank.outline.collectives_on(retired, comm, MAX_LABELS);
         Some(ExecError::Communicator {
             fault: fault.to_string(),
             on: listed(&on),

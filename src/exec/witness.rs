@@ -22,8 +22,8 @@ use super::ranks::{Rank, Ranks, prepare_with};
 /// Bytes of a counter.
 const BYTES: u64 = 4;
 
-/// Most dependencies that are checked. The rest are not.
-const EDGES: usize = 1 << 20;
+/// Maximum number of dependencies that are checked; further ones are skipped.
+const MAX_DEPENDENCIES: usize = 1 << 20;
 
 /// Sessions with checks of dependencies.
 pub struct Witness {
@@ -121,7 +121,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
         let at = (index + steps - distance % steps) % steps;
         let rounds = distance.saturating_sub(index).div_ceil(steps) as u32;
         if let (Some(&producer), Some(&consumer)) = (launches[at].get(&from), launches[index].get(&to))
-            && found.len() < EDGES
+            && found.len() < MAX_DEPENDENCIES
         {
             let edge = Edge { from: (period[at].step, from), to: (period[index].step, to) };
             found.push(Dependency { from: producer, to: consumer, rounds, edge });

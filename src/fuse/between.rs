@@ -1,4 +1,4 @@
-//! Checks that an operation can move past those between it and the one that it joins.
+//! Checks that an operation can be moved, past the operations in between, to the one that it is fused with.
 
 use crate::base::{OpId, StreamId, ViewId};
 use crate::model::{OpKind, Program, Step, Views};
@@ -6,23 +6,23 @@ use crate::model::{OpKind, Program, Step, Views};
 use super::node::Node;
 use super::reason::Reason;
 
-/// Most operations between two that are joined.
-const MOST: usize = 512;
+/// Maximum distance of two operations that are fused, in operations of the step.
+const MAX_DISTANCE: usize = 512;
 
-/// The operations of a step with what has been joined so far.
-pub struct Line<'a> {
+/// The nodes of a step during fusion.
+pub struct Graph<'a> {
     pub program: &'a Program,
     pub step: &'a Step,
-    /// A node for each operation so far, at the operation's place.
+    /// A node for each operation so far, with the operation's index.
     pub nodes: Vec<Node>,
-    /// For each operation so far the node that stands for it.
+    /// For each operation so far, the node that contains it.
     pub node_of: Vec<usize>,
-    /// For each operation, true if one of another stream waits for it.
+    /// For each operation, true if an operation on another stream waits for it.
     observed: Vec<bool>,
 }
 
-impl<'a> Line<'a> {
-    pub fn new(program: &'a Program, slot: usize) -> Line<'a> {
+impl<'a> Graph<'a> {
+    pub fn new(program: &'a Program, slot: usize) -> Graph<'a> {
         let step = &program.cycle[slot];
         let mut observed = vec![false; step.ops.len()];
         let mut note = |by: StreamId, op: OpId| observed[op.index()] |= step.op(op).stream != by;
@@ -36,23 +36,25 @@ impl<'a> Line<'a> {
             let afters = next.after(other).iter().filter(|after| after.previous);
             afters.for_each(|after| note(next.op(other).stream, after.op));
         }
-        Line { program, step, nodes: Vec::new(), node_of: Vec::with_capacity(step.ops.len()), observed }
+        Graph { program, step, nodes: Vec::new(), node_of: Vec::with_capacity(step.ops.len()), observed }
     }
 
-    /// The place at which two nodes of one stream can be one: that of the later one, or of the earlier one.
+    /// The position at which two nodes of one stream can be fused: preferably that of the later one, otherwise that of the
+    /// earlier one. The error is the reason why the earlier one cannot be moved.
     pub fn place(&self, first: usize, second: usize) -> Result<OpId, Reason> {
         let (from, to) = (OpId::from(first), OpId::from(second));
-        if to.index() - from.index() > MOST {
-            return Err(Reason::Far(MOST));
+        if to.index() - from.index() > MAX_DISTANCE {
+            return Err(Reason::Far(MAX_DISTANCE));
         }
-        match self.passes(first, (from, to), true) {
+        match self.check_move(first, (from, to), true) {
             Ok(()) => Ok(to),
-            Err(later) => self.passes(second, (from, to), false).map(|()| from).map_err(|_| later),
+            Err(later) => self.check_move(second, (from, to), false).map(|()| from).map_err(|_| later),
         }
     }
 
-    /// Fails unless a node can move over all nodes between two places: forwards, as the first, or backwards.
-    fn passes(&self, node: usize, (from, to): (OpId, OpId), forwards: bool) -> Result<(), Reason> {
+    /// Fails unless a node can be moved past all nodes between two positions: forwards from the first position, or backwards
+    /// from the second.
+    fn check_move(&self, node: usize, (from, to): (OpId, OpId), forwards: bool) -> Result<(), Reason> {
         let moved = &self.nodes[node];
         // With `order: declared`, operations of other streams may rely on the order within this stream.
         let declared = self.program.step.declared_order;
@@ -66,7 +68,7 @@ impl<'a> Line<'a> {
             let waited = moved.members.iter().flat_map(|member| self.step.after(*member));
             let late = |target: &OpId| self.node_of[target.index()] > from.index();
             if let Some(target) = waited.filter(|after| !after.previous).map(|after| after.op).find(late) {
-                return Err(self.between(self.node_of[target.index()]));
+                return Err(self.blocked_by(self.node_of[target.index()]));
             }
         }
         for between in (from.0 + 1..to.0).map(OpId) {
@@ -80,24 +82,24 @@ impl<'a> Line<'a> {
             let waits = forwards && afters().any(|after| !after.previous && inside(after.op));
             let relied_on = is_own
                 && match forwards {
-                    // Operations behind one that waits for another stream wait with it.
+                    // Operations after one that waits for another stream wait too.
                     true => moved_waits || is_observed(other),
                     false => is_observed(moved) || (declared && afters().next().is_some()),
                 };
             if is_marker || waits || relied_on || conflict(&self.program.views, moved, other) {
-                return Err(self.between(between.index()));
+                return Err(self.blocked_by(between.index()));
             }
         }
         Ok(())
     }
 
-    /// True if the file says that an operation waits for one of another stream, or for one of the iteration before.
+    /// True if an operation waits for one on another stream, or for one of the previous iteration.
     fn waits(&self, op: OpId) -> bool {
         let is_other = |target: OpId| self.step.op(target).stream != self.step.op(op).stream;
         self.step.after(op).iter().any(|after| after.previous || is_other(after.op))
     }
 
-    fn between(&self, node: usize) -> Reason {
+    fn blocked_by(&self, node: usize) -> Reason {
         let last = *self.nodes[node].members.last().expect("a node has an operation");
         let info = self.step.op(last);
         let streams = &self.program.streams;
@@ -109,7 +111,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// True if one of two operations writes what the other accesses.
+/// True if one of two nodes writes memory that the other accesses.
 fn conflict(views: &Views, a: &Node, b: &Node) -> bool {
     let hits = |written: &[ViewId], used: &[ViewId]| {
         written.iter().any(|write| used.iter().any(|view| views.overlap(*write, *view)))

@@ -1,7 +1,7 @@
-//! Fusion: one operation in place of several that pass values on.
+//! Fusion: replaces operations that pass values to each other by a single operation.
 //!
-//! A pass over the program of a rank. Each pair of operations of a stream, one of which reads what the other computes, is
-//! replaced where the catalogue has an operation that does the work of both ([`crate::ops::fused`]) and where the move
+//! A pass over the program of a rank. Each pair of operations on a stream, of which one reads what the other computes, is
+//! replaced if the catalogue has an operation that does the work of both ([`crate::ops::fused`]) and if moving them together
 //! changes no result. Pairs are tried in the order of the text, so that a chain grows by one operation at a time.
 
 mod between;
@@ -16,20 +16,20 @@ use crate::ops::Spec;
 
 pub use reason::Reason;
 
-/// Chains that a further one is compared with, to be counted instead of listed.
-const REMEMBERED: usize = 256;
+/// Number of the latest results that a new one is compared with, to count equal ones instead of listing them.
+const COMPARED: usize = 256;
 
 /// The result of fusion for a program.
 #[derive(Clone, Debug, Default)]
 pub struct Fusion {
-    /// Operations that took the place of several, in the order of the text.
+    /// Fused operations, in the order of the text.
     pub merged: Vec<Merged>,
-    /// Pairs of operations that stay apart: the first computes what the second reads, and at least one of them computes
-    /// each element by itself.
+    /// Pairs of operations that are not fused: the second reads what the first computes, and at least one of them is
+    /// elementwise.
     pub broken: Vec<Broken>,
 }
 
-/// An operation in place of several.
+/// A fused operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged {
     /// The labels of the operations that it replaces, joined by `+` inside of the label that they share, such as
@@ -39,13 +39,13 @@ pub struct Merged {
     pub operation: &'static str,
     /// The operations that it replaces.
     pub members: Vec<Member>,
-    /// Bytes that an iteration no longer moves.
+    /// Bytes that an iteration no longer moves, for each of `count`.
     pub bytes_saved: u64,
-    /// Number of equal ones, in other turns of a loop or other slots.
+    /// Number of equal ones: itself, and those of other iterations of a loop or other slots.
     pub count: usize,
 }
 
-/// An operation of the program before.
+/// An operation of the program before fusion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// The label, or the kind of an operation without one.
@@ -54,54 +54,54 @@ pub struct Member {
     pub span: SrcSpan,
 }
 
-/// A chain that stays apart.
+/// A pair of operations that is not fused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
     pub first: Member,
     pub second: Member,
     pub why: Reason,
-    /// Number of equal ones.
+    /// Number of equal pairs, itself included.
     pub count: usize,
 }
 
-/// The operations of a step that fusion merges, in the order of the text, and what takes their place.
+/// Operations of a step that are fused, in the order of the text, and the spec of the fused operation.
 pub type Chain = (Vec<OpId>, Spec);
 
-/// The chains of each slot of the cycle.
+/// The chains of each slot of the cycle. The program is not changed.
 pub fn chains(program: &Program) -> Vec<Vec<Chain>> {
     let chain = |one: Rewritten| one.replacement.map(|replacement| (one.members, replacement.spec));
     pass::slots(program).1.into_iter().map(|slot| slot.into_iter().filter_map(chain).collect()).collect()
 }
 
-/// Fuses the operations of each slot of the cycle. What runs once around the iterations stays as it is.
+/// Fuses the operations of each slot of the cycle. Blocks that run once, before or after the iterations, are not changed.
 pub fn fuse(program: Program) -> (Program, Fusion) {
     pass::run(program)
 }
 
 impl Fusion {
-    /// Adds an operation, or counts it with one of other turns of the same loop.
+    /// Adds a fused operation, or counts it if it equals one of another iteration of the same loop.
     fn add(&mut self, one: Merged) {
         let spans = |one: &Merged| one.members.iter().map(|member| member.span).collect::<Vec<_>>();
         let same = |known: &&mut Merged| known.bytes_saved == one.bytes_saved && spans(known) == spans(&one);
-        match self.merged.iter_mut().rev().take(REMEMBERED).find(same) {
+        match self.merged.iter_mut().rev().take(COMPARED).find(same) {
             Some(known) => known.count += 1,
             None => self.merged.push(one),
         }
     }
 
-    /// The same for a chain that stays apart.
+    /// Does the same for a pair that is not fused.
     fn add_broken(&mut self, one: Broken) {
         let same = |known: &&mut Broken| {
             (known.first.span, known.second.span) == (one.first.span, one.second.span)
                 && std::mem::discriminant(&known.why) == std::mem::discriminant(&one.why)
         };
-        match self.broken.iter_mut().rev().take(REMEMBERED).find(same) {
+        match self.broken.iter_mut().rev().take(COMPARED).find(same) {
             Some(known) => known.count += 1,
             None => self.broken.push(one),
         }
     }
 
-    /// Number of operations that are no longer there.
+    /// Number of operations that the program has less than before.
     pub fn operations_saved(&self) -> usize {
         self.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
     }

@@ -1,4 +1,4 @@
-//! The operations of a step while they are joined.
+//! The nodes on which fusion works.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::base::{OpId, StreamId, ViewId};
 use crate::model::{Op, OpKind, Program, Replacement, Rewritten, Step};
 use crate::ops::Spec;
 
-/// An operation of the step, or several that have become one.
+/// An operation of the step, or several that have been fused.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The operations of the step, in the order of the text.
@@ -15,14 +15,14 @@ pub struct Node {
     pub stream: StreamId,
     pub inputs: Vec<ViewId>,
     pub outputs: Vec<ViewId>,
-    /// The spec of several operations; `None` for an operation of the step as it is.
+    /// The spec of the fused operation; `None` for an unchanged operation of the step.
     pub joined: Option<Arc<Spec>>,
-    /// Another node has taken its place.
+    /// True if the operation has become part of another node.
     pub is_gone: bool,
 }
 
 impl Node {
-    /// An operation as it is.
+    /// The node of a single operation.
     pub fn of(step: &Step, op: OpId) -> Node {
         let Op { kind, stream, .. } = *step.op(op);
         let (inputs, outputs) = (step.inputs(op).to_vec(), step.outputs(op).to_vec());
@@ -38,6 +38,7 @@ impl Node {
         }
     }
 
+    /// The form in which `Program::rewritten` takes it.
     pub fn rewritten(self) -> Rewritten {
         let Node { members, inputs, outputs, joined, .. } = self;
         let replacement = joined.map(|spec| Replacement { spec: Arc::unwrap_or_clone(spec), inputs, outputs });

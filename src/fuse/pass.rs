@@ -1,4 +1,4 @@
-//! The pass over the operations of a step.
+//! Fuses the operations of each step.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use crate::base::{OpId, ViewId};
 use crate::model::{MemoryKind, Op, OpSet, Program, Rewritten};
 use crate::ops::fused::{self, Apart, Joined, OfPair, Related, traffic};
 
-use super::between::Line;
+use super::between::Graph;
 use super::node::Node;
 use super::producers;
 use super::reason::Reason;
 use super::{Broken, Fusion, Member, Merged};
 
-/// For each memory of an iteration the operations that access it.
+/// For each memory, the operations of the iterations that access it.
 struct Uses {
-    /// The slot and the operation; empty for memory that keeps its value.
-    of: Vec<Vec<(usize, OpId)>>,
+    /// By memory, the slot and the operation; empty for memory that keeps its value.
+    accesses: Vec<Vec<(usize, OpId)>>,
 }
 
 pub fn run(program: Program) -> (Program, Fusion) {
@@ -28,17 +28,17 @@ pub fn run(program: Program) -> (Program, Fusion) {
     }
 }
 
-/// The result of fusion: merged operations, and the operations of each slot afterwards.
+/// The report of the fusion, and the operations of each slot afterwards.
 pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
     let (mut fusion, mut slots) = (Fusion::default(), Vec::with_capacity(program.cycle.len()));
     let (uses, sets) = (Uses::of(program), program.sets());
     for slot in 0..program.cycle.len() {
-        let mut pass = Pass { line: Line::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
-        pass.walk();
-        pass.beside();
-        pass.rest();
-        pass.tell(&mut fusion);
-        let nodes = pass.line.nodes.into_iter().filter(|node| !node.is_gone);
+        let mut pass = Pass { graph: Graph::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
+        pass.fuse_chains();
+        pass.fuse_siblings();
+        pass.fuse_remaining();
+        pass.add_to(&mut fusion);
+        let nodes = pass.graph.nodes.into_iter().filter(|node| !node.is_gone);
         slots.push(nodes.map(Node::rewritten).collect());
     }
     (fusion, slots)
@@ -46,15 +46,15 @@ pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
 
 impl Uses {
     fn of(program: &Program) -> Uses {
-        let mut of = vec![Vec::new(); program.memories.len()];
+        let mut accesses = vec![Vec::new(); program.memories.len()];
         for (slot, step) in program.cycle.iter().enumerate() {
             for op in step.ids() {
                 for (view, _) in step.operands(op) {
                     let memory = program.views.memory(view);
                     if program.memory(memory).kind == MemoryKind::Scratch
-                        && of[memory.index()].last() != Some(&(slot, op))
+                        && accesses[memory.index()].last() != Some(&(slot, op))
                     {
-                        of[memory.index()].push((slot, op));
+                        accesses[memory.index()].push((slot, op));
                     }
                 }
             }
@@ -62,81 +62,82 @@ impl Uses {
         let blocks = program.around.iter().flat_map(|(_, block)| block.cycle.iter().map(move |step| (block, step)));
         for (block, step) in blocks {
             for view in step.ids().flat_map(|op| step.operands(op).map(|(view, _)| view)) {
-                // No operation has this number, so the memory is never left out.
-                of[block.views.memory(view).index()].push((usize::MAX, OpId(0)));
+                // No operation has this number, so the memory counts as used elsewhere and is kept.
+                accesses[block.views.memory(view).index()].push((usize::MAX, OpId(0)));
             }
         }
-        Uses { of }
+        Uses { accesses }
     }
 }
 
 struct Pass<'a> {
-    line: Line<'a>,
+    graph: Graph<'a>,
     slot: usize,
     uses: &'a Uses,
     sets: &'a [&'a OpSet],
-    /// Operations that stay apart, with the reason: one that writes and one that reads.
+    /// Pairs that are not fused, a writer and a reader, with the reason.
     broken: Vec<(OpId, OpId, Reason)>,
 }
 
 impl Pass<'_> {
-    fn walk(&mut self) {
+    /// Fuses each operation with those whose results it reads, in the order of the text.
+    fn fuse_chains(&mut self) {
         // The operation that wrote a slice last.
         let mut writers: FxHashMap<ViewId, OpId> = FxHashMap::default();
-        let step = self.line.step;
+        let step = self.graph.step;
         for op in step.ids() {
             let mut current = op.index();
-            self.line.nodes.push(Node::of(step, op));
-            self.line.node_of.push(current);
-            while let Some(joined) = self.next(current, &writers) {
+            self.graph.nodes.push(Node::of(step, op));
+            self.graph.node_of.push(current);
+            while let Some(joined) = self.fuse_with_writer(current, &writers) {
                 current = joined;
             }
             writers.extend(step.outputs(op).iter().map(|view| (*view, op)));
         }
     }
 
-    /// Joins operations that read the same tensor, once no chain grows any more.
-    fn beside(&mut self) {
+    /// Fuses operations that read the same tensor. Called when no chain grows any more.
+    fn fuse_siblings(&mut self) {
         // The operation that read a slice last.
         let mut readers: FxHashMap<ViewId, usize> = FxHashMap::default();
-        for place in 0..self.line.nodes.len() {
-            if self.line.nodes[place].is_gone {
+        for place in 0..self.graph.nodes.len() {
+            if self.graph.nodes[place].is_gone {
                 continue;
             }
-            let known = self.line.nodes[place].inputs.iter().filter_map(|view| readers.get(view));
+            let known = self.graph.nodes[place].inputs.iter().filter_map(|view| readers.get(view));
             let mut before: Vec<usize> =
-                known.map(|&node| self.line.node_of[node]).filter(|&node| node < place).collect();
+                known.map(|&node| self.graph.node_of[node]).filter(|&node| node < place).collect();
             before.sort_unstable();
             before.dedup();
             let beside = |first: &usize| {
-                Some((*first, self.pair(*first, place, |related| fused::beside(related).map(Ok))?.ok()?))
+                Some((*first, self.fused(*first, place, |related| fused::beside(related).map(Ok))?.ok()?))
             };
             let found = before.iter().rev().find_map(beside);
             let mut current = place;
             if let Some((first, (joined, node))) = found {
-                self.join((first, place), joined, node);
+                self.replace((first, place), joined, node);
                 current = joined.index();
             }
-            readers.extend(self.line.nodes[current].inputs.iter().map(|view| (*view, current)));
+            readers.extend(self.graph.nodes[current].inputs.iter().map(|view| (*view, current)));
         }
     }
 
-    /// Joins what could not be joined before the chains around it grew, and finds the reasons of all pairs that stay apart.
-    fn rest(&mut self) {
-        let pairs = producers::pairs(self.line.program, self.line.step);
+    /// Fuses pairs that only became possible as chains grew, and collects the reasons for all pairs that are not fused.
+    fn fuse_remaining(&mut self) {
+        let pairs = producers::pairs(self.graph.program, self.graph.step);
         let mut is_joined = true;
         while std::mem::take(&mut is_joined) {
             self.broken.clear();
             let mut known = FxHashSet::default();
             for &(first, second) in &pairs {
-                let [a, b] = [first, second].map(|op| self.line.node_of[op.index()]);
-                // A node that has moved in front of another passes nothing on to it.
+                let [a, b] = [first, second].map(|op| self.graph.node_of[op.index()]);
+                // After a move the reader may precede the writer; then it does not read the result.
                 if a >= b || !known.insert((a, b)) {
                     continue;
                 }
-                match self.passing(a, b) {
+                match self.writer_and_reader(a, b) {
                     Some(Ok((place, node))) => {
-                        self.join((a, b), place, node);
+                        self.replace((a, b), place, node);
                         is_joined = true;
                     }
                     Some(Err(why)) => self.broken.push((first, second, why)),
@@ -146,14 +147,14 @@ impl Pass<'_> {
         }
     }
 
-    /// Two nodes as one, of which the second reads what the first writes, or the reason why they stay apart; `None` if
-    /// neither of them computes each element by itself.
-    fn passing(&self, first: usize, second: usize) -> Option<Result<(OpId, Node), Reason>> {
-        let program = self.line.program;
-        let (a, b) = (&self.line.nodes[first], &self.line.nodes[second]);
+    /// Fuses a node with one that reads its result. Returns the position and the fused node, or the reason why they cannot
+    /// be fused; `None` if neither of them is elementwise.
+    fn writer_and_reader(&self, first: usize, second: usize) -> Option<Result<(OpId, Node), Reason>> {
+        let program = self.graph.program;
+        let (a, b) = (&self.graph.nodes[first], &self.graph.nodes[second]);
         let specs = [a.spec(program)?, b.spec(program)?];
         if b.inputs.iter().any(|view| a.outputs.contains(view))
-            && let Some(found) = self.pair(first, second, fused::joined)
+            && let Some(found) = self.fused(first, second, fused::joined)
         {
             return Some(found);
         }
@@ -163,49 +164,51 @@ impl Pass<'_> {
         let is_cut = |view: &&ViewId| b.inputs.iter().any(|read| read != *view && program.views.overlap(*read, **view));
         let names = || Reason::Kinds(specs[0].name().to_owned(), specs[1].name().to_owned());
         let why = match a.outputs.iter().find(is_cut) {
-            _ if a.stream != b.stream => self.streams(a, b),
+            _ if a.stream != b.stream => self.different_streams(a, b),
             Some(view) => Reason::Overlap(program.view_text(*view)),
             None => names(),
         };
         Some(Err(why))
     }
 
-    /// Puts a node in place of two.
-    fn join(&mut self, (first, second): (usize, usize), place: OpId, node: Node) {
-        node.members.iter().for_each(|member| self.line.node_of[member.index()] = place.index());
-        (self.line.nodes[first].is_gone, self.line.nodes[second].is_gone) = (true, true);
-        self.line.nodes[place.index()] = node;
+    /// Replaces two nodes with a fused one at position `place`.
+    fn replace(&mut self, (first, second): (usize, usize), place: OpId, node: Node) {
+        node.members.iter().for_each(|member| self.graph.node_of[member.index()] = place.index());
+        (self.graph.nodes[first].is_gone, self.graph.nodes[second].is_gone) = (true, true);
+        self.graph.nodes[place.index()] = node;
     }
 
-    /// Joins a node with one of those whose results it reads, and returns the place of both.
-    fn next(&mut self, current: usize, writers: &FxHashMap<ViewId, OpId>) -> Option<usize> {
-        let inputs = self.line.nodes[current].inputs.iter();
-        let written = inputs.filter_map(|view| Some(self.line.node_of[writers.get(view)?.index()]));
+    /// Fuses a node with one whose result it reads, and returns the position of the fused node; `None` if there is no such
+    /// pair.
+    fn fuse_with_writer(&mut self, current: usize, writers: &FxHashMap<ViewId, OpId>) -> Option<usize> {
+        let inputs = self.graph.nodes[current].inputs.iter();
+        let written = inputs.filter_map(|view| Some(self.graph.node_of[writers.get(view)?.index()]));
         let mut before: Vec<usize> = written.filter(|&node| node < current).collect();
         before.sort_unstable();
         before.dedup();
         for first in before.into_iter().rev() {
-            if let Some(Ok((place, node))) = self.pair(first, current, fused::joined) {
-                self.join((first, current), place, node);
+            if let Some(Ok((place, node))) = self.fused(first, current, fused::joined) {
+                self.replace((first, current), place, node);
                 return Some(place.index());
             }
         }
         None
     }
 
-    /// Two nodes as one, and its place; `None` where the rule has no operation for both.
-    fn pair(
+    /// The position and the fused node of two nodes, or the reason why they cannot be fused; `None` if `rule` has no
+    /// operation for both.
+    fn fused(
         &self,
         first: usize,
         second: usize,
         rule: impl Fn(&Related) -> Option<Result<Joined, Apart>>,
     ) -> Option<Result<(OpId, Node), Reason>> {
-        let program = self.line.program;
-        let (a, b) = (&self.line.nodes[first], &self.line.nodes[second]);
+        let program = self.graph.program;
+        let (a, b) = (&self.graph.nodes[first], &self.graph.nodes[second]);
         let mut members = [&*a.members, &b.members].concat();
         members.sort_unstable();
         let place_of = |view: &ViewId, all: &[ViewId]| all.iter().position(|other| other == view);
-        let kept = |view: &ViewId| !b.outputs.contains(view) && self.user(*view, &members).is_some();
+        let kept = |view: &ViewId| !b.outputs.contains(view) && self.reason_to_keep(*view, &members).is_some();
         let related = Related {
             first: a.spec(program)?,
             second: b.spec(program)?,
@@ -214,13 +217,14 @@ impl Pass<'_> {
             kept: &a.outputs.iter().map(kept).collect::<Vec<_>>(),
         };
         let joined = rule(&related)?;
-        Some(self.allowed(a, b, &members, joined).and_then(|node| Ok((self.line.place(first, second)?, node))))
+        Some(self.checked(a, b, &members, joined).and_then(|node| Ok((self.graph.place(first, second)?, node))))
     }
 
-    fn allowed(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, Apart>) -> Result<Node, Reason> {
-        let program = self.line.program;
+    /// The node that replaces two, or the reason why fusing them would change a result or a metric.
+    fn checked(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, Apart>) -> Result<Node, Reason> {
+        let program = self.graph.program;
         if a.stream != b.stream {
-            return Err(self.streams(a, b));
+            return Err(self.different_streams(a, b));
         }
         let Joined { spec, inputs, outputs } = joined.map_err(Reason::Apart)?;
         let views = |all: Vec<OfPair>, [first, second]: [&[ViewId]; 2]| -> Vec<ViewId> {
@@ -233,7 +237,7 @@ impl Pass<'_> {
         let inputs = views(inputs, [&a.inputs, &b.inputs]);
         let outputs = views(outputs, [&a.outputs, &b.outputs]);
         let mut lost = a.outputs.iter().filter(|view| !outputs.contains(view) && !b.outputs.contains(view));
-        if let Some(why) = lost.find_map(|view| self.user(*view, members)) {
+        if let Some(why) = lost.find_map(|view| self.reason_to_keep(*view, members)) {
             return Err(why);
         }
         let used = || a.inputs.iter().chain(&a.outputs).chain(&b.inputs).chain(&b.outputs);
@@ -259,18 +263,18 @@ impl Pass<'_> {
         Ok(Node { members, kind: b.kind, stream: b.stream, inputs, outputs, joined, is_gone: false })
     }
 
-    fn streams(&self, a: &Node, b: &Node) -> Reason {
-        let [a, b] = [a, b].map(|node| self.line.program.streams[node.stream.index()].name.clone());
+    fn different_streams(&self, a: &Node, b: &Node) -> Reason {
+        let [a, b] = [a, b].map(|node| self.graph.program.streams[node.stream.index()].name.clone());
         Reason::Streams(a, b)
     }
 
-    /// Why a slice has to be in memory besides for these operations; `None` if nothing else uses it.
-    fn user(&self, view: ViewId, members: &[OpId]) -> Option<Reason> {
-        let (program, memory) = (self.line.program, self.line.program.views.memory(view));
+    /// Why a slice must stay in memory although these operations are fused; `None` if nothing else uses it.
+    fn reason_to_keep(&self, view: ViewId, members: &[OpId]) -> Option<Reason> {
+        let (program, memory) = (self.graph.program, self.graph.program.views.memory(view));
         if program.memory(memory).kind != MemoryKind::Scratch {
             return Some(Reason::Kept(program.view_text(view)));
         }
-        let uses = &self.uses.of[memory.index()];
+        let uses = &self.uses.accesses[memory.index()];
         if uses.len() == 1 {
             return Some(Reason::Unread(program.view_text(view)));
         }
@@ -281,13 +285,13 @@ impl Pass<'_> {
         Some(Reason::Used { value, user: program.op_text(info), span: info.span })
     }
 
-    /// Fails if a metric counts some of these operations and not others.
+    /// Fails if a metric counts some of these operations but not others.
     fn counted_alike(&self, members: &[OpId]) -> Result<(), Reason> {
-        let program = self.line.program;
+        let program = self.graph.program;
         if self.sets.is_empty() {
             return Ok(());
         }
-        let ops: Vec<Op> = members.iter().map(|member| *self.line.step.op(*member)).collect();
+        let ops: Vec<Op> = members.iter().map(|member| *self.graph.step.op(*member)).collect();
         let all = program.enclosing(&ops);
         let differs = |set: &&&OpSet| {
             let expected = set.contains(program, &all);
@@ -300,16 +304,16 @@ impl Pass<'_> {
     }
 
     fn member(&self, op: OpId) -> Member {
-        let (program, info) = (self.line.program, self.line.step.op(op));
+        let (program, info) = (self.graph.program, self.graph.step.op(op));
         Member { name: program.op_text(info), operation: program.op_name(info).to_owned(), span: info.span }
     }
 
-    /// Adds what the step has to what is known of others.
-    fn tell(&self, fusion: &mut Fusion) {
-        let program = self.line.program;
-        for node in self.line.nodes.iter().filter(|node| !node.is_gone) {
+    /// Adds the fused operations and the pairs that are not fused to the result.
+    fn add_to(&self, fusion: &mut Fusion) {
+        let program = self.graph.program;
+        for node in self.graph.nodes.iter().filter(|node| !node.is_gone) {
             let Some(joined) = &node.joined else { continue };
-            let ops: Vec<Op> = node.members.iter().map(|member| *self.line.step.op(*member)).collect();
+            let ops: Vec<Op> = node.members.iter().map(|member| *self.graph.step.op(*member)).collect();
             let specs = ops.iter().filter_map(|op| program.op_spec(op));
             fusion.add(Merged {
                 name: program.name_of(&ops),

@@ -5,11 +5,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{MemoryId, OpId, ViewId};
 use crate::model::{Program, Step};
 
-/// Writes of a memory that are looked through for those of a slice.
-const WRITES: usize = 64;
+/// Number of the latest writes of a memory that are searched for those that overlap a slice.
+const SEARCHED_WRITES: usize = 64;
 
-/// The pairs of operations of a step of which the first wrote an element that the second reads, in the order of the second.
-/// Slices need not be the same: they have an element in common.
+/// The pairs of a writer and a reader in a step, in the order of the readers. The slices that they write and read need not be
+/// equal, but overlap.
 pub fn pairs(program: &Program, step: &Step) -> Vec<(OpId, OpId)> {
     let mut writes: FxHashMap<MemoryId, Vec<(OpId, ViewId)>> = FxHashMap::default();
     let mut pairs = Vec::new();
@@ -19,12 +19,12 @@ pub fn pairs(program: &Program, step: &Step) -> Vec<(OpId, OpId)> {
         let before = pairs.len();
         for &view in step.inputs(op) {
             let Some(writes) = writes.get(&program.views.memory(view)) else { continue };
-            for &(writer, written) in writes.iter().rev().take(WRITES) {
+            for &(writer, written) in writes.iter().rev().take(SEARCHED_WRITES) {
                 if program.views.overlap(view, written) && known.insert(writer) {
                     pairs.push((writer, op));
                 }
                 if written == view {
-                    // What was there before is overwritten.
+                    // The earlier contents are overwritten.
                     break;
                 }
             }

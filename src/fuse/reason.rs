@@ -1,33 +1,33 @@
-//! Why operations stay apart.
+//! The reasons why two operations are not fused.
 
 use crate::base::SrcSpan;
 use crate::ops::fused::Apart;
 
-/// Why two operations stay apart.
+/// Reason why two operations are not fused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// An operation between them, in the way of both.
+    /// An operation between them, past which neither can be moved. `stream` is `None` if the program has a single stream.
     Between { operation: String, stream: Option<String>, span: SrcSpan },
-    /// The two operations run on different streams, whose names these are.
+    /// The operations run on these different streams.
     Streams(String, String),
-    /// Another operation uses the value between them.
+    /// Another operation also uses the value that the first passes to the second.
     Used { value: String, user: String, span: SrcSpan },
-    /// The value between them is that of a buffer, which keeps it.
+    /// The value is stored in this buffer, which keeps it.
     Kept(String),
-    /// The first has a result that nothing reads: work that the file asks for all the same.
+    /// This result of the first is read by nothing, and has to be computed all the same.
     Unread(String),
     /// The two operations use the same memory as different slices, such as `x` and `x[0..8]`, and one of them writes it.
     /// Holds the slice that is written.
     Overlap(String),
-    /// Both write the same memory, and one operation writes each of its outputs in no order.
+    /// Two operations write the same memory. One merged operation would write both results in no particular order.
     Overwritten(String),
-    /// A metric or an expectation counts one of them alone.
+    /// A metric or an expectation with this set of operations counts only one of them.
     Metric(String),
-    /// No operation of the catalogue does the work of both, whatever their shapes.
+    /// The catalogue has no operation that does the work of both, whatever their shapes. Holds the names of both.
     Kinds(String, String),
-    /// More operations lie between them than are looked through.
+    /// More than this number of operations lie between them.
     Far(usize),
-    /// An operation does the work of both in other cases, but not in this one.
+    /// The catalogue has an operation that does the work of both, but not in this case.
     Apart(Apart),
 }
 

@@ -182,8 +182,8 @@ impl AbRecord {
                 let moved = carried.filter(|effect| matches!(effect.verdict, Verdict::Better | Verdict::Worse));
                 doubts.extend(moved.map(|effect| {
                     format!(
-                        "{} takes {:.1} % {} right behind the other side than behind itself: caches, clocks or power are \
-                         carried over",
+                        "{} takes {:.1} % {} directly after the other side than after itself: caches, clocks or power \
+                         are carried over",
                         side.name(),
                         100.0 * (effect.ratio - 1.0).abs(),
                         if effect.ratio > 1.0 { "more" } else { "less" }
@@ -194,7 +194,7 @@ impl AbRecord {
         for side in [AbSide::A, AbSide::B] {
             if let Some(drift) = series::trend(&self.levels(side, true)) {
                 doubts.push(format!(
-                    "{} drifted by {:+.1} % while the sides took turns; what is steady of it is gone from their difference",
+                    "{} drifted by {:+.1} % while the sides alternated; a steady drift cancels out of their difference",
                     side.name(),
                     100.0 * drift
                 ));
@@ -213,8 +213,8 @@ impl AbRecord {
                 .fold((0, 0), |(early, all), block| (early + block.block.ungated, all + block.block.time_ns.len()));
             if early > 0 {
                 doubts.push(format!(
-                    "{}: {early} of {all} iterations began before the host had issued them: their times contain the \
-                     host's",
+                    "{}: {early} of {all} iterations began before the host had issued them: their times include host \
+                     time",
                     side.name()
                 ));
             }

@@ -17,7 +17,7 @@ use super::summary::Summary;
 use super::usual;
 use super::waiting::Iteration;
 
-/// Share of a resource's peak above which the resource counts as the limit of an operation.
+/// Share of a resource's peak above which the resource is considered the limit of an operation.
 const LIMITS: f64 = 0.3;
 
 /// Analyzes a slot; `None` if no iteration of it was observed. Leaves the verdict empty, since it may depend on other
@@ -107,7 +107,7 @@ fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<Cat
             category: category.name().to_owned(),
             operations,
             busy_ns,
-            exposed_ns: (!computes(category)).then(|| round(spans::beside(&busy, &computation))),
+            exposed_ns: (!computes(category)).then(|| round(spans::outside(&busy, &computation))),
             transfer_ns: transfer,
             wait_ns: transfer.map(|transfer| busy_ns - transfer),
             chain_ns: Nanos(chain.get(&category).copied().unwrap_or(0)),

@@ -50,7 +50,7 @@ pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
 /// A kernel of an iteration.
 struct Kernel {
     spec: SpecId,
-    /// Its duration alone, in ns; `None` without a run on one stream.
+    /// Duration of the kernel alone, in ns; `None` without a run on one stream.
     alone: Option<f64>,
 }
 

@@ -12,7 +12,7 @@ use super::record::{BlockRecord, HealthRecord};
 const BLOCKS: u64 = 8;
 
 /// Minimum iterations of a block, which keeps the overhead of discarded iterations and pauses small.
-const FEWEST: u64 = 10;
+const MIN_PER_BLOCK: u64 = 10;
 
 /// Measured iterations with readings of the devices.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub fn iterate(
 
 /// Ends of the blocks, in iterations. Each block but the last consists of complete rounds.
 fn ends(iterations: u64, slots: u64) -> Vec<u64> {
-    let count = (iterations / FEWEST.max(slots)).clamp(1, BLOCKS);
+    let count = (iterations / MIN_PER_BLOCK.max(slots)).clamp(1, BLOCKS);
     let mut ends: Vec<u64> = (1..count).map(|block| iterations * block / count / slots * slots).collect();
     ends.push(iterations);
     ends
@@ -88,11 +88,11 @@ impl Blocks {
 
     /// Describes what throttled devices between two readings, each distinct description once.
     fn throttled(&self, from: usize, to: usize, window: Nanos) -> Vec<String> {
-        let mut told: Vec<String> = Vec::new();
+        let mut causes: Vec<String> = Vec::new();
         for (before, after) in self.readings[from].iter().zip(&self.readings[to]) {
-            told.extend(after.throttled(before, window).filter(|why| !told.contains(why)));
+            causes.extend(after.throttled(before, window).filter(|why| !causes.contains(why)));
         }
-        told
+        causes
     }
 
     /// Total device time of the samples of some blocks.

@@ -116,7 +116,7 @@ pub struct Axis {
     pub option: String,
     /// Name of the parameter, variable or setting; otherwise the option again.
     pub name: String,
-    /// Its distinct values, as they were given.
+    /// The distinct values of the axis, as given.
     pub values: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ pub enum Status {
     /// An expectation or the verification failed. The case has a record.
     #[serde(rename = "not held")]
     NotHeld,
-    /// Not run: its values make no valid program, or no backend here can run it.
+    /// Not run: its values do not give a valid program, or this machine has no backend for it.
     Skipped,
     /// The suite names a workload that does not exist.
     Missing,
@@ -222,7 +222,7 @@ impl Case {
 /// Describes the expectations and verifications of a record that failed; `None` if all passed.
 fn broken(record: &RunRecord) -> Option<String> {
     if record.verification.as_ref().is_some_and(|verification| !verification.held) {
-        return Some("the results are not those of the CPU".to_owned());
+        return Some("the results differ from those of the CPU".to_owned());
     }
     let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
     let failed = expectations.find(|expectation| expectation.verdict == "failed")?;
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_cases_are_read_back() {
         let text = line(&header()) + &line(&failed("2", "b")) + &line(&failed("1", "a")) + &line(&failed("1", "c"));
         let read = Cases::parse(text.as_bytes()).unwrap().unwrap();
         assert_eq!((&read.header, read.whole, read.torn), (&header(), text.len(), false));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_has_all_cases_that_were_whole() {
+    fn a_truncated_file_keeps_all_complete_cases() {
         let lines = [line(&header()), line(&failed("1", "α")), line(&failed("2", "β"))];
         let text = lines.concat();
         for cut in 0..=text.len() {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_cases_is_told() {
+    fn other_files_are_rejected() {
         let wrong = |text: &str| Cases::parse(text.as_bytes()).unwrap_err();
         assert!(wrong("hello\n").starts_with("it does not begin"));
         assert!(wrong("hello").starts_with("it does not begin"));

@@ -11,7 +11,7 @@ pub struct Definition {
     pub formula: &'static str,
     /// Unit of its value in the record.
     pub unit: &'static str,
-    /// Its samples, whose median is the value.
+    /// The samples whose median is the value.
     pub samples: &'static str,
     /// Its purpose.
     pub good_for: &'static str,
@@ -26,34 +26,35 @@ pub fn find(name: &str) -> Option<&'static Definition> {
 
 const MEASURED: &str = "each measured iteration, or round";
 const OBSERVED: &str = "each observed iteration, or round";
-const OF_ONE_SLOT: &str = "each observed iteration, of the slot that takes longest";
-const NO_SAMPLES: &str = "none: it is known before the run";
+const OF_ONE_SLOT: &str = "each observed iteration, of the slot with the longest time";
+const NO_SAMPLES: &str = "none: known before the run";
 
 /// All metrics: first those that a workload may use, then those of reports.
 pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "time",
         usage: "`time`, `time(set)`",
-        summary: "how long an iteration takes, or a set in it",
+        summary: "the duration of an iteration, or of a set in it",
         formula: "end of the last − begin; of a set, last end − first start",
         unit: "s",
         samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
                   one",
-        good_for: "the headline: the time that everything else explains",
-        traps: "`time(set)` holds what runs between, whether it belongs to the set or not; `busy` does not. With \
-                `sync: end`, the time of an iteration is from one end to the next: throughput, not latency. In \
-                `exposed(net) / time`, both are of observed iterations, which timing makes longer; `time.p50` is of \
-                the measured ones everywhere",
+        good_for: "the headline, which the other figures explain",
+        traps: "`time(set)` includes everything that runs in between, also operations outside the set; `busy` does \
+                not. With `sync: end`, the time of an iteration is the distance between two ends: throughput, not \
+                latency. In `exposed(net) / time`, both come from observed iterations, which take longer because of \
+                the stamps; `time.p50` always comes from measured ones",
     },
     Definition {
         name: "busy",
         usage: "`busy`, `busy(set)`",
-        summary: "how long any operation of a set runs",
+        summary: "the time in which at least one operation of a set runs",
         formula: "|U(set)|, the length of the union of its spans",
         unit: "s",
         samples: OBSERVED,
-        good_for: "what a set costs where its operations overlap",
-        traps: "an operation counts from its start to its end, also while it waits for units, memory or another rank",
+        good_for: "the time of a set whose operations overlap",
+        traps: "an operation counts from its start to its end, also while it waits for compute units, memory or \
+                another rank",
     },
     Definition {
         name: "overlap",
@@ -62,100 +63,104 @@ pub const DEFINITIONS: &[Definition] = &[
         formula: "|U(a) ∩ U(b)| / |U(a)|",
         unit: "1",
         samples: OBSERVED,
-        good_for: "whether communication, or a copy, hides behind computation: `overlap(comm, compute)`",
-        traps: "not symmetric: tools divide by either side. It rises when both sides slow each other down, and nothing \
-                is gained: read it beside `stretch` and `speedup`",
+        good_for: "whether computation hides communication or a copy: `overlap(comm, compute)`",
+        traps: "not symmetric: other tools divide by either side. It also rises when both sides only slow each other \
+                down: read it with `stretch` and `speedup`",
     },
     Definition {
         name: "exposed",
         usage: "`exposed`, `exposed(set)`",
-        summary: "how long a set runs while no computation does",
+        summary: "the time in which a set runs and no computation does",
         formula: "|U(set) \\ U(computation)|; without a set, of all copies and collectives",
         unit: "s",
         samples: OBSERVED,
-        good_for: "the most that hiding communication better could gain",
-        traps: "exposed is not blocking: an iteration may wait for something else meanwhile; the split of the iteration \
-                tells. Copies and collectives are no computation; computation in the set hides itself",
+        good_for: "the upper limit of the gain from hiding communication better",
+        traps: "exposed time need not be on the critical path: the iteration may wait for something else meanwhile, \
+                which the split of the iteration shows. Copies and collectives are not computation; computation in the \
+                set hides itself",
     },
     Definition {
         name: "gap",
         usage: "`gap`, `gap(set)`",
-        summary: "from the end of an operation's neighbour on its real stream to its start",
-        formula: "start − end of the operation before it on its real stream",
+        summary: "the time between the end of the previous operation on a stream and the start of the next",
+        formula: "start − end of the previous operation on the same stream of the device",
         unit: "s",
-        samples: "each operation of each observed iteration that has a neighbour before it",
-        good_for: "what launching costs on a stream, and whether the host keeps up",
-        traps: "it holds waits for other streams; `delay` does not. Signs are kept: it is negative where neighbours \
-                overlap. Stamps around each operation widen it",
+        samples: "each operation of each observed iteration that has a previous one on its stream",
+        good_for: "the cost of launching on a stream, and whether the host keeps up",
+        traps: "it includes waits for other streams; `delay` does not. It is negative if the two operations overlap. \
+                Stamps around each operation widen it",
     },
     Definition {
         name: "delay",
         usage: "`delay`, `delay(set)`",
-        summary: "from the end of the last thing that an operation waits for to its start",
-        formula: "start − max(end of everything that it waits for in its iteration)",
+        summary: "the time between the end of an operation's last dependency and its start",
+        formula: "start − max(end of each dependency in the same iteration)",
         unit: "s",
-        samples: "each operation of each observed iteration that waits for something in it",
-        good_for: "what an edge between streams costs, and how long what is ready waits for the host, a queue or units",
-        traps: "waits for earlier iterations are not seen. Signs are kept. Stamps around each operation widen it",
+        samples: "each operation of each observed iteration that has a dependency in it",
+        good_for: "the cost of an edge between streams, and how long a ready operation waits for the host, a queue or \
+                   compute units",
+        traps: "it does not include waits for earlier iterations. It can be negative. Stamps around each operation \
+                widen it",
     },
     Definition {
         name: "stretch",
         usage: "`stretch`, `stretch(set)`",
-        summary: "how much longer operations take beside others than alone",
-        formula: "Σ duration / Σ duration alone, both without waiting for other ranks; alone as observed in the run on \
-                  one stream",
+        summary: "the duration of operations beside others, relative to their duration alone",
+        formula: "Σ duration / Σ duration alone, both without waiting for other ranks; the duration alone is observed \
+                  in the run on one stream",
         unit: "1",
         samples: OBSERVED,
-        good_for: "what sharing the device costs: 1 where nothing is lost",
-        traps: "alone, an operation finds other data in the cache than beside others: it may be below 1",
+        good_for: "the cost of sharing the device: 1 means none",
+        traps: "it may be below 1, because alone an operation finds other data in the cache than beside others",
     },
     Definition {
         name: "flops",
         usage: "`flops`, `flops(set)`",
-        summary: "arithmetic of an iteration, or of a set in it",
-        formula: "Σ of the operations' costs; a multiply-add counts as two; of several slots the mean",
+        summary: "the arithmetic of an iteration, or of a set in it",
+        formula: "Σ of the operations' costs; a multiply-add counts as two; the mean over slots",
         unit: "FLOP",
         samples: NO_SAMPLES,
         good_for: "rates: `flops / time`",
-        traps: "it counts what the operation means, not what a library does for it",
+        traps: "it counts the arithmetic of the definition, not that of the library's algorithm",
     },
     Definition {
         name: "bytes",
         usage: "`bytes`, `bytes(set)`",
-        summary: "bytes that an iteration, or a set in it, has to move",
-        formula: "Σ of the operations' costs: each input read once, each output written once. Between ranks, the larger \
-                  of what a rank sends and what it receives, once. Of several slots the mean",
+        summary: "the bytes that an iteration, or a set in it, must move",
+        formula: "Σ of the operations' costs: each input read once, each output written once. Between ranks, the \
+                  larger of the bytes that a rank sends and receives. The mean over slots",
         unit: "B",
         samples: NO_SAMPLES,
         good_for: "rates: `bytes / time`",
-        traps: "what the cache serves counts too",
+        traps: "bytes that the cache serves count too",
     },
     Definition {
         name: "bandwidth",
         usage: "`bandwidth`, `bandwidth(set)`",
-        summary: "bytes over time",
+        summary: "bytes divided by time",
         formula: "bytes / time; of a set, bytes(set) / |U(set)|, without the time in which operations of the set only \
                   wait for other ranks",
         unit: "B/s",
         samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
                   one",
-        good_for: "how near a copy or a kernel comes to its link or memory",
-        traps: "of the memory only where the data does not fit the cache: in the cache it exceeds the memory's peak",
+        good_for: "how close a copy or a kernel comes to the rate of its link or memory",
+        traps: "for data in the cache it exceeds the memory's peak",
     },
     Definition {
         name: "bus_bandwidth",
         usage: "`bus_bandwidth`, `bus_bandwidth(set)`",
-        summary: "the rate of a rank's link in one direction, as nccl-tests count it",
+        summary: "the rate of a rank's link in one direction, counted as nccl-tests do",
         formula: "max(Σ sent, Σ received) / |U(operations between ranks)|, without the time in which they only wait. A \
                   send counts its bytes as sent, a recv as received, `copy … at` on each side its own. A collective \
-                  counts S·f both ways: among n ranks f is 2(n−1)/n for all_reduce, (n−1)/n for all_gather, \
-                  reduce_scatter and all_to_all, 1 for broadcast and reduce; S is the larger side's bytes. Uneven parts \
-                  count what goes to other ranks, and what comes from them",
+                  counts S·f in both directions: among n ranks f is 2(n−1)/n for all_reduce, (n−1)/n for all_gather, \
+                  reduce_scatter and all_to_all, 1 for broadcast and reduce; S is the larger of its input and its \
+                  output, in bytes. Collectives with uneven parts count the bytes that go to other ranks and come from \
+                  them",
         unit: "B/s",
         samples: OBSERVED,
         good_for: "comparing collectives, transfers and copies between ranks with the link's rate in one direction",
-        traps: "absent on one rank, where nothing crosses a link. An exchange counts one direction, since a link carries \
-                both at once. Only where a switch adds up what ranks send, an all_reduce exceeds the link's peak",
+        traps: "no value on one rank, where nothing crosses a link. An exchange counts one direction, since a link \
+                carries both at once. Only an all_reduce that a switch adds can exceed the link's peak",
     },
     Definition {
         name: "critical_path",
@@ -164,9 +169,9 @@ pub const DEFINITIONS: &[Definition] = &[
         formula: "max over chains of Σ duration",
         unit: "s",
         samples: OBSERVED,
-        good_for: "what no further stream can shorten",
-        traps: "durations are those beside others, so it holds their `stretch`, and waiting for other ranks. Launching \
-                counts for nothing. Where iterations overlap, it may be longer than the time from one end to the next",
+        good_for: "the time that more streams cannot reduce",
+        traps: "durations are those beside other operations, so they include `stretch` and waiting for other ranks, \
+                but not launching. If iterations overlap, it may exceed the time between two ends",
     },
     Definition {
         name: "serial_time",
@@ -175,160 +180,162 @@ pub const DEFINITIONS: &[Definition] = &[
         formula: "time, on one stream, in the same mode",
         unit: "s",
         samples: "each iteration, or round, of the run on one stream",
-        good_for: "the other side of `speedup`",
-        traps: "on one stream too, the host may be what limits",
+        good_for: "the reference of `speedup`",
+        traps: "the host may be the limit on one stream too",
     },
     Definition {
         name: "speedup",
         usage: "`speedup`",
-        summary: "what several streams gain",
+        summary: "the gain from several streams",
         formula: "median of serial_time / time",
         unit: "1",
         samples: MEASURED,
-        good_for: "whether streams are worth it: below 1 they cost more than they hide",
-        traps: "it compares with the same file on one stream, not with the best that one stream could do",
+        good_for: "whether streams help: below 1 they cost more than they hide",
+        traps: "the reference is the same file on one stream, not the best possible file for one stream",
     },
     Definition {
         name: "slack",
         usage: "`slack`, `slack(set)`",
-        summary: "how much later an operation may end without making the critical path longer",
-        formula: "latest end − earliest end, by the observed durations of the iteration; in the table of operations, by \
-                  their medians",
+        summary: "how much later an operation may end without extending the critical path",
+        formula: "latest end − earliest end, by the observed durations of the iteration; in the table of operations, \
+                  by their medians",
         unit: "s",
         samples: "each operation of each observed iteration",
-        good_for: "which operations are not worth making faster: `slack(set).min` is that of the most urgent",
-        traps: "launching counts for nothing, and durations are those beside others",
+        good_for: "which operations need not be faster: `slack(set).min` is that of the most urgent one",
+        traps: "it ignores launching, and uses durations beside other operations",
     },
     Definition {
         name: "utilization",
         usage: "`utilization`, `utilization(set)`",
-        summary: "the share of an iteration in which any operation of a set runs",
-        formula: "|U(set)| / time of the observed iteration; where iterations overlap, operations count modulo that time, \
-                  as if each iteration were like this one",
+        summary: "the share of an iteration in which at least one operation of a set runs",
+        formula: "|U(set)| / time of the observed iteration; if iterations overlap, times of operations count modulo \
+                  that time, as if all iterations were equal",
         unit: "1",
         samples: OBSERVED,
-        good_for: "whether a stream, or the device, has work all the time: the rest is idle, for this set",
-        traps: "busy is not efficient: a kernel of one block counts as one that fills the device. `flops / time / \
-                device.flops` tells how much of its peak the device gives",
+        good_for: "whether a stream or the device always has work: the rest of the time it is idle",
+        traps: "busy does not mean efficient: a kernel of one block counts like one that fills the device. `flops / \
+                time / device.flops` is the share of the peak",
     },
     Definition {
         name: "memory.peak",
         usage: "`memory.peak`",
-        summary: "bytes of the device's memory that the run holds",
-        formula: "everything laid out on the device: buffers, and scratch for every iteration under way",
+        summary: "the bytes of device memory that the run allocates",
+        formula: "everything placed on the device: buffers, and scratch for every iteration in flight",
         unit: "B",
         samples: NO_SAMPLES,
-        good_for: "how large a size still fits",
-        traps: "what the driver and the vendor's libraries take themselves is not in it",
+        good_for: "the largest size that fits",
+        traps: "it does not include what the driver and the vendor's libraries allocate",
     },
     Definition {
         name: "device.units",
         usage: "`device.units`",
-        summary: "compute units of the device",
-        formula: "as the device says: multiprocessors; processors of a CPU",
+        summary: "the compute units of the device",
+        formula: "as the device reports: SMs or compute units; processors of a CPU",
         unit: "1",
         samples: NO_SAMPLES,
         good_for: "figures for one unit, and guards: `when device.units >= 132`",
-        traps: "absent where the device does not say",
+        traps: "no value if the device does not report it",
     },
     Definition {
         name: "device.memory",
         usage: "`device.memory`",
-        summary: "bytes of the device's own memory",
-        formula: "as the device says, all of it",
+        summary: "the bytes of the device's own memory",
+        formula: "as the device reports, all of it",
         unit: "B",
         samples: NO_SAMPLES,
-        good_for: "how much of it a run holds: `memory.peak / device.memory`",
-        traps: "absent on the CPU, whose memory is the host's. Others may hold some of it",
+        good_for: "the share that a run needs: `memory.peak / device.memory`",
+        traps: "no value on the CPU, which uses the host's memory. Other processes may use part of it",
     },
     Definition {
         name: "device.bandwidth",
         usage: "`device.bandwidth`",
         summary: "the peak bandwidth of the device's memory",
-        formula: "as its profile has it, from the datasheet",
+        formula: "from the device's profile, which has it from the datasheet",
         unit: "B/s",
         samples: NO_SAMPLES,
-        good_for: "the share of it that is reached: `bytes / time / device.bandwidth`",
-        traps: "what the cache serves counts in `bytes` too. Absent for a device that no profile describes",
+        good_for: "the share of the peak bandwidth: `bytes / time / device.bandwidth`",
+        traps: "`bytes` also counts what the cache serves. No value for a device without a profile",
     },
     Definition {
         name: "device.flops",
         usage: "`device.flops`",
-        summary: "the rate at which the device would do the file's arithmetic at its peaks",
+        summary: "the rate of the file's arithmetic if each type ran at its peak",
         formula: "Σ flops / Σ (flops / peak of their type), without collectives and copies between host and device",
         unit: "FLOP/s",
         samples: NO_SAMPLES,
         good_for: "the model's utilization of arithmetic (MFU): `flops / time / device.flops`",
-        traps: "of one type, it is the datasheet's peak; of several, it lies between theirs. Absent for a device that no \
-                profile describes, and for a file without arithmetic",
+        traps: "for one type it is the datasheet's peak; for several, it lies between their peaks. No value for a \
+                device without a profile, or a file without arithmetic",
     },
     Definition {
         name: "share_of_peak",
         usage: "",
-        summary: "which part of the device's peak rate an iteration reaches",
-        formula: "of the iteration: Σ flops / peak of their type, over time; and bytes / bandwidth of memory or, for \
-                  bytes that the model of the cache finds there, of the cache, over time, without copies to and from \
-                  the host and between ranks; of several slots, sums over a round. Of an operation: its time at the \
-                  peak of the resource that it keeps busy longest, over its time without waiting for other ranks",
+        summary: "the share of the device's peak rate that an iteration or an operation reaches",
+        formula: "of the iteration: Σ flops / peak of their type, over time; and bytes / bandwidth, over time, without \
+                  copies from and to the host and between ranks. For bytes that the model of the cache finds there, \
+                  the bandwidth is the cache's. For several slots, both are sums over a round. Of an operation: its \
+                  time at the peak of the resource that bounds it, over its time without waiting for other ranks",
         unit: "1",
         samples: "the median of the measured iterations, or rounds",
-        good_for: "how much a better kernel, or more of them, could gain at most",
-        traps: "that of the iteration contains its gaps. A cache that serves more than the model says makes the share of \
-                memory too large. Absent for a device that no profile describes",
+        good_for: "the upper limit of the gain from a better kernel, or from more kernels at the same time",
+        traps: "the share of an iteration includes its gaps. If the cache serves more than the model assumes, the \
+                share of memory is too large. No value for a device without a profile",
     },
     Definition {
         name: "split",
         usage: "",
-        summary: "what an observed iteration spent its time on, along the chain that it waited for",
+        summary: "the parts of an observed iteration's time, along its chain of dependencies",
         formula: "time = operations + stretch + waiting for other ranks + launch + queue + dependency + idle, exactly",
         unit: "s",
-        samples: "the observed iteration of the median time, of the slot that takes longest",
+        samples: "the observed iteration with the median time, of the slot with the longest time",
         good_for: "what to change first",
-        traps: "of one observed iteration, stamps included. Without a run on one stream, operations hold their stretch",
+        traps: "it is of one observed iteration and includes stamps. Without a run on one stream, `operations` \
+                includes the stretch",
     },
     Definition {
         name: "transfer",
         usage: "",
-        summary: "what an operation between ranks takes once all have come that it meets",
+        summary: "the time of an operation between ranks after the last rank has arrived",
         formula: "duration − wait",
         unit: "s",
         samples: OF_ONE_SLOT,
-        good_for: "what the network takes, apart from waiting: the part that a faster link shortens",
-        traps: "stamps included. A rank that may leave before the others have come, as the root of a small broadcast, or \
-                the sender of a message that a buffer takes, has a transfer that is too short",
+        good_for: "the time on the network without waiting, which a faster link reduces",
+        traps: "it includes stamps. It is too short for a rank that can leave before the others arrive: the root of a \
+                small broadcast, or a sender whose message is buffered",
     },
     Definition {
         name: "wait",
         usage: "",
-        summary: "how long a send, a receive, a copy to another rank or a collective waits for the last that it meets",
-        formula: "max over the operations that it meets of (duration − their duration), which holds as they end \
-                  together; but within the clocks' error of (their start − start), where the ranks' clocks can be compared",
+        summary: "the time that a send, a receive, a copy to another rank or a collective waits for the last rank to \
+                  arrive",
+        formula: "max over the matching operations of (duration − their duration), since they end together; if the \
+                  ranks' clocks can be compared, limited to (their start − start) within the clocks' error",
         unit: "s",
         samples: OF_ONE_SLOT,
-        good_for: "what uneven ranks cost, and the bubble of a pipeline: no faster link helps",
-        traps: "an operation that waits may hold units of the device and slow down kernels beside it; the report says by \
-                how much. Unknown where a rank was not observed, or where an iteration has more sends than receives",
+        good_for: "the cost of uneven ranks, and the bubble of a pipeline, which no faster link reduces",
+        traps: "a waiting operation may occupy compute units and slow down kernels beside it; the report says by how \
+                much. No value if a rank was not observed, or if an iteration has more sends than receives",
     },
     Definition {
         name: "skew",
         usage: "",
-        summary: "how far apart ranks come to what they do together, or begin an iteration",
+        summary: "the time between the first and the last rank's arrival at an operation, or start of an iteration",
         formula: "max over ranks of start − min over ranks of start, on one clock",
         unit: "s",
         samples: OF_ONE_SLOT,
-        good_for: "whether ranks go together",
-        traps: "it is never negative, so that equal ranks have some too: read it with its error",
+        good_for: "whether ranks run in step",
+        traps: "it is never negative, so even equal ranks have some: compare it with its error",
     },
     Definition {
         name: "lateness",
         usage: "",
-        summary: "how long after all others a rank comes to what they do together",
+        summary: "how long after all others a rank arrives at an operation",
         formula: "start − max over the other ranks of start, on one clock",
         unit: "s",
         samples: OF_ONE_SLOT,
-        good_for: "the straggler, where its median is beyond its error: that of both clocks and of the median",
-        traps: "who is late for one collective made the others wait in the one before, and may itself have waited. Absent \
-                where it may be chance, and from hosts that do not share a clock",
+        good_for: "the straggler, if its median exceeds its error: that of both clocks and of the median",
+        traps: "a rank that is late for one collective made the others wait in the previous one, and may itself have \
+                waited. No value if it may be chance, or if hosts do not share a clock",
     },
 ];
 

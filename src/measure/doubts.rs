@@ -29,7 +29,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     if let Some(variation) = slots::variation(&floats, slots).filter(|variation| *variation > NOISE) {
         let reference = if slots > 1 { "the mean of their slot" } else { "their mean" };
         doubts.push(format!(
-            "{name}: the times vary by {:.0} % of {reference}: figures that differ by less say nothing",
+            "{name}: the times vary by {:.0} % of {reference}: smaller differences are not significant",
             variation * 100.0
         ));
     }
@@ -57,7 +57,8 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     let independent = effective(&samples, 50.0);
     if independent < FEW * samples.len() as f64 {
         doubts.push(format!(
-            "{name}: neighbouring iterations resemble each other: {} of them tell as much as {} independent ones",
+            "{name}: consecutive iterations are correlated: {} of them carry as much information as {} independent \
+             ones",
             samples.len(),
             independent.max(1.0) as usize
         ));
@@ -87,7 +88,7 @@ fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
         return Some(format!("the times fall into two groups, {:.0} % apart", (modes.high - modes.low) * 100.0));
     }
     let width = (time.p50_high_ns?.0 - time.p50_low_ns?.0) as f64 / median;
-    (width > WIDTH).then(|| format!("the median is known to {:.0} % only", width * 100.0))
+    (width > WIDTH).then(|| format!("the median is known only to {:.0} %", width * 100.0))
 }
 
 fn moved(trend: f64) -> &'static str {
@@ -98,8 +99,8 @@ fn two_modes_warning(name: &str, modes: Modes, times: &Times) -> String {
     let median = times.p50_ns.map_or(0.0, |median| median.0 as f64);
     let around = |share: f64| Nanos((share * median).round() as i64);
     format!(
-        "{name}: the times fall into two groups, around {} and around {} ({:.0} % of them): a clock or a queue flips, \
-         and the median tells of one group only",
+        "{name}: the times fall into two groups, around {} and around {} ({:.0} % of them): a clock or a queue may \
+         switch, and the median describes one group only",
         around(modes.low),
         around(modes.high),
         modes.upper * 100.0
@@ -142,7 +143,10 @@ mod tests {
         assert!(told.starts_with("stream: after 102 iterations to warm up, the times still fell by 3.1 %"), "{told}");
         let told = doubts((0..40).map(|index| 1000 + 5 * index), &SETTLED);
         let trend = "stream: the times rose by 12.3 % from the first third to the last";
-        assert!(told.starts_with(trend) && told.contains("40 of them tell as much as 1 independent"), "{told}");
+        assert!(
+            told.starts_with(trend) && told.contains("40 of them carry as much information as 1 independent"),
+            "{told}"
+        );
         let flips = doubts((0..60).map(|index| 20_000 + 9_000 * (index * 11 % 3 / 2)), &SETTLED);
         assert!(flips.contains("two groups, around 20.00 µs and around 29.00 µs (33 % of them)"), "{flips}");
         assert!(flips.contains("vary by 19 %"), "{flips}");
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsteady_is_told() {
+    fn unsteady_times_are_reported() {
         // Mixed, so that neighbours do not resemble each other.
         let mixed = |index: i64| index * 37 % 100;
         assert_eq!(unsteady_of((0..100).map(|index| 1000 + mixed(index) / 10)), None);
@@ -163,7 +167,7 @@ mod tests {
         let groups = unsteady_of((0..100).map(|index| 1000 + 300 * (mixed(index) / 50))).unwrap();
         assert_eq!(groups, "the times fall into two groups, 26 % apart");
         let wide = unsteady_of((0..20).map(|index| 1000 + 40 * (index * 7 % 20))).unwrap();
-        assert!(wide.starts_with("the median is known to "), "{wide}");
+        assert!(wide.starts_with("the median is known only to "), "{wide}");
         assert_eq!(unsteady_of(std::iter::empty()), None);
         assert_eq!(unsteady_of([1000, 5000, 1000].into_iter()), None, "three samples have no interval");
     }

@@ -21,8 +21,8 @@ pub const THRESHOLD: f64 = 0.03;
 /// 200 pairs of equal runs on an H200, of the most variable workload (four streams of tiny kernels).
 pub const BETWEEN_RUNS: f64 = 0.015;
 
-/// The same for graphs, which vary less: of 200 pairs of `moe`, 95 % differed by less than 0.36 %, and none by more
-/// than 1.8 %.
+/// Default standard deviation between runs as graphs, which vary less: of 200 pairs of `moe`, 95 % differed by less
+/// than 0.36 %, and none by more than 1.8 %.
 pub const BETWEEN_RUNS_OF_GRAPHS: f64 = 0.005;
 
 /// Default standard deviation between runs, for graphs or streams.
@@ -173,7 +173,7 @@ impl Effect {
     pub fn missing(&self) -> Option<&'static str> {
         match (self.interval, self.basis) {
             (Some(_), _) => None,
-            (None, Basis::Single) => Some("one value a side says nothing of how much it varies"),
+            (None, Basis::Single) => Some("one value per side does not show how much it varies"),
             (None, _) => Some(
                 "too few independent samples for an interval (the median needs 6, p95 72, p99 368): more iterations help",
             ),
@@ -184,18 +184,19 @@ impl Effect {
     pub fn caution(&self) -> Option<String> {
         match (self.basis, self.between_runs) {
             (Basis::Iterations, Some(deviation)) => Some(format!(
-                "each side is one run, and says nothing of how much runs of the same program differ: a standard \
-                 deviation of {} % is assumed; give several runs of each side to learn it, or let `aorta ab` measure both",
+                "each side is one run, which does not show how much runs of the same program differ: a standard \
+                 deviation of {} % is assumed; give several runs of each side to measure it, or let `aorta ab` \
+                 measure both",
                 (1e4 * deviation).round() / 100.0
             )),
             (Basis::Iterations, None) => Some(
-                "each side is one run: the interval says how well these two runs are known, and not how much \
-                 runs of the same program differ from each other; give several runs of each side to learn that"
+                "each side is one run: the interval covers the uncertainty of these two runs, not the variation \
+                 between runs of the same program; give several runs of each side to measure that"
                     .to_owned(),
             ),
             (Basis::Single, _) => Some(
-                "each side has one value of this figure, and nothing says how much it varies; give several runs of \
-                 each side to learn that"
+                "each side has one value of this figure, which does not show how much it varies; give several runs of \
+                 each side to measure that"
                     .to_owned(),
             ),
             (Basis::Groups | Basis::Exact, _) => None,

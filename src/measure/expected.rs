@@ -22,7 +22,7 @@ pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     for range in &known.ranges {
         for variant in &record.variants {
             let seen = figures::seen(record, variant, range, known.shipped);
-            found.extend(seen.into_iter().map(|seen| told(record, variant, known, range, seen)));
+            found.extend(seen.into_iter().map(|seen| compared(record, variant, known, range, seen)));
         }
     }
     found
@@ -33,7 +33,7 @@ pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> 
     let why = match record {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
         _ if record.emulated.is_some() => "other ranks were emulated".to_owned(),
-        _ if !record.complete => "the run did not come to its end".to_owned(),
+        _ if !record.complete => "the run did not finish".to_owned(),
         _ if !record.measurement => "the run was no measurement".to_owned(),
         _ if !known.is_about(&record.device.name) => {
             format!("{} is about {}, and this was {}", known.file, known.devices.join(", "), record.device.name)
@@ -58,7 +58,13 @@ fn verdict(range: &Range, value: f64) -> &'static str {
     }
 }
 
-fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: MatchedMetric) -> ExpectedRecord {
+fn compared(
+    record: &RunRecord,
+    variant: &Variant,
+    known: &Expected,
+    range: &Range,
+    seen: MatchedMetric,
+) -> ExpectedRecord {
     let verdict = verdict(range, seen.value);
     let check = match verdict {
         "normal" => Vec::new(),

@@ -235,7 +235,7 @@ pub struct ScoredProblem {
     pub name: String,
     /// Mean time of the baseline in ms.
     pub baseline: f64,
-    /// `None` if the results lack it.
+    /// Result of the problem; `None` if the results lack it.
     pub outcome: Option<Outcome>,
 }
 
@@ -267,7 +267,7 @@ impl Scores {
             let Some(of_level) = results.levels.get(&level) else { continue };
             let mut problems = Vec::new();
             for (number, (name, outcome)) in base {
-                // An evaluation can stand for a baseline, as far as it has times.
+                // An evaluation with times can serve as a baseline.
                 let Outcome::Time(baseline) = *outcome else { continue };
                 let outcome = of_level.get(number).map(|(_, outcome)| *outcome);
                 problems.push(ScoredProblem { name: name.clone(), baseline, outcome });

@@ -35,7 +35,7 @@ enum Viewed {
 /// The iterations that a bare `time` or `bandwidth` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Times {
-    /// Not decided yet: each operand of `and` and `or` is a formula of its own.
+    /// Not decided yet: each operand of `and` and `or` decides separately.
     Undecided,
     /// Measured iterations, without the overhead of observation.
     Measured,

@@ -1,5 +1,5 @@
-//! From session to record: warm-up, samples, statistics, metrics, expectations, verification, comparisons. Independent
-//! of backends.
+//! Turns sessions into records: warm-up, samples, statistics, metrics, expectations, verification, comparisons.
+//! Independent of backends.
 
 pub mod ab;
 mod alone;

@@ -33,7 +33,7 @@ impl RunRecord {
         let interrupted = !measured.complete && measured.failure.is_none();
         let mut warnings = Vec::new();
         if interrupted {
-            warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
+            warnings.push("the run was interrupted: its figures cover the iterations before".to_owned());
         }
         warnings.extend(no_measurement.map(str::to_owned));
         warnings.extend(measured.warnings);
@@ -84,9 +84,9 @@ impl RunRecord {
 fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
     let EffortPlan { warmup, iterations } = settings.plan(settings.effort);
     match (warmup, iterations, settings.effort) {
-        (0, 1, _) => Some("one iteration without warm-up shows that the file runs; it is no measurement"),
-        (_, 1, _) => Some("one iteration shows nothing of how times vary; it is no measurement"),
-        (_, _, Effort::Sanity) => Some("`--effort sanity` shows that the file runs; it is no measurement"),
+        (0, 1, _) => Some("one iteration without warm-up only shows that the file runs; it is not a measurement"),
+        (_, 1, _) => Some("one iteration does not show how times vary; it is not a measurement"),
+        (_, _, Effort::Sanity) => Some("`--effort sanity` only shows that the file runs; it is not a measurement"),
         _ => None,
     }
 }

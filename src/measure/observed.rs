@@ -70,7 +70,7 @@ impl<'a> Observed<'a> {
         spans::folded(stretches, self.iteration.trace.time.0 as f64)
     }
 
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     pub fn span(&self) -> f64 {
         let start = self.spans.iter().map(|span| span.start.0).min().unwrap_or(0);
         let end = self.spans.iter().map(|span| span.end.0).max().unwrap_or(0);
@@ -95,7 +95,7 @@ impl<'a> Observed<'a> {
 
     /// Exposed time: some operation runs and no computation does.
     pub fn exposed(&self) -> f64 {
-        spans::beside(&self.stretches(), &self.computation().stretches())
+        spans::outside(&self.stretches(), &self.computation().stretches())
     }
 
     /// Gaps: for each operation with a predecessor on its real stream, the time from that one's end to its start.

@@ -20,7 +20,7 @@ pub const ROUND: usize = 4;
 pub const OF_A_SIDE: usize = 2;
 
 /// Minimum rounds for comparing a side with itself.
-pub const FEWEST: usize = 6;
+pub const MIN_ROUNDS: usize = 6;
 
 /// Maximum share of false alarms.
 pub const ALARMS: f64 = 0.05;
@@ -109,7 +109,7 @@ pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired>
     let change = effects.mean;
     let itself = with_itself([a, b], seed);
     let interval = effects.half_width().map(|reach| (change - itself.widened * reach, change + itself.widened * reach));
-    let believed = interval.filter(|_| rounds >= FEWEST && !itself.too_many());
+    let believed = interval.filter(|_| rounds >= MIN_ROUNDS && !itself.too_many());
     Some(Paired {
         a: mean(a).exp(),
         b: mean(b).exp(),

@@ -57,9 +57,9 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionRecord>,
     pub variants: Vec<Variant>,
-    /// `None` if no verification was requested.
+    /// Results of the verification; `None` if none was requested.
     pub verification: Option<VerificationRecord>,
-    /// Metrics with their normal ranges on such a device. Empty if none are known, or nothing was measured.
+    /// Metrics with the normal ranges of this kind of device. Empty if none are known, or nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedRecord>,
     /// Warnings that a reader must know before trusting a result.
@@ -254,7 +254,7 @@ impl LaneRecord {
 pub struct MemoryRecord {
     pub device: Bytes,
     pub pinned: Bytes,
-    /// Absent if there is none.
+    /// Bytes of managed memory; absent if there is none.
     #[serde(default, skip_serializing_if = "Bytes::is_zero")]
     pub managed: Bytes,
     pub host: Bytes,
@@ -348,7 +348,7 @@ pub struct WarmupRecord {
     pub iterations: u64,
     /// Relative change of the last round's times from the first to the last third; `None` without a trend.
     pub trend: Option<f64>,
-    /// Whether the last round had no trend; `None` if it was too short to tell.
+    /// Whether the last round had no trend; `None` if it was too short to decide.
     pub settled: Option<bool>,
     /// Time of the first iteration after the preparation; `None` if it was not timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use miette::SourceSpan;
 
-use crate::base::counted;
+use crate::base::{SrcSpan, counted};
 use crate::exec::{ExecError, LaunchMode, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 
@@ -126,7 +126,7 @@ fn serials(
                 keep(request, sampled, serial, warnings);
             }
             if variant.mode == LaunchMode::Graph
-                && let Err(error) = session.capture(request.control)
+                && let Some(error) = capture(request, &mut session, || request.open_serial())?
             {
                 warnings.push(format!("no graph could be made of the serial run, so its time is missing: {error}"));
                 serial.push(None);
@@ -150,16 +150,35 @@ fn serials(
     run().inspect_err(|error| warnings.push(failed("the serial run", error)))
 }
 
-/// Explains why a graph was refused, with the operation and a remedy.
-fn explain_refused_graph(program: &Program, error: &ExecError) -> String {
-    let refused = match error {
-        ExecError::Operation { at, .. } => {
-            program.cycle.iter().flat_map(|step| &step.ops).find(|op| SourceSpan::from(op.span) == *at)
+/// Captures the graphs of a session that `open` has opened. Returns why no graph could be made; `None` if all ranks have one.
+/// If one rank of several fails, the others may have captured collectives that it has not, and a communicator would wait for
+/// ever at the next collective. The session is then opened anew.
+fn capture(
+    request: &Request,
+    session: &mut Ranks,
+    open: impl Fn() -> Result<Ranks, ExecError>,
+) -> Result<Option<ExecError>, ExecError> {
+    let refused = session.capture(request.control).err();
+    if refused.is_some() && request.ranks.len() > 1 {
+        // Two sessions at a time might not fit into the device's memory.
+        session.close();
+        *session = open()?;
+    }
+    Ok(refused)
+}
+
+/// Explains why a graph was refused, with the operation, its place in the text, and a remedy.
+fn explain_refused_graph(request: &Request, error: &ExecError) -> String {
+    let program = request.first().program;
+    let mut why = error.to_string();
+    if let ExecError::Operation { at, .. } = error {
+        let op = program.cycle.iter().flat_map(|step| &step.ops).find(|op| SourceSpan::from(op.span) == *at);
+        if let Some(label) = op.and_then(|op| program.label_text(op.label)) {
+            why += &format!(", `{label}`");
         }
-        _ => None,
-    };
-    let label = refused.and_then(|op| program.label_text(op.label)).map(|label| format!(", `{label}`"));
-    format!("{error}{}; `--launch stream` asks for none", label.unwrap_or_default())
+        why += &format!(", at {}", request.sources.place(SrcSpan::new(at.offset(), at.offset() + at.len())));
+    }
+    why + "; `--launch stream` asks for none"
 }
 
 fn run_name(mode: LaunchMode) -> &'static str {
@@ -170,7 +189,7 @@ fn run_name(mode: LaunchMode) -> &'static str {
 }
 
 fn failed(what: &str, error: &ExecError) -> String {
-    format!("{what} failed, and the figures are of what was measured before: {error}")
+    format!("{what} failed, so the figures cover only what was measured before: {error}")
 }
 
 /// Measures a launch mode after its warm-up.
@@ -192,14 +211,14 @@ fn sample(
     let mut mode = mode;
     let mut notes = Vec::new();
     if mode == LaunchMode::Graph
-        && let Err(error) = session.capture(request.control)
+        && let Some(error) = capture(request, session, || request.open())?
     {
-        let told = explain_refused_graph(request.first().program, &error);
-        warnings.push(format!("no graph could be made, the run went on as streams: {told}"));
+        let why = explain_refused_graph(request, &error);
+        warnings.push(format!("no graph could be made, so the run continued as streams: {why}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());
         }
-        notes.push(format!("a graph was asked for: {error}"));
+        notes.push(format!("a graph was requested: {error}"));
         mode = LaunchMode::Stream;
     }
     let (mut blocks, warmup) = warmed(request, session, mode)?;
@@ -209,7 +228,7 @@ fn sample(
     warnings.extend(early_gate_warning(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    // From here on the headline is kept, whatever fails.
+    // From here on, the headline is kept even if a later phase fails.
     let index = sampled.len();
     let compile = session.compile_time();
     sampled.push(VariantSamples {
@@ -244,7 +263,18 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
     sampled.traces = session.observe(sampled.mode, request.observation(), request.control)?;
     sampled.observed_by = session.observed_by().cloned();
     sampled.notes.extend(sampled.traces.first().and_then(|traces| unobserved_note(traces, request.slots())));
+    sampled.notes.extend(too_many_note(request));
     Ok(())
+}
+
+/// Note that an iteration has more operations than are observed; `None` if it has not.
+fn too_many_note(request: &Request) -> Option<String> {
+    let limit = request.exec.observed_operations;
+    let most = request.ranks.iter().map(|rank| rank.schedule.operations()).max().filter(|most| *most > limit)?;
+    Some(format!(
+        "single operations are not timed, since an iteration has {most}, more than `observed_operations` ({limit}): \
+         `--config observed_operations={most}` times them"
+    ))
 }
 
 /// Measures ungated iterations.
@@ -277,10 +307,10 @@ fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
 /// Note about cold caches; `None` unless they were requested.
 fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
     let note = match session.is_cold() {
-        true => "the caches were emptied before each iteration, outside of its time",
+        true => "the caches were flushed before each iteration, outside of its time",
         false => {
-            "the caches are as the iteration before left them: they can be emptied on a GPU or a simulated one, \
-                  and where iterations do not overlap"
+            "the caches are as the previous iteration left them: they can be flushed only on a GPU or a simulated \
+             one, and only if iterations do not overlap"
         }
     };
     request.exec.cold.then(|| note.to_owned())
@@ -290,7 +320,7 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
 fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
-            "{}: {} of {} began before the host had issued them: their times contain the host's",
+            "{}: {} of {} began before the host had issued them: their times include host time",
             mode.name(),
             samples.ungated,
             counted(samples.time.len(), "iteration")

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn one_formula_is_strong_and_weak_scaling() {
+    fn efficiency_covers_strong_and_weak_scaling() {
         let numbers = [1.0, 2.0, 4.0];
         // Strong: 100 of work, in 10, 5 and 4 seconds: T(1) / (n × T(n)).
         let strong = exact(&[100.0 / 10.0, 100.0 / 5.0, 100.0 / 4.0]);

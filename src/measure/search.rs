@@ -123,12 +123,12 @@ impl Search {
 }
 
 impl Tried {
-    /// Number of its runs.
+    /// Number of runs of the point.
     pub fn runs(&self) -> usize {
         self.logs.len()
     }
 
-    /// Geometric mean of its costs; `None` if a run failed.
+    /// Geometric mean of the costs of the point's runs; `None` if a run failed.
     pub fn value(&self) -> Option<f64> {
         self.mean().map(f64::exp)
     }
@@ -145,7 +145,7 @@ impl Found {
     }
 
     /// Cost of a point relative to the best, with a 95 % interval if points were repeated. `None` if one has no cost.
-    pub fn beside_best(&self, other: &Tried) -> Option<(f64, Option<(f64, f64)>)> {
+    pub fn relative_to_best(&self, other: &Tried) -> Option<(f64, Option<(f64, f64)>)> {
         let best = self.best()?;
         let change = other.mean()? - best.mean()?;
         let interval = self.noise.map(|noise| {
@@ -157,7 +157,7 @@ impl Found {
 
     /// The points that noise does not distinguish from the best, including the best.
     pub fn within_noise(&self) -> Vec<&Tried> {
-        let near = |tried: &&Tried| match self.beside_best(tried) {
+        let near = |tried: &&Tried| match self.relative_to_best(tried) {
             Some((_, Some((low, _)))) => low <= 1.0,
             Some((ratio, None)) => ratio <= 1.0,
             None => false,

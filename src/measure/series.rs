@@ -25,7 +25,7 @@ const APART: f64 = 6.0;
 
 /// Minimum share and number of samples of the smaller mode.
 const SMALLER: f64 = 0.1;
-const FEWEST: usize = 5;
+const MIN_SAMPLES: usize = 5;
 
 /// Two modes of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,13 +52,13 @@ pub fn relative_to_slot(samples: &[f64], slots: usize) -> Vec<f64> {
 }
 
 /// Maximum number of samples that a trend is computed from.
-const MOST_OF_A_TREND: usize = 1 << 14;
+const MAX_TREND_SAMPLES: usize = 1 << 14;
 
 /// Relative change from the first third's median to the last third's. `None` if ranks do not correlate with time at the
 /// level of 1 % (Spearman), if the change is below 1 %, or with fewer than 10 samples. Of more than 16384 samples,
 /// evenly spaced ones are used: a million would delay Ctrl-C.
 pub fn trend(samples: &[f64]) -> Option<f64> {
-    let spaced: Vec<f64> = samples.iter().copied().step_by(samples.len().div_ceil(MOST_OF_A_TREND).max(1)).collect();
+    let spaced: Vec<f64> = samples.iter().copied().step_by(samples.len().div_ceil(MAX_TREND_SAMPLES).max(1)).collect();
     let (samples, n) = (&spaced[..], spaced.len());
     if n < TREND_SAMPLES {
         return None;
@@ -96,7 +96,7 @@ fn split(sorted: &[f64]) -> Option<usize> {
     let (floor, ceiling) = (percentile(sorted, 5.0), percentile(sorted, 95.0));
     let cut = |index: usize| sorted[index].clamp(floor, ceiling);
     let total: f64 = (0..n).map(cut).sum();
-    let least = ((SMALLER * n as f64).ceil() as usize).max(FEWEST);
+    let least = ((SMALLER * n as f64).ceil() as usize).max(MIN_SAMPLES);
     let mut sum = 0.0;
     let mut best: Option<(f64, usize)> = None;
     for index in 0..n - least {

@@ -13,31 +13,34 @@ use super::summary::Summary;
 use super::waiting::{MatchedOperation, MatchedOperations};
 
 /// Minimum number of observed iterations for naming a straggler.
-const FEWEST: usize = 3;
+const MIN_ITERATIONS: usize = 3;
 
 /// Computes the skew between ranks; `None` if they share no operations.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
     let meetings = MatchedOperations::of(&sides);
     let together = meetings.together();
+    let ends = ranks.iter().flat_map(|rank| &rank.collectives).flat_map(|arrival| &arrival.ends_ns);
+    let longest = ends.max().map_or(f64::INFINITY, |end| end.0 as f64);
     let collectives: Vec<CollectiveRecord> =
-        together.iter().filter_map(|parties| meeting(ranks, &meetings, parties)).collect();
+        together.iter().filter_map(|parties| meeting(ranks, &meetings, parties, longest)).collect();
     if collectives.is_empty() {
         return None;
     }
     let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
-    let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
+    let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew(longest));
     let straggler = straggler(&collectives);
-    let (begin_ns, begin_error_ns) = (begin.map(|told| told.value()), begin.map(|told| told.error()));
+    let (begin_ns, begin_error_ns) = (begin.map(|estimate| estimate.value()), begin.map(|estimate| estimate.error()));
     let balance = balance::of(ranks, &collectives, straggler);
     Some(SkewRecord { begin_ns, begin_error_ns, straggler, balance, collectives })
 }
 
-/// Record of matching operations; `None` if some were not observed.
+/// Record of matching operations; `None` if some were not observed. `longest` is the duration of an iteration in ns.
 fn meeting(
     ranks: &[RankRecord],
     meetings: &MatchedOperations,
     parties: &[&MatchedOperation],
+    longest: f64,
 ) -> Option<CollectiveRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
@@ -53,7 +56,7 @@ fn meeting(
     let origins: Vec<&[MomentRecord]> = parties.iter().map(|party| party.origins).collect();
     let start = |party: usize, at: usize| parties[party].arrival.starts_ns.get(at).copied().unwrap_or_default();
     let arrivals = ArrivalTimes::of(&origins, start);
-    let skew = arrivals.as_ref().and_then(ArrivalTimes::skew);
+    let skew = arrivals.as_ref().and_then(|arrivals| arrivals.skew(longest));
     let last = arrivals.and_then(|arrivals| arrivals.last());
     Some(CollectiveRecord {
         name: operation.name.clone(),
@@ -62,8 +65,8 @@ fn meeting(
         ids: parties.iter().map(|party| party.arrival.id).collect(),
         transfer_ns: median(&(0..iterations).map(shortest).collect::<Vec<_>>())?,
         wait_ns: waits.iter().map(wait).collect::<Option<_>>()?,
-        skew_ns: skew.map(|told| told.value()),
-        skew_error_ns: skew.map(|told| told.error()),
+        skew_ns: skew.map(|estimate| estimate.value()),
+        skew_error_ns: skew.map(|estimate| estimate.error()),
         last: last.map(|(party, late)| LateRecord { rank: parties[party].rank, ..late }),
     })
 }
@@ -138,8 +141,9 @@ impl ArrivalTimes {
         self.times[0].len()
     }
 
-    /// From the first to the last arrival.
-    fn skew(&self) -> Option<Estimate> {
+    /// From the first to the last arrival; `None` if its error exceeds `longest`, the duration of an iteration in ns: a clock
+    /// has jumped, or is too imprecise to tell.
+    fn skew(&self, longest: f64) -> Option<Estimate> {
         let skew = |at: usize| {
             let all = || self.times.iter().map(|rank| rank[at]);
             all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)
@@ -147,12 +151,12 @@ impl ArrivalTimes {
         let samples: Vec<f64> = (0..self.iterations()).map(skew).collect();
         let mut errors = self.errors.clone();
         errors.sort_by(f64::total_cmp);
-        Estimate::of(&samples, errors.iter().rev().take(2).sum())
+        Estimate::of(&samples, errors.iter().rev().take(2).sum()).filter(|estimate| estimate.error <= longest)
     }
 
     /// Index and delay of the rank that arrives after all others; `None` if chance may explain it.
     fn last(&self) -> Option<(usize, LateRecord)> {
-        if self.iterations() < FEWEST {
+        if self.iterations() < MIN_ITERATIONS {
             return None;
         }
         (0..self.times.len()).find_map(|rank| {
@@ -163,10 +167,11 @@ impl ArrivalTimes {
                 self.times[rank][at] - last
             };
             let samples: Vec<f64> = (0..self.iterations()).map(behind).collect();
-            let told = Estimate::of(&samples, clocks)?;
+            let estimate = Estimate::of(&samples, clocks)?;
             let times = samples.iter().filter(|late| **late > clocks).count();
-            let late = LateRecord { rank: 0, late_ns: told.value(), error_ns: told.error(), times, of: samples.len() };
-            (told.median > told.error).then_some((rank, late))
+            let late =
+                LateRecord { rank: 0, late_ns: estimate.value(), error_ns: estimate.error(), times, of: samples.len() };
+            (estimate.median > estimate.error).then_some((rank, late))
         })
     }
 }
@@ -207,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_last_beyond_the_error_is_named() {
+    fn a_rank_that_is_last_beyond_the_error_is_named() {
         let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
         let skew = of(&ranks(late, 400)).unwrap();
         let meeting = &skew.collectives[0];
@@ -220,7 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_for_what_may_be_chance() {
+    fn a_skew_with_an_error_longer_than_an_iteration_is_absent() {
+        let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
+        let skew = |error: i64| of(&ranks(late, error)).map(|skew| (skew.begin_ns, skew.collectives[0].skew_ns));
+        assert!(skew(400).is_some_and(|(_, skew)| skew.is_some()));
+        assert_eq!(skew(1_000_000), Some((None, None)));
+    }
+
+    #[test]
+    fn no_rank_is_named_within_the_error() {
         let named = |arrivals: &[&[i64]], error: i64| {
             let skew = of(&ranks(arrivals, error)).unwrap();
             assert_eq!(skew.straggler, skew.collectives[0].last.map(|last| last.rank));

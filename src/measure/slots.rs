@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_does_is_no_variation() {
+    fn differences_between_slots_are_not_variation() {
         let exact: Vec<f64> = (0..30).map(|index| [100.0, 400.0, 2000.0][index % 3]).collect();
         assert_eq!(variation(&exact, 3), Some(0.0));
         assert!(variation(&exact, 1).unwrap() > 0.9);

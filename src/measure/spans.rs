@@ -37,7 +37,7 @@ pub fn length(stretches: &[TimeRange]) -> f64 {
 }
 
 /// Total length of a union outside of another.
-pub fn beside(stretches: &[TimeRange], other: &[TimeRange]) -> f64 {
+pub fn outside(stretches: &[TimeRange], other: &[TimeRange]) -> f64 {
     length(stretches) - length(&common(stretches, other))
 }
 
@@ -66,13 +66,13 @@ mod tests {
         assert_eq!(all, [(0.0, 12.0), (20.0, 21.0)]);
         assert_eq!(length(&all), 13.0);
         assert_eq!(common(&all, &[(11.0, 20.5)]), [(11.0, 12.0), (20.0, 20.5)]);
-        assert_eq!(beside(&all, &[(11.0, 20.5)]), 11.5);
+        assert_eq!(outside(&all, &[(11.0, 20.5)]), 11.5);
     }
 
     proptest! {
         /// Compared with counting whole moments.
         #[test]
-        fn they_are_sets_of_moments(
+        fn intervals_agree_with_sets_of_moments(
             a in prop::collection::vec((0u32..60, 0u32..12), 0..12),
             b in prop::collection::vec((0u32..60, 0u32..12), 0..12),
         ) {
@@ -86,7 +86,7 @@ mod tests {
             let (left, right) = (stretches(&a), stretches(&b));
             prop_assert_eq!(length(&left), count(&|moment| holds(&a, moment)));
             prop_assert_eq!(length(&common(&left, &right)), count(&|moment| holds(&a, moment) && holds(&b, moment)));
-            prop_assert_eq!(beside(&left, &right), count(&|moment| holds(&a, moment) && !holds(&b, moment)));
+            prop_assert_eq!(outside(&left, &right), count(&|moment| holds(&a, moment) && !holds(&b, moment)));
         }
 
         #[test]

@@ -168,7 +168,7 @@ step {
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
         let mut around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
         let (whole, _) = split(&observed, &around);
-        // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 behind the last.
+        // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 after the last.
         assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
         assert_eq!(parts(&whole), [770, 0, 0, 0, 80, 150]);
         around.host_bound = true;

@@ -25,7 +25,7 @@ pub struct Subject<'a> {
     pub queues: Option<Vec<Option<u32>>>,
     /// Median of the headline; `None` if its times were refused.
     pub time: Option<Nanos>,
-    /// `None` without a device profile.
+    /// Ideal times at the peaks of the device; `None` without a device profile.
     pub peaks: Option<&'a Peaks<'a>>,
 }
 

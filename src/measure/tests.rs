@@ -197,7 +197,7 @@ fn samples_are_those_of_all_iterations() {
 }
 
 #[test]
-fn what_no_device_can_do_has_no_value() {
+fn impossible_times_have_no_value() {
     let profile = Profile::named("h200").unwrap();
     // 4000 bytes take 72 ns over the link.
     let quick = trace(800, &[(0, 100, 300), (0, 310, 500), (1, 50, 70), (1, 520, 700)]);
@@ -240,7 +240,7 @@ fn slack_and_utilization_of_sets() {
 }
 
 #[test]
-fn what_a_device_has() {
+fn device_metrics() {
     let profile = Profile::named("h200").unwrap();
     let metrics = "metric units = device.units
          metric share = memory.peak / device.memory

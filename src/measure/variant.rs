@@ -97,7 +97,7 @@ pub fn record(
     if let Some(effect) = effect.filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
             "{name}: timing single operations changes the iteration by {:+.0} %: \
-             take their times as shares, and the headline for the whole",
+             use their times as shares, and the headline for the whole",
             effect * 100.0
         ));
     }

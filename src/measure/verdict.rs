@@ -13,7 +13,7 @@ const LITTLE: f64 = 0.25;
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
-/// Verdict on a rank's iteration, and what usually helps. `balance` tells why ranks wait for each other.
+/// Verdict on a rank's iteration, and what usually helps. `balance` explains why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;
@@ -84,8 +84,8 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
         _ => "waiting for other ranks".to_owned(),
     };
     let help = match kind {
-        "imbalance" => "give each rank as much to do; the table of the ranks names the operation that takes longest",
-        "late rank" => "look at the late rank's host and device: what holds it up before this iteration",
+        "imbalance" => "give each rank equal work; the table of the ranks names the operation that takes longest",
+        "late rank" => "check the late rank's host and device for what delays it before this iteration",
         "pipeline bubble" => {
             "more and smaller microbatches, and stages that take equally long, make the bubble smaller"
         }
@@ -98,9 +98,8 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
 /// The resource's name in a sentence, and what helps operations that it bounds.
 fn describe_resource(resource: &str) -> (String, &'static str) {
     const FEWER: &str =
-        "move fewer bytes: a smaller type, fewer passes over the data, operations joined with their neighbours";
-    const EARLIER: &str =
-        "start it earlier, in pieces, on a stream of its own, beside computation that needs other data meanwhile";
+        "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";
+    const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
     match resource {
         "memory" => ("memory bandwidth".to_owned(), FEWER),
         "cache" => ("cache bandwidth".to_owned(), FEWER),
@@ -109,7 +108,7 @@ fn describe_resource(resource: &str) -> (String, &'static str) {
         "d2h" => ("the host link (device to host)".to_owned(), EARLIER),
         "f64" | "f32" | "tf32" | "f16" | "bf16" | "f8" | "i8" => (
             format!("{resource} matrix arithmetic"),
-            "a smaller type, shapes that fill all units, and less beside it that takes units away",
+            "a smaller type, shapes that fill all units, and fewer concurrent operations that occupy units",
         ),
         link => (link.to_owned(), EARLIER),
     }
@@ -140,40 +139,41 @@ fn words(part: &str) -> Words {
         "dependency" => (
             "launch-bound",
             "the time between one operation and the next",
-            "operations are short beside what starts them: fuse them, or give each more to do; `--launch graph` \
-             shortens the way from one to the next",
+            "operations are short compared with the gaps between them: fuse them, or give each more work; `--launch \
+             graph` shortens the gaps",
         ),
         "idle" => (
             "bound by its ends",
             "beginning and ending the iteration",
-            "the iteration is short beside its stamps: give it more to do, or overlap iterations by `sync: end`",
+            "the iteration is short compared with its timestamps: give it more work, or overlap iterations with \
+             `sync: end`",
         ),
         "matrix" => (
             "bound by matrix multiplication",
             "matrix multiplication",
-            "shapes that fill all units, larger products, and less beside it that takes units away",
+            "shapes that fill all units, larger products, and fewer concurrent operations that occupy units",
         ),
         "copy" => (
             "bound by copies",
             "copying",
-            "pinned memory in place of the host's, larger pieces, and computation that needs other data meanwhile",
+            "pinned instead of pageable host memory, larger pieces, and concurrent computation that needs other data",
         ),
         "collective" => (
             "bound by exposed communication",
             "communication",
-            "start it earlier, in pieces, on a stream of its own, with computation that needs other data meanwhile",
+            "start it earlier, in pieces, on a separate stream, during computation that needs other data",
         ),
         "movement" => (
             "bound by data movement",
             "moving data within the device",
-            "let the operation before write in the order that the one behind reads, so that the move is not needed",
+            "let the previous operation write in the order in which the next one reads, so that the move is not needed",
         ),
         "kernel" => (
             "bound by the file's kernels",
             "kernels of the file",
             "a profiler shows what limits one: `aorta profile --with ncu FILE`",
         ),
-        "synthetic" => ("bound by synthetic work", "synthetic work", "it lasts as long as the file says"),
+        "synthetic" => ("bound by synthetic work", "synthetic work", "the file sets its duration"),
         "row-wise" => (
             "bound by row-wise operations",
             "row-wise work",
@@ -182,7 +182,7 @@ fn words(part: &str) -> Words {
         _ => (
             "bound by elementwise operations",
             "elementwise work",
-            "each element is read and written again: join neighbouring `map`s into one, or take a smaller type",
+            "each element is read and written again: fuse neighbouring `map`s into one, or use a smaller type",
         ),
     };
     Words { name, what, help }

@@ -32,7 +32,7 @@ pub struct MatchedOperation<'a> {
 pub struct MatchedOperations<'a>(Vec<MatchedOperation<'a>>);
 
 impl MatchedOperation<'_> {
-    /// Its duration in an observed iteration.
+    /// Duration of the operation in an observed iteration.
     pub fn duration(&self, at: usize) -> Nanos {
         self.arrival.ends_ns[at] - self.arrival.starts_ns[at]
     }

@@ -61,7 +61,7 @@ pub(super) struct Analyzer<'a> {
     pub names: Interner,
     pub builtins: Builtins,
     pub scopes: Scopes,
-    /// Words that some parameter lists as values. They are known everywhere and evaluate to themselves.
+    /// Words that a parameter lists as values. Expressions can use them everywhere, and they evaluate to themselves.
     pub words: FxHashSet<Symbol>,
     /// Names of all families of labels in the file.
     pub label_families: FxHashSet<Symbol>,

@@ -120,10 +120,10 @@ impl<'a> Analyzer<'a> {
         let Some(first) = batch.parts.first() else { return true };
         let known: usize = batch.parts.iter().map(|part| part.inputs.len() + part.outputs.len()).sum();
         if stream != first.stream {
-            let help = "what is issued together is issued on one stream: write a group for each";
+            let help = "all parts of a group are issued on one stream: write a group for each stream";
             self.not_in_group("an operation of another stream", help, call.span);
         } else if self.program.spec(spec).team != self.program.spec(first.spec).team {
-            let help = "what is issued together runs over the same ranks: write a `group { … }` for each";
+            let help = "all parts of a group run over the same ranks: write a `group { … }` for each";
             self.not_in_group("a collective over other ranks", help, call.span);
         } else if known + inputs.len() + outputs.len() > OPERANDS {
             let help = "a group has at most 255 operands: make two groups of it";

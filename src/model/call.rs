@@ -272,7 +272,7 @@ impl<'a> Analyzer<'a> {
             let later =
                 views[index + 1..].iter().copied().zip(call.outputs.iter().skip(index + 1).map(|arg| arg.value.span));
             let reads = inputs.views.len();
-            // An operation that updates its outputs reads them behind its other inputs.
+            // An operation that updates its outputs reads them after its other inputs.
             let updated = if operation.updates(&inputs.attrs) { reads - views.len().min(reads)..reads } else { 0..0 };
             for (place, (other, other_at)) in others.chain(later).enumerate() {
                 let same = place < reads && other == view && (operation.in_place() || updated.contains(&place));
@@ -500,11 +500,10 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
     }
 }
 
-/// Help for a `recv` whose memory is not declared: nothing else tells how much is received.
-const RECEIVED: &str =
-    "declare where it goes, `buffer y: f32[4]`, and write that behind the arrow: `recv(-> y, from: 0)`";
+/// Help for a `recv` whose memory is not declared: nothing else determines how much is received.
+const RECEIVED: &str = "declare where it goes, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
 
-/// The error for a type behind the arrow of a call.
+/// The error for a type after the arrow of a call.
 fn written_type(operation: Option<&str>, arg: &Arg) -> ModelError {
     let help = match operation {
         Some("recv") => RECEIVED,

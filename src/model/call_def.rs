@@ -70,6 +70,7 @@ impl<'a> Analyzer<'a> {
             Some(_) => inputs.iter().zip(&values).filter_map(|pair| named(self, pair)).collect(),
             None => Vec::new(),
         };
+        let has_unknown = values.iter().any(|value| matches!(value, Value::Unknown));
         let mut cells = Vec::new();
         for index in 0..outputs.len() {
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
@@ -116,7 +117,8 @@ impl<'a> Analyzer<'a> {
                 .collect();
             let found = |param: &Param| members.iter().find(|(name, _)| *name == param.name.symbol);
             let outputs_of = |param: &Param| Some((param.name.symbol, self.tensor_of(&found(param)?.1)?));
-            let written = outputs.iter().filter_map(outputs_of).collect();
+            let written: Vec<(Symbol, ViewId)> = outputs.iter().filter_map(outputs_of).collect();
+            let incomplete = !self.mistakes.is_empty() && (has_unknown || written.len() < outputs.len());
             let members = members
                 .into_iter()
                 .filter(|(name, value)| {
@@ -126,7 +128,7 @@ impl<'a> Analyzer<'a> {
                 .collect();
             let end = self.expansion.step.ops.len() + self.ops_of_batch();
             let ops = first_op as u32..end as u32;
-            let tensors = Tensors { inputs: read, outputs: written };
+            let tensors = Tensors { inputs: read, outputs: written, incomplete };
             self.close_label(call, label, LabelData::call(ops, members).with_tensors(tensors));
         }
     }
@@ -162,7 +164,7 @@ impl<'a> Analyzer<'a> {
 
     /// The arguments of the innermost call, for a message: `x: f32[8], n = 4`.
     pub(super) fn arguments_text(&self, inputs: &[Param]) -> String {
-        const LENGTH: usize = 70;
+        const MAX_LENGTH: usize = 70;
         let mut text = String::new();
         for param in inputs {
             let name = self.names.name(param.name.symbol);
@@ -182,7 +184,7 @@ impl<'a> Analyzer<'a> {
                 _ => continue,
             };
             let comma = if text.is_empty() { "" } else { ", " };
-            if text.len() + given.len() > LENGTH {
+            if text.len() + given.len() > MAX_LENGTH {
                 return format!("{text}{comma}…");
             }
             text += comma;

@@ -23,7 +23,7 @@ pub(super) struct Operands {
     /// For each input of the signature, its tensor or number.
     pub values: Vec<Value>,
     spans: Vec<SrcSpan>,
-    /// For each output, the memory behind the arrow.
+    /// For each output, the memory after the arrow.
     outputs: Vec<Option<(Output, SrcSpan)>>,
 }
 
@@ -442,8 +442,8 @@ impl<'a> Analyzer<'a> {
         };
         let Some(place) = place else { return computes_nothing(self) };
         if let Some(arg) = call.outputs.first() {
-            let help = "remove the arrow and what stands behind it".to_owned();
-            return wrong(self, "names outputs, and writes those of the kernel".to_owned(), help, arg.value.span);
+            let help = "remove the arrow and what follows it".to_owned();
+            return wrong(self, "names outputs, but it writes those of the kernel".to_owned(), help, arg.value.span);
         }
         let operation = ops::CATALOGUE[place];
         let mut inner = Inputs::default();
@@ -463,7 +463,7 @@ impl<'a> Analyzer<'a> {
         for (&view, &at) in inner.views.iter().zip(&inner.spans) {
             let Some(part) = self.input_part(view, &operands.views) else {
                 let help = "write inputs of the kernel, or slices of them".to_owned();
-                return wrong(self, "reads something else than the kernel".to_owned(), help, at);
+                return wrong(self, "reads other memory than the kernel's inputs".to_owned(), help, at);
             };
             parts.push(part);
         }

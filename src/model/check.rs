@@ -480,12 +480,12 @@ impl<'a> Checker<'a> {
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let (None, Some((_, own))) = (self.globals.get(&symbol), name.split_once('.')) {
-            let help = format!("a module knows its own `let` and `def` alone: make `{own}` an argument of the `def`");
+            let help = format!("a module can use only its own `let` and `def`: make `{own}` an argument of the `def`");
             return ModelError::UnknownName { name: own.to_owned(), at: at.into(), help: Some(help) };
         }
         if let Some(&declared) = self.globals.get(&symbol) {
             if declared.start < at.start {
-                let help = "a name is known below its declaration: its own value cannot use it";
+                let help = "a name is known below its declaration: its value cannot use the name itself";
                 return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
             }
             let help = "move the declaration above its first use".to_owned();
@@ -494,7 +494,8 @@ impl<'a> Checker<'a> {
         if let Some(&label) = self.later.get(&symbol) {
             if label.start > at.start {
                 let help = format!(
-                    "operations wait for operations above them: move `{name}` up, or write `after prev({name})` to wait \
+                    "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
+                     to wait \
                      for the one of the iteration before"
                 );
                 return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };

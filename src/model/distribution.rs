@@ -122,7 +122,7 @@ impl Table {
 /// Splits `total` over places by their weights: each of `total` things goes to one of them, by itself. `uniform` is
 /// asked once for each place but the last that has a weight. Without any weight, all go to the first place.
 pub fn multinomial(total: i64, weights: &[f64], mut uniform: impl FnMut(usize) -> f64) -> Vec<i64> {
-    // Sums from behind: the share of a place among it and those that follow is at most 1 in spite of rounding.
+    // Sums from the end: the share of a place among itself and the following ones is then at most 1 in spite of rounding.
     let mut rest = vec![0.0; weights.len() + 1];
     for (index, weight) in weights.iter().enumerate().rev() {
         rest[index] = rest[index + 1] + weight;

@@ -9,7 +9,7 @@ use super::distribution::{self, Table};
 use super::value::{Number, Scalar, Value};
 
 /// Second seed of distributions that need two uniform numbers for a value.
-const SECOND: u64 = 0x5eed;
+const SECOND_SEED: u64 = 0x5eed;
 
 /// Steps of computing a table that count as much as one list value.
 const STEPS_PER_MEMBER: f64 = 256.0;
@@ -59,7 +59,7 @@ impl Draw {
             Distribution::Numbers(table) => Value::int(table.at(uniform(index))),
             Distribution::Geometric(success) => Value::int(distribution::geometric(*success, uniform(index))),
             Distribution::Lognormal(mu, sigma) => {
-                let angle = distribution::uniform(self.seed ^ SECOND, first + index);
+                let angle = distribution::uniform(self.seed ^ SECOND_SEED, first + index);
                 Value::Number(Number::float(distribution::lognormal(*mu, *sigma, (uniform(index), angle))))
             }
             Distribution::Choice(table, values) => values[table.at(uniform(index)) as usize].clone(),

@@ -50,7 +50,7 @@ pub enum ModelError {
         declared: SourceSpan,
     },
 
-    #[error("`{name}` has a meaning already")]
+    #[error("`{name}` is already defined")]
     #[diagnostic(
         code(aorta::model::redefined),
         help("give one of them another name; only the arguments of a `def` may hide an outer name")
@@ -169,11 +169,12 @@ pub enum ModelError {
         right_at: SourceSpan,
     },
 
-    #[error("a whole number is needed here, and this is {value}")]
+    #[error("expected a whole number, found {value}")]
     #[diagnostic(
         code(aorta::model::not_whole),
         help("{}", match division {
-            Some(_) => "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a rest, or change what is divided",
+            Some(_) => "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change \
+                        what is divided",
             None => "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`",
         })
     )]
@@ -198,7 +199,7 @@ pub enum ModelError {
     #[error("the result is too large")]
     #[diagnostic(code(aorta::model::overflow), help("integers go up to 9223372036854775807; `1e20` is a float"))]
     Overflow {
-        #[label("exceeds what a number can hold")]
+        #[label("exceeds the largest number")]
         at: SourceSpan,
     },
 
@@ -313,8 +314,8 @@ pub enum ModelError {
     #[diagnostic(
         code(aorta::model::nothing_to_run),
         help(
-            "write one, such as `nop()`; where there is one in an `if` or a `for`, look at what the parameters make of \
-             the condition or the range"
+            "write one, such as `nop()`; if an `if` or a `for` contains one, check the condition or the range for \
+             these parameters"
         )
     )]
     NothingToRun {
@@ -323,7 +324,7 @@ pub enum ModelError {
     },
 
     #[error("there is more than one `{what}`")]
-    #[diagnostic(code(aorta::model::second), help("move what is in them into one"))]
+    #[diagnostic(code(aorta::model::second), help("merge them into one"))]
     Second {
         what: &'static str,
         #[label("second")]
@@ -368,7 +369,10 @@ pub enum ModelError {
     #[error("`{name}` calls itself")]
     #[diagnostic(
         code(aorta::model::recursion),
-        help("a `def` is put in place of its call, which would never end: write a loop, `for i in 0..n {{ … }}`")
+        help(
+            "a `def` is expanded in place of its call, and recursion would never end: write a loop, `for i in 0..n {{ \
+             … }}`"
+        )
     )]
     Recursion {
         name: String,
@@ -388,14 +392,14 @@ pub enum ModelError {
     #[diagnostic(
         code(aorta::model::unwritten),
         help(
-            "a `buffer` of a block holds nothing at the beginning of an iteration: write it above, `-> {name}`, \
+            "a `buffer` of a block is uninitialized at the beginning of an iteration: write it above, `-> {name}`, \
              or declare it outside of the step, where it is filled before the run"
         )
     )]
     Unwritten {
         name: String,
         missing: String,
-        #[label("what it reads there is not defined")]
+        #[label("the contents that it reads there are undefined")]
         at: SourceSpan,
     },
 
@@ -411,7 +415,7 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("there is a label `{name}` already")]
+    #[error("the label `{name}` exists already")]
     #[diagnostic(code(aorta::model::label_twice), help("{help}"))]
     LabelTwice {
         name: String,
@@ -432,7 +436,7 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("`{name}` is an output: it cannot be read and written at once here")]
+    #[error("`{name}` is an output: one operation cannot read and write it here")]
     #[diagnostic(
         code(aorta::model::overlapping_operands),
         help(
@@ -456,7 +460,7 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("{what} cannot stand in a `group`")]
+    #[error("{what} is not allowed in a `group`")]
     #[diagnostic(code(aorta::model::in_group), help("{help}"))]
     InGroup {
         what: String,
@@ -518,7 +522,7 @@ pub enum ModelError {
     #[error("this metric is {found}, and its unit `{unit}` is for {of}")]
     #[diagnostic(
         code(aorta::model::metric_unit),
-        help("write a unit that fits, or leave it out: the one that follows from the expression is printed then")
+        help("write a unit that fits, or leave it out to print the unit of the expression")
     )]
     MetricUnit {
         found: String,
@@ -528,11 +532,11 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("`{name}` is no stream, label or phase")]
+    #[error("`{name}` is not a stream, label or phase")]
     #[diagnostic(code(aorta::model::unknown_set))]
     UnknownSet {
         name: String,
-        #[label("operations are picked by the name of a stream, a family, a label or a phase")]
+        #[label("select operations by the name of a stream, a family, a label or a phase")]
         at: SourceSpan,
         #[help]
         help: Option<String>,

@@ -229,10 +229,11 @@ impl Analyzer<'_> {
         if !matches!(found, Value::Unknown) {
             let help = match expected {
                 _ if matches!(found, Value::Group(_)) => Some(
-                    "a group is no number: `tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one",
+                    "a group is not a number: `tp.size` is the number of ranks in the group `tp`, `tp.rank` the \
+                     number of this one",
                 ),
                 _ if matches!(found, Value::Parts(_)) => {
-                    Some("name a part behind a dot: `w.up`; parts of one type are one flat tensor together")
+                    Some("name a part after a dot: `w.up`; parts of one type are one flat tensor together")
                 }
                 "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => {
                     Some("pick one of its operations: `f[0]`")
@@ -251,9 +252,9 @@ impl Analyzer<'_> {
                 }
                 "a tensor type, such as `f32[n]`" => Some("write an element type with its sizes: `f32[4, 8]`"),
                 "a stream" => Some("declare one with `stream s`, and write `on s { … }`"),
-                "a label" => Some("name an operation that stands above: `f: nop()`, and write `f`"),
+                "a label" => Some("name an operation above: `f: nop()`, and write `f`"),
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
-                    Some("a number is no range: write `0..n` for `n` turns")
+                    Some("a number is not a range: write `0..n` for `n` turns")
                 }
                 "a group of ranks" => Some("declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`"),
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
@@ -452,11 +453,12 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
     let order = matches!(op, BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual);
     match (op, left, right) {
         (_, Value::Group(_), _) | (_, _, Value::Group(_)) => {
-            "a group is no number: `tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one"
+            "a group is not a number: `tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of \
+             this one"
                 .to_owned()
         }
         _ if computed(left) || computed(right) => {
-            "what a tensor holds is known only in the run: `map(…)` computes with its elements".to_owned()
+            "the elements of a tensor are known only during the run: `map(…)` computes with them".to_owned()
         }
         (BinaryOp::Equal | BinaryOp::NotEqual, Value::Word(_), Value::Text(text))
         | (BinaryOp::Equal | BinaryOp::NotEqual, Value::Text(text), Value::Word(_)) => {
@@ -466,7 +468,7 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
             "both sides have to be of one kind: two numbers, two texts, or two words".to_owned()
         }
         (_, Value::Bool(_), _) if order => "two comparisons are joined by `and`: `1 < n and n < 3`".to_owned(),
-        _ => "it is for numbers alone".to_owned(),
+        _ => "it applies to numbers only".to_owned(),
     }
 }
 
@@ -478,7 +480,7 @@ pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
     };
     match example {
         Some(unit) => {
-            format!("write a unit behind the plain number, such as `{unit}`, or divide the other side by `{unit}`")
+            format!("write a unit after the plain number, such as `{unit}`, or divide the other side by `{unit}`")
         }
         None => "both sides have to measure the same; `*` and `/` combine what differs".to_owned(),
     }

@@ -2,7 +2,7 @@
 
 use crate::base::units::Dimension;
 
-/// A quantity that a run measures or a plan knows.
+/// A quantity that a run measures or that is derived from a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Figure {
     /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.
@@ -51,7 +51,7 @@ pub enum Figure {
 pub enum Sets {
     /// None: the metric describes the whole iteration.
     None,
-    /// One, or none for the whole iteration.
+    /// Zero or one set; without a set, the metric describes the whole iteration.
     Optional,
     /// Two, which are compared.
     Two,

@@ -21,7 +21,7 @@ impl Analyzer<'_> {
         let name = self.names.name(callee.symbol).to_owned();
         let (unary, binary) = (Unary::from_name(&name), Binary::from_name(&name));
         if let (Some(statistic), None, [of]) = (statistic_of(&name), binary, args) {
-            let help = format!("a statistic stands behind its figure: `{}.{statistic}`", written(of, &self.names));
+            let help = format!("a statistic follows its figure: `{}.{statistic}`", written(of, &self.names));
             self.error(ModelError::UnknownFunction { name, of: OF_FIGURES, at: callee.span.into(), help: Some(help) });
             return None;
         }
@@ -126,7 +126,7 @@ impl Analyzer<'_> {
             Type::Number(dimension) => {
                 dimension.example().map(|unit| format!("divide it by `{unit}` for a plain number"))
             }
-            Type::Bool => Some("a condition stands in `expect`, or in the `if` of a choice".to_owned()),
+            Type::Bool => Some("a condition is allowed only in `expect`, or in the `if` of a choice".to_owned()),
         };
         let (expected, found) = (expected.to_owned(), found.describe());
         self.error(ModelError::WrongType { expected, found, at: at.into(), help });

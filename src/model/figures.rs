@@ -367,10 +367,10 @@ impl<'a> Analyzer<'a> {
             kind => {
                 let help = match kind {
                     ExprKind::Field { .. } if pick.slot.is_some() => {
-                        "a slot stands before the statistic: `time.slot[0].p95`"
+                        "a slot goes before the statistic: `time.slot[0].p95`"
                     }
-                    _ if pick.slot.is_some() => "a slot stands behind a figure or a metric: `time.slot[0]`",
-                    _ => "a statistic stands behind a figure or a metric: `time.p99`",
+                    _ if pick.slot.is_some() => "a slot follows a figure or a metric: `time.slot[0]`",
+                    _ => "a statistic follows a figure or a metric: `time.p99`",
                 };
                 self.error(ModelError::UnknownFigure {
                     name: self.text_of(expr),
@@ -443,9 +443,10 @@ impl<'a> Analyzer<'a> {
                 let sets = (self.set(std::slice::from_ref(first)), self.set(std::slice::from_ref(second)));
                 return Some((Some(sets.0?), Some(sets.1?)));
             }
-            (Sets::None, Some(_)) => {
-                ("no set of operations", format!("`{name}` is of the whole iteration: write it without parentheses"))
-            }
+            (Sets::None, Some(_)) => (
+                "no set of operations",
+                format!("`{name}` describes the whole iteration: write it without parentheses"),
+            ),
             (Sets::Two, _) => {
                 ("two sets of operations", format!("each is a stream, a label or a phase: `{name}(compute, comm)`"))
             }
@@ -521,7 +522,7 @@ fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
     }
 }
 
-/// True if a name refers to something that only a run knows.
+/// True if a name refers to something whose value is known only after a run.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
 }

@@ -275,7 +275,7 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const ELSEWHERE: [(&[&str], &str); 6] = [
+const OTHER_NAMES: [(&[&str], &str); 6] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
@@ -294,12 +294,12 @@ pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner)
         let call = format!("r: {name}({})", args.join(", "));
         return Some(format!("`{name}` is an operation: write `{call}` above, in the step, and `r` here"));
     }
-    if let Some((_, help)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
+    if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {
         return Some((*help).to_owned());
     }
     if let Some(dtype) = DType::from_name(name) {
         let sizes: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
-        return Some(format!("the sizes of a tensor stand in brackets: `{dtype}[{}]`", sizes.join(", ")));
+        return Some(format!("write the sizes of a tensor in brackets: `{dtype}[{}]`", sizes.join(", ")));
     }
     suggest::did_you_mean(name, FUNCTIONS.iter().copied())
         .or_else(|| Some(format!("there are {}", suggest::listed(FUNCTIONS))))

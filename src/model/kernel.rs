@@ -59,7 +59,7 @@ struct EntryParams<'p> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub grid: &'a Expr,
-    /// `None` if the metadata of the compiled code says it.
+    /// Threads of a block; `None` if the metadata of the compiled code gives them.
     pub block: Option<&'a Expr>,
     pub shared: Option<&'a Expr>,
     pub flops: Option<&'a Expr>,
@@ -99,7 +99,7 @@ impl<'a> Analyzer<'a> {
             if field == "reference" {
                 self.error_in_kernel(KernelError::Reference {
                     name: text.to_string(),
-                    why: "is no operation".to_owned(),
+                    why: "is not an operation".to_owned(),
                     help: "write an operation on the inputs of the kernel: `reference: map(2 * x)`".to_owned(),
                     at: setting.value.span.into(),
                 });
@@ -121,7 +121,7 @@ impl<'a> Analyzer<'a> {
         let required = |this: &mut Self, wanted: &'static str, help: &'static str| {
             let found = field(wanted);
             if found.is_none() {
-                let why = format!("does not say its `{wanted}`");
+                let why = format!("lacks the field `{wanted}`");
                 this.error_in_kernel(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
             }
             found
@@ -131,15 +131,18 @@ impl<'a> Analyzer<'a> {
             Some(file) => Some(self.triton((name, &text), file, &field)?),
             None => None,
         };
+        // The linker has reported a file that it could not read, which may be the one that says it.
+        let is_unread = file.is_none() && field("file").is_some_and(|path| matches!(path.kind, ExprKind::Text(_)));
         let block = match triton {
             Some(_) => None,
+            None if is_unread => None,
             None => Some(required(self, "block", "how many threads a block has: `block: 256`")?),
         };
         if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {
             self.error_in_kernel(KernelError::Field {
                 name: text.to_string(),
-                why: "says how long it takes, and how much it does".to_owned(),
-                help: "one of both: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
+                why: "gives both its duration and its work".to_owned(),
+                help: "write one of them: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
                 at: time.span.max(other.span).into(),
             });
             good = false;
@@ -200,7 +203,7 @@ impl<'a> Analyzer<'a> {
                 name: kernel.to_owned(),
                 param: "the signature".to_owned(),
                 why: "has no output",
-                help: "write behind an arrow what the kernel writes: `kernel k(x: f32[n] -> y: f32[n])`",
+                help: "write the outputs of the kernel after an arrow: `kernel k(x: f32[n] -> y: f32[n])`",
                 at: declared.span.into(),
             });
             good = false;
@@ -258,7 +261,7 @@ impl<'a> Analyzer<'a> {
             return wrong(
                 self,
                 "is a number of fewer than 32 bits",
-                "write `f32`: the kernel rounds it if it has to",
+                "write `f32`: the kernel rounds it if necessary",
                 ty.span,
             );
         }

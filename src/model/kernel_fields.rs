@@ -20,9 +20,9 @@ const GRID_X: i64 = i32::MAX as i64;
 const GRID_YZ: i64 = 65_535;
 
 /// Most dynamic shared memory of a block that any device has, in bytes.
-const MOST_SHARED: i64 = 1 << 20;
+const MAX_SHARED_MEMORY: i64 = 1 << 20;
 
-/// The addresses of Triton's global and profile scratch memory, which its kernels take behind their own parameters.
+/// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters.
 /// A driver reads as many arguments as a kernel has, so that kernels of versions without them take no harm.
 const TRITON_SCRATCH: [Passed; 2] = [Passed::Value(0), Passed::Value(0)];
 
@@ -93,7 +93,7 @@ impl Analyzer<'_> {
     pub(super) fn kernel_shared(&mut self, kernel: &DeclaredKernel) -> Option<u32> {
         let Some(expr) = kernel.fields.shared else { return Some(0) };
         let bytes = self.kernel_count(kernel, "shared", Some(expr), Dimension::BYTES)??;
-        if bytes > MOST_SHARED as u64 {
+        if bytes > MAX_SHARED_MEMORY as u64 {
             let why = "no device has more than 1 MiB for a block".to_owned();
             let help = "write the dynamic shared memory of a block in bytes: `shared: 4 * 256`";
             self.kernel_launch(kernel, "shared", bytes.to_string(), (why, help), expr.span);
@@ -110,7 +110,7 @@ impl Analyzer<'_> {
         expr: Option<&Expr>,
         dimension: Dimension,
     ) -> Option<Option<u64>> {
-        const MOST: f64 = 1e18;
+        const MAX: f64 = 1e18;
         let Some(expr) = expr else { return Some(None) };
         let needs_unit = dimension == Dimension::TIME;
         let number = match self.eval(expr) {
@@ -119,7 +119,7 @@ impl Analyzer<'_> {
             other => return self.wrong_type(&format!("{} for `{field}`", dimension.describe()), &other, expr.span),
         };
         let Number { value, .. } = number;
-        if !(0.0..=MOST).contains(&value.float()) {
+        if !(0.0..=MAX).contains(&value.float()) {
             let help = "write a number from 0 to 1e18";
             self.kernel_launch(kernel, field, number.text(), ("out of range".to_owned(), help), expr.span);
             return None;

@@ -26,7 +26,7 @@ pub(super) struct LabelData {
     pub ops: Range<u32>,
     /// The outputs and labels inside a call of a definition; `None` for an operation.
     members: Option<Box<[(Symbol, Value)]>>,
-    /// The tensors of a call before and behind its arrow; `None` for an operation.
+    /// The tensors of a call before and after its arrow; `None` for an operation.
     pub tensors: Option<Box<Tensors>>,
     span: SrcSpan,
 }
@@ -36,6 +36,8 @@ pub(super) struct LabelData {
 pub(super) struct Tensors {
     pub inputs: Vec<(Symbol, ViewId)>,
     pub outputs: Vec<(Symbol, ViewId)>,
+    /// True if a mistake, which has been reported, leaves some of them unknown.
+    pub incomplete: bool,
 }
 
 impl LabelData {
@@ -295,7 +297,7 @@ impl<'a> Analyzer<'a> {
         let help = match known.as_slice() {
             [] => Some("it has no outputs and no labels inside".to_owned()),
             [_] if unknown::is_tensor_member(&text) => Some(unknown::tensor_member(&name, &text)),
-            [only] => Some(format!("`{name}` alone stands for its only output, `{name}.{only}`")),
+            [only] => Some(format!("`{name}` alone means its only output, `{name}.{only}`")),
             _ => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
         };
         self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
@@ -353,7 +355,7 @@ impl<'a> Analyzer<'a> {
                     }
                     count => {
                         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                        let help = format!("write one of its outputs behind a dot: {}", suggest::listed(&names));
+                        let help = format!("write one of its outputs after a dot: {}", suggest::listed(&names));
                         (format!("a label of something that has {count} outputs"), Some(help))
                     }
                 };

@@ -13,7 +13,7 @@ use super::value::Value;
 /// Lists up to this length do not count against the limit.
 const SHORT_LIST: usize = 16;
 
-const FOR_A_FEW: &str = "lists are for a few values: let a loop or a family do it";
+const FOR_A_FEW: &str = "lists hold few values: use a loop or a family";
 
 impl Analyzer<'_> {
     /// Evaluates `[a, b, …]`.

@@ -192,7 +192,7 @@ impl Analyzer<'_> {
         if let (Some(over), Some(callee)) = (&call.over, call.callee.first()) {
             let name = self.names.name(callee.symbol).to_owned();
             let help = match self.defs.contains_key(&callee.symbol) {
-                true => "write it behind the collectives inside; a group may be an argument: `def f(x, g -> y) { … }`",
+                true => "write it after each collective inside; a group may be an argument: `def f(x, g -> y) { … }`",
                 false => "collectives do, such as `all_reduce(x -> x) over dp`",
             };
             self.error(ModelError::NoGroup { name, help, at: over.span.into() });

@@ -101,11 +101,12 @@ impl Analyzer<'_> {
                     OptionType::Bool => Some("write `true` or `false`".to_owned()),
                     OptionType::Axes if plain => Some(format!("write it as a list: `{}: [0]`", option.name)),
                     _ if matches!(value, Value::Group(_)) => Some(
-                        "`tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one".to_owned(),
+                        "`tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of this one"
+                            .to_owned(),
                     ),
-                    OptionType::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
+                    OptionType::Number(Dimension::TIME) if plain => Some("write its unit after it: `10us`".to_owned()),
                     OptionType::Number(Dimension::BYTES) if plain => {
-                        Some("write its unit behind it: `64MiB`".to_owned())
+                        Some("write its unit after it: `64MiB`".to_owned())
                     }
                     _ => None,
                 };

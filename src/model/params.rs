@@ -220,7 +220,7 @@ impl<'a> Analyzer<'a> {
                     at: at.into(),
                     declared: declared.into(),
                     allowed,
-                    help: "the default says what kind of value a parameter has: give one of that kind".to_owned(),
+                    help: "the default determines the kind of value: give a value of that kind".to_owned(),
                 });
                 Value::Unknown
             }
@@ -236,7 +236,7 @@ impl<'a> Analyzer<'a> {
                 expected: "a value".to_owned(),
                 found: "a range".to_owned(),
                 at: range.span.into(),
-                help: Some(format!("one range stands alone: `in {}`", written(range, &self.names))),
+                help: Some(format!("write a single range without brackets: `in {}`", written(range, &self.names))),
             });
             return false;
         }
@@ -285,8 +285,8 @@ impl<'a> Analyzer<'a> {
     fn not_allowed(&mut self, name: Name, value: String, at: SrcSpan, allowed: Option<&Expr>) {
         let text = allowed.map(|allowed| self.source_text(allowed)).unwrap_or_default();
         let help = match suggest::nearest(&value, text.split(", ")) {
-            Some(near) => format!("did you mean `{near}`? Or widen what stands behind `in`"),
-            None => "write a value that is allowed, or widen what stands behind `in`".to_owned(),
+            Some(near) => format!("did you mean `{near}`? Or widen the values after `in`"),
+            None => "write a value that is allowed, or widen the values after `in`".to_owned(),
         };
         self.error(ModelError::NotAllowed {
             name: self.names.name(name.symbol).to_owned(),

@@ -1,6 +1,6 @@
 //! Buffers with parts: `buffer w { up: bf16[d, f], down: bf16[f, d] }`.
 //!
-//! Parts of one type lie one behind another in one memory with one dimension, which is the buffer as a whole. A part is
+//! Parts of one type lie one after another in one memory with one dimension, which is the buffer as a whole. A part is
 //! a range of it in its own dimensions. Parts of several types are memories of their own, and there is no whole.
 
 use std::sync::Arc;

@@ -45,11 +45,11 @@ impl Analyzer<'_> {
                     1 => ("there is one rank, 0".to_owned(), "check or run it on more: `--ranks 2`"),
                     _ => (
                         format!("there are {world}, 0 to {}", world - 1),
-                        "`%` wraps: `at (rank + 1) % world`; a rank that has nobody to send to says so: \
+                        "`%` wraps: `at (rank + 1) % world`; exclude ranks that have no receiver: \
                          `at rank + 1 when rank + 1 < world`",
                     ),
                 };
-                let why = format!("{number} is none of the ranks, {why}");
+                let why = format!("{number} is not a rank: {why}");
                 let at = rank.span.into();
                 let op = operation.name();
                 self.error(OpError::Option { op, option: "at", why, help: help.to_owned(), at }.into());
@@ -270,7 +270,7 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival])
             let (from, sent) = (one.from, slice(read));
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
-            let help = "what arrives has to go elsewhere than what is sent: take two buffers, or two parts of one";
+            let help = "received data needs other memory than sent data: use two buffers, or two parts of one";
             return Some(PeerError::Clash { what, help, at }.into());
         }
     }

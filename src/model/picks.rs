@@ -31,7 +31,7 @@ impl Analyzer<'_> {
             "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
             "avg" | "average" => Some("write `mean`".to_owned()),
             "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
-            SLOT => Some(format!("say which: `{}.slot[0]`", written(of, &self.names))),
+            SLOT => Some(format!("select one: `{}.slot[0]`", written(of, &self.names))),
             _ => suggest::did_you_mean(&text, known),
         };
         let help = help.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
@@ -73,9 +73,9 @@ impl Analyzer<'_> {
         if (0..slots as i64).contains(&slot) {
             return Some(Some(slot as usize));
         }
-        let (told, help) = match slots {
+        let (known_slots, help) = match slots {
             1 => (
-                "all iterations are alike, and there is slot 0 alone".to_owned(),
+                "all iterations are alike, so there is only slot 0".to_owned(),
                 "iterations differ where the step uses `iteration`, as in `x[iteration % 2]`".to_owned(),
             ),
             _ => (
@@ -83,7 +83,7 @@ impl Analyzer<'_> {
                 format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
             ),
         };
-        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: told, help, at: at.into() });
+        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: known_slots, help, at: at.into() });
         None
     }
 }

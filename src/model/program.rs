@@ -69,7 +69,7 @@ pub struct Stream {
     pub priority: Priority,
     /// The part of the device that the stream is restricted to; `None` for the whole device.
     pub units: Option<Units>,
-    /// Number of the hardware queue that the stream asks for: streams with one number share a queue. `None` leaves the
+    /// Number of the hardware queue that the stream requests: streams with one number share a queue. `None` leaves the
     /// choice to the vendor.
     pub queue: Option<u32>,
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
@@ -190,7 +190,7 @@ impl StepOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// An iteration begins when the last is complete.
+    /// An iteration begins when the previous one is complete.
     Iteration,
     /// Only streams and data order iterations.
     End,
@@ -252,7 +252,7 @@ pub enum OpKind {
     Wait,
     /// Waits for everything before it, and everything after waits for it.
     Sync,
-    /// As `Sync`, and the host issues nothing more before everything that it has issued is complete.
+    /// Like `Sync`; the host also waits until all work that it has issued is complete.
     HostSync,
 }
 

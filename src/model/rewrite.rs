@@ -13,7 +13,7 @@ use super::program::{After, Label, NewOp, Op, OpKind, Peer, Program, Step, path}
 use super::sets::OpSet;
 
 /// Names of operations in the label of the one that replaces them; others are left out.
-const NAMES: usize = 6;
+const MAX_NAMES: usize = 6;
 
 /// An operation of a step that a pass has rewritten.
 #[derive(Debug)]
@@ -132,8 +132,8 @@ impl Program {
 /// The names of some operations, joined by `+`.
 fn listed(count: usize, names: impl Fn(Range<usize>) -> Vec<String>) -> String {
     match count {
-        ..=NAMES => names(0..count).join("+"),
-        _ => format!("{}+…+{}", names(0..NAMES - 2).join("+"), names(count - 1..count).join("+")),
+        ..=MAX_NAMES => names(0..count).join("+"),
+        _ => format!("{}+…+{}", names(0..MAX_NAMES - 2).join("+"), names(count - 1..count).join("+")),
     }
 }
 

@@ -131,14 +131,14 @@ impl Analyzer<'_> {
         let name = self.text_of(base);
         let help = match (family, has) {
             (true, 1) => {
-                format!("write one index: `{name}[0]`; a slice of the member stands behind: `{name}[0][0..4]`")
+                format!("write one index: `{name}[0]`; a slice of the member follows: `{name}[0][0..4]`")
             }
             (true, _) => {
                 let index: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(has).collect();
                 format!("write {has} indices: `{name}[{}]`", index.join(", "))
             }
             (false, 0) => format!("it is a single number: write `{name}`"),
-            (false, _) => "write at most one index for each dimension; `..` stands for all of one".to_owned(),
+            (false, _) => "write at most one index for each dimension; `..` selects all of one".to_owned(),
         };
         let has = match (family, has) {
             (true, 1) => "one index".to_owned(),

@@ -14,7 +14,7 @@ const BASE: usize = 1 << 20;
 const LEVEL: usize = 24 << 10;
 
 /// Bytes that suffice for every file that the parser accepts.
-const MOST: usize = 256 << 20;
+const MAX_STACK: usize = 256 << 20;
 
 /// Returns the stack size in bytes that a file needs. Every call of a definition may nest as deeply as the deepest
 /// point of the file.
@@ -29,7 +29,7 @@ pub fn needed(ast: &Ast, options: &Options) -> usize {
     let defines = ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Def { .. }));
     let calls = if defines { 1 + CALLS } else { 1 };
     let statements = ast.decls.iter().filter_map(Decl::body).map(nesting).max().unwrap_or(0);
-    (BASE + (statements + exprs.most) * calls * LEVEL).min(MOST)
+    (BASE + (statements + exprs.most) * calls * LEVEL).min(MAX_STACK)
 }
 
 /// How deeply statements nest in a block.

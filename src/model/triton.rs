@@ -9,7 +9,7 @@ use crate::base::json;
 const BLOCK_THREADS: u32 = 1024;
 
 /// Most shared memory of a block that any device has, in bytes.
-const MOST_SHARED: u32 = 1 << 20;
+const MAX_SHARED_MEMORY: u32 = 1 << 20;
 
 /// The launch of a kernel that Triton has compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ fn one() -> u32 {
 /// Reads the metadata of Triton 3. The error says what is wrong with the kernel, and what to do.
 pub(super) fn launch(text: &str) -> Result<TritonLaunch, (String, &'static str)> {
     let metadata: Metadata = json::read(text.as_bytes()).map_err(|error| {
-        let help = "name the `.json` beside the code in a folder of Triton's cache, of Triton 3 or later";
+        let help = "name the `.json` file next to the code in a folder of Triton's cache, of Triton 3 or later";
         (format!("has no metadata of Triton in its file: {error}"), help)
     })?;
     let Metadata { num_warps, num_ctas, shared, ref target, .. } = metadata;
@@ -86,7 +86,7 @@ pub(super) fn launch(text: &str) -> Result<TritonLaunch, (String, &'static str)>
             format!("has {num_warps} warps of {} threads, and a block has 1 to {BLOCK_THREADS}", target.warp_size);
         return Err((why, "compile it with fewer: `num_warps=8`"));
     }
-    if shared > MOST_SHARED {
+    if shared > MAX_SHARED_MEMORY {
         let help = "compile it for smaller tiles or fewer stages";
         return Err((format!("needs {shared} bytes of shared memory for each block, more than any device has"), help));
     }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launch_cannot_do_is_refused() {
+    fn unsupported_launches_are_refused() {
         for (changed, told) in [
             ("\"num_ctas\": 2,", "clusters"),
             ("\"launch_cooperative_grid\": true,", "cooperative"),

@@ -10,7 +10,7 @@ pub enum Units {
 }
 
 impl Units {
-    /// The whole, in millionths.
+    /// All compute units of the device, in millionths.
     const WHOLE: u32 = 1_000_000;
 
     /// Interprets a number: a fraction if below 1, a count if at least 2. Otherwise `None`, since 1 would be ambiguous.

@@ -99,7 +99,7 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
     let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);
     match (near, known) {
         _ if collective && ["over", "group", "comm", "process_group", "ranks"].contains(&name) => {
-            format!("the group of ranks stands behind the call: `{of}(…) over tp`")
+            format!("write the group of ranks after the call: `{of}(…) over tp`")
         }
         _ if along && by_rows => format!("`{of}` works along the last dimension: `transpose` brings another one there"),
         (Some(near), _) => format!("did you mean `{near}`?"),
@@ -151,7 +151,7 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     }
     match place {
         NameRole::Any if name == DEVICE => {
-            "a program is the same on every machine: what the device has is known in `metric` and `expect` alone"
+            "a program is the same on every machine: only `metric` and `expect` know the properties of the device"
                 .to_owned()
         }
         NameRole::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),

@@ -24,10 +24,10 @@ const CALLS: [(&[&str], &str); 9] = [
 ];
 
 /// Names of operations in other tools, with a sentence to show, if no single call replaces them.
-const TEXTS: [(&[&str], &str); 14] = [
+const TEXTS: [(&[&str], &str); 15] = [
     (
         &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
-        "write `copy(src -> dst)`: the direction follows from where both lie",
+        "write `copy(src -> dst)`: the direction follows from the spaces of both",
     ),
     (&["record", "eventrecord", "recordevent"], "an event is a `signal()` with a label: `e: signal()`"),
     (
@@ -36,7 +36,8 @@ const TEXTS: [(&[&str], &str); 14] = [
     ),
     (
         &["synchronize", "devicesynchronize", "streamsynchronize", "eventsynchronize"],
-        "an iteration ends when all streams are through; `sync()` makes all of them wait for each other before that, and \
+        "an iteration ends when all streams have finished; `sync()` makes all of them wait for each other before \
+         that, and \
          `host_sync()` makes the host wait for all of them",
     ),
     (&["print", "printf"], "what a run reports is a `metric`, outside of the step: `metric m = time(f)`"),
@@ -58,9 +59,13 @@ const TEXTS: [(&[&str], &str); 14] = [
         &["avgpool", "avgpool1d", "avgpool2d", "avgpool3d", "meanpool"],
         "write `pool(x, mode: mean, size: 2)`, for one to three spatial dimensions",
     ),
+    (
+        &["view", "reshape", "flatten", "squeeze", "unsqueeze"],
+        "other dimensions of the same elements are a value, which moves nothing: `let y = view(x, [4, 8])`",
+    ),
     (&["malloc", "mallocasync", "alloc", "empty"], "memory is declared: `buffer x: f32[1024]`"),
     (&["prev", "previous"], "`prev(f)` is the label `f` in the iteration before: `on s after prev(f) { … }`"),
-    (&["free", "freeasync", "del"], "remove it: memory of an output without a name is used again by itself"),
+    (&["free", "freeasync", "del"], "remove it: the memory of an output without a name is reused automatically"),
 ];
 
 /// Prefixes and suffixes of names that show their origin.
@@ -80,12 +85,12 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
     let all = known.clone().chain(defs.iter().copied());
     let help = if on_stream && all.clone().any(|name| name == last) {
         format!(
-            "operations stand in a block of their stream: `on {} {{ {} }}`",
+            "write operations in a block of their stream: `on {} {{ {} }}`",
             parts[0],
             written_as(last, call, names)
         )
     } else if parts.len() > 1 && all.clone().any(|name| name == last) {
-        format!("write it without what stands before the dot: `{}`", written_as(last, call, names))
+        format!("leave out what precedes the dot: `{}`", written_as(last, call, names))
     } else if let Some(call) = instead(&plain, call, names) {
         format!("here that is `{call}`")
     } else if let Some((_, text)) = TEXTS.iter().find(|(others, _)| others.contains(&plain.as_str())) {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_read_has_to_be_written() {
+    fn reads_of_unwritten_scratch_are_errors() {
         let rows = "for i in 0..4 { map(x[i] -> h[i]) }";
         assert_eq!(told(&format!("{rows} map(h + 1)")), [""; 0]);
         assert_eq!(told(&format!("{rows} map(h[.., 2..4] + 1)")), [""; 0]);

@@ -41,7 +41,7 @@ pub struct View {
     kept: u8,
     /// Index of the tensor that operations see.
     tensor: u32,
-    /// Operations see its elements in other dimensions than those that it keeps.
+    /// True if operations see the elements in other dimensions than those that the slice keeps.
     is_reshaped: bool,
 }
 

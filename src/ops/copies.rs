@@ -286,7 +286,7 @@ impl Operation for Copy {
             return Err("a copy of pages has no gradient yet: `gather` has one");
         }
         if Counted::of(rule.spec).is_some() {
-            return Err("a copy of counted rows has no gradient: write the copy with `back` turned around");
+            return backward::counted(rule, "copy");
         }
         backward::same_elements(rule)
     }

@@ -387,7 +387,7 @@ impl Call<'_> {
             Some(operand) => Err(OpError::Space {
                 op: self.operation.name(),
                 space: operand.tensor.space.name(),
-                help: "a kernel reaches `device` and `pinned` memory: declare it `in pinned`, or `copy` it to the device first",
+                help: "a kernel reaches `device`, `pinned` and `managed` memory: declare it so, or `copy` it to the device first",
                 at: operand.span.into(),
             }),
         }

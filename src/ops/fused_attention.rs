@@ -10,7 +10,8 @@ const LIBRARY_SCRATCH: u64 = 4 << 20;
 pub struct FusedAttention {
     pub form: AttentionForm,
     /// Operands of one call: `[batch, heads, positions, elements]`, whose elements are neighbours. `lse` has one element. Those
-    /// of the forward form are q, k, v, o and lse; those of the backward form q, k, v, o, lse, dy, dq, dk and dv.
+    /// of the forward form are q, k, v, o, lse and, if there is one, the bias, whose batch and heads may be 1; those of the
+    /// backward form are q, k, v, o, lse, dy, dq, dk and dv.
     pub operands: Vec<(u8, Tensor)>,
     /// Number of calls.
     pub calls: u64,
@@ -28,6 +29,11 @@ pub enum AttentionForm {
 }
 
 impl FusedAttention {
+    /// Place of the bias in the list of operands; `None` if the use has none.
+    pub fn bias(&self) -> Option<usize> {
+        (self.form == AttentionForm::Forward && self.operands.len() > 5).then_some(5)
+    }
+
     /// The tensor with this place in the list of operands.
     pub fn tensor(&self, place: usize) -> &Tensor {
         &self.operands[place].1

@@ -451,7 +451,7 @@ impl Call<'_> {
                 found: given.tensor.to_string(),
                 over: None,
                 at: given.span.into(),
-                call: self.span.into(),
+                call: (self.span.start as usize, self.operation.name().len()).into(),
             }),
             _ => Ok((dtype, dims)),
         }

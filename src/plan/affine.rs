@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sum_is_not_found() {
+    fn non_affine_points_are_rejected() {
         let remainders: Vec<(Vec<i64>, i64)> = (0..6).map(|i| (vec![i], i % 3)).collect();
         assert_eq!(fit(&remainders, None), None);
         assert_eq!(fit(&[], None), None);

@@ -1,4 +1,4 @@
-//! One vector clock: the number of operations of each queue that are known to be complete.
+//! A vector clock: for each queue, the number of operations that are known to be complete.
 
 use std::rc::Rc;
 

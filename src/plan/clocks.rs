@@ -42,7 +42,7 @@ struct Queue {
 #[derive(Debug)]
 struct Saved {
     clock: Clock,
-    /// Number of operations of its own queue.
+    /// Number of operations of the clock's own queue.
     length: u32,
     /// Number of operations that will still wait for it.
     uses: u32,
@@ -178,7 +178,7 @@ impl Clocks {
         QueuePosition { queue, number: own.length, mark: own.marks }
     }
 
-    /// Lets every queue know that the operations up to these positions are complete.
+    /// Records for every queue that the operations up to these positions are complete.
     pub fn complete(&mut self, places: &[u32]) {
         let complete = Clock::from(places);
         for queue in &mut self.queues {

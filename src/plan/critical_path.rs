@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_may_end_with_the_path() {
+    fn operations_without_dependents_have_slack_until_the_end() {
         let timing = plan(3, &[(0, 1)]).timing(&[2.0, 2.0, 1.0]);
         assert_eq!(timing.slack, [0.0, 0.0, 3.0]);
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_takes_no_time() {
+    fn an_empty_iteration_takes_no_time() {
         let timing = plan(0, &[]).timing(&[]);
         assert_eq!(timing.path, CriticalPath { length: 0.0, ops: Vec::new() });
         assert_eq!(plan(2, &[(0, 1)]).timing(&[0.0, 0.0]).slack, [0.0, 0.0]);
@@ -174,7 +174,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn as_every_chain_says((durations, edges) in graphs()) {
+        fn critical_path_and_slack_agree_with_all_chains((durations, edges) in graphs()) {
             let durations: Vec<f64> = durations.into_iter().map(f64::from).collect();
             let length = |chain: &[u32]| chain.iter().map(|&op| durations[op as usize]).sum::<f64>();
             let all = chains(durations.len(), &edges);

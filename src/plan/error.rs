@@ -38,8 +38,8 @@ pub enum PlanError {
     #[diagnostic(
         code(aorta::plan::tangled),
         help(
-            "each pair is looked at for dependencies; cut `{memory}` into slices that are equal or lie apart, \
-             or work on it in fewer operations"
+            "each pair is checked for dependencies; use slices of `{memory}` that are equal or disjoint, or fewer \
+             operations"
         )
     )]
     Tangled {

@@ -66,7 +66,7 @@ impl Waits {
     }
 }
 
-/// Walks the slots of the cycle, twice if iterations overlap: the second pass knows what earlier iterations left.
+/// Walks the slots of the cycle, twice if iterations overlap: the second pass starts with the accesses of earlier iterations.
 /// Without `declared`, ignores `after` and `wait`.
 pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;

@@ -31,13 +31,13 @@ impl<T: Copy> Latest<T> {
         Latest { first: vec![NONE; things], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
     }
 
-    pub fn is_empty(&self, thing: u32) -> bool {
-        self.first[thing as usize] == NONE
+    pub fn is_empty(&self, item: u32) -> bool {
+        self.first[item as usize] == NONE
     }
 
     /// Accesses of an item, each with its queue.
-    pub fn of(&self, thing: u32) -> impl Iterator<Item = (u32, T)> {
-        let mut at = self.first[thing as usize];
+    pub fn of(&self, item: u32) -> impl Iterator<Item = (u32, T)> {
+        let mut at = self.first[item as usize];
         std::iter::from_fn(move || {
             let node = self.nodes.get(at as usize)?;
             at = node.next;
@@ -46,24 +46,24 @@ impl<T: Copy> Latest<T> {
     }
 
     /// Last access of an item by a queue; `None` without one.
-    pub fn get(&self, thing: u32, queue: u32) -> Option<T> {
-        let mut near = self.of(thing).take(NEAR + 1);
+    pub fn get(&self, item: u32, queue: u32) -> Option<T> {
+        let mut near = self.of(item).take(NEAR + 1);
         if let Some((_, access)) = near.by_ref().take(NEAR).find(|(other, _)| *other == queue) {
             return Some(access);
         }
         // Short lists have no entries in the hash table.
         near.next()?;
-        let far = self.far.get(&(thing, queue))?;
+        let far = self.far.get(&(item, queue))?;
         Some(self.nodes[*far as usize].access)
     }
 
     /// Replaces the queue's last access of an item.
-    pub fn note(&mut self, thing: u32, queue: u32, access: T) {
-        let mut at = self.first[thing as usize];
+    pub fn note(&mut self, item: u32, queue: u32, access: T) {
+        let mut at = self.first[item as usize];
         let mut last = NONE;
         for _ in 0..NEAR {
             let Some(node) = self.nodes.get_mut(at as usize) else {
-                self.first[thing as usize] = self.add(queue, access, self.first[thing as usize]);
+                self.first[item as usize] = self.add(queue, access, self.first[item as usize]);
                 return;
             };
             if node.queue == queue {
@@ -72,13 +72,13 @@ impl<T: Copy> Latest<T> {
             }
             (last, at) = (at, node.next);
         }
-        if let Some(&known) = self.far.get(&(thing, queue)) {
+        if let Some(&known) = self.far.get(&(item, queue)) {
             self.nodes[known as usize].access = access;
             return;
         }
         let added = self.add(queue, access, at);
         self.nodes[last as usize].next = added;
-        self.far.insert((thing, queue), added);
+        self.far.insert((item, queue), added);
     }
 
     fn add(&mut self, queue: u32, access: T, next: u32) -> u32 {
@@ -98,12 +98,12 @@ impl<T: Copy> Latest<T> {
     }
 
     /// Removes all accesses of an item.
-    pub fn clear(&mut self, thing: u32) {
-        let mut at = std::mem::replace(&mut self.first[thing as usize], NONE);
+    pub fn clear(&mut self, item: u32) {
+        let mut at = std::mem::replace(&mut self.first[item as usize], NONE);
         let mut index = 0;
         while let Some(node) = self.nodes.get_mut(at as usize) {
             if index >= NEAR {
-                self.far.remove(&(thing, node.queue));
+                self.far.remove(&(item, node.queue));
             }
             let next = std::mem::replace(&mut node.next, self.free);
             self.free = at;
@@ -117,8 +117,8 @@ impl<T: Copy> Latest<T> {
 mod tests {
     use super::*;
 
-    fn sorted(latest: &Latest<u32>, thing: u32) -> Vec<(u32, u32)> {
-        let mut all: Vec<_> = latest.of(thing).collect();
+    fn sorted(latest: &Latest<u32>, item: u32) -> Vec<(u32, u32)> {
+        let mut all: Vec<_> = latest.of(item).collect();
         all.sort_unstable();
         all
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_makes_room() {
+    fn cleared_entries_are_reused() {
         let mut latest = Latest::new(2);
         for round in 0..4 {
             for queue in 0..20 {

@@ -14,7 +14,7 @@ use super::hazards;
 /// A warning about a plan.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum PlanWarning {
-    #[error("`after {label}` adds nothing")]
+    #[error("`after {label}` is redundant")]
     #[diagnostic(
         code(aorta::plan::redundant_after),
         severity(Warning),
@@ -47,7 +47,7 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
     let why = |verdict| match verdict {
         Verdict::Needed => None,
         Verdict::Previous => Some("an iteration begins when the one before is complete"),
-        Verdict::Implied => Some("data, the streams and other waits order this already"),
+        Verdict::Implied => Some("data, streams or other waits order this already"),
     };
     let warning = |(span, verdict)| {
         let label = if verdict == Verdict::Previous { format!("prev({})", label(span)) } else { label(span) };

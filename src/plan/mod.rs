@@ -1,4 +1,4 @@
-//! From program to plan: the graph of dependencies with their reasons.
+//! Plans a program: builds the graph of dependencies with their reasons.
 //!
 //! Independent of devices and real streams. The only module that uses petgraph.
 

@@ -3,7 +3,7 @@
 use crate::base::{MemoryId, ViewId};
 use crate::model::{Extent, Program, Views};
 
-/// For each slice, the overlapping ones.
+/// For each slice, the slices that overlap it.
 #[derive(Debug)]
 pub struct Regions {
     starts: Vec<u32>,

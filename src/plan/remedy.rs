@@ -34,7 +34,7 @@ struct Statement {
     callee: String,
     /// Whether it is a call of a definition.
     is_call: bool,
-    /// Its own label.
+    /// The label of the operation itself.
     label: Option<LabelId>,
     /// The loop iterations around it, outermost first.
     loops: Vec<TurnId>,
@@ -93,7 +93,7 @@ pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
         let mut free = || new_names.find(|name| program.names.get(name).is_none()).expect("there are enough numbers");
         names.insert(span, search.naming(&groups, &mut free));
     }
-    let told = races.iter().zip(&groups).map(|(collisions, groups)| {
+    let remedies = races.iter().zip(&groups).map(|(collisions, groups)| {
         let too_far = collisions.iter().map(Collision::before).filter(|before| *before > 1).min();
         let depth = too_far.map(|before| {
             format!("lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`")
@@ -101,7 +101,7 @@ pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
         let parts: Vec<String> = search.waits(groups, &names).into_iter().chain(depth).collect();
         parts.join("; ")
     });
-    told.collect()
+    remedies.collect()
 }
 
 struct Search<'a> {
@@ -126,7 +126,26 @@ impl<'a> Search<'a> {
         let mut kept: Vec<Collision> = last.into_values().collect();
         kept.sort_unstable_by_key(|collision| (collision.second, collision.first));
         let near = [0, 1].map(|before| kept.iter().filter(|one| one.before() == before).copied().collect::<Vec<_>>());
-        near.iter().filter(|collisions| !collisions.is_empty()).map(|collisions| self.group(collisions)).collect()
+        let split = near.iter().flat_map(|collisions| self.by_statements(collisions));
+        let mut groups: Vec<Group> = split.map(|same| self.group(&same)).collect();
+        groups.sort_by_key(|group| (group.first().span, group.second().span));
+        groups
+    }
+
+    /// Splits collisions by the two statements that collide: operations of one definition may belong to several calls of it.
+    fn by_statements(&self, collisions: &[Collision]) -> Vec<Vec<Collision>> {
+        let mut split: Vec<Vec<Collision>> = Vec::new();
+        let mut places = FxHashMap::default();
+        for collision in collisions {
+            let depth = self.depth(collision);
+            let spans = [collision.first, collision.second].map(|at| self.statement(self.step(at), at.op, depth).span);
+            let place = *places.entry(spans).or_insert(split.len());
+            match split.get_mut(place) {
+                Some(same) => same.push(*collision),
+                None => split.push(vec![*collision]),
+            }
+        }
+        split
     }
 
     fn group(&self, collisions: &[Collision]) -> Group {
@@ -147,7 +166,8 @@ impl<'a> Search<'a> {
             let step = self.step(at);
             let span = step.op(at.op).span;
             let same = step.ids().filter(|&op| step.op(op).span == span && frame(at, op) == own);
-            same.map(|op| self.statement(step, op, depth)).collect()
+            let whole = self.statement(step, at.op, depth).span;
+            same.map(|op| self.statement(step, op, depth)).filter(|statement| statement.span == whole).collect()
         };
         let seconds = all(second);
         let step = self.step(second);

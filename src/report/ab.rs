@@ -3,7 +3,7 @@
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
 use crate::measure::effect::Verdict;
-use crate::measure::paired::{ALARMS, FEWEST, Paired};
+use crate::measure::paired::{ALARMS, MIN_ROUNDS, Paired};
 
 use super::page::{Page, Section, Table, cell};
 use super::run::device;
@@ -11,7 +11,7 @@ use super::variant::launched;
 
 /// The page of a comparison of two variants.
 pub fn ab(record: &AbRecord) -> Page {
-    let mut page = Page { command: "aorta ab", name: "b beside a".to_owned(), ..Page::default() };
+    let mut page = Page { command: "aorta ab", name: "b against a".to_owned(), ..Page::default() };
     page.lines("", header(record));
     page.summary = match &record.result {
         Some(judged) => {
@@ -53,17 +53,17 @@ fn place(side: &AbSideRecord) -> String {
 fn table(record: &AbRecord, judged: &AbResult) -> Table {
     let simulated = if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" };
     let first = format!("an iteration{simulated}");
-    let mut table = Table::new([&first, "a", "b", "b beside a", "95 % interval", "verdict"]).left(5);
+    let mut table = Table::new([&first, "a", "b", "b against a", "95 % interval", "verdict"]).left(5);
     let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
         let time = |time: f64| Nanos(time.round() as i64).to_string();
         let verdict = name_of(verdict).to_owned();
         table.row([name.to_owned(), time(a), time(b), change(ratio), cell(interval.map(between)), verdict]);
     };
     let turns = &judged.turns;
-    let how = if record.way == BlockMode::Fresh { "in turn, fresh" } else { "in turn" };
+    let how = if record.way == BlockMode::Fresh { "interleaved, fresh" } else { "interleaved" };
     row(how, turns.a, turns.b, turns.ratio, turns.interval, judged.verdict);
     if let Some(apart) = &judged.apart {
-        row("apart", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
+        row("separate", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
     }
     table
 }
@@ -102,18 +102,18 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
     match judged.verdict {
         Verdict::Better => format!("b is better: an iteration takes {} of a's time.", share(turns.ratio)),
         Verdict::Worse => format!("b is worse: an iteration takes {} of a's time.", share(turns.ratio)),
-        Verdict::Same => format!("Same: if they differ, it is by less than the {threshold} that matter."),
+        Verdict::Same => format!("Same: any difference is smaller than the threshold of {threshold}."),
         Verdict::CannotTell if turns.verdict != Verdict::CannotTell => format!(
-            "Cannot tell: each side is one process, and processes of one program differ as well; a standard deviation of {} \
-             is assumed. `--fresh` gives each block a process of its own, and measures it.",
+            "Cannot tell: each side is one process, and processes of one program differ too; a standard deviation of \
+             {} is assumed. `--fresh` runs each block in its own process, and measures it.",
             percent(judged.between_runs.unwrap_or_default())
         ),
-        Verdict::CannotTell if turns.rounds < FEWEST => {
-            format!("Cannot tell: {} are too few, at least {FEWEST} are needed.", counted(turns.rounds, "round"))
+        Verdict::CannotTell if turns.rounds < MIN_ROUNDS => {
+            format!("Cannot tell: {} are too few, at least {MIN_ROUNDS} are needed.", counted(turns.rounds, "round"))
         }
         Verdict::CannotTell if turns.itself.too_many() => format!(
-            "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are allowed: the \
-             machine is not quiet enough, or not for long enough.",
+            "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are \
+             allowed: the machine is too noisy.",
             percent(turns.itself.rate()),
             percent(ALARMS)
         ),
@@ -133,14 +133,14 @@ fn share(ratio: f64) -> String {
 fn self_difference(turns: &Paired) -> Option<String> {
     let alarms = &turns.itself;
     let found = format!(
-        "A beside A and B beside B: {} of {} comparisons ({}) find a difference; {} may.",
+        "A against A and B against B: {} of {} comparisons ({}) find a difference; {} may.",
         alarms.alarms,
         alarms.comparisons,
         percent(alarms.rate()),
         percent(ALARMS),
     );
     let widened = match alarms.widened > 1.0 {
-        true => format!(" The interval is {:.2} times as wide for that.", alarms.widened),
+        true => format!(" The interval is therefore widened by a factor of {:.2}.", alarms.widened),
         false => String::new(),
     };
     (alarms.comparisons > 0).then(|| found + &widened)
@@ -150,32 +150,35 @@ fn self_difference(turns: &Paired) -> Option<String> {
 fn method_agreement(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     let mut lines = Vec::new();
     if record.way == BlockMode::Fresh {
-        let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
+        let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start while a was running: {why}"));
         lines.push(format!(
-            "Each block had a process of its own{}. Set-up and warm-up lie between blocks, and what differs from process \
-             to process is part of the interval.",
+            "Each block ran in its own process{}. Set-up and warm-up lie between blocks, and the interval includes \
+             differences between processes.",
             why.unwrap_or_default()
         ));
     }
     let Some(apart) = &judged.apart else { return lines };
     let (in_turn, apart) = (change(judged.turns.ratio), change(apart.ratio));
     match judged.agree {
-        Some(true) => lines.push("In turn and apart agree.".to_owned()),
+        Some(true) => lines.push("Interleaved and separate measurements agree.".to_owned()),
         Some(false) => {
-            lines.push(format!("In turn and apart disagree: {in_turn} and {apart}. The usual reasons:"));
+            lines.push(format!(
+                "Interleaved and separate measurements disagree: {in_turn} and {apart}. The usual reasons:"
+            ));
             lines.extend(REASONS.map(str::to_owned));
         }
-        None => lines.push("Whether in turn and apart agree cannot be told.".to_owned()),
+        None => lines.push("It is not known whether interleaved and separate measurements agree.".to_owned()),
     }
     lines
 }
 
 /// Why the two methods may disagree, and what to do.
 const REASONS: [&str; 4] = [
-    "  - in turn, a side finds caches, clocks and power as the other has left them, and apart as it has left them itself;",
-    "  - in turn, both hold their memory at once, and may lie elsewhere in it;",
-    "  - apart, the machine may have changed between the two: what drifts counts there, and not in turn.",
-    "Ask what your question is: sides that will run one by one are compared apart, better several times.",
+    "  - interleaved, a side begins with the caches, clocks and power that the other side left; separately, with its \
+     own;",
+    "  - interleaved, both sides hold their memory at the same time, at other addresses;",
+    "  - separately, drift of the machine between the sides counts as a difference; interleaved, it cancels out.",
+    "If the sides will run separately, compare separate runs, several of each.",
 ];
 
 /// Differences between the sides that make a comparison of times incomplete.

@@ -10,13 +10,13 @@ use super::page::{Page, Section, Table, cell};
 use super::variant::{disturbed, shown, variant_name};
 
 /// Number of categories that are listed.
-const CATEGORIES: usize = 3;
+const MAX_CATEGORIES: usize = 3;
 
 /// Number of operations of a path that are listed.
-const NAMED: usize = 6;
+const MAX_OPERATIONS: usize = 6;
 
 /// Slowdown by concurrent operations above which it is reported.
-const STRETCHED: f64 = 1.2;
+const REPORTED_SLOWDOWN: f64 = 1.2;
 
 /// Fraction of the device's peak above which an operation counts as near it.
 const NEAR_PEAK: f64 = 0.7;
@@ -87,8 +87,8 @@ fn split(analysis: &AnalysisRecord) -> String {
 fn categories(analysis: &AnalysisRecord) -> String {
     let mut categories: Vec<_> = analysis.categories.iter().collect();
     categories.sort_by_key(|category| (std::cmp::Reverse(category.busy_ns), category.category.clone()));
-    let more = if categories.len() > CATEGORIES { ", …" } else { "" };
-    let text = categories.into_iter().take(CATEGORIES).map(|category| {
+    let more = if categories.len() > MAX_CATEGORIES { ", …" } else { "" };
+    let text = categories.into_iter().take(MAX_CATEGORIES).map(|category| {
         let part = |what: &str, time: Option<Nanos>| time.map(|time| format!(", {what} {time}")).unwrap_or_default();
         let waiting = part("of which waiting", category.wait_ns.filter(|wait| *wait > Nanos(0)));
         let exposed = part("exposed", category.exposed_ns);
@@ -109,10 +109,10 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
             _ => names.push((name, 1)),
         }
     }
-    let rest = names.len().saturating_sub(NAMED);
+    let rest = names.len().saturating_sub(MAX_OPERATIONS);
     let mut shown: Vec<String> = names
         .iter()
-        .take(NAMED)
+        .take(MAX_OPERATIONS)
         .map(|(name, count)| if *count > 1 { format!("{count} × {name}") } else { name.clone() })
         .collect();
     if rest > 0 {
@@ -169,24 +169,25 @@ fn advice(group: &Group) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {
         let share = share(group.wait(), group.time());
-        return format!("{share} of its time it waits for other ranks: they have to come earlier, or it later");
+        return format!(
+            "it waits for other ranks for {share} of its time: make the other ranks arrive earlier, or start it later"
+        );
     }
     if let Some(slack) = group.slack().filter(|slack| slack.0 > each.0 / 2) {
         return format!("it has {slack} of slack: making it faster gains nothing, moving it may");
     }
-    if let Some(stretch) = group.stretch().filter(|stretch| *stretch > STRETCHED) {
+    if let Some(stretch) = group.stretch().filter(|stretch| *stretch > REPORTED_SLOWDOWN) {
         return format!(
-            "it takes {stretch:.2} times as long as alone: let it run beside something that needs other parts of the \
-             device"
+            "it takes {stretch:.2} times as long as alone: run it concurrently with operations that use other parts \
+             of the device"
         );
     }
     if each < SHORT {
-        return "each is shorter than what launching it costs: fuse it with its neighbours, or give it more to do"
-            .to_owned();
+        return "each takes less time than its launch: fuse it with its neighbours, or give it more work".to_owned();
     }
     if let Some((near, bound)) = group.of_peak().filter(|(near, _)| *near > NEAR_PEAK) {
         let bound_text = bound.map(|bound| format!(" of {}", verdict::resource(bound))).unwrap_or_default();
-        return format!("it reaches {:.0} % of the peak{bound_text}: only doing less of it helps", 100.0 * near);
+        return format!("it reaches {:.0} % of the peak{bound_text}: only less work makes it faster", 100.0 * near);
     }
     verdict::help(&group.members[0].category).to_owned()
 }

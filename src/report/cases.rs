@@ -14,7 +14,7 @@ use super::page::{ABSENT, Chart, Check, Outcome, cell};
 use super::variant::{launched, marks};
 
 /// Maximum number of metric columns.
-const METRICS: usize = 6;
+const MAX_METRICS: usize = 6;
 
 /// Every status, the best first.
 const STATUSES: [Status; 7] = [
@@ -119,7 +119,7 @@ pub struct Columns<'a> {
     metrics: Vec<&'a str>,
     /// Number of metrics that are left out.
     pub hidden: usize,
-    /// Mark beside every time: `simulated` or `emulated`; empty for measured times.
+    /// Mark after every time: `simulated` or `emulated`; empty for measured times.
     mark: &'static str,
 }
 
@@ -139,8 +139,8 @@ impl<'a> Columns<'a> {
             pace,
             launch: records(cases).any(|record| record.variants.len() > 1),
             intervals: variants().any(|variant| interval(pace.times(variant)).is_some()),
-            hidden: (by.len() + others.len()).saturating_sub(METRICS),
-            metrics: by.into_iter().chain(others).take(METRICS).collect(),
+            hidden: (by.len() + others.len()).saturating_sub(MAX_METRICS),
+            metrics: by.into_iter().chain(others).take(MAX_METRICS).collect(),
             mark: records(cases).map(marks).find(|mark| !mark.is_empty()).unwrap_or(""),
         }
     }

@@ -15,13 +15,17 @@ use super::counters::counters;
 use super::variant::marks;
 
 /// The category of arrows from an operation to one that waits for it.
-pub(super) const DEPENDENCY: &str = "dependency";
+const DEPENDENCY: &str = "dependency";
+
+/// The category of arrows between matching operations of several ranks, and of the moments in which they begin and end.
+pub(super) const BETWEEN_RANKS: &str = "between ranks";
 
 /// The events of all variants and ranks.
 pub(super) fn events(record: &RunRecord) -> Vec<Value> {
     let mut events = Vec::new();
     let mut flow = 0u64;
-    let mut pid = 0;
+    // To Perfetto, process 0 is the idle process.
+    let mut pid = 1;
     for variant in &record.variants {
         let (first, shifts) = (pid, shifts(&variant.ranks));
         for (rank, shift) in variant.ranks.iter().zip(&shifts) {
@@ -101,9 +105,16 @@ pub(super) fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
     for (lane, info) in record.program.lanes.iter().enumerate() {
         let shared = if info.streams.len() > 1 { format!(" (+{})", info.streams.len() - 1) } else { String::new() };
         let kind = if info.threads.is_some() { "host stream" } else { "stream" };
-        metadata("thread_name", Some(lane), json!({ "name": format!("{kind} {lane}: {}{shared}", info.name) }));
-        metadata("thread_sort_index", Some(lane), json!({ "sort_index": lane }));
+        let tid = Some(thread(pid, lane));
+        metadata("thread_name", tid, json!({ "name": format!("{kind} {lane}: {}{shared}", info.name) }));
+        metadata("thread_sort_index", tid, json!({ "sort_index": lane }));
     }
+}
+
+/// The number of a process's thread for a lane. Perfetto and other viewers take two threads with one number for the same
+/// thread, even in different processes. Process 0, of a trace with a single process, has the lanes' own numbers.
+fn thread(pid: usize, lane: usize) -> usize {
+    (pid << 16) + lane
 }
 
 /// Converts nanoseconds to microseconds with three decimals.
@@ -133,7 +144,7 @@ pub(super) fn spans(
             "cat": category(operation),
             "name": operation.name,
             "pid": pid,
-            "tid": operation.lane,
+            "tid": thread(pid, operation.lane as usize),
             "ts": micros(span.start_ns),
             "dur": micros(span.end_ns - span.start_ns),
             "args": args(record, rank, operation, span),
@@ -156,14 +167,15 @@ fn critical_path(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize
     let path: HashSet<u32> =
         rank.analysis.iter().flat_map(|analysis| &analysis.critical_path.operations).copied().collect();
     // Behind the lanes, of which some may have no operation.
-    let tid = record.program.lanes.len();
+    let lane = record.program.lanes.len();
+    let tid = thread(pid, lane);
     let mut ran: Vec<&SpanRecord> = rank.trace.iter().filter(|span| path.contains(&span.id)).collect();
     ran.sort_by_key(|span| (span.start_ns, span.id));
     if ran.is_empty() {
         return;
     }
     for (name, args) in
-        [("thread_name", json!({ "name": "critical path" })), ("thread_sort_index", json!({ "sort_index": tid }))]
+        [("thread_name", json!({ "name": "critical path" })), ("thread_sort_index", json!({ "sort_index": lane }))]
     {
         events.push(json!({ "ph": "M", "name": name, "pid": pid, "ts": 0, "args": args, "tid": tid }));
     }
@@ -217,10 +229,30 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
         let members = meeting.ranks.iter().zip(&meeting.ids).filter_map(|(rank, id)| ran.get(&(*rank, *id)));
         let Some((last, _)) = members.clone().max_by_key(|(begin, _)| begin.time) else { continue };
         // Viewers draw no arrow that leads back in time, so it ends where the last one arrives.
-        for (other, _) in members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time) {
-            arrow("between ranks", *last, End { time: last.time, ..*other }, events, flow);
+        let others = members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time);
+        let others: Vec<End> = others.map(|(other, _)| End { time: last.time, ..*other }).collect();
+        if !others.is_empty() {
+            events.push(moment(*last));
+        }
+        for other in others {
+            events.push(moment(other));
+            arrow(BETWEEN_RANKS, *last, other, events, flow);
         }
     }
+}
+
+/// A slice of length 0 for the ends of arrows within an operation. Perfetto would draw an arrow between two operations from
+/// the one that begins first, which here is the one that waits.
+fn moment(end: End) -> Value {
+    json!({
+        "ph": "X",
+        "cat": BETWEEN_RANKS,
+        "name": BETWEEN_RANKS,
+        "pid": end.pid,
+        "tid": thread(end.pid, end.lane as usize),
+        "ts": micros(end.time),
+        "dur": 0,
+    })
 }
 
 /// An end of an arrow.
@@ -239,7 +271,7 @@ fn arrow(category: &str, from: End, to: End, events: &mut Vec<Value>, flow: &mut
             "cat": category,
             "name": category,
             "pid": end.pid,
-            "tid": end.lane,
+            "tid": thread(end.pid, end.lane as usize),
             "ts": micros(end.time),
         });
         if phase == "f" {

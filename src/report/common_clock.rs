@@ -1,4 +1,4 @@
-//! Ranks on one clock: how far the times of each rank, which count from the begin of its own iteration, are shifted.
+//! Shifts the times of ranks, which count from the begin of each rank's own iteration, to a common clock.
 
 use crate::base::Nanos;
 use crate::measure::record::{MomentRecord, RankRecord};

@@ -2,7 +2,7 @@
 //! copies.
 //!
 //! An operation counts with its mean rate while it runs, or transfers. So rates are means over operations, of measured
-//! runs as of simulated ones, and no samples of a device's counters. Only the simulator knows the occupied compute units.
+//! runs as of simulated ones, and no samples of a device's counters. Only the simulator gives the occupied compute units.
 
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RankRecord};

@@ -12,7 +12,7 @@ use super::run::percent;
 const BAR: usize = 30;
 
 /// Maximum number of curves at other values of the other axes.
-const ELSEWHERE: usize = 8;
+const MAX_OTHER_CURVES: usize = 8;
 
 /// The section of an axis.
 pub fn section(along: &Along) -> Section {
@@ -36,7 +36,7 @@ fn notes(along: &Along, name: &str) -> Vec<String> {
     let moves = !matches!(along.effect, AxisEffect::None | AxisEffect::ProgramOnly);
     let mut notes = vec![work(curve)];
     if !curve.conclusive {
-        notes.push("no conclusion: a case is no measurement, or has a single sample".to_owned());
+        notes.push("no conclusion: a case is not a measurement, or has a single sample".to_owned());
     } else if moves {
         notes.push(format!("best: {}", best(curve, name)));
         notes.extend(curve.knee.filter(|knee| *knee != curve.best).map(|knee| {
@@ -46,11 +46,11 @@ fn notes(along: &Along, name: &str) -> Vec<String> {
     }
     notes.extend(effect(&along.effect, name));
     if moves {
-        notes.extend(along.elsewhere.iter().take(ELSEWHERE).map(|curve| {
+        notes.extend(along.elsewhere.iter().take(MAX_OTHER_CURVES).map(|curve| {
             let best = if curve.conclusive { format!(" best: {}", best(curve, name)) } else { String::new() };
             format!("at {}: {}{best}", held(curve), sparkline(curve))
         }));
-        let hidden = along.elsewhere.len().saturating_sub(ELSEWHERE);
+        let hidden = along.elsewhere.len().saturating_sub(MAX_OTHER_CURVES);
         notes.extend((hidden > 0).then(|| format!("and {} more", counted(hidden, "curve"))));
     }
     notes

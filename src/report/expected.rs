@@ -36,7 +36,7 @@ pub fn expected(record: &RunRecord) -> Page {
     let seen = by_name
         .values()
         .flat_map(|figure| [format!("{}: {}", figure.name, figure.seen), format!("  {}", figure.source)]);
-    let title = format!("Figures beside what is normal for {}", record.device.name);
+    let title = format!("Figures and their normal ranges on {}", record.device.name);
     let notes = seen.chain(checks(&all)).collect();
     let section = Section { title, table: Some(figures(record, &all)), notes, ..Section::default() };
     Page { sections: vec![section], ..Page::default() }

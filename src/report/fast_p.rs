@@ -9,7 +9,7 @@ use super::page::{ABSENT, Page, Section, Table};
 const FACTORS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];
 
 /// The factors that the summary of a level names.
-const NAMED: [f64; 3] = [0.0, 1.0, 2.0];
+const SUMMARY_FACTORS: [f64; 3] = [0.0, 1.0, 2.0];
 
 /// Two sides with their names.
 pub struct FastP<'a> {
@@ -59,7 +59,7 @@ fn level(scores: &Scores) -> Section {
     }
     let with = scores.problems.iter().filter(|problem| problem.outcome.is_some()).count();
     let timed = scores.problems.iter().filter_map(ScoredProblem::speedup).count();
-    let fast = NAMED.map(|p| format!("fast_{p} {:.1} %", 100.0 * scores.fast(p)));
+    let fast = SUMMARY_FACTORS.map(|p| format!("fast_{p} {:.1} %", 100.0 * scores.fast(p)));
     let mean = scores.geometric_mean().map(|mean| format!("geometric mean of the speed-ups {mean:.3}, over {timed}"));
     let unknown = match scores.without_baseline {
         0 => None,

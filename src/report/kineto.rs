@@ -1,6 +1,6 @@
 //! Traces of single ranks as PyTorch's profiler writes them, for tools that analyse such files.
 //!
-//! HolisticTraceAnalysis reads a folder with one file for each rank, and tells kinds of operations apart by their names:
+//! HolisticTraceAnalysis reads a folder with one file for each rank, and distinguishes kinds of operations by their names:
 //! communication begins with `nccl` and contains `Kernel`, and copies begin with `Memcpy`.
 
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ fn trace(record: &RunRecord, variant: &Variant, rank: &RankRecord, shift: Nanos)
     let mut trace = head(record);
     trace["traceEvents"] = json!(events);
     let text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
-    // HolisticTraceAnalysis searches the first lines for the rank, and expects a space behind the colon.
+    // HolisticTraceAnalysis searches the first lines for the rank, and expects a space after the colon.
     let place = format!(
         "\"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}}}",
         rank.rank, record.settings.ranks
@@ -42,7 +42,7 @@ fn trace(record: &RunRecord, variant: &Variant, rank: &RankRecord, shift: Nanos)
     format!("{{{place},\n{}\n", &text[1..])
 }
 
-/// The name of an operation, with the words that tell its kind.
+/// The name of an operation, with the words by which its kind is recognized.
 fn name(operation: &OperationRecord) -> String {
     let OperationRecord { name, operation: kind, direction, category, .. } = operation;
     match (category.as_str(), kind.as_str()) {

@@ -14,7 +14,7 @@ use super::page::{ABSENT, Page, Section, Table, cell};
 /// Name and version of the schema of the JSON form.
 const SCHEMA: &str = "aorta.model/1";
 
-/// Labels of operations in the workload `transformer`, behind the label of the layer or of another call, and the part that
+/// Labels of operations in the workload `transformer`, after the label of the layer or of another call, and the part that
 /// each belongs to.
 const PARTS: [(&str, &str); 25] = [
     ("attended.n", NORMS),

@@ -13,7 +13,7 @@ pub use job_summary::job_summary;
 pub use junit::junit;
 pub use latex::latex;
 pub use markdown::markdown;
-pub use text::{text, text_within};
+pub use text::{text, text_within, wrapped};
 pub use xml::escaped;
 
 use serde::Serialize;

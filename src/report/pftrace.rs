@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::measure::record::RunRecord;
 
-use super::chrome_trace::{DEPENDENCY, events};
+use super::chrome_trace::{BETWEEN_RANKS, events};
 
 /// A message of protocol buffers: fields, each with its number.
 #[derive(Default)]
@@ -60,7 +60,6 @@ const SEQUENCE: u64 = 1;
 /// Kinds of events.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
-const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
 /// Identifies a track: a process, a thread of it, or a counter of it by its name.
@@ -123,13 +122,12 @@ fn tracks(events: &[Value]) -> Vec<Message> {
         let name = event["args"]["name"].as_str().unwrap_or_default();
         let track = match (event["ph"].as_str(), event["name"].as_str()) {
             (Some("M"), Some("process_name")) => {
-                let process_of = Message::default().number(1, process + 1).text(6, name);
+                let process_of = Message::default().number(1, process).text(6, name);
                 Message::default().number(1, Track::Process(process).id()).message(3, &process_of)
             }
             (Some("M"), Some("thread_name")) => {
                 let thread = number(event, "tid");
-                let thread_of =
-                    Message::default().number(1, process + 1).number(2, system_thread(process, thread)).text(5, name);
+                let thread_of = Message::default().number(1, process).number(2, thread).text(5, name);
                 let id = Track::Thread(process, thread).id();
                 Message::default().number(1, id).number(5, Track::Process(process).id()).message(4, &thread_of)
             }
@@ -150,27 +148,21 @@ fn tracks(events: &[Value]) -> Vec<Message> {
     packets
 }
 
-/// A thread's number, unique within the trace and no process's: to Perfetto 0 is the idle thread, and a thread with the
-/// number of its process the main one.
-fn system_thread(process: u64, thread: u64) -> u64 {
-    ((process + 1) << 16) + thread
-}
-
 /// The end of an arrow at an event: field of the event, and number of the arrow.
 type FlowEnd = (u32, u64);
 
-/// Ends of arrows, by the index of the slice in which each lies. Perfetto draws an arrow from the slice that begins first.
+/// Ends of arrows, by the index of the slice in which each lies: an operation, or a moment for arrows between ranks.
 fn flows(events: &[Value]) -> HashMap<usize, Vec<FlowEnd>> {
-    let mut slices: HashMap<(u64, u64), Vec<(u64, usize)>> = HashMap::new();
+    let mut slices: HashMap<(bool, u64), Vec<(u64, usize)>> = HashMap::new();
+    let track = |event: &Value| (event["cat"] == BETWEEN_RANKS, number(event, "tid"));
     for (index, event) in events.iter().enumerate().filter(|(_, event)| event["ph"] == "X") {
-        let thread = (number(event, "pid"), number(event, "tid"));
-        slices.entry(thread).or_default().push((moment(&event["ts"]), index));
+        slices.entry(track(event)).or_default().push((moment(&event["ts"]), index));
     }
     slices.values_mut().for_each(|slices| slices.sort_unstable());
     let mut flows: HashMap<usize, Vec<FlowEnd>> = HashMap::new();
-    for event in events.iter().filter(|event| event["cat"] == DEPENDENCY) {
+    for event in events.iter().filter(|event| event["ph"] == "s" || event["ph"] == "f") {
         let at = moment(&event["ts"]);
-        let Some(slices) = slices.get(&(number(event, "pid"), number(event, "tid"))) else { continue };
+        let Some(slices) = slices.get(&track(event)) else { continue };
         let before = slices.partition_point(|(start, _)| *start <= at);
         if let Some((_, index)) = before.checked_sub(1).map(|last| slices[last]) {
             flows.entry(index).or_default().push(flow_end(event));
@@ -212,19 +204,14 @@ fn packets(event: &Value, flows: &[FlowEnd]) -> Vec<(u64, u8, Message)> {
             let begin = arguments.fold(begin, |begin, (name, value)| begin.message(4, &annotation(name, value)));
             let begin = flows.iter().fold(begin, |begin, (field, flow)| begin.fixed(*field, *flow));
             let end = at + moment(&event["dur"]);
-            // An empty slice ends behind its begin.
-            vec![(at, 1, begin), (end, if end > at { 0 } else { 2 }, event_of(END, thread))]
+            // An empty slice ends after its begin, and one of an arrow's ends lies within an operation.
+            let order = if event["cat"] == BETWEEN_RANKS { 3 } else { 1 };
+            vec![(at, order, begin), (end, if end > at { 0 } else { order + 1 }, event_of(END, thread))]
         }
         Some("C") => {
             let value = event["args"]["value"].as_f64().unwrap_or(0.0);
             let track = Track::Counter(process, name).id();
-            vec![(at, 3, event_of(COUNTER, track).fixed(44, value.to_bits()))]
-        }
-        // Between ranks an arrow leads to a slice that has begun before, so both of its ends are moments.
-        Some("s" | "f") if event["cat"] != DEPENDENCY => {
-            let (field, flow) = flow_end(event);
-            let order = if event["ph"] == "s" { 4 } else { 5 };
-            vec![(at, order, event_of(INSTANT, thread).text(23, name).fixed(field, flow))]
+            vec![(at, 5, event_of(COUNTER, track).fixed(44, value.to_bits()))]
         }
         _ => Vec::new(),
     }

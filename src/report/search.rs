@@ -23,7 +23,7 @@ pub struct Searched<'a> {
     pub found: &'a Found,
     /// The last run of a point; `None` if it was not run.
     pub last: &'a dyn Fn(&[usize]) -> Option<&'a Case>,
-    /// Which times of the points were compared.
+    /// Kind of times that were compared.
     pub pace: Pace,
 }
 
@@ -57,11 +57,11 @@ fn table(searched: &Searched) -> Section {
     let mut columns = Columns::of(header, &cases, None);
     columns.pace = searched.pace;
     let axes = header.axes.iter().map(|axis| axis.name.clone());
-    let beside = ["beside the best", "its 95 % interval"].map(str::to_owned);
+    let beside = ["against the best", "its 95 % interval"].map(str::to_owned);
     let mut table = Table::new(axes.chain(["runs".to_owned()]).chain(columns.names()).chain(beside));
     for (tried, case) in measured.iter().take(SHOWN) {
         let best = found.best().is_some_and(|best| best.point == tried.point);
-        let beside = found.beside_best(tried).filter(|_| !best);
+        let beside = found.relative_to_best(tried).filter(|_| !best);
         let beside = [
             beside.map_or_else(|| "best".to_owned(), |(ratio, _)| change(ratio)),
             cell(beside.and_then(|(_, interval)| interval).map(between)),
@@ -98,11 +98,15 @@ fn certainty(searched: &Searched) -> Vec<String> {
             "{who} within the noise of the best: runs of a point differ by {:.2} % (standard deviation).",
             100.0 * noise
         ));
-        if let Some((ratio, Some(interval))) = found.beside_best(next) {
-            lines.push(format!("The next beside the best: {}, 95 % interval {}.", change(ratio), between(interval)));
+        if let Some((ratio, Some(interval))) = found.relative_to_best(next) {
+            lines.push(format!(
+                "The second-best relative to the best: {}, 95 % interval {}.",
+                change(ratio),
+                between(interval)
+            ));
         }
     } else if found.best().is_some() {
-        lines.push("No point had several runs, so that nothing says how much they differ.".to_owned());
+        lines.push("No point had several runs, so it is not known how much runs differ.".to_owned());
     }
     let lost = found.tried.iter().filter(|tried| tried.lost).count();
     lines.extend((lost > 0).then(|| format!("{} failed, and went on to be left out.", counted(lost, "point"))));

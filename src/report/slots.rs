@@ -7,7 +7,7 @@ use super::page::{Section, Table};
 use super::variant::variant_name;
 
 /// Relative difference up to which figures of slots count as equal, since equal slots differ by noise.
-const ALIKE: f64 = 0.01;
+const EQUAL_WITHIN: f64 = 0.01;
 
 /// Minimum, median and maximum over slots, for each figure whose slots differ, and for each variant.
 pub fn sections(record: &RunRecord) -> Vec<Section> {
@@ -50,7 +50,7 @@ fn over_slots(times: &Times) -> Option<OverSlots> {
 fn differ(values: &[f64]) -> bool {
     let (least, most) =
         values.iter().fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
-    most - least > ALIKE * least.abs().max(most.abs())
+    most - least > EQUAL_WITHIN * least.abs().max(most.abs())
 }
 
 /// The slot that a table shows, such as `, slot 2 of 3`; empty if all iterations are alike.

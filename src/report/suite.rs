@@ -15,7 +15,7 @@ use super::variant::launched;
 /// A suite that has run, or was read from its file of cases.
 pub struct Suite<'a> {
     pub header: &'a Header,
-    /// Empty if only the cases are known.
+    /// Description of the suite; empty if only the cases are known.
     pub description: &'a str,
     /// The cases that have ended.
     pub cases: Vec<&'a Case>,
@@ -53,7 +53,7 @@ pub fn suite(suite: &Suite) -> Page {
     }
 }
 
-/// Which times all cases have in common: those of a gated and of an ungated case cannot be compared.
+/// Kind of times that all cases have: times of a gated and of an ungated case cannot be compared.
 fn pace(suite: &Suite) -> Pace {
     Pace::common(records(&suite.cases).filter(|record| record.measurement).flat_map(|record| &record.variants))
 }

@@ -7,7 +7,7 @@ pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord>
     variant.ranks.iter().find(|record| rank.is_none_or(|rank| record.rank == rank))
 }
 
-/// The mark beside every figure: `, simulated`, `, emulated`, both, or nothing.
+/// The mark after every figure: `, simulated`, `, emulated`, both, or nothing.
 pub(super) fn marks(record: &RunRecord) -> &'static str {
     match (record.simulated, record.emulated.is_some()) {
         (false, false) => "",
@@ -34,7 +34,7 @@ pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
 /// Share by which observing may change an iteration before figures of single operations count as disturbed.
 const DISTURBED: f64 = 0.05;
 
-/// The mark beside figures of single operations of a rank: `, disturbed by +47 %` if observing changes the iteration by
+/// The mark after figures of single operations of a rank: `, disturbed by +47 %` if observing changes the iteration by
 /// more than 5 %, otherwise nothing.
 pub(super) fn disturbed(rank: &RankRecord) -> String {
     match rank.observer_effect.filter(|effect| effect.abs() > DISTURBED) {
@@ -43,7 +43,7 @@ pub(super) fn disturbed(rank: &RankRecord) -> String {
     }
 }
 
-/// Each variant of some records with its name: `as streams, simulated`, behind the number and the name of the workload
+/// Each variant of some records with its name: `as streams, simulated`, after the number and the name of the workload
 /// if there are several records.
 pub(super) fn named(records: &[RunRecord]) -> impl Iterator<Item = (String, &Variant)> {
     records.iter().enumerate().flat_map(move |(index, record)| {

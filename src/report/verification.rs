@@ -26,7 +26,7 @@ fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
     let all: u64 = operations.iter().map(|operation| operation.count).sum();
     let taken = (*taken > 0).then(|| {
         let taken = counted(*taken as usize, "operation");
-        format!("  {taken} not compared: a kernel without a `reference` is taken as it is")
+        format!("  {taken} not compared: a kernel without a `reference` is not checked")
     });
     if all == 0 {
         return taken.into_iter().collect();
@@ -65,7 +65,7 @@ fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
     }));
     lines.extend((*unread > 0).then(|| {
         let unread = counted(*unread as usize, "operation");
-        format!("  {unread} not compared: what they leave is overwritten before anything reads it")
+        format!("  {unread} not compared: their results are overwritten before anything reads them")
     }));
     lines.extend(taken);
     lines.extend(mistakes.iter().take(SHOWN).map(mistake));
@@ -95,12 +95,12 @@ fn outputs(verification: &VerificationRecord, variant: &VariantVerification) -> 
     let other = variant.outputs.iter().filter(|output| output.held && output.error > 0.0).count();
     lines.extend((other > 0).then(|| {
         let other = counted(other, "output");
-        format!("  {other} with other bits each time: the device does not compute the same twice")
+        format!("  {other} with different bits each time: the device does not compute reproducibly")
     }));
     lines.extend(variant.witnessed.map(|witnessed| {
         let edges = counted(witnessed as usize, "edge");
         match variant.missed.len() {
-            0 => format!("  {edges} witnessed: nothing began before what it waits for was done"),
+            0 => format!("  {edges} witnessed: no operation began before its dependencies were complete"),
             missed => format!("  {missed} of {edges} did not hold"),
         }
     }));

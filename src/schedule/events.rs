@@ -217,7 +217,7 @@ impl Walk<'_> {
     }
 
     /// Reduces the candidates to the necessary waits: explicit ones, and those that neither the lane's knowledge nor
-    /// another candidate implies; sorts them by position. A candidate that implies another knows more, so candidates
+    /// another candidate implies; sorts them by position. A candidate that implies another is stronger, so candidates
     /// are tried in the order of decreasing knowledge. Of equivalent ones (marks) the first is kept.
     fn choose(&mut self, lane: LaneId) {
         let clocks = &mut self.clocks;

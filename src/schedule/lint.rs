@@ -20,7 +20,7 @@ pub enum ScheduleError {
     #[error("the program takes {needed} of {space} memory at its peak, and {has} {available}")]
     #[diagnostic(
         code(aorta::schedule::too_much_memory),
-        help("the largest: {largest}; lower a parameter, or take a preset")
+        help("the largest: {largest}; lower a parameter, or use a preset")
     )]
     TooMuchMemory {
         needed: String,
@@ -55,9 +55,9 @@ pub enum ScheduleAdvice {
         code(aorta::schedule::graph_branches),
         severity(Advice),
         help(
-            "HIP runs {branches} branches of a graph at once, from version 6.4 on by AMD's source, and the others behind \
-             them; use fewer streams, ask for more with `--env DEBUG_HIP_FORCE_GRAPH_QUEUES={streams}`, or launch \
-             without a graph: `--launch stream`"
+            "HIP runs {branches} branches of a graph at once, from version 6.4 on by AMD's source, and the others \
+             after them; use fewer streams, raise the number with `--env DEBUG_HIP_FORCE_GRAPH_QUEUES={streams}`, or \
+             launch without a graph: `--launch stream`"
         )
     )]
     GraphBranches {
@@ -70,12 +70,12 @@ pub enum ScheduleAdvice {
 
     #[error(
         "issuing an iteration takes the host {host}, and its critical path is {path} (modelled on an {device}): \
-         launching costs more than the work"
+         launching takes longer than the work"
     )]
     #[diagnostic(
         code(aorta::schedule::launch_bound),
         severity(Advice),
-        help("let each operation do more, or issue the iteration by one call: `--launch graph`")
+        help("give each operation more work, or issue the iteration with one call: `--launch graph`")
     )]
     LaunchBound {
         host: String,
@@ -176,7 +176,7 @@ fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> O
     let more = if crowded.len() > names.len() { ", …" } else { "" };
     let variable = if profile.vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
     let effect = match profile.queues.rule {
-        QueueRule::HeadOfLine => "operations behind one that waits have to wait too, whatever stream they are on",
+        QueueRule::HeadOfLine => "operations after a waiting one wait too, even on other streams",
         QueueRule::Serial => "streams that share one run one after the other",
     };
     Some(ScheduleAdvice::SharedQueues {
@@ -185,7 +185,7 @@ fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> O
         device: profile.name.clone(),
         at: program.streams[lane(crowded[1]).streams[0].index()].span.into(),
         which: format!("{}{more} share one", names.join(", ")),
-        help: format!("{effect}; use fewer streams, or ask for more queues: `--env {variable}={}`", used.len()),
+        help: format!("{effect}; use fewer streams, or set the number of queues: `--env {variable}={}`", used.len()),
     })
 }
 

@@ -61,7 +61,7 @@ impl MemoryPlan {
     }
 }
 
-/// Lays out memory while events are placed; the clocks tell what is complete.
+/// Lays out memory while events are placed; the clocks show what is complete.
 pub(super) struct Placer<'a> {
     program: &'a Program,
     share: bool,
@@ -159,7 +159,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Places scratch memory that an operation is the first to touch. `clocks` tells what is complete when it starts.
+    /// Places scratch memory that an operation is the first to touch. `clocks` shows what is complete when it starts.
     pub fn before(&mut self, step: &Step, op: OpId, lane: u32, clocks: &Clocks) {
         for (view, _) in step.operands(op) {
             let memory = self.program.views.memory(view);

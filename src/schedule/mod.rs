@@ -1,4 +1,4 @@
-//! From plan to schedule: real streams and hardware queues, order of issue, events, memory layout.
+//! Schedules a plan: real streams and hardware queues, order of issue, events, memory layout.
 //!
 //! The only properties of a device that it uses are its hardware queues.
 
@@ -50,7 +50,7 @@ pub struct Lane {
     pub units: Option<Units>,
     /// The predicted hardware queue; on a host stream, a number beyond all queues.
     pub queue: u32,
-    /// True if the file asks for that queue.
+    /// True if the file requests this queue.
     pub queue_asked: bool,
     /// Number of threads of the CPU that do its work; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
@@ -141,6 +141,15 @@ impl Schedule {
             step.commands.iter().filter(|command| matches!(command, Command::Wait { .. })).count()
         };
         self.period.iter().map(waits).sum()
+    }
+
+    /// Largest number of operations that an iteration, or a block around the iterations, launches.
+    pub fn operations(&self) -> usize {
+        let launches = |step: &StepSchedule| {
+            step.commands.iter().filter(|command| matches!(command, Command::Launch { .. })).count()
+        };
+        let blocks = self.around.iter().map(|(_, block)| block.operations());
+        self.period.iter().map(launches).chain(blocks).max().unwrap_or(0)
     }
 
     /// Bytes used in a space, including all copies of scratch memory, by the iterations or a block around them.

@@ -22,7 +22,7 @@ pub struct Outline {
 /// How to guess where a bracket is missing, in a file with unbalanced brackets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Clues {
-    /// From the brackets alone.
+    /// Uses the brackets alone.
     None,
     /// A declaration at the beginning of a line closes all open brackets, so that one lost bracket hides no other
     /// mistake.

@@ -10,7 +10,7 @@ use crate::base::counted;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SyntaxError {
-    #[error("this file needs version {wanted} of the language, and this aorta knows version {known}")]
+    #[error("this file needs version {wanted} of the language, but this aorta supports version {known}")]
     #[diagnostic(
         code(aorta::syntax::newer_language),
         help("install a newer aorta; `aorta --version` prints the version of this one")
@@ -31,11 +31,11 @@ pub enum SyntaxError {
         character: char,
         /// Number of other locations with the same character.
         others: usize,
-        #[label("this has no meaning here{}", elsewhere(*others))]
+        #[label("not part of the language{}", elsewhere(*others))]
         at: SourceSpan,
     },
 
-    #[error("`{found}` is no operator")]
+    #[error("`{found}` is not an operator")]
     #[diagnostic(code(aorta::syntax::foreign_operator), help("{help}"))]
     ForeignOperator {
         found: String,
@@ -50,7 +50,7 @@ pub enum SyntaxError {
         code(aorta::syntax::unclosed_text),
         help(
             "end it with `\"` on the same line, or look for a `\"` that is missing further left; \
-             text over several lines stands between `\"\"\"`"
+             write text over several lines between `\"\"\"`"
         )
     )]
     UnclosedText {
@@ -127,7 +127,7 @@ pub enum SyntaxError {
     #[error("`{word}` has no block")]
     #[diagnostic(
         code(aorta::syntax::missing_block),
-        help("what belongs to it stands between `{{` and `}}`; colons, newlines and indentation open no block")
+        help("write its contents between `{{` and `}}`; colons, newlines and indentation do not open a block")
     )]
     MissingBlock {
         word: String,
@@ -138,7 +138,7 @@ pub enum SyntaxError {
     #[error("`{mark}` describes nothing here")]
     #[diagnostic(
         code(aorta::syntax::stray_doc),
-        help("`//!` stands at the top of a file, `///` above a declaration; write `//` for a comment")
+        help("`//!` belongs at the top of a file, `///` above a declaration; write `//` for a comment")
     )]
     StrayDoc {
         mark: &'static str,
@@ -169,10 +169,10 @@ pub enum SyntaxError {
     #[error("only a name can be called")]
     #[diagnostic(
         code(aorta::syntax::call_of_value),
-        help("functions are no values: write the function's name before the parentheses")
+        help("functions are not values: write the function's name before the parentheses")
     )]
     CallOfValue {
-        #[label("this is no name of a function")]
+        #[label("this is not the name of a function")]
         at: SourceSpan,
     },
 

@@ -15,7 +15,7 @@ pub enum SyntaxWarning {
     #[diagnostic(
         code(aorta::syntax::division_in_comment),
         severity(Warning),
-        help("write `floor_div(a, b)` for a division without a rest; of a comment, begin with a word")
+        help("write `floor_div(a, b)` for a division without a remainder; of a comment, begin with a word")
     )]
     DivisionInComment {
         #[label("`//` begins a comment")]

@@ -1,4 +1,4 @@
-//! Text to syntax tree. Takes `&str`, and does not depend on files, devices or settings except its limits.
+//! Parses a text into a syntax tree. Takes `&str`, and does not depend on files, devices or settings except its limits.
 
 pub mod ast;
 mod brackets;

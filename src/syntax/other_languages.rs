@@ -27,20 +27,20 @@ const DECLARATIONS: [(&[&str], &str); 14] = [
         &["import", "include", "from", "mod", "package"],
         "write `use \"blocks.aorta\"` for a file with definitions, `use std.transformer` for a shipped module",
     ),
-    (&["else", "elif", "while"], "statements stand inside `step { … }`"),
+    (&["else", "elif", "while"], "statements belong inside `step { … }`"),
 ];
 
 /// Words that begin a statement in other languages.
 const STATEMENTS: [(&[&str], &str); 6] = [
     (&["elif", "elsif", "elseif", "elseIf"], "write `else if`"),
-    (&["while", "do", "loop", "repeat", "foreach"], "write `for i in 0..n { … }`: how often is known before the run"),
+    (
+        &["while", "do", "loop", "repeat", "foreach"],
+        "write `for i in 0..n { … }`: the number of turns is known before the run",
+    ),
     (&["var", "val", "const", "auto", "int", "float", "set"], "write `let n = 4`"),
     (&["return", "yield"], "an output is written, not returned: `def f(x -> y) { map(x + 1 -> y) }`"),
     (&["with", "using", "async", "launch", "spawn"], "write `on s { … }` to run operations on a stream"),
-    (
-        &["break", "continue", "goto"],
-        "leave turns out by `if`, or shorten the range: every turn is known before the run",
-    ),
+    (&["break", "continue", "goto"], "skip turns with `if`, or shorten the range: every turn is known before the run"),
 ];
 
 /// Units with another spelling here.
@@ -57,10 +57,10 @@ const UNITS: [(&[&str], &str); 7] = [
 /// Characters with another spelling here.
 const CHARACTERS: [(&str, &str); 13] = [
     ("#", "a comment begins with `//`"),
-    (";", "remove it: nothing has to be ended"),
-    ("'", "a text stands between double quotes: `\"text\"`"),
-    ("`", "a text stands between double quotes: `\"text\"`"),
-    ("“”„‘’", "a text stands between straight double quotes: `\"text\"`"),
+    (";", "remove it: statements need no terminator"),
+    ("'", "write text between double quotes: `\"text\"`"),
+    ("`", "write text between double quotes: `\"text\"`"),
+    ("“”„‘’", "write text between straight double quotes: `\"text\"`"),
     ("?", "a choice is written `if c { a } else { b }`"),
     ("^", "a power is `pow(x, 2)`"),
     ("@", "a matrix product is `gemm(a, b)`"),
@@ -98,7 +98,7 @@ pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     if let Some((_, bytes)) = BITS.iter().find(|(units, _)| units.contains(&unit))
         && let Ok(bits) = number.parse::<f64>()
     {
-        return Some(format!("there are bytes and no bits: write `{}{bytes}`", bits / 8.0));
+        return Some(format!("sizes are in bytes, not in bits: write `{}{bytes}`", bits / 8.0));
     }
     if let Some(flops) = ["MFLOP", "GFLOP", "TFLOP"].into_iter().find(|flops| unit.strip_prefix(flops) == Some("S")) {
         return Some(format!("write `{number}{flops}` for a number of operations, `{number}{flops}/s` for a rate"));
@@ -117,7 +117,7 @@ pub(super) fn character(character: char) -> &'static str {
         (None, '\u{a0}' | '\u{feff}' | '\u{200b}'..='\u{200d}') => {
             "an invisible character: remove it, or write a space"
         }
-        (None, _) => "the language is written in ASCII; any text may stand in comments and \"quotes\"",
+        (None, _) => "the language is written in ASCII; any text is allowed in comments and \"quotes\"",
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Piece {
     pub body: Body,
 }
 
-/// The part of a piece behind its head.
+/// The part of a piece after its head.
 #[derive(Debug)]
 pub enum Body {
     None,

@@ -39,11 +39,11 @@ pub fn declared(text: &str) -> Vec<&str> {
 /// The index after the brackets that open at `index`, or `index` itself if none open there.
 fn past_indices(tokens: &[Token], index: usize) -> usize {
     /// Maximum number of tokens of an index; anything longer does not name a family.
-    const MOST: usize = 64;
+    const MAX_TOKENS: usize = 64;
     if tokens.get(index).is_none_or(|token| token.kind != TokenKind::Open(b'[')) {
         return index;
     }
-    let behind = tokens[index..].iter().take(MOST);
+    let behind = tokens[index..].iter().take(MAX_TOKENS);
     behind.clone().position(|token| token.kind == TokenKind::Close(b']')).map_or(index, |length| index + length + 1)
 }
 

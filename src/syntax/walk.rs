@@ -1,7 +1,7 @@
 //! Visitors of the syntax tree: each node once, outer ones first, in the order of the text. The parser's limits bound
 //! the recursion.
 //!
-//! Only [`Decl::children`], [`Stmt::children`] and [`Expr::children`] know the parts of each construct. Every pass that
+//! Only [`Decl::children`], [`Stmt::children`] and [`Expr::children`] list the parts of each construct. Every pass that
 //! treats most constructs alike uses them.
 
 use super::ast::*;

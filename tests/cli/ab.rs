@@ -108,7 +108,9 @@ fn processes_of_the_cpu_take_turns() {
     sandbox.write("map.aorta", "buffer x: f32[4096]\nstep { map(x + 1 -> x) }");
     let output = sandbox.run(&["ab", "map.aorta", "--backend", "host", "--rounds", "6", "--iterations", "3"]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    for part in ["on this CPU, as streams\n6 of 6 rounds", "\nin turn ", "\napart ", "A beside A and B beside B: "] {
+    for part in
+        ["on this CPU, as streams\n6 of 6 rounds", "\ninterleaved ", "\nseparate ", "A against A and B against B: "]
+    {
         assert!(output.stdout.contains(part), "{part:?} is not in\n{}", output.stdout);
     }
 }
@@ -231,7 +233,7 @@ fn a_launcher_starts_no_comparison() {
     }
     let output = finish(command.env("MASTER_PORT", "29500").spawn().expect("the binary starts"));
     assert_eq!(output.code, Some(2), "{}", output.stderr);
-    assert!(output.stderr.contains("start `aorta ab` by itself"), "{}", output.stderr);
+    assert!(output.stderr.contains("start `aorta ab` without a launcher"), "{}", output.stderr);
 }
 
 /// If one side cannot be gated, the other is not gated either.
@@ -262,7 +264,7 @@ fn sides_are_measured_alike() {
     for (a, b) in [("--config gate_depth=4", ""), ("--gate auto", "--config gate_depth=4"), ("--gate=off", "")] {
         let (told, record) = run(a, b);
         assert_eq!(record["result"]["verdict"], "same", "{a}, {b}: {told}");
-        assert!(told.contains("is not held at the gate, so"), "{told}");
+        assert!(told.contains("cannot be gated, so"), "{told}");
         assert_eq!(record["a"]["run"]["settings"]["gate"], "off");
     }
     let (told, record) = run("--config in_flight=3", "");

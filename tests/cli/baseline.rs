@@ -71,7 +71,7 @@ fn mistakes_are_told() {
     sandbox.write("bad.json", r#"{"level1": {"1_x.py": {"mean": "fast"}}}"#);
     for (arguments, part) in [
         (&["baseline", "--problem", "101"][..], "level 1 has problems 1 to 100"),
-        (&["baseline", "--hardware", "../x", "--test"], "no name of a folder"),
+        (&["baseline", "--hardware", "../x", "--test"], "not the name of a folder"),
         (&["baseline", "--level", "3"], "3 is not in 1..=2"),
         (&["compare", "--fast-p", "own.json", "bad.json"], "level1, 1_x.py, mean: it is a text"),
         (&["compare", "--fast-p", "own.json", "eval.json"], "--level 1"),

@@ -134,8 +134,13 @@ fn drawn_projects_come_back() {
         other.write("before.json", sandbox.read("before.json"));
         other.good(&["exec", "a.aortab", "--json", "bundled.json"]);
         other.good(&["exec", "before.json", "--json", "again.json"]);
+        // The record of a run of the bundle runs by itself, elsewhere.
+        let third = Sandbox::new();
+        third.write("bundled.json", other.read("bundled.json"));
+        third.good(&["exec", "bundled.json", "--json", "again.json"]);
+        other.write("third.json", third.read("again.json"));
         let before = sandbox.json("before.json");
-        for file in ["bundled.json", "again.json"] {
+        for file in ["bundled.json", "again.json", "third.json"] {
             let after = other.json(file);
             prop_assert_eq!(&before["program"]["plan"], &after["program"]["plan"], "{}", file);
             prop_assert_eq!(&before["workload"]["sha256"], &after["workload"]["sha256"], "{}", file);

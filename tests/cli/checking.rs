@@ -162,7 +162,7 @@ fn new_files_are_good() {
     assert_eq!(sandbox.read("copy.aorta"), moe);
     // Nothing is overwritten, and nothing is created from an unknown workload.
     let again = sandbox.run(&["new", "mine.aorta", "--from", "moe"]);
-    assert!(again.code == Some(2) && again.stderr.contains("there is such a file already"), "{}", again.stderr);
+    assert!(again.code == Some(2) && again.stderr.contains("the file already exists"), "{}", again.stderr);
     let unknown = sandbox.run(&["new", "other", "--from", "moo"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `moe`?"), "{}", unknown.stderr);
     assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta"]);

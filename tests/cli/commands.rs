@@ -115,7 +115,7 @@ fn plans_are_compared() {
     assert_eq!((same.code, same.stdout.as_str()), (Some(0), "the plans are the same\n"), "{}", same.stderr);
     let other = sandbox.run(&["plan", "--diff", "four.json", "three.json"]);
     assert_eq!((other.code, other.stderr.as_str()), (Some(1), ""));
-    assert!(other.stdout.contains("\n~ #7 up: gemm moved from expert[1] to expert[0]\n"), "{}", other.stdout);
+    assert!(other.stdout.contains("\n~ #9 gate: gemm moved from expert[1] to expert[0]\n"), "{}", other.stdout);
 
     // What an operation computes and what a buffer holds count too.
     sandbox.write("a.aorta", "buffer x: f32[64] = ones\nstep { m: map(x * 2 -> x) map(x + 1 -> x) }");

@@ -104,16 +104,16 @@ fn files_that_are_not_runs_are_reported() {
         ("1.json list.json", "list.json has nothing to compare"),
         ("1.json results.json", "results.json has nothing to compare: it looks like AORTA's results, and is damaged"),
         ("1.json empty", "empty has nothing to compare: the folder has no file that ends in .json"),
-        ("1.json no.json", "a record, a file of cases or a folder of them was looked for"),
+        ("1.json no.json", "a record, a file of cases or a folder of them is expected"),
         ("1.json ,", "`,` has nothing to compare: it names no file"),
         ("1.json", "required arguments were not provided"),
         ("1.json 2.json --threshold 3", "a share is between 0 and 1"),
         ("1.json 2.json --between-runs 200%", "a share is between 0 and 1"),
         ("1.json 2.json --between-runs much", "write `--between-runs 3%`"),
-        ("1.json 2.json --threshold tme=3%", "no metric that both sides have is called so"),
+        ("1.json 2.json --threshold tme=3%", "no metric of this name exists on both sides"),
         ("1.json 2.json --metric tme", "memory.device"),
-        ("1.json 2.json --better gain", "it is no `METRIC=higher`"),
-        ("1.json 2.json --fail-on never,worse", "something else is asked for beside it"),
+        ("1.json 2.json --better gain", "it is not of the form `METRIC=higher`"),
+        ("1.json 2.json --fail-on never,worse", "it cannot be combined with other conditions"),
     ] {
         let output = compare(&sandbox, arguments);
         assert_eq!(output.code, Some(2), "{arguments}: {}{}", output.stdout, output.stderr);

@@ -45,7 +45,7 @@ fn a_normal_run_has_one_line() {
     assert!(!report(&sandbox, &record, &[]).contains("normal"));
     let listed = report(&sandbox, &record, &["--expected"]);
     assert!(listed.contains("\nIs it normal? 7 of 7 figures known of NVIDIA H200 are\n\n"), "{listed}");
-    let (_, list) = listed.split_once("Figures beside").expect("the list stands behind the report");
+    let (_, list) = listed.split_once("Figures and their normal ranges").expect("the list stands behind the report");
     snapshot!("expected_normal", format!("Figures beside{list}"));
 }
 
@@ -54,7 +54,7 @@ fn slow_figures_list_what_to_check() {
     let sandbox = Sandbox::new();
     let page = report(&sandbox, &slowed(measured(&sandbox)), &["--expected"]);
     let begin = page.find("Is it normal?").expect("a section");
-    let end = page.find("Figures beside").expect("a list behind it");
+    let end = page.find("Figures and their normal ranges").expect("a list behind it");
     snapshot!("expected_slower", &page[begin..end]);
 }
 
@@ -96,7 +96,7 @@ fn own_ranges_judge_in_place_of_the_shipped_ones() {
     )"#;
     sandbox.write("own.ron", own);
     let page = report(&sandbox, &measured(&sandbox), &["--expected=own.ron"]);
-    let (_, list) = page.split_once("Figures beside").expect("a list");
+    let (_, list) = page.split_once("Figures and their normal ranges").expect("a list");
     snapshot!("expected_own", format!("Figures beside{list}"));
     // Ranges for another device do not apply.
     sandbox.write("own.ron", own.replace("NVIDIA H200", "AMD Instinct MI300X"));

@@ -118,7 +118,7 @@ fn standard_input_goes_to_standard_output() {
     sandbox.write("a.aorta", UGLY);
     let output = piped(&sandbox, &["fmt", "-", "a.aorta"], UGLY);
     assert_eq!((output.code, output.stdout.as_str(), sandbox.read("a.aorta").as_str()), (Some(2), "", UGLY));
-    assert!(output.stderr.contains("standard input is formatted alone"), "{}", output.stderr);
+    assert!(output.stderr.contains("standard input must be the only file"), "{}", output.stderr);
 }
 
 #[test]

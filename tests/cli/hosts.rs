@@ -93,7 +93,7 @@ fn ranks_of_two_hosts_with_different_secrets_do_not_meet() {
     let [first, other] = ["err0", "err1"].map(|name| sandbox.read(name));
     let words = |text: &str| text.replace("│", "").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words(&first).contains("from 10.77.0.2 did not prove that they know the secret"), "{first}");
-    assert!(words(&other).contains("whoever listens at 10.77.0.1:29500 does not know the secret"), "{other}");
+    assert!(words(&other).contains("the process that listens at 10.77.0.1:29500 does not know the secret"), "{other}");
 }
 
 /// Rank 0 listens at the address that ranks are told, and nowhere else.

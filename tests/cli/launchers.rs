@@ -232,7 +232,7 @@ fn ranks_are_as_many_as_processes() {
     let outputs = launch_same(&sandbox, open_mpi, 2, &["exec", "stairs.aorta", "--backend", "sim", "--ranks", "4"]);
     assert_first_tells(&outputs, 2);
     let said = &outputs[0].stderr;
-    assert!(said.contains("aorta::cli::launcher") && said.contains("`--ranks 4` was asked for"), "{said}");
+    assert!(said.contains("aorta::cli::launcher") && said.contains("`--ranks 4` was requested"), "{said}");
     // With incomplete launcher variables nothing starts.
     let mut command = sandbox.command(&["exec", "stairs.aorta"]);
     let output = finish(command.env("RANK", "0").spawn().expect("the binary starts"));
@@ -250,7 +250,7 @@ fn missing_ranks_are_reported() {
     };
     let (first, other) = (alone(0), alone(1));
     assert_eq!((first.code, other.code), (Some(4), Some(4)));
-    assert!(first.stderr.contains("ranks 1, 2 of 3 did not come within 200ms"), "{}", first.stderr);
+    assert!(first.stderr.contains("ranks 1, 2 of 3 did not connect within 200ms"), "{}", first.stderr);
     assert!(other.stderr.contains("rank 1 did not find rank 0 on this host"), "{}", other.stderr);
 }
 
@@ -293,7 +293,7 @@ fn a_rank_that_is_killed_ends_the_others() {
         kill(&children[killed], "-KILL");
         let outputs: Vec<Output> = children.into_iter().map(finish).collect();
         assert_eq!(outputs[killed].code, None);
-        let told = format!("rank {killed} is gone: its process ended");
+        let told = format!("rank {killed} was lost: its process ended");
         for (rank, output) in outputs.iter().enumerate().filter(|(rank, _)| *rank != killed) {
             assert_eq!(output.code, Some(4), "rank {rank}: {}", output.stderr);
             // Rank 0 says it for all, where it can.
@@ -408,7 +408,7 @@ fn a_gpu_is_one_rank_s() {
     let outputs = launch_same(&sandbox, torchrun, 2, &arguments);
     assert_first_tells(&outputs, 3);
     assert!(outputs[0].stderr.contains("ranks 0 and 1 on"), "{}", outputs[0].stderr);
-    assert!(outputs[0].stderr.contains("have the same GPU"), "{}", outputs[0].stderr);
+    assert!(outputs[0].stderr.contains("use the same GPU"), "{}", outputs[0].stderr);
 }
 
 /// A process that is killed, wherever the other is: in a library that waits for it, or in a collective.
@@ -426,7 +426,7 @@ fn a_rank_that_is_killed_ends_the_other_on_its_gpu() {
         let outputs: Vec<Output> = children.into_iter().map(finish).collect();
         let left = &outputs[1 - killed];
         assert_eq!(left.code, Some(4), "{}", left.stderr);
-        let told = format!("rank {killed} is gone: its process ended");
+        let told = format!("rank {killed} was lost: its process ended");
         assert!(left.stderr.contains(&told) || left.stdout.contains(&told), "{}{}", left.stdout, left.stderr);
     }
 }

@@ -32,7 +32,7 @@ fn files_that_cannot_be_read() {
     let huge = std::fs::File::create(sandbox.path("huge.aorta")).expect("a file can be made");
     huge.set_len(100_000_000).expect("a file can be made longer");
     let cases: [(&str, &[&str]); 7] = [
-        ("bytes.aorta", &["aorta::cli::unreadable", "it is no text: line 2 is not UTF-8", "help: save it as UTF-8"]),
+        ("bytes.aorta", &["aorta::cli::unreadable", "it is not text: line 2 is not UTF-8", "help: save it as UTF-8"]),
         ("empty.aorta", &["aorta::model::no_step", "help: `step { … }`"]),
         ("blank.aorta", &["aorta::model::no_step"]),
         ("zero.aorta", &["aorta::syntax::unexpected_character"]),
@@ -156,8 +156,11 @@ fn arguments() {
         (&["--set", "tokens=-4"], &["aorta::"]),
         (&["--set", "dtype=f33"], &["aorta::"]),
         (
-            &["--preset", "small"],
-            &["aorta::model::unknown_preset", "help: known here: `mixtral`, `skewed`, `grouped`, `aorta` and `tiny`"],
+            &["--preset", "huge"],
+            &[
+                "aorta::model::unknown_preset",
+                "help: known here: `skewed`, `grouped`, `deepseek_v3`, `small`, `aorta` and `tiny`",
+            ],
         ),
         (&["--streams", "0"], &["aorta::cli::bad_value", "a run needs a stream"]),
         (&["--streams", "65"], &["aorta::model::not_allowed", "allowed: 3..=64"]),
@@ -171,8 +174,8 @@ fn arguments() {
             &["--config", "profile=gaudi3"],
             &["aorta::config::unknown_profile", "help: known here: `h100`, `h200`, `mi300x`, `mi325x` and `mi355x`"],
         ),
-        (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable", "help: a device profile was looked for"]),
-        (&["--config-file", "nothing.ron"], &["there is no such file", "help: a file with settings was looked for"]),
+        (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable", "help: a device profile is expected"]),
+        (&["--config-file", "nothing.ron"], &["there is no such file", "help: a settings file is expected"]),
         (&["--config", "effort=hasty"], &["`hasty` is none of `sanity`, `quick` and `full`"]),
         (&["--config", "quick=(warmup:3,iterations:0)"], &["`quick.iterations`", "it lies between 1 and 1048576"]),
         (&["--config", "full=(warmup:1048577,iterations:1)"], &["`full.warmup`", "it lies between 0 and 1048576"]),
@@ -226,7 +229,7 @@ fn records() {
         ("list.json", &["it is no JSON of a run"]),
         ("deep.json", &["it is no JSON of a run"]),
         ("foreign.json", &["it has no `schema`"]),
-        ("bytes.json", &["it is no text"]),
+        ("bytes.json", &["it is not text"]),
     ];
     for (file, says) in cases {
         let output = sandbox.run(&["report", file, "--csv", "a.csv"]);
@@ -241,30 +244,46 @@ fn records() {
 #[test]
 fn scenarios() {
     let sandbox = Sandbox::new();
-    let cases: [(&str, &[&str]); 20] = [
+    let cases: [(&str, &[&str]); 27] = [
         ("(workload: \"moe\", presett: \"tiny\")", &["aorta::config::bad_ron", "a.ron:1:19", "did you mean `preset`?"]),
-        ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:12: a text in quotes is expected"]),
+        ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:12", "a text in quotes is expected"]),
         (
             "(workload: \"moe\", colour: 3)",
-            &["there is no field `colour`", "help: docs/start/05-sharing-a-scenario.md"],
+            &["there is no field `colour`, expected one of `description`", "help: docs/start/05-sharing-a-scenario.md"],
         ),
         ("(workload: \"moe\", effort: hasty)", &["a.ron:1:27", "`hasty` is none of `sanity`, `quick` and `full`"]),
         (
-            "(workload: \"moe\",\n effort: \"quick\")",
+            "(workload: \"moe\",\n streams: \"2\")",
             &[
-                "╭─[a.ron:2:10]",
-                "effort: \"quick\")",
-                "the value of `effort`",
-                "help: leave out the quotes: `effort: quick`",
+                "╭─[a.ron:2:11]",
+                "streams: \"2\")",
+                "the value of `streams`",
+                "help: leave out the quotes: `streams: 2`",
             ],
         ),
         (
-            "(workload: \"moe\", params: {\"tokens\": 8})",
-            &["a text in quotes is expected", "the value of `\"tokens\"`", "help: add quotes: `\"tokens\": \"8\"`"],
+            "(workload: \"moe\", set: {tokens: 8})",
+            &["there is no field `set`", "help: write `params`, which says what `--set` says"],
+        ),
+        ("(workload: \"moe\", fail-on: [])", &["there is no field `fail-on`", "help: did you mean `fail_on`?"]),
+        (
+            "(workload: \"moe\", params: {tokens: 4 * 2})",
+            &["`4 * 2` is not one value", "help: add quotes: `tokens: \"4 * 2\"`"],
+        ),
+        ("(workload: \"moe\", params: {tokens: 8, \"tokens\": 9})", &["`tokens` is there twice"]),
+        (
+            "(workload: \"moe\", timeout: 10s)",
+            &["a text in quotes is expected", "help: add quotes: `timeout: \"10s\"`"],
+        ),
+        ("(workload: \"moe\", timeout: 10)", &["a text in quotes is expected", "help: write it as `timeout: \"10s\"`"]),
+        ("(workload: \"moe\", streams: 1.5)", &["a whole number is expected"]),
+        (
+            "(workload: \"moe\", backend: sim, limits: {tokens: (from: \"1\")})",
+            &["a limit cannot be `tokens`", "has no such metric"],
         ),
         ("(workload: \"µ\", effort: hasty)", &["a.ron:1:25", "the value of `effort`"]),
-        ("(workload: \"moe\"\n timeout: \"9s\")", &["a.ron:2:2: a `,` or the closing bracket is expected"]),
-        ("workload = 3", &["aorta::config::bad_ron", "a.ron:1:1: Expected opening `(`"]),
+        ("(workload: \"moe\"\n timeout: \"9s\")", &["a.ron:2:2", "a `,` or the closing bracket is expected"]),
+        ("workload = 3", &["aorta::config::bad_ron", "a.ron:1:1", "Expected opening `(`"]),
         ("(workload: \"moe\", environment: {\"\": \"1\"})", &["aorta::config::bad_variable", "the variable ``"]),
         ("(workload: \"moe\", environment: {\"A=B\": \"1\"})", &["aorta::config::bad_variable", "`A=B`"]),
         ("(workload: \"moe\", environment: {\"A\": \"\\u{0}\"})", &["aorta::config::bad_variable", "`A`"]),
@@ -274,17 +293,110 @@ fn scenarios() {
         ("(workload: \"moee\")", &["aorta::cli::unknown_workload", "help: did you mean `moe`?"]),
         (
             "(workload: \"moe\", backend: \"opencl\")",
-            &["`backend` of a.ron cannot be `opencl`", "possible values: auto, cuda"],
+            &["`opencl` is none of `auto`, `cuda`, `hip`, `host` and `sim`", "the value of `backend`"],
         ),
-        ("(workload: \"moe\", launch: \"twice\")", &["`launch` of a.ron cannot be `twice`", "stream, graph, both"]),
-        ("(workload: \"moe\", ranks: 4096)", &["`ranks` of a.ron cannot be `4096`", "1..=1024"]),
+        ("(workload: \"moe\", launch: \"twice\")", &["`twice` is none of `stream`, `graph` and `both`"]),
+        ("(workload: \"moe\", ranks: 4096)", &["`ranks` cannot be `4096`", "1..=1024", "the value of `ranks`"]),
         ("(workload: \"moe\", params: {\"tokns\": \"8\"}, backend: \"sim\")", &["help: did you mean `tokens`?"]),
     ];
     for (text, says) in cases {
         sandbox.write("a.ron", text);
         refused(&sandbox.run(&["exec", "a.ron"]), says);
     }
-    refused(&sandbox.run(&["exec", "missing.ron"]), &["aorta::cli::unreadable", "help: a scenario was looked for"]);
+    refused(&sandbox.run(&["exec", "missing.ron"]), &["aorta::cli::unreadable", "help: a scenario is expected"]);
+}
+
+/// Every mistake of a file is reported at once, in the order of its lines, each with its line.
+#[test]
+fn all_mistakes_of_a_file() {
+    let sandbox = Sandbox::new();
+    let reported = |command: &str, says: &[(&str, usize, &str)]| {
+        let output = sandbox.run(&command.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.code, Some(2), "{output:?}");
+        let found = output.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let found: Vec<(String, u64, String)> = found
+            .map(|one| {
+                let label = &one["labels"][0];
+                let text =
+                    format!("{} / {}", one["message"].as_str().expect("a text"), one["help"].as_str().unwrap_or(""));
+                (label["file"].as_str().expect("a file").to_owned(), label["line"].as_u64().expect("a line"), text)
+            })
+            .collect();
+        assert_eq!(found.len(), says.len(), "{command}: {found:#?}");
+        for ((file, line, text), (of, at, says)) in found.iter().zip(says) {
+            assert!(file == of && *line == *at as u64 && text.contains(says), "{says} at {of}:{at}, not {found:#?}");
+        }
+    };
+    sandbox.write(
+        "a.ron",
+        "(\n  workload: \"moe\",\n  efort: quick,\n  streams: \"2\",\n  set: {tokens: 8},\n  gate: of,\n  warmup: 9999999,\n  \
+         environment: {LD_PRELOAD: x, NCCL_DEBUG: WARN},\n  settings: {in_flihgt: 3, in_flight: 99, max_memory: \"2TiB\"},\n  \
+         timeout: \"5\", profile: \"/etc/x.ron\",\n  limits: {time: (), rate: (form: 3)},\n  axes: {strams: [1, 2]},\n  \
+         sides: {c: \"\"},\n)\n",
+    );
+    let of_scenario: [(&str, usize, &str); 15] = [
+        ("a.ron", 3, "did you mean `effort`?"),
+        ("a.ron", 4, "leave out the quotes: `streams: 2`"),
+        ("a.ron", 5, "write `params`"),
+        ("a.ron", 6, "`of` is none of `auto` and `off` / did you mean `off`?"),
+        ("a.ron", 7, "`warmup` cannot be `9999999`"),
+        ("a.ron", 8, "LD_PRELOAD"),
+        ("a.ron", 9, "did you mean `in_flight`?"),
+        ("a.ron", 9, "`in_flight` cannot be 99: it lies between 1 and 16 / write a value such as `2`"),
+        ("a.ron", 9, "a.ron sets `max_memory`, which only you may set"),
+        ("a.ron", 10, "write `\"5s\"`"),
+        ("a.ron", 10, "/etc/x.ron"),
+        ("a.ron", 11, "neither a beginning nor an end"),
+        ("a.ron", 11, "did you mean `from`?"),
+        ("a.ron", 12, "did you mean `streams`?"),
+        ("a.ron", 13, "the sides are `a` and `b`"),
+    ];
+    for command in ["exec", "check", "sweep", "ab", "plan", "show", "bundle"] {
+        reported(&format!("{command} a.ron --diagnostics json"), &of_scenario);
+    }
+    sandbox.write(
+        "s.ron",
+        "(\n  descripton: \"d\",\n  cases: [\n    (wrkload: \"moe\"),\n    (workload: \"moe\", ranks: 0, streams: [\"2\"]),\n    \
+         (workload: \"moe\", set: {n: 3}, settings: {stall: \"9s\"}),\n    (preset: tiny),\n    (workload: \"moe\", launch: grap),\n  ],\n)\n",
+    );
+    let of_suite: [(&str, usize, &str); 9] = [
+        ("s.ron", 2, "did you mean `description`?"),
+        ("s.ron", 4, "did you mean `workload`?"),
+        ("s.ron", 5, "cannot be 0: it is 1 at least"),
+        ("s.ron", 5, "a whole number is expected"),
+        ("s.ron", 6, "write `params`"),
+        ("s.ron", 6, "s.ron sets `stall`"),
+        ("s.ron", 7, "a case names one"),
+        ("s.ron", 7, "add quotes: `preset: \"tiny\"`"),
+        ("s.ron", 8, "did you mean `graph`?"),
+    ];
+    for command in ["suite", "check", "show"] {
+        reported(&format!("{command} s.ron --diagnostics json"), &of_suite);
+    }
+    sandbox.write("aorta.ron", "(\n  librry: [\"x\"],\n  library: [\"..\", \".\", \"/etc\"],\n  description: 3,\n)\n");
+    let of_project: [(&str, usize, &str); 4] = [
+        ("aorta.ron", 2, "did you mean `library`?"),
+        ("aorta.ron", 3, "a library lies below the project's folder"),
+        ("aorta.ron", 3, "cannot be \"/etc\""),
+        ("aorta.ron", 4, "a text in quotes is expected"),
+    ];
+    reported("list --diagnostics json", &of_project);
+    reported("check aorta.ron --diagnostics json", &of_project);
+    std::fs::remove_file(sandbox.path("aorta.ron")).expect("it was written");
+    let settings = "(\n  in_flihgt: 3,\n  in_flight: 99,\n  timeout: \"5\",\n  effort: hasty,\n  quick: (warmup: 3, iterations: 0),\n)\n";
+    sandbox.write("own.ron", settings);
+    let of_settings: [(&str, usize, &str); 5] = [
+        ("own.ron", 2, "did you mean `in_flight`?"),
+        ("own.ron", 3, "`in_flight` cannot be 99"),
+        ("own.ron", 4, "write `\"5s\"`"),
+        ("own.ron", 5, "`hasty` is none of"),
+        ("own.ron", 6, "`quick.iterations` cannot be 0"),
+    ];
+    reported("exec moe --config-file own.ron --diagnostics json", &of_settings);
+    // Only a comma or a bracket that is missing hides what follows it.
+    sandbox.write("b.ron", "(\n  workload: \"moe\",\n  streams: \"2\",\n  effort: quick\n  launch: both,\n)\n");
+    let of_broken = [("b.ron", 3, "leave out the quotes"), ("b.ron", 5, "a `,` or the closing bracket is expected")];
+    reported("check b.ron --diagnostics json", &of_broken);
 }
 
 /// Commands and options of other tools get a tip.
@@ -327,10 +439,13 @@ fn plans_to_compare() {
     sandbox.write("newer.json", sandbox.read("plan.json").replacen("aorta.plan/1", "aorta.plan/2", 1));
     sandbox.write("none.json", "step { nop() }");
     let cases: [(&[&str], &[&str]); 8] = [
-        (&["plan.json", "record.json"], &["aorta::cli::no_plan", "record.json is no plan: it is the record of a run"]),
+        (
+            &["plan.json", "record.json"],
+            &["aorta::cli::no_plan", "record.json is not a plan: it is the record of a run"],
+        ),
         (&["newer.json", "plan.json"], &["it has the schema `aorta.plan/2`, and this version reads `aorta.plan/1`"]),
         (&["plan.json", "none.json"], &["it is no JSON of a plan", "--format json > none.json` writes one"]),
-        (&["plan.json", "missing.json"], &["aorta::cli::unreadable", "help: a plan was looked for"]),
+        (&["plan.json", "missing.json"], &["aorta::cli::unreadable", "help: a plan is expected"]),
         (&["plan.json", "plan.json", "--set", "tokens=8"], &["aorta::cli::planned_already", "leave `--set`"]),
         (&["plan.json", "moee"], &["aorta::cli::unknown_workload", "did you mean `moe`?"]),
         (&["plan.json"], &["2 values required for '--diff <A> <B>'"]),

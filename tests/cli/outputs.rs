@@ -279,7 +279,7 @@ fn links_stay_links() {
     }
     let output = sandbox.run(&[&arguments[..], &["--json", "round"]].concat());
     assert_eq!(output.code, Some(2));
-    assert!(output.stderr.contains("its links lead in a circle"), "{}", output.stderr);
+    assert!(output.stderr.contains("its links form a cycle"), "{}", output.stderr);
 }
 
 #[test]

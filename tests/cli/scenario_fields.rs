@@ -75,7 +75,7 @@ step {
 /// The simulator computes nothing and has no device to choose, no hang and no driver; other tests cover these.
 const OF_EXEC: [(&str, &str, bool); 26] = [
     ("preset: \"small\"", "--preset small", true),
-    ("params: {\"n\": \"32\"}", "--set n=32", true),
+    ("params: {n: 32}", "--set n=32", true),
     ("streams: 1", "--streams 1", true),
     ("sync: end", "--sync end", true),
     ("cycle: 4", "--cycle 4", true),
@@ -98,7 +98,7 @@ const OF_EXEC: [(&str, &str, bool); 26] = [
     ("iterations: 7", "--iterations 7", true),
     ("timeout: \"9s\"", "--config timeout=9s", false),
     ("verify: true", "--verify", false),
-    ("settings: {\"in_flight\": \"3\"}", "--config in_flight=3", true),
+    ("settings: {in_flight: 3}", "--config in_flight=3", true),
     ("expected: \"mine.ron\"", "--expected=mine.ron", false),
 ];
 
@@ -179,7 +179,7 @@ fn printed(sandbox: &Sandbox, command: &str, file: &str, options: &str) -> (Opti
 
 #[test]
 fn fields_of_a_sweep_and_a_comparison_do_what_their_options_do() {
-    const SWEEP: &str = "backend: \"sim\", effort: quick, axes: {\"streams\": \"1,2,4\", \"set parts\": \"4,2,8\"}";
+    const SWEEP: &str = "backend: \"sim\", effort: quick, axes: {streams: [1, 2, 4], \"set parts\": \"4,2,8\"}";
     const AB: &str = "backend: \"sim\", sides: {\"b\": \"--set parts=2\"}";
     // The second text is what the command has in both runs.
     let cases = [
@@ -236,5 +236,5 @@ fn options_of_a_search_need_one() {
     assert!(fails("", "--budget 8").contains("it is an option of a search"));
     assert!(fails("search: true", "--zip").contains("the scenario searches for the best case"));
     assert!(fails("search: true, zip: true", "").contains("cannot be used with"));
-    assert!(fails("budget: 1", "").contains("`budget` of with.ron"));
+    assert!(fails("budget: 1", "").contains("the value of `budget`"));
 }

@@ -58,7 +58,7 @@ fn hosts_need_a_secret() {
         assert_eq!(output.code, Some(2), "{}", output.stderr);
         let told = output.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(told.contains("aorta::cli::secret"), "{told}");
-        assert!(told.contains("meet at node7, perhaps from several hosts, and there is no secret"), "{told}");
+        assert!(told.contains("connect to node7, perhaps from several hosts, and there is no secret"), "{told}");
         assert!(told.contains("install -Dm600 <(head -c 24 /dev/urandom | base64) /"), "{told}");
     }
     // On this host the ranks of a user need none, and no port.
@@ -108,7 +108,7 @@ fn ranks_with_different_secrets_end_alike() {
     let (one, other) = ([("AORTA_SECRET", "one secret of several")], [("AORTA_SECRET", "another secret of several")]);
     let [first, second] = launch(&sandbox(), ("127.0.0.1", port()), "2s", [&one, &other]);
     assert_eq!((first.code, second.code), (Some(4), Some(4)));
-    assert!(first.stderr.contains("rank 1 of 2 did not come within 2s"), "{}", first.stderr);
+    assert!(first.stderr.contains("rank 1 of 2 did not connect within 2s"), "{}", first.stderr);
     assert!(second.stderr.contains("does not know the"), "{}", second.stderr);
 }
 

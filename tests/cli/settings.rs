@@ -151,7 +151,10 @@ fn efforts_differ() {
     let record = sandbox.record(&["moe", "--preset", "tiny", "--warmup", "0", "--iterations", "7"]);
     assert_eq!(record["variants"][0]["time"]["n"], 7);
     let printed = sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "sanity"]);
-    assert!(printed.contains("1 iteration, no measurement") && printed.contains("it is no measurement"), "{printed}");
+    assert!(
+        printed.contains("1 iteration, no measurement") && printed.contains("it is not a measurement"),
+        "{printed}"
+    );
 }
 
 /// Without measured iterations, one iteration is observed, and it is the first.
@@ -189,4 +192,24 @@ fn variables_of_libraries_are_passed_on_as_found() {
         assert_eq!(output.code, Some(0), "{}", output.stderr);
         assert_eq!(sandbox.json("a.json")["environment"]["variables"]["NCCL_NVLS_ENABLE"], value);
     }
+}
+
+/// The limit counts operations, without waits between streams; a note says that an iteration exceeds it.
+#[test]
+fn operations_up_to_the_limit_are_observed() {
+    let sandbox = Sandbox::new();
+    let run = |limit: usize| {
+        let limit = format!("observed_operations={limit}");
+        sandbox.record(&["moe", "--preset", "tiny", "--effort", "quick", "--config", &limit])
+    };
+    let variant = |limit| run(limit)["variants"][0].clone();
+    let spans = |variant: &serde_json::Value| variant["ranks"][0]["trace"].as_array().expect("a list").len();
+    let all = variant(100_000);
+    let count = all["ranks"][0]["operations"].as_array().expect("a list").len();
+    assert_eq!(spans(&variant(count)), spans(&all));
+    let fewer = variant(count - 1);
+    assert_eq!(spans(&fewer), 0);
+    let says = format!("an iteration has {count}, more than `observed_operations` ({})", count - 1);
+    assert!(fewer["notes"].to_string().contains(&says), "{}", fewer["notes"]);
+    assert!(!all["notes"].to_string().contains("observed_operations"), "{}", all["notes"]);
 }

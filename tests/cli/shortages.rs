@@ -60,7 +60,7 @@ fn a_failed_allocation_of_a_vector_is_reported() {
     sandbox.write("many.aorta", "buffer x: f32[4]\nstep { for i in 0..1000000 { map(x + 1 -> x) } }");
     let output = limited(&sandbox, "ulimit -v 60000", &["check", "many.aorta"]);
     assert_eq!(output.code, Some(4), "{}", output.stderr);
-    assert!(output.stderr.contains("the system gives no memory"), "{}", output.stderr);
+    assert!(output.stderr.contains("the system is out of memory"), "{}", output.stderr);
 }
 
 /// A shell of a user without other processes; `None` if this user cannot start one. The limit counts all threads of a
@@ -87,7 +87,7 @@ fn refused_threads_are_reported() {
         let shell = shell_of_another_user().expect("it was there a moment ago");
         let arguments = ["exec", "all_reduce", "--preset", "tiny", "--backend", backend, "--ranks", "3"];
         let output = limited_by(shell, &sandbox, &format!("ulimit -u {threads}"), &arguments);
-        let told = output.code == Some(4) && output.stderr.contains("the system gives no thread");
+        let told = output.code == Some(4) && output.stderr.contains("the system provides no thread");
         assert!(told || threads > 4 && output.code == Some(0), "{backend}, {threads} threads: {}", output.stderr);
     }
 }

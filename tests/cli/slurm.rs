@@ -68,7 +68,7 @@ fn slurm_runs_the_scripts_of_the_page() {
     // Rank 0 keeps what was measured, and says which rank is gone.
     assert_eq!(sandbox.json("killed.json")["complete"], false);
     let said = sandbox.read("killed.out");
-    assert!(said.contains("aorta::exec::lost_rank") && said.contains("is gone: its process ended"), "{said}");
+    assert!(said.contains("aorta::exec::lost_rank") && said.contains("was lost: its process ended"), "{said}");
     // The part of the node that died was submitted again, and went on.
     let states = sandbox.read("states");
     assert_eq!(states.matches("JobState=COMPLETED").count(), 3, "{states}");

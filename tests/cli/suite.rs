@@ -121,7 +121,7 @@ fn each_exit_status_is_described() {
     assert_eq!(run(&["--only", "too large"]).code, Some(4));
     let output = run(&["--only", "nothing like it"]);
     assert_eq!(output.code, Some(2));
-    assert!(output.stderr.contains("no case of suites/own.ron contains that"), "{}", output.stderr);
+    assert!(output.stderr.contains("no case of suites/own.ron has a name that contains it"), "{}", output.stderr);
 }
 
 /// The page without how long its cases took.

@@ -1,6 +1,7 @@
 //! Tables that a suite declares: on the page, as CSV, from a file of cases, and for cases that cannot fit.
 
-use aorta::config::Suite;
+use aorta::config::{ConfigError, Suite};
+use miette::Diagnostic;
 
 use super::sandbox::{Sandbox, project};
 
@@ -121,7 +122,7 @@ fn a_case_that_cannot_fit_is_marked_without_a_run() {
         assert_eq!(row[2].is_empty(), !fits, "{row:?}");
     }
     assert!(
-        output.stdout.contains("the program takes 4 MiB of device memory, and 1.907 MiB are there"),
+        output.stdout.contains("the program takes 4 MiB of device memory, and the device has 1.907 MiB"),
         "{}",
         output.stdout
     );
@@ -166,9 +167,9 @@ fn mistakes_of_tables_are_explained() {
     ] {
         let text = SUITE.replacen(from, to, 1);
         assert_ne!(text, SUITE, "{from}");
-        let error = Suite::parse("own.ron", &text).expect_err(to);
-        let told =
-            format!("{error} {}", miette::Diagnostic::help(&error).map(|help| help.to_string()).unwrap_or_default());
+        let ConfigError::File(mistakes) = Suite::parse("own.ron", &text).expect_err(to) else { panic!("{to}") };
+        let help = |mistake: &dyn Diagnostic| mistake.help().map(|help| help.to_string()).unwrap_or_default();
+        let told: String = mistakes.all().map(|mistake| format!("{mistake} {}", help(mistake))).collect();
         assert!(told.contains(why), "{to}: {told}");
     }
 }

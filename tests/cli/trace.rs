@@ -47,9 +47,13 @@ fn a_lane_for_each_stream() {
         let (paths, lanes): (Vec<_>, Vec<_>) = names.iter().partition(|(_, name)| **name == "critical path");
         assert_eq!((paths.len(), lanes.len()), (variants, variants * streams.len()), "{run}");
         for ((_, thread), name) in lanes {
-            let stream = streams[*thread as usize]["name"].as_str().expect("a name");
-            assert_eq!(*name, format!("stream {thread}: {stream}"), "{run}");
+            let number = thread & 0xffff;
+            let stream = streams[number as usize]["name"].as_str().expect("a name");
+            assert_eq!(*name, format!("stream {number}: {stream}"), "{run}");
         }
+        // Viewers know a thread by its number alone.
+        let threads: BTreeSet<u64> = names.keys().map(|(_, thread)| *thread).collect();
+        assert_eq!(threads.len(), names.len(), "{run}: {names:?}");
         for event in of(&events, "X").into_iter().chain(of(&events, "s")).chain(of(&events, "f")) {
             assert!(names.contains_key(&lane(event)), "{event} is in no lane");
         }
@@ -77,7 +81,7 @@ fn operations_have_a_place_in_time() {
                 _ => "kernel",
             };
             assert_eq!(span["cat"], expected, "{span}");
-            assert_eq!(span["args"]["stream"], span["tid"], "{span}");
+            assert_eq!(span["args"]["stream"], lane(span).1 & 0xffff, "{span}");
         }
         // A stream runs one operation after the other.
         let mut lanes: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();

@@ -538,7 +538,11 @@ mod modes {
         let output = shell(&sandbox, "unshare -rm sh script");
         assert_eq!(output.code, Some(4), "{output:?}");
         let said: String = output.stdout + &output.stderr;
-        assert!(said.contains("small is full") && said.contains("TMPDIR names another folder"), "{said}");
+        assert!(
+            said.contains("small, the folder of temporary files, is full")
+                && said.contains("set TMPDIR to another folder"),
+            "{said}"
+        );
     }
 }
 

@@ -65,7 +65,7 @@ fn a_metric_that_follows_the_time_is_as_certain_as_the_time() {
     let comparison = compared(&[Fixture::with_time(1, 1e5).text()], &[other.text()]);
     let own = row(&comparison, "tokens_per_second");
     assert_eq!((own.effect.unwrap().basis, own.verdict), (Basis::Single, Verdict::CannotTell));
-    assert!(own.why.as_ref().is_some_and(|why| why.contains("one value a side")));
+    assert!(own.why.as_ref().is_some_and(|why| why.contains("one value per side")));
 }
 
 #[test]

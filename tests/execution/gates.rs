@@ -34,7 +34,7 @@ fn only_what_fits_is_held() {
     assert!(!holds);
     assert_eq!(
         why.unwrap(),
-        "a copy from or to ordinary host memory, or rows that a tensor counts, make the host wait for the device"
+        "copies from or to pageable host memory, and row counts that a tensor holds, make the host wait for the device"
     );
 }
 
@@ -48,7 +48,7 @@ fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
     let holds = mock.take().iter().filter(|call| call.starts_with("hold")).count();
     assert!((3..=4).contains(&holds), "no more than are under way when the third opens: {holds}");
     let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
-    let told = "stream: 4 of 4 iterations began before the host had issued them: their times contain the host's";
+    let told = "stream: 4 of 4 iterations began before the host had issued them: their times include host time";
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
 }
 

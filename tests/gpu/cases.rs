@@ -29,7 +29,7 @@ fn variants_take_turns_on_the_device() {
     let chains = "param streams = 2\nstream s[streams]\nstep { for i in 0..4 { on s[i % streams] { spin(50us) } } }";
     let (itself, code) = ab(&folder, chains, &["--launch", "graph", "--fail-on", "worse,cannot-tell"]);
     assert!(code == Some(0) && itself.contains("Same: "), "{itself}");
-    assert!(itself.contains("In turn and apart agree."), "{itself}");
+    assert!(itself.contains("Interleaved and separate measurements agree."), "{itself}");
     let (overlapped, _) = ab(&folder, chains, &["--a", "--streams 1"]);
     assert!(overlapped.contains("b is better: an iteration takes 5"), "{overlapped}");
     let graphs = ab(&folder, chains, &["--a", "--launch stream", "--b", "--launch graph", "--rounds", "6"]).0;
@@ -52,7 +52,7 @@ fn sides_that_do_not_fit_at_once_alternate_as_separate_processes() {
         format!("buffer x: f32[{rows}, 1048576]\nbuffer y: f32[4096]\nstep {{ map(y + 1 -> y)  map(x[0] -> x[1]) }}");
     let (said, code) = ab(&folder, &text, &["--rounds", "6", "--config", "max_memory=1TiB"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("since b did not start beside a: "), "{said}");
+    assert!(said.contains("since b did not start while a was running: "), "{said}");
 }
 
 /// Runs `aorta sweep` on the GPU, prints its output, and returns the lines of its file after the header.

@@ -78,6 +78,18 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             );
         }
         "cast" => Function { statement: "f: cast($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },
+        // Rows that a tensor counts: as many as both sides hold.
+        "copy" if seed.is_multiple_of(3) => {
+            let of = |rows: u64| [vec![rows], dims.clone()].concat();
+            Function {
+                more: "buffer c: i32[1, 2] = iota\n",
+                statement: "map(c + 1 -> c)  f: copy($0, c -> @0)",
+                inputs: vec![of(4)],
+                outputs: vec![of(2 + seed % 3)],
+                gaps: false,
+                ..PLAIN
+            }
+        }
         "copy" => Function { statement: "f: copy($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },
         "dropout" => Function {
             statement: "f: dropout($0 -> @0, p: 0.3, seed: 7)",
@@ -145,10 +157,13 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
                 "" => [lead.clone(), vec![heads, rows, size]].concat(),
                 _ => [lead.clone(), vec![rows, heads, size]].concat(),
             };
-            text = format!("f: attention($0, $1, $2 -> @0, @1{option}{layout})");
             let heads = shared * group;
-            let inputs =
+            let mut inputs =
                 vec![tensor(heads, queries, size), tensor(shared, keys, size), tensor(shared, keys, value_size)];
+            let scores = [lead.clone(), vec![heads, queries, keys]].concat();
+            inputs.extend((d.below(2) == 0).then(|| repeated(d, &scores)));
+            let bias = if inputs.len() > 3 { ", $3" } else { "" };
+            text = format!("f: attention($0, $1, $2{bias} -> @0, @1{option}{layout})");
             let o = tensor(heads, queries, value_size);
             let lse = [lead.clone(), vec![heads, queries]].concat();
             Function { statement: &text, inputs, outputs: vec![o, lse], ..PLAIN }
@@ -512,6 +527,13 @@ fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
         "reduce_scatter" => format!("f: reduce_scatter($0 -> @0, op: {mean})"),
         "broadcast" => "f: broadcast($0 -> @0, root: 1)".to_owned(),
         "reduce" => format!("f: reduce($0 -> @0, op: {mean}, root: 2)"),
+        "all_to_all" if seed.is_multiple_of(3) => {
+            format!(
+                "map((c * {} + 1) % 3 -> c)  f: all_to_all($0, c -> @0, back: {})",
+                2 + seed % 5,
+                seed.is_multiple_of(2)
+            )
+        }
         "all_to_all" if seed.is_multiple_of(2) => "f: all_to_all($0 -> @0)".to_owned(),
         "all_to_all" => "f: all_to_all($0 -> @0, counts: [[1, 0, 2], [0, 1, 1], [2, 1, 0]])".to_owned(),
         "send" | "recv" => "f: ring($0 -> @0)".to_owned(),
@@ -520,6 +542,8 @@ fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
     let (inputs, outputs) = match name {
         "all_gather" => (own, all),
         "reduce_scatter" => (all, own),
+        // Some counts are more than one of the sides holds.
+        "all_to_all" if text.contains("c ->") => ([vec![5], own.clone()].concat(), [vec![4], own.clone()].concat()),
         "all_to_all" => (all.clone(), all),
         _ => (own.clone(), own),
     };
@@ -527,6 +551,7 @@ fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
         "send" | "recv" => {
             "def ring(x -> y) {\n  h: map(x * 2)\n  group {\n    send(h, to: (rank + 1) % world)\n    recv(-> y, from: (rank + 2) % world)\n  }\n}\n"
         }
+        "all_to_all" => "buffer c: i32[3, 6] = iota\n",
         _ => "",
     };
     let function = Function {

@@ -30,6 +30,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ),
     ("ragged_attention_backward", "gradients of gradients of attention are not in this version"),
     ("attention_backward", "gradients of gradients of attention are not in this version"),
+    ("biased_attention_backward", "gradients of gradients of attention are not in this version"),
     ("pool_backward", "gradients of gradients of pools are not in this version"),
     ("scaled_gemm", "gradients would be rounded to 8 bits, as its factors are"),
     ("adamw", "a step's gradients end at the update of its parameters"),

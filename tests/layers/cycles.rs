@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source;
 
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
-const KNOWN: [(&str, &str, &str); 9] = [
+const KNOWN: [(&str, &str, &str); 11] = [
     (
         "backend::gpu",
         "engines kernels lower timer",
@@ -17,9 +17,19 @@ const KNOWN: [(&str, &str, &str); 9] = [
         "a comparison at compile time: `prototypes` names the types that `table` declares, and `table` asks for it",
     ),
     (
+        "cli",
+        "ab exec passed scenario sweep",
+        "`scenario` reports the mistakes of a file for all commands, each of which checks its own fields and reads by it",
+    ),
+    (
         "cli::exec",
         "failure measuring multi_process prepare results",
         "a failed run starts the command again, with several processes as with one",
+    ),
+    (
+        "config",
+        "bad_ron ron_file scenario settings",
+        "a message about an unknown field names the option that it was confused with, from the table of fields",
     ),
     (
         "exec",

@@ -7,6 +7,9 @@ const fs = require("node:fs");
 const { pathToFileURL } = require("node:url");
 const puppeteer = require("puppeteer-core");
 
+/** Columns and rows of the cells by which a picture on a canvas is compared: each is the mean colour of its part. */
+const CELLS = [48, 12];
+
 async function main([chromium, path]) {
   const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu"] });
   const page = await browser.newPage();
@@ -32,11 +35,23 @@ async function main([chromium, path]) {
   });
   const text = (selector) => page.$eval(selector, (element) => element.textContent);
   const seen = { colors: await colors(), text: await text("#page"), elements: await page.$$eval("img, iframe, #page script", (all) => all.length) };
-  const pictures = () => page.$$eval("svg.picture", (all) => all.map((picture) => picture.getAttribute("aria-label")));
+  const pictures = () => page.$$eval("svg.picture, .plot", (all) => all.map((picture) => picture.getAttribute("aria-label")));
   seen.pictures = await pictures();
+  seen.cells = await page.$$eval("canvas", (all, [columns, rows]) => all.map((canvas) => {
+    const small = document.createElement("canvas");
+    [small.width, small.height] = [columns, rows];
+    const context = small.getContext("2d");
+    context.fillStyle = "white";
+    context.fillRect(0, 0, columns, rows);
+    context.imageSmoothingQuality = "high";
+    context.drawImage(canvas, 0, 0, columns, rows);
+    const { data } = context.getImageData(0, 0, columns, rows);
+    return Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) =>
+      [0, 1, 2].map((part) => Math.round(data[4 * (row * columns + column) + part] / 17).toString(16)).join("")).join(" "));
+  }), CELLS);
 
-  if (await page.$("canvas")) {
-    await page.focus("canvas");
+  if (await page.$(".timeline canvas")) {
+    await page.focus(".timeline canvas");
     for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "f", "w", "+", "-", "a", "d", "p", "p", "c", "c", "0"]) {
       await page.keyboard.press(key);
     }
@@ -51,13 +66,25 @@ async function main([chromium, path]) {
       input.value = "";
       input.dispatchEvent(new Event("input"));
     });
-    const canvas = await page.$("canvas");
+    const canvas = await page.$(".timeline canvas");
     const { x, y, width, height } = await canvas.boundingBox();
     await page.mouse.move(x + width / 2, y + height / 3);
     await page.mouse.wheel({ deltaX: 40 });
     await page.mouse.down();
     await page.mouse.move(x + width / 3, y + height / 3, { steps: 3 });
     await page.mouse.up();
+  }
+  seen.read = [];
+  for (const plot of await page.$$(".plot")) {
+    await plot.focus();
+    for (const key of ["ArrowRight", "ArrowRight", "+", "-", "0", "ArrowLeft"]) await page.keyboard.press(key);
+    seen.read.push(await text("#announcement"));
+    const { x, y, width, height } = await plot.boundingBox();
+    await page.mouse.move(x + width * 0.4, y + height * 0.3);
+    await page.mouse.down();
+    await page.mouse.move(x + width * 0.7, y + height * 0.6, { steps: 4 });
+    await page.mouse.up();
+    await frame();
   }
   await page.$$eval("summary", (all) => all.forEach((summary) => summary.click()));
   await page.$$eval("button", (all) => all.forEach((control) => control.click()));

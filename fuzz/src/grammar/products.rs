@@ -49,13 +49,23 @@ impl Generator<'_> {
             let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
             return Use { text, scratch };
         }
+        let bias = match self.choices.once_in(3) {
+            true => {
+                let forms: [&[u64]; 5] =
+                    [&[4, queries, keys], &[4, 1, keys], &[queries, keys], &[keys], &[1, queries, 1]];
+                let dims = self.choices.pick(&forms);
+                format!(", {}", tensor_type(self.choices.pick(&[dtype, sums]), dims))
+            }
+            false => String::new(),
+        };
         if self.choices.once_in(2) {
-            let text = format!("attention({all_q}, {all_k}, {all_v}{option})");
+            let text = format!("attention({all_q}, {all_k}, {all_v}{bias}{option})");
             return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
         }
         let rows = tensor_type(sums, &rows);
         let of_lse = if self.choices.once_in(2) { format!(", {rows}") } else { String::new() };
-        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {all_o}, {rows}, {all_o}{of_lse}{option})");
+        let name = if bias.is_empty() { "attention_backward" } else { "biased_attention_backward" };
+        let text = format!("{name}({all_q}, {all_k}, {all_v}, {all_o}, {rows}, {all_o}{bias}{of_lse}{option})");
         let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
         Use { text, scratch }
     }

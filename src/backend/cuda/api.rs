@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Step};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
@@ -256,48 +256,6 @@ impl Api for Cuda {
         // SAFETY: the buffer has the stated size; the caller vouches for the address.
         let code = unsafe { (self.driver.table.memcpy_dtoh)(out.as_mut_ptr().cast(), address, out.len()) };
         self.check("cuMemcpyDtoH", code)
-    }
-
-    unsafe fn export(&self, address: u64) -> Call<Handle> {
-        // SAFETY: the same contract.
-        unsafe { self.export_memory(address) }
-    }
-
-    fn import(&self, handle: &Handle) -> Call<u64> {
-        self.import_memory(handle)
-    }
-
-    unsafe fn close(&self, address: u64) {
-        // SAFETY: the same contract.
-        unsafe { self.close_memory(address) }
-    }
-
-    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
-        // SAFETY: the same contract.
-        unsafe { self.register_host(address, bytes) }
-    }
-
-    unsafe fn unregister(&self, address: u64) {
-        // SAFETY: the same contract.
-        unsafe { self.unregister_host(address) }
-    }
-
-    fn reaches(&self, other: &Self) -> Call<bool> {
-        self.can_access(other)
-    }
-
-    fn reach(&self, other: &Self) -> Call {
-        self.enable_access(other)
-    }
-
-    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call {
-        // SAFETY: the caller vouches for memory and stream.
-        unsafe { self.copy_rows(copy, source, target, stream.cast()) }
-    }
-
-    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call {
-        // SAFETY: the caller vouches for memory and stream.
-        unsafe { self.take_steps(steps, stream.cast()) }
     }
 
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {

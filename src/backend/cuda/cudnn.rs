@@ -74,7 +74,7 @@ pub struct Proposal {
     reserved: [c_int; 3],
 }
 
-/// Proposals of a query at most.
+/// Maximum number of proposals of a query.
 const PROPOSALS: usize = 16;
 
 /// CUDNN_DETERMINISTIC.
@@ -83,7 +83,7 @@ const DETERMINISTIC: c_int = 1;
 /// CUDNN_FMA_MATH: no matrix units, and so no rounding of `f32` inputs to `tf32`.
 const FMA_MATH: c_int = 3;
 
-/// CUDNN_CROSS_CORRELATION: kernels are not turned around.
+/// CUDNN_CROSS_CORRELATION: kernels are not reversed.
 const CROSS_CORRELATION: c_int = 1;
 
 /// An open library, with a handle on the device that was current.
@@ -153,7 +153,7 @@ fn is_direct(form: ConvForm, algorithm: c_int) -> bool {
     }
 }
 
-/// Sizes, or strides, of four or five dimensions: a convolution over one dimension is one over two.
+/// Returns sizes or strides of four or five dimensions: the library has a convolution over one dimension as one over two.
 fn sizes(dims: Dims, absent: u64) -> Vec<c_int> {
     let mut all: Vec<c_int> = dims.iter().map(|&size| size as c_int).collect();
     if all.len() == 3 {
@@ -162,7 +162,7 @@ fn sizes(dims: Dims, absent: u64) -> Vec<c_int> {
     all
 }
 
-/// The same of the spatial dimensions alone.
+/// Returns an option of the spatial dimensions, which are at least two.
 fn spatial(dims: Dims, absent: c_int) -> Vec<c_int> {
     let mut all: Vec<c_int> = dims.iter().map(|&size| size as c_int).collect();
     if all.len() == 1 {
@@ -172,10 +172,10 @@ fn spatial(dims: Dims, absent: c_int) -> Vec<c_int> {
 }
 
 impl Cudnn {
-    /// Opens the library, of version 9 or 8.
+    /// Opens the newest library of version 9 or 8 that is found.
     pub fn open(paths: &SearchPaths) -> Result<Cudnn, ExecError> {
         let names = ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"].map(str::to_owned);
-        let opened = paths.open(&names).map_err(|why| {
+        let opened = paths.open_newest(&names).map_err(|why| {
             super::missing(
                 "cuDNN (libcudnn)",
                 "for faster convolutions and attention",
@@ -257,7 +257,7 @@ impl Cudnn {
 }
 
 impl Descriptors {
-    /// The descriptors of a convolution with this type of mathematics, in the library's numbers.
+    /// Creates the descriptors of a convolution with this `cudnnMathType_t`.
     fn new(library: &Arc<Cudnn>, conv: &Conv, math: c_int) -> Call<Self> {
         let none = std::ptr::null_mut();
         let mut all = Descriptors { library: library.clone(), x: none, w: none, y: none, bias: none, conv: none };

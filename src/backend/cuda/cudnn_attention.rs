@@ -16,7 +16,7 @@ use super::cudnn_graph::{Element, Graph, Node, Plan, Pointwise, Reduction, Sizes
 /// Engines that are compiled for each use: each takes a second or two.
 const ENGINES: usize = 2;
 
-/// Attention that is bound to an engine of the library.
+/// Attention by an engine of the library.
 pub struct Attention {
     plan: Plan,
     /// Bytes from each call's operands to those of the next, and the number of calls.
@@ -26,7 +26,7 @@ pub struct Attention {
 }
 
 impl Cudnn {
-    /// Attention by at most `wanted` engines of the library, its best guess first.
+    /// Returns attention by at most `wanted` engines of the library, its best guess first.
     pub fn attentions(
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
@@ -81,17 +81,17 @@ impl Attention {
     }
 }
 
-/// Dimensions of the operands of a use.
+/// A use of attention, and the dimensions of its inner tensors.
 struct Shape<'a> {
     attention: &'a FusedAttention,
-    /// Dimensions of all scores, and of a number for each query.
+    /// Dimensions of the scores, and of one number per query.
     scores: Sizes,
     rows: Sizes,
     /// Type of the operands.
     element: Element,
 }
 
-/// Two dimensions in each other's place.
+/// Exchanges the last two dimensions.
 fn turned(sizes: Sizes) -> Sizes {
     [sizes[0], sizes[1], sizes[3], sizes[2]]
 }
@@ -107,7 +107,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Adds the operand with this place, turned around if `turn`.
+    /// Adds the operand with this place, transposed if `turn`.
     fn operand(&self, graph: &mut Graph, place: usize, turn: bool) -> Call<Node> {
         let tensor = self.attention.tensor(place);
         let (dims, strides) = (sizes(&tensor.dims), sizes(&tensor.strides));
@@ -128,7 +128,7 @@ impl<'a> Shape<'a> {
         self.score(graph, Pointwise::Multiply, products, Some(scale))
     }
 
-    /// Leaves out the keys that a query does not see: those behind its own place, and those before its window.
+    /// Masks the keys behind a query's own position, and those before its window.
     fn mask(&self, graph: &mut Graph, scores: Node) -> Call<Node> {
         let FusedAttention { causal, window, .. } = *self.attention;
         if !causal {
@@ -154,13 +154,13 @@ impl<'a> Shape<'a> {
         self.keep(graph, (Pointwise::Greater, key, query), masked)
     }
 
-    /// The places of the query and of the key of each score.
+    /// Adds the positions of the query and of the key of each score.
     fn indices(&self, graph: &mut Graph, scores: Node) -> Call<(Node, Node)> {
         let [query, key] = [graph.inner(self.scores, Element::I32)?, graph.inner(self.scores, Element::I32)?];
         Ok((graph.index(scores, 2, query)?, graph.index(scores, 3, key)?))
     }
 
-    /// The scores where a comparison holds, and the least number elsewhere.
+    /// Replaces the scores for which a comparison fails by -inf.
     fn keep(&self, graph: &mut Graph, (compare, a, b): (Pointwise, Node, Node), scores: Node) -> Call<Node> {
         let holds = graph.inner(self.scores, Element::BOOL)?;
         graph.pointwise(compare, a, Some(b), holds, Element::BOOL)?;
@@ -174,7 +174,7 @@ fn sizes(dims: &[u64]) -> Sizes {
     [dims[0], dims[1], dims[2], dims[3]]
 }
 
-/// Operands in the order of the addresses: q, k, v, o, lse.
+/// Operands in the order of the addresses: q, k, v, o, lse and, if there is one, the bias.
 fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let mut owned = Graph::new(library);
     let (graph, shape) = (&mut owned, Shape::of(attention));
@@ -182,7 +182,11 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let keys = shape.operand(graph, 1, true)?;
     let [v, o, lse] =
         [shape.operand(graph, 2, false)?, shape.operand(graph, 3, false)?, shape.operand(graph, 4, false)?];
-    let scores = shape.products(graph, q, keys)?;
+    let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
+    let mut scores = shape.products(graph, q, keys)?;
+    if let Some(bias) = bias {
+        scores = shape.score(graph, Pointwise::Add, scores, Some(bias))?;
+    }
     let scores = shape.mask(graph, scores)?;
     let [top, sum, log] = [(); 3].map(|()| graph.inner(shape.rows, Element::F32));
     let (top, sum, log) = (top?, sum?, log?);
@@ -237,8 +241,9 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
 }
 
 impl Shape<'_> {
-    /// Adds the product of turned scores with rows of queries, which is the gradient of keys or values: the sum over the heads
-    /// of queries that share them.
+    /// Adds the product of transposed scores with rows of queries, which is the gradient of keys or values, summed over the heads
+    /// of queries that share them. The gradient of each head has the operands' type before the sum; the error bound of
+    /// verification relies on it (`ops/attention/backward_reference.rs`).
     fn of_keys(&self, graph: &mut Graph, (scores, rows): (Node, Node), (result, place): (Node, usize)) -> Call {
         let [batch, heads, queries, keys] = self.scores;
         let strides = [heads * queries * keys, queries * keys, 1, keys];

@@ -101,7 +101,7 @@ pub struct Graph {
     /// Every descriptor, in the order in which they were made.
     descriptors: Vec<Desc>,
     operations: Vec<Desc>,
-    /// Identifiers of the tensors that a call has addresses of, by their places.
+    /// Identifiers of the operands, in the order in which they were added.
     places: Vec<i64>,
     /// Identifiers and values of scalars.
     scalars: Vec<(i64, u32)>,
@@ -134,13 +134,13 @@ impl Graph {
         }
     }
 
-    /// A tensor whose address each call has. Addresses are in the order in which these tensors are added.
+    /// Adds an operand. Calls pass the addresses of operands in the order in which they were added.
     pub fn operand(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
         self.places.push(self.next);
         self.tensor((dims, strides), element, false, false)
     }
 
-    /// A tensor between operations, without memory of its own.
+    /// Adds a tensor between operations, without memory of its own.
     pub fn inner(&mut self, dims: Sizes, element: Element) -> Call<Node> {
         self.inner_with(dims, contiguous(dims), element)
     }
@@ -335,7 +335,7 @@ impl Graph {
         Ok(found.into_iter().map(|(plan, workspace)| Plan { graph: graph.clone(), plan, workspace }).collect())
     }
 
-    /// The configurations of engines that the library proposes, its best guess first.
+    /// Returns the configurations of engines that the library proposes, its best guess first.
     fn configurations(&mut self, graph: Desc, mode: c_int) -> Call<Vec<Desc>> {
         let heuristics = self.descriptor(kind::HEURISTICS)?;
         self.set(heuristics, 201, Kind::DESCRIPTOR, &[graph])?;
@@ -348,7 +348,7 @@ impl Graph {
         Ok(all)
     }
 
-    /// The number of a configuration's engine, and whether the library calls it deterministic.
+    /// Returns the number of a configuration's engine, and whether the library declares it deterministic.
     fn engine(&mut self, configuration: Desc) -> Call<(i64, bool)> {
         /// CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC.
         const NONDETERMINISTIC: c_int = 4;
@@ -360,7 +360,7 @@ impl Graph {
         Ok((number[0], !notes.contains(&NONDETERMINISTIC)))
     }
 
-    /// A plan of a configuration, and the bytes of its workspace.
+    /// Compiles a configuration, and returns its plan and the bytes of its workspace.
     fn compile(&mut self, configuration: Desc) -> Call<(Desc, u64)> {
         let plan = self.descriptor(kind::PLAN)?;
         self.set(plan, 400, Kind::HANDLE, &[self.library.handle])?;
@@ -385,8 +385,8 @@ unsafe impl Send for Plan {}
 // SAFETY: as for the graph.
 unsafe impl Sync for Plan {}
 
-/// Most tensors and scalars of a graph.
-const MOST: usize = 32;
+/// Maximum number of tensors and scalars of a graph.
+const MAX_MESSAGE: usize = 32;
 
 impl Plan {
     /// Launches the graph's kernels, with the addresses of its operands in the order in which they were added.
@@ -397,7 +397,7 @@ impl Plan {
     /// stream is alive.
     pub unsafe fn execute(&self, addresses: &[u64], workspace: u64, stream: Stream) -> Call {
         let Graph { library, places, scalars, .. } = self.graph.as_ref();
-        let (mut uids, mut pointers) = ([0i64; MOST], [std::ptr::null_mut::<c_void>(); MOST]);
+        let (mut uids, mut pointers) = ([0i64; MAX_MESSAGE], [std::ptr::null_mut::<c_void>(); MAX_MESSAGE]);
         let of_operands = places.iter().zip(addresses).map(|(&uid, &address)| (uid, address as *mut c_void));
         let of_scalars = scalars.iter().map(|(uid, value)| (*uid, std::ptr::from_ref(value).cast_mut().cast()));
         let mut count = 0;

@@ -177,18 +177,18 @@ impl Cupti {
         match code {
             0 => return Ok(()),
             MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
-            INSUFFICIENT_PRIVILEGES => return Err("the driver permits CUPTI to administrators alone".to_owned()),
+            INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
             _ => {}
         }
         let mut text: *const c_char = std::ptr::null();
         // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
-        let said = unsafe {
+        let message = unsafe {
             match (self.table.result_string)(code, &mut text) {
                 0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
                 _ => "unknown".to_owned(),
             }
         };
-        Err(format!("`{call}` returned {code} ({said})"))
+        Err(format!("`{call}` returned {code} ({message})"))
     }
 
     /// Attaches to the process, and enables callbacks and records.

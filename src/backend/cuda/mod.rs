@@ -88,7 +88,7 @@ pub struct Cuda {
     context: CUcontext,
     architecture: String,
     shared_limit: u32,
-    /// `None` if the driver does not report all of them.
+    /// Limits of an SM; `None` if the driver does not report all of them.
     unit_limits: Option<UnitLimits>,
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,
@@ -239,7 +239,7 @@ fn unit_limits(attribute: impl Fn(c_int) -> Option<c_int>) -> Option<UnitLimits>
     })
 }
 
-/// The name by which the compiler knows a compute capability. Hopper's warpgroup instructions are in `sm_90a` alone; code for
+/// The compiler's name of a compute capability. Hopper's warpgroup instructions are in `sm_90a` alone; code for
 /// it runs on no other device, as no code for a certain device does here.
 fn architecture(major: i32, minor: i32) -> String {
     let suffix = if (major, minor) == (9, 0) { "a" } else { "" };

@@ -3,14 +3,15 @@
 use std::ffi::c_void;
 
 use cudarc::driver::sys::{
-    CUstream, CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st,
+    CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1, CUstreamBatchMemOpParams_v1,
     CUstreamBatchMemOpType,
 };
 
-use crate::backend::gpu::{Api, Call, Handle, Step};
+use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Api, Call, Handle, PeerAccess, Step};
 use crate::ops::Copy as CopyLaunch;
 
 use super::Cuda;
@@ -20,22 +21,17 @@ use super::driver::{IpcHandle, number};
 fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(
         symbol,
-        "this driver has no such function: copies to other ranks and host streams need CUDA 11.7",
+        "this driver lacks the function: copies to other ranks and host streams need CUDA 11.7",
     )
 }
 
 /// The error for an old driver that lacks a function for memory of other processes.
 fn no_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(symbol, "this driver has no such function: it opens no memory of other processes")
+    crate::exec::Fault::new(symbol, "this driver lacks the function, so it cannot open memory of other processes")
 }
 
-impl Cuda {
-    /// The handle under which another process opens memory of this device.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`].
-    pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
+impl PeerAccess for Cuda {
+    unsafe fn export(&self, address: u64) -> Call<Handle> {
         let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_ipc("cuIpcGetMemHandle"))?;
         let mut handle = IpcHandle([0; 64]);
         // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
@@ -43,8 +39,7 @@ impl Cuda {
         self.check("cuIpcGetMemHandle", code).map(|()| handle.0)
     }
 
-    /// Opens memory of another process and returns its address.
-    pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
+    fn import(&self, handle: &Handle) -> Call<u64> {
         let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_ipc("cuIpcOpenMemHandle"))?;
         let mut address = 0;
         // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
@@ -52,24 +47,14 @@ impl Cuda {
         self.check("cuIpcOpenMemHandle", code).map(|()| address)
     }
 
-    /// Closes memory of another process.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`].
-    pub(super) unsafe fn close_memory(&self, address: u64) {
+    unsafe fn close(&self, address: u64) {
         if let Some(close) = self.driver.table.ipc_close_mem_handle {
             // SAFETY: the caller vouches for the address.
             unsafe { close(address) };
         }
     }
 
-    /// Makes host memory accessible to devices and returns its address there.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`].
-    pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
         let table = &self.driver.table;
         let register = table.mem_host_register.ok_or_else(|| no_ipc("cuMemHostRegister"))?;
         let find = table.mem_host_device_pointer.ok_or_else(|| no_ipc("cuMemHostGetDevicePointer"))?;
@@ -82,20 +67,14 @@ impl Cuda {
         self.check("cuMemHostGetDevicePointer", code).map(|()| there)
     }
 
-    /// Undoes `register_host`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`].
-    pub(super) unsafe fn unregister_host(&self, address: u64) {
+    unsafe fn unregister(&self, address: u64) {
         if let Some(unregister) = self.driver.table.mem_host_unregister {
             // SAFETY: the caller vouches for the address.
             unsafe { unregister(address as *mut c_void) };
         }
     }
 
-    /// True if this device can access the memory of another directly.
-    pub(super) fn can_access(&self, other: &Self) -> Call<bool> {
+    fn reaches(&self, other: &Self) -> Call<bool> {
         let Some(can_access) = self.driver.table.device_can_access_peer else { return Ok(false) };
         let mut can = 0;
         // SAFETY: the output pointer is valid for the call.
@@ -103,8 +82,7 @@ impl Cuda {
         Ok(can != 0)
     }
 
-    /// Enables access to the memory of another device.
-    pub(super) fn enable_access(&self, other: &Self) -> Call {
+    fn reach(&self, other: &Self) -> Call {
         let Some(enable) = self.driver.table.ctx_enable_peer_access else {
             return Err(no_function("cuCtxEnablePeerAccess"));
         };
@@ -117,33 +95,26 @@ impl Cuda {
     }
 
     /// Copies row by row, through host memory if the devices cannot access each other.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`].
-    pub(super) unsafe fn copy_rows(
+    unsafe fn copy_staged(
         &self,
         copy: &CopyLaunch,
         source: u64,
         (target, other): (u64, &Self),
-        stream: CUstream,
+        stream: Stream,
     ) -> Call {
         let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(no_function("cuMemcpyPeerAsync")) };
         // The driver copies strided rows between devices only if they can access each other.
         (0..copy.rows).try_for_each(|row| {
             let (to, from) = (target + row * copy.target_pitch, source + row * copy.source_pitch);
             // SAFETY: the caller vouches for memory and stream, and the contexts are retained.
-            let code = unsafe { copy_peer(to, other.context, from, self.context, copy.row_bytes as usize, stream) };
+            let code =
+                unsafe { copy_peer(to, other.context, from, self.context, copy.row_bytes as usize, stream.cast()) };
             self.check("cuMemcpyPeerAsync", code)
         })
     }
 
     /// Raises and awaits flags, with as few driver calls as possible. Each write is preceded by a memory fence.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`].
-    pub(super) unsafe fn take_steps(&self, steps: &[Step], stream: CUstream) -> Call {
+    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call {
         /// Most steps come in pairs. The driver accepts up to 256 operations per call.
         const AT_ONCE: usize = 4;
         let Some(batch) = self.driver.table.stream_batch_mem_op else {
@@ -164,7 +135,7 @@ impl Cuda {
                 }
             }
             // SAFETY: the operations are valid for the call; the caller vouches for memory and stream.
-            self.check("cuStreamBatchMemOp", unsafe { batch(stream, count as u32, ops.as_mut_ptr(), 0) })
+            self.check("cuStreamBatchMemOp", unsafe { batch(stream.cast(), count as u32, ops.as_mut_ptr(), 0) })
         })
     }
 }

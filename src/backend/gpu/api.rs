@@ -1,6 +1,6 @@
-//! The trait `Api`: everything that the GPU backend needs from a vendor's runtime.
+//! The traits `Api` and `PeerAccess`: everything that the GPU backend needs from a vendor's runtime.
 
-#![expect(clippy::missing_safety_doc, reason = "one contract for all unsafe methods stands at the trait")]
+#![expect(clippy::missing_safety_doc, reason = "`Api` states one contract for all unsafe methods")]
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
@@ -63,6 +63,36 @@ pub enum Step {
     Await(u64),
 }
 
+/// Access from one device to memory of other devices, in this process or in others, and synchronization with them.
+///
+/// # Safety
+///
+/// The `unsafe` methods have the contract of [`Api`].
+pub trait PeerAccess {
+    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
+    unsafe fn export(&self, address: u64) -> Call<Handle>;
+    /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
+    fn import(&self, handle: &Handle) -> Call<u64>;
+    /// Closes memory of another process.
+    unsafe fn close(&self, address: u64);
+    /// Makes host memory accessible to devices and returns its address on this device.
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64>;
+    /// Undoes `register`.
+    unsafe fn unregister(&self, address: u64);
+    /// True if this device can access the memory of another directly.
+    fn reaches(&self, other: &Self) -> Call<bool>;
+    /// Enables access to the memory of another device.
+    fn reach(&self, other: &Self) -> Call;
+    /// Copies to memory of another device, if necessary through host memory.
+    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
+    /// Makes a stream execute the steps once its earlier work is complete. Called only if `STEPS_ON_STREAMS`.
+    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call;
+    /// The kind of link to another device, such as `xGMI, 1 hop`; `None` if the vendor does not report it.
+    fn link(&self, _other: &Self) -> Option<String> {
+        None
+    }
+}
+
 /// A vendor's runtime on one device, with every function resolved. Methods with a body call the functions of `Runtime`,
 /// which are the same for all vendors; a vendor implements the others.
 ///
@@ -71,7 +101,7 @@ pub enum Step {
 /// The `unsafe` methods require that handles come from the same value and have not been destroyed, that addresses are
 /// memory allocated by it and large enough for the access, and that the calling thread has called
 /// [`Api::make_current`].
-pub trait Api: Send + Sync + 'static {
+pub trait Api: PeerAccess + Send + Sync + 'static {
     /// The vendor's name on the command line and in records, such as `cuda`.
     const NAME: &'static str;
 
@@ -127,7 +157,7 @@ pub trait Api: Send + Sync + 'static {
         Err(format!("the backend {} has no library for it", Self::NAME))
     }
 
-    /// Number of copy engines that work beside kernels, as the driver reports it.
+    /// Number of copy engines that can work concurrently with kernels, as the driver reports it.
     fn copy_engines(&self) -> u32;
 
     /// Size of the last-level cache in bytes.
@@ -203,7 +233,7 @@ pub trait Api: Send + Sync + 'static {
         Ok(Residency { registers, local, shared: shared_of_own + shared, blocks: blocks.max(0) as u32 })
     }
 
-    /// Dynamic shared memory available to a block of a function beside its static shared memory, in bytes.
+    /// Dynamic shared memory available to a block of a function in addition to its static shared memory, in bytes.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
         let mut own = 0;
@@ -366,33 +396,6 @@ pub trait Api: Send + Sync + 'static {
     unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call;
     /// Reads device memory. All work that writes it must have completed.
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call;
-
-    // --- Other processes ------------------------------------------------------------------------------------------
-
-    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
-    unsafe fn export(&self, address: u64) -> Call<Handle>;
-    /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
-    fn import(&self, handle: &Handle) -> Call<u64>;
-    unsafe fn close(&self, address: u64);
-    /// Makes host memory accessible to devices and returns its address on this device.
-    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64>;
-    /// Undoes `register`.
-    unsafe fn unregister(&self, address: u64);
-
-    // --- Other devices --------------------------------------------------------------------------------------------
-
-    /// True if this device can access the memory of another directly.
-    fn reaches(&self, other: &Self) -> Call<bool>;
-    /// Enables access to the memory of another device.
-    fn reach(&self, other: &Self) -> Call;
-    /// Copies to memory of another device, if necessary through host memory.
-    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
-    /// Makes a stream execute the steps once its earlier work is complete. Called only if `STEPS_ON_STREAMS`.
-    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call;
-    /// The kind of link to another device, such as `xGMI, 1 hop`; `None` if the vendor does not report it.
-    fn link(&self, _other: &Self) -> Option<String> {
-        None
-    }
 
     // --- Graphs ---------------------------------------------------------------------------------------------------
 

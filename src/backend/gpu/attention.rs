@@ -1,5 +1,4 @@
-//! Chooses what computes each use of attention: an engine of the vendor's library, or generated kernels. Both are timed as
-//! products are.
+//! Chooses who computes each use of attention, an engine of the vendor's library or generated kernels, by timing both.
 
 use std::sync::Arc;
 
@@ -13,8 +12,7 @@ use super::products::Chooser;
 use super::runtime::Stream;
 
 impl<A: Api> Context<'_, A> {
-    /// Adds the call of the library's attention, and those of the kernels in its place. The choice between them replaces the
-    /// others by nothing.
+    /// Adds the library's call and the launches of the kernels. Once one of them is chosen, the others do nothing.
     pub fn attend(
         &self,
         (fused, kernels): (&Arc<FusedAttention>, &[Kernel]),
@@ -46,7 +44,7 @@ impl<A: Api> Context<'_, A> {
     }
 }
 
-/// An engine of the library, or `None` where the kernels compute the attention.
+/// An engine of the library; `None` if the kernels compute the attention.
 type Chosen<A> = Option<<A as Api>::Attention>;
 
 impl<A: Api> Chooser<'_, A> {
@@ -134,5 +132,6 @@ fn describe(attention: &FusedAttention) -> String {
         (true, 0) => ", causal".to_owned(),
         (true, window) => format!(", causal, window {window}"),
     };
-    format!("{name} {batch} over {} heads of {} keys {}{mask}", k.dims[1], k.dims[2], q.dtype)
+    let bias = attention.bias().map_or(String::new(), |place| format!(", bias {}", attention.tensor(place).dims));
+    format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}", k.dims[1], k.dims[2], q.dtype)
 }

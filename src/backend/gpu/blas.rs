@@ -67,7 +67,7 @@ pub struct Dialect {
     pub epilogue: [c_int; 3],
     /// Attributes of a product for the addresses of the factors of its first and its second operand.
     pub scales: [c_int; 2],
-    /// Attributes of a product that say what these factors belong to.
+    /// Attributes of a product for the scope of these factors: the whole matrix, or a block of it.
     pub scale_modes: [c_int; 2],
     /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
@@ -208,7 +208,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
     ///
     /// With a workspace, cuBLASLt proposes to split small products along k and underestimates the cost of adding up the
     /// parts: [32, 4096] × [4096, 4096] takes 9.3 µs split and 7.6 µs unsplit on an H200. The second query therefore
-    /// asks for algorithms without a workspace.
+    /// requests algorithms without a workspace.
     pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();

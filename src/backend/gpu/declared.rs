@@ -9,7 +9,8 @@ use super::lower::Context;
 use super::runtime::Function;
 
 impl<A: Api> Context<'_, A> {
-    /// Fails if a declared kernel needs more than a block may have on this device. A generated kernel never does.
+    /// Fails if a declared kernel needs more threads or shared memory than a block may have on this device. A generated
+    /// kernel never does.
     pub fn check_limits(&self, declared: &UserKernel, function: Function) -> Result<(), ExecError> {
         let failed = |why: String, help: String| ExecError::KernelLimit {
             name: declared.name.to_string(),

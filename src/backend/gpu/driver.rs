@@ -29,8 +29,9 @@ use super::timer;
 use super::tracer::Recorder;
 
 /// The reason against a graph of rows that a tensor counts.
-const COUNTS_IN_GRAPH: &str = "the host reads how many rows go, and a graph has no host inside: run it as streams, or write \
-                               `copy(x, counts -> y at r)` for each rank, which reads the counts on the device";
+const COUNTS_IN_GRAPH: &str = "the host must read the row counts, which it cannot do inside a graph: run it as \
+                               streams (`--launch stream`), or write `copy(x, counts -> y at r)` for each rank, which \
+                               reads the counts on the device";
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,

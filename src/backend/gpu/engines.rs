@@ -83,7 +83,7 @@ pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
     })
 }
 
-/// Hardware that makes a copy.
+/// Hardware that executes a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Engine,

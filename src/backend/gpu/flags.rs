@@ -118,7 +118,7 @@ pub fn registered<A: Api>(api: &A, shared: &SharedMemory) -> Result<u64, ExecErr
 /// The error for memory that cannot be shared.
 pub fn no_memory(error: &io::Error) -> ExecError {
     ExecError::Device {
-        fault: format!("copies between processes need memory of the host that both see: {error}"),
+        fault: format!("copies between processes need host memory that both can map: {error}"),
         help: Some("run all ranks in one process: `--ranks N` without a launcher".to_owned()),
     }
 }

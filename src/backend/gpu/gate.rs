@@ -95,5 +95,5 @@ impl Gates {
 
 /// The error for gates that could not be created.
 pub fn failed(fault: &Fault) -> ExecError {
-    ExecError::Device { fault: fault.to_string(), help: Some("`--gate off` does without".to_owned()) }
+    ExecError::Device { fault: fault.to_string(), help: Some("`--gate off` runs without gates".to_owned()) }
 }

@@ -4,7 +4,7 @@
 //! The lane of a host stream is a stream of the device like any other: it records events, waits for them, is stamped, held
 //! at the gate and captured in graphs. An operation is two steps on it: the stream writes the operation's number to a word
 //! in pinned memory, the request, and waits for a second word, which a thread raises when the work is done. So no call of the
-//! host takes part while iterations run, and both words are 0 again behind each operation, also of a graph.
+//! host takes part while iterations run, and both words are 0 again after each operation, also in a graph.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ const LINE: u64 = 128;
 const POLLS: u32 = 256;
 
 /// Time after which a waiting thread sleeps between polls.
-const AWAKE: Duration = Duration::from_millis(50);
+const SLEEP_AFTER: Duration = Duration::from_millis(50);
 
 /// A sleep is this part of the time waited so far, so that it delays an operation by no more than that.
 const SLEEP_PART: u32 = 1000;
@@ -177,7 +177,7 @@ impl Lane {
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    /// Does requested operations, together with the other threads, until the lane is stopped.
+    /// Performs requested operations together with the other threads, until the lane is stopped.
     fn lead(&self) {
         let mut room = Room::for_all(&self.works);
         while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0))
@@ -229,7 +229,7 @@ impl Lane {
                 return None;
             }
             let waited = start.get_or_insert_with(Instant::now).elapsed();
-            match waited > AWAKE {
+            match waited > SLEEP_AFTER {
                 true => std::thread::sleep((waited / SLEEP_PART).min(LONGEST_SLEEP)),
                 false => std::thread::yield_now(),
             }

@@ -13,13 +13,13 @@ use crate::ops::FilePart;
 const BLOCK: u64 = 4096;
 
 /// Bytes that a thread reads by one call.
-const AT_ONCE: u64 = 1 << 20;
+const READ_SIZE: u64 = 1 << 20;
 
 /// Granularity of the threads' shares in bytes.
 const PIECE: u64 = 64 << 10;
 
-/// Size in bytes of the buffer of a direct read: whole blocks around [`AT_ONCE`] bytes at any offset, at an aligned place.
-pub const BUFFER: usize = (AT_ONCE + 3 * BLOCK) as usize;
+/// Size in bytes of the buffer of a direct read: whole blocks around [`READ_SIZE`] bytes at any offset, at an aligned place.
+pub const BUFFER: usize = (READ_SIZE + 3 * BLOCK) as usize;
 
 /// Open files by path, and whether they are opened for direct reads.
 pub type Files = BTreeMap<(PathBuf, bool), Arc<File>>;
@@ -66,7 +66,7 @@ impl FileRead {
         let piece = |share: u32| (pieces * u128::from(share) / u128::from(shares)) as u64 * PIECE;
         let (mut begin, end) = (piece(share), piece(share + 1).min(self.part.bytes));
         while begin < end {
-            let bytes = (end - begin).min(AT_ONCE);
+            let bytes = (end - begin).min(READ_SIZE);
             // SAFETY: the range lies within the target. The schedule orders other accesses; a permitted race may see
             // bytes from before or after.
             let target = unsafe { std::slice::from_raw_parts_mut((self.target + begin) as *mut u8, bytes as usize) };

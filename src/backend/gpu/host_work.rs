@@ -233,7 +233,7 @@ impl Walk {
 }
 
 impl Room {
-    /// Memory that is enough for any of these operations.
+    /// Allocates memory that suffices for each of these operations.
     pub fn for_all(works: &[HostWork]) -> Room {
         let elements = works.iter().filter_map(|work| match work {
             HostWork::Elements(elements) => Some(elements),

@@ -29,7 +29,7 @@ pub struct InterProcessMemory {
     flags: Vec<(u32, SharedMemory)>,
 }
 
-/// The message in which a process tells the others how to reach its memory and flags.
+/// The message by which a process gives others access to its memory and flags.
 #[derive(Serialize, Deserialize)]
 struct PublishedMemory {
     /// Number of the process's host; processes with equal numbers share a host. See [`system::clock`].

@@ -186,8 +186,8 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
 /// The error for the code of a declared kernel, at the line that the compiler names first.
 fn not_compiled(Declared { code, name }: &Declared, log: &str) -> ExecError {
     let at = code.located(log);
-    let told = format!("the code has to define `{}`; the compiler says:\n{log}", code.head);
-    ExecError::UserKernel { name: name.to_string(), told, at: at.into() }
+    let log = format!("the code must define `{}`; output of the compiler:\n{log}", code.head);
+    ExecError::UserKernel { name: name.to_string(), log, at: at.into() }
 }
 
 /// The error for the code of a declared kernel that the driver does not take.
@@ -197,7 +197,7 @@ fn not_loaded(Declared { code, name }: &Declared, fault: &Fault) -> ExecError {
         why: fault.to_string(),
         help: match &code.target {
             Some(target) => format!("Triton has compiled it for `{target}`: compile it on a device like this one"),
-            None => format!("the code has to be for this device, and to have a function `{}`", code.source.name),
+            None => format!("the code must be compiled for this device and contain a function `{}`", code.source.name),
         },
         at: code.at.into(),
     }

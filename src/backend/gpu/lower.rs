@@ -21,7 +21,7 @@ use super::runtime::{Function, Stream};
 use super::timer;
 
 /// Dynamic shared memory of a block without an opt-in, in bytes (CUDA C++ Programming Guide, compute capability 7.0 and later).
-const UNASKED_SHARED: u32 = 48 << 10;
+const DEFAULT_SHARED_LIMIT: u32 = 48 << 10;
 
 /// A driver or library call, resolved during preparation, with every argument.
 #[derive(Clone, Copy)]
@@ -113,8 +113,8 @@ pub struct Calls<A: Api> {
     /// For each operation, its range of calls in observed iterations, where copies to other ranks do not share a
     /// synchronization.
     pub observed: Vec<(u32, u32)>,
-    /// The same in observed iterations that the vendor's library records. Copies to other ranks begin and end with an
-    /// empty kernel, since no record tells how long a stream waits for a flag.
+    /// For each operation, its range of calls in observed iterations that the vendor's library records. Copies to other
+    /// ranks begin and end with an empty kernel, since records do not show how long a stream waits for a flag.
     pub recorded: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
@@ -466,7 +466,7 @@ impl<A: Api> Context<'_, A> {
         Ok(())
     }
 
-    /// An empty kernel, whose record tells when a stream reached a point.
+    /// An empty kernel, whose record shows when a stream reached this point.
     fn marker(&self, stream: Stream, args: &mut Args) -> Prepared {
         let (function, args) = (self.kernels.get(&timer::null()), args.push(&[], (&[], 0), |_| 0));
         Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args }
@@ -573,12 +573,12 @@ impl<A: Api> Context<'_, A> {
         if let Some(blocks) = kernel.grid.iter().find(|blocks| **blocks > i32::MAX as u64) {
             return Err(ExecError::Device {
                 fault: format!("a kernel of {blocks} blocks is too large for a launch"),
-                help: Some("split the operation, or take smaller tensors".to_owned()),
+                help: Some("split the operation, or use smaller tensors".to_owned()),
             });
         }
         let grid = kernel.grid.map(|blocks| blocks as u32);
         let shared = match kernel.shared {
-            Shared::Bytes(bytes) if bytes <= UNASKED_SHARED => bytes,
+            Shared::Bytes(bytes) if bytes <= DEFAULT_SHARED_LIMIT => bytes,
             Shared::Bytes(bytes) => {
                 // SAFETY: the function is a loaded kernel of this device.
                 let most = unsafe { self.api.take_all_shared(function) };

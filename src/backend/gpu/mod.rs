@@ -42,7 +42,7 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, ConvAddresses, Handle, Step};
+pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
 use driver::GpuDriver;
 pub use parts::Part;
 
@@ -77,7 +77,9 @@ fn stuck() -> ExecError {
     ExecError::Device {
         fault: "an empty kernel does not complete: the device does not answer".to_owned(),
         help: Some(
-            "something may hold the device, or an earlier kernel has broken it: reset it, or restart".to_owned(),
+            "another process may block the device, or an earlier kernel has left it in an error state: reset the \
+             device, or restart the machine"
+                .to_owned(),
         ),
     }
 }

@@ -83,13 +83,13 @@ where
         id_exchange.fail();
         parallel::side_by_side(drivers.iter_mut().flatten(), |driver| driver.abandon());
         let silent = answered.iter().position(|answered| !answered).unwrap_or(0) as u32;
-        let died = ExecError::Died { rank: silent, why: "its thread ended while it prepared itself".to_owned() };
+        let died = ExecError::Died { rank: silent, why: "its thread ended during preparation".to_owned() };
         return Err(failure.filter(|error| !matches!(error, ExecError::Ended)).unwrap_or(died));
     }
     Ok(drivers.into_iter().flatten().collect())
 }
 
-/// Held by a rank while it prepares. Dropping it, also by a panic, tells the other ranks.
+/// Held by a rank while it prepares. Dropping it, also by a panic, notifies the other ranks.
 struct PreparationGuard(Arc<IdExchange>);
 
 impl Drop for PreparationGuard {

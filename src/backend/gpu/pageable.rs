@@ -20,9 +20,10 @@ impl Pageable {
 
 /// The ranges of pageable memory that captured operations use.
 ///
-/// A graph's copy reads pageable memory when the graph is launched, and not when its turn comes: on an H200 with driver 580
-/// it copied what a host stream had not written yet (docs/measurements/2026-11-23-unseen-shapes.md). When a copy to such
-/// memory arrives is not known either. So no graph hands data on there by a copy of the device.
+/// A graph's copy reads pageable memory when the graph is launched, and not when its turn comes: on an H200 with driver
+/// 580 it copied what a host stream had not written yet (docs/measurements/2026-11-23-unseen-shapes.md). When a copy to
+/// such memory arrives is not known either. So a graph must not pass data through pageable memory by a copy of the
+/// device.
 #[derive(Debug, Default)]
 pub struct CapturedUses {
     all: Vec<Use>,
@@ -38,7 +39,7 @@ struct Use {
 }
 
 impl Use {
-    /// Whether one of the two writes what the other reads, and a copy of the device is the reader or the writer.
+    /// True if one operation writes memory that the other reads, and the reader or the writer is a copy by the device.
     fn hands_on(self, other: Use) -> bool {
         self.writes != other.writes
             && (self.copy.is_some() || other.copy.is_some())

@@ -1,4 +1,4 @@
-//! Assigns compute units (SMs) to the streams that ask for a part of the device. Parts are disjoint as long as there
+//! Assigns compute units (SMs) to the streams that request a part of the device. Parts are disjoint as long as there
 //! are enough units.
 
 use crate::model::Units;
@@ -10,7 +10,7 @@ pub struct Part {
     pub count: u32,
 }
 
-/// Assigns `all` units in the order of the streams; `None` for a stream that asks for none. Each part is a multiple of
+/// Assigns `all` units in the order of the streams; `None` for a stream that requests none. Each part is a multiple of
 /// `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
 /// again and overlaps others.
 pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {

@@ -38,7 +38,7 @@ fn raise(flag: u64) -> Step {
     Step::Raise { flag, value: 1 }
 }
 
-/// The ranks that exchange data, each with what the others need to know about it.
+/// The ranks that exchange data, each with the data that the others need for it.
 pub struct PeerDevices<A: Api> {
     /// Rank numbers in ascending order.
     ranks: Vec<u32>,

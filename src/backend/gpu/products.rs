@@ -23,16 +23,16 @@ const TRIALS: usize = 5;
 const TIME_BUDGET: Nanos = Nanos(100_000_000);
 
 /// Minimum arithmetic of a timed graph, so that it contains a small product several times.
-const FLOPS: f64 = 1e9;
+const MIN_FLOPS: f64 = 1e9;
 
 /// Largest number of copies of a product in a timed graph.
-const REPEATS: f64 = 8.0;
+const MAX_COPIES: f64 = 8.0;
 
 /// Ratio of times below which a later proposal replaces an earlier one; a smaller gain may be noise.
-const GAIN: f64 = 0.99;
+const MIN_GAIN: f64 = 0.99;
 
 /// In a note: the library does not compute the epilogue.
-const SPLIT: &str = ", its epilogue by a kernel";
+const SEPARATE_EPILOGUE: &str = ", its epilogue by a kernel";
 
 /// An algorithm that the library proposes.
 struct Candidate<A: Api> {
@@ -94,11 +94,11 @@ impl<A: Api> Chooser<'_, A> {
         let mut best: Option<(Nanos, usize, Candidate<A>)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
             if count == 1 {
-                let note = candidate.split.then(|| format!("product {}{SPLIT}", describe(gemm)));
+                let note = candidate.split.then(|| format!("product {}{SEPARATE_EPILOGUE}", describe(gemm)));
                 return Ok(Chosen { product: candidate.algorithm, split: candidate.split, note });
             }
             match self.time(&candidate, product) {
-                Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < GAIN * least.0 as f64) => {
+                Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < MIN_GAIN * least.0 as f64) => {
                     best = Some((time, place, candidate));
                     continue;
                 }
@@ -193,7 +193,7 @@ impl<A: Api> Chooser<'_, A> {
     /// Median time of what `issue` issues for each of these lanes, with its number among them, when all of them run
     /// concurrently. `flops` is the arithmetic of one.
     pub fn time_lanes(&self, lanes: &[u32], flops: f64, issue: &dyn Fn(usize, Stream) -> Call) -> Call<Nanos> {
-        let repeats = (FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, REPEATS) as u32;
+        let repeats = (MIN_FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, MAX_COPIES) as u32;
         let first = self.streams[lanes[0] as usize];
         // SAFETY: streams and events are alive until the device is idle, and a capture that was begun is ended.
         unsafe {
@@ -262,7 +262,7 @@ impl<A: Api> Chooser<'_, A> {
 /// In a note: who computes the epilogue.
 fn epilogue(gemm: &Gemm, split: bool) -> &'static str {
     match (split, gemm.epilogue) {
-        (true, _) => SPLIT,
+        (true, _) => SEPARATE_EPILOGUE,
         (false, Some(_)) => ", with its epilogue",
         (false, None) => "",
     }

@@ -60,14 +60,15 @@ fn make_with<A: Api>(
                 let each =
                     if step > 1 { format!(", {} of each of {step} chips", part.count / step) } else { String::new() };
                 notes.push(format!(
-                    "stream {name}, for which the file asks for {asked}, keeps to units {first} to {} of {all}{each}",
+                    "stream {name}, which requests {asked}, is restricted to units {first} to {} of {all}{each}",
                     end - 1
                 ));
                 streams.push(stream);
             }
             None => {
                 notes.push(format!(
-                    "stream {name} asks for {asked}, and may use all of them: no stream of the backend {} is kept to a part here",
+                    "stream {name} requests {asked} but may use all of them: the backend {} cannot restrict streams \
+                     here",
                     A::NAME
                 ));
                 streams.push(api.stream(lane.priority)?);

@@ -16,7 +16,7 @@ pub trait Tracer: Send + Sync {
     /// Begins to record for one more rank. The error says in words why it cannot.
     fn begin(&self) -> Result<(), String>;
 
-    /// Announces the cause of the calling thread's following calls; `None` for calls that nobody asks for.
+    /// Announces the cause of the calling thread's following calls; `None` for calls that are not observed.
     fn set_cause(&self, cause: Option<Cause>);
 
     /// The calls and nodes that this rank's thread has noted since this was called last.

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Part, Step};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Part};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -32,9 +32,9 @@ impl Hip {
             return;
         }
         let read = match code {
-            0 if level == asked => "the runtime gives the same back".to_owned(),
-            0 => format!("the runtime gives {level} back"),
-            code => format!("the runtime does not give it back ({code})"),
+            0 if level == asked => "the runtime reports the same value".to_owned(),
+            0 => format!("the runtime reports {level}"),
+            code => format!("the runtime does not report it ({code})"),
         };
         self.note(format!(
             "a stream of priority {asked}: {read}; not proven to act, since newer runtimes ignore priorities unless \
@@ -246,7 +246,7 @@ impl Api for Hip {
     }
 
     unsafe fn record_in_graph(&self, _: Event, _: Stream) -> Call {
-        Err(Fault::new("record_in_graph", "HIP sets no event's time from inside a graph"))
+        Err(Fault::new("record_in_graph", "HIP does not record the time of an event inside a graph"))
     }
 
     unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos> {
@@ -346,51 +346,6 @@ impl Api for Hip {
             self.check("hipMemcpyDtoHAsync", code)?;
             self.check("hipStreamSynchronize", (table.stream_synchronize)(stream))
         }
-    }
-
-    unsafe fn export(&self, address: u64) -> Call<Handle> {
-        // SAFETY: the same contract.
-        unsafe { self.export_memory(address) }
-    }
-
-    fn import(&self, handle: &Handle) -> Call<u64> {
-        self.import_memory(handle)
-    }
-
-    unsafe fn close(&self, address: u64) {
-        // SAFETY: the same contract.
-        unsafe { self.close_memory(address) }
-    }
-
-    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
-        // SAFETY: the same contract.
-        unsafe { self.register_host(address, bytes) }
-    }
-
-    unsafe fn unregister(&self, address: u64) {
-        // SAFETY: the same contract.
-        unsafe { self.unregister_host(address) }
-    }
-
-    fn reaches(&self, other: &Self) -> Call<bool> {
-        self.can_access(other)
-    }
-
-    fn reach(&self, other: &Self) -> Call {
-        self.enable_access(other)
-    }
-
-    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call {
-        // SAFETY: the caller vouches for memory and stream.
-        unsafe { self.copy_by_host(copy, source, target.0, stream) }
-    }
-
-    unsafe fn execute_steps(&self, _: &[Step], _: Stream) -> Call {
-        Err(Fault::new("meet", "on HIP, kernels raise and await flags"))
-    }
-
-    fn link(&self, other: &Self) -> Option<String> {
-        self.link_to(other)
     }
 
     fn note_graph(&self) {

@@ -208,8 +208,8 @@ pub fn no_device(why: String) -> ExecError {
         backend: "HIP",
         why,
         help: Some(
-            "`aorta devices` says what hides them, `rocminfo` shows what the driver sees, and /dev/kfd has to be \
-             readable for you; `--backend sim --config profile=mi300x` simulates a device"
+            "`aorta devices` shows why they are hidden, `rocminfo` shows what the driver sees, and you need read \
+             access to /dev/kfd; `--backend sim --config profile=mi300x` simulates a device"
                 .to_owned(),
         ),
     }

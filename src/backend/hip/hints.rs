@@ -67,7 +67,10 @@ fn driver(root: &Path, gpus: usize) -> Option<String> {
         );
     }
     let gpus = crate::base::counted(gpus, "GPU");
-    Some(format!("the kernel's driver offers {gpus} for computation: what hides them from the libraries stands below"))
+    Some(format!(
+        "the kernel's driver offers {gpus} for computation: the reasons why the libraries do not see them \
+                  follow"
+    ))
 }
 
 /// A hint about files that the libraries must be able to read and write; `None` if all is well.
@@ -81,7 +84,8 @@ fn files(root: &Path) -> Option<String> {
         ErrorKind::PermissionDenied => {
             let group = group(root, &kfd).unwrap_or_else(|| "render".to_owned());
             format!(
-                "you may not open /dev/kfd, which belongs to the group `{group}`: `sudo usermod -aG render,video $USER`, \
+                "you do not have permission to open /dev/kfd, which belongs to the group `{group}`: `sudo usermod -aG \
+                 render,video $USER`, \
                  then log in again; a container needs `--group-add {group}`"
             )
         }
@@ -112,7 +116,7 @@ fn group(_: &Path, _: &Path) -> Option<String> {
 fn selection(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
     let value = value.trim();
     if value.is_empty() {
-        return Some(format!("{name} is set to nothing, which hides every device: unset it"));
+        return Some(format!("{name} is empty, which hides every device: unset it"));
     }
     let numbers: Option<Vec<i64>> = value.split(',').map(|part| part.trim().parse().ok()).collect();
     // A device may also be selected by its UUID.
@@ -122,11 +126,13 @@ fn selection(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Op
     let missing = |number: &&i64| **number < 0 || gpus.is_some_and(|gpus| **number >= gpus as i64);
     match (numbers.iter().find(missing), gpus) {
         (Some(number), Some(gpus)) => Some(format!(
-            "{name}={value}: there is no device {number}, since the driver offers {}, counted from 0; what stands behind \
-             it in the list is hidden too",
+            "{name}={value}: there is no device {number}, since the driver offers {}, counted from 0; all devices \
+             after it in the list are hidden too",
             crate::base::counted(gpus, "GPU")
         )),
-        (Some(number), None) => Some(format!("{name}={value}: {number} is no device, and hides what stands behind it")),
+        (Some(number), None) => {
+            Some(format!("{name}={value}: {number} is not a device, and hides all devices after it in the list"))
+        }
         (None, _) if search == Search::NoDevice => Some(format!("{name}={value} chooses among the devices")),
         (None, Some(gpus)) if numbers.len() < gpus => Some(format!(
             "{name}={value}: {} of {} are visible, in this order",
@@ -179,7 +185,7 @@ mod tests {
     fn variables_that_hide_devices_are_reported() {
         let root = machine(2);
         let nothing = |variables| hints_of(root.path(), Search::NoDevice, variables);
-        assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
+        assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is empty"));
         let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
         assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "-1")]).contains("there is no device -1"));

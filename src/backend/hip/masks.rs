@@ -45,9 +45,9 @@ impl Hip {
         let difference = match code {
             0 if read == wanted => None,
             // If a mask is set for the whole process, runtimes return an empty mask.
-            0 if counted(&read) == 0 => Some("the runtime does not give it back".to_owned()),
-            0 => Some(format!("the runtime gives one of {} back", counted(&read))),
-            code => Some(format!("the runtime does not give it back ({code})")),
+            0 if counted(&read) == 0 => Some("the runtime does not report it".to_owned()),
+            0 => Some(format!("the runtime reports a mask of {} units", counted(&read))),
+            code => Some(format!("the runtime does not report it ({code})")),
         };
         if let Some(difference) = difference {
             self.note(format!("a stream with a mask of {} units: {difference}; not proven to hold", counted(&wanted)));

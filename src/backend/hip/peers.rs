@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, Handle};
+use crate::backend::gpu::{Api, Call, Handle, PeerAccess, Step};
 use crate::exec::Fault;
 use crate::ops::Copy as CopyLaunch;
 
@@ -13,16 +13,11 @@ use super::table::IpcHandle;
 
 /// The error for an old runtime that lacks a function for memory of other processes.
 fn no_function(symbol: &'static str) -> Box<Fault> {
-    Fault::new(symbol, "this runtime has no such function: it opens no memory of other processes")
+    Fault::new(symbol, "this runtime lacks the function, so it cannot open memory of other processes")
 }
 
-impl Hip {
-    /// The handle under which another process opens memory of this device.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`](crate::backend::gpu::Api).
-    pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
+impl PeerAccess for Hip {
+    unsafe fn export(&self, address: u64) -> Call<Handle> {
         let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_function("hipIpcGetMemHandle"))?;
         let mut handle = IpcHandle([0; 64]);
         // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
@@ -30,8 +25,7 @@ impl Hip {
         self.check("hipIpcGetMemHandle", code).map(|()| handle.0)
     }
 
-    /// Opens memory of another process and returns its address.
-    pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
+    fn import(&self, handle: &Handle) -> Call<u64> {
         let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_function("hipIpcOpenMemHandle"))?;
         let mut address = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
@@ -39,24 +33,14 @@ impl Hip {
         self.check("hipIpcOpenMemHandle", code).map(|()| address as u64)
     }
 
-    /// Closes memory of another process.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`](crate::backend::gpu::Api).
-    pub(super) unsafe fn close_memory(&self, address: u64) {
+    unsafe fn close(&self, address: u64) {
         if let Some(close) = self.driver.table.ipc_close_mem_handle {
             // SAFETY: the caller vouches for the address.
             unsafe { close(address as *mut c_void) };
         }
     }
 
-    /// Makes host memory accessible to devices and returns its address there.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`](crate::backend::gpu::Api).
-    pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
         let table = &self.driver.table;
         let register = table.host_register.ok_or_else(|| no_function("hipHostRegister"))?;
         let find = table.host_device_pointer.ok_or_else(|| no_function("hipHostGetDevicePointer"))?;
@@ -69,20 +53,14 @@ impl Hip {
         self.check("hipHostGetDevicePointer", code).map(|()| there as u64)
     }
 
-    /// Undoes `register_host`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`](crate::backend::gpu::Api).
-    pub(super) unsafe fn unregister_host(&self, address: u64) {
+    unsafe fn unregister(&self, address: u64) {
         if let Some(unregister) = self.driver.table.host_unregister {
             // SAFETY: the caller vouches for the address.
             unsafe { unregister(address as *mut c_void) };
         }
     }
 
-    /// True if this device can access the memory of another directly.
-    pub(super) fn can_access(&self, other: &Self) -> Call<bool> {
+    fn reaches(&self, other: &Self) -> Call<bool> {
         let mut can = 0;
         let (own, other) = (self.index as c_int, other.index as c_int);
         // SAFETY: the output pointer is valid for the call.
@@ -90,8 +68,7 @@ impl Hip {
         self.check("hipDeviceCanAccessPeer", code).map(|()| can != 0)
     }
 
-    /// Enables access to the memory of another device.
-    pub(super) fn enable_access(&self, other: &Self) -> Call {
+    fn reach(&self, other: &Self) -> Call {
         self.use_device()?;
         // SAFETY: the index is that of a device.
         match unsafe { (self.driver.table.enable_peer_access)(other.index as c_int, 0) } {
@@ -102,11 +79,7 @@ impl Hip {
 
     /// Copies row by row through host memory, to a device that this one cannot access. The runtime's peer copy is not
     /// used because a capture does not record it.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api`](crate::backend::gpu::Api).
-    pub(super) unsafe fn copy_by_host(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call {
+    unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, (target, _): (u64, &Self), stream: Stream) -> Call {
         (0..copy.rows).try_for_each(|row| {
             let to = (target + row * copy.target_pitch) as *mut c_void;
             let from = (source + row * copy.source_pitch) as *mut c_void;
@@ -116,8 +89,11 @@ impl Hip {
         })
     }
 
-    /// The link to another device as the runtime reports it, such as `xGMI, 1 hop`; `None` if it does not.
-    pub(super) fn link_to(&self, other: &Self) -> Option<String> {
+    unsafe fn execute_steps(&self, _: &[Step], _: Stream) -> Call {
+        Err(Fault::new("execute_steps", "on HIP, kernels raise and await flags"))
+    }
+
+    fn link(&self, other: &Self) -> Option<String> {
         let ask = self.driver.table.link_type?;
         let (mut kind, mut hops) = (0, 0);
         // SAFETY: both output pointers are valid for the call.

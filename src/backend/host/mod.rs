@@ -99,7 +99,7 @@ impl HostDriver {
             Memory::new(bytes, DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(bytes).to_string(),
                 space: space.name(),
-                available: "less than that are there".to_owned(),
+                available: "less than that is available".to_owned(),
                 largest: "`aorta plan` shows them".to_owned(),
             })
         };

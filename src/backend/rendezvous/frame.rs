@@ -9,7 +9,7 @@ use super::seal::{Seal, TAG};
 const HEAD: usize = 21;
 
 /// Error of a frame with a wrong tag.
-pub const UNSEALED: &str = "its messages were altered on the way, or are not its own";
+pub const UNSEALED: &str = "its messages were altered in transit, or come from another sender";
 
 /// Maximum bytes of a frame's text.
 const TEXT: usize = 4096;
@@ -102,7 +102,7 @@ impl Frame {
     /// Writes the frame with its seal in one call. Threads must hold the writer, so that frames do not mix.
     pub fn write(&self, out: &mut impl Write, seal: &mut Seal) -> io::Result<()> {
         if self.bytes.len() > BYTES {
-            return Err(io::Error::other(format!("{} bytes are more than may be sent at once", self.bytes.len())));
+            return Err(io::Error::other(format!("{} bytes exceed the maximum size of a message", self.bytes.len())));
         }
         let mut head = Vec::with_capacity(HEAD);
         head.push(self.kind as u8);
@@ -151,7 +151,7 @@ fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
 /// Reads `length` bytes; fails if that exceeds `most`.
 pub fn exactly(from: &mut impl Read, length: u32, most: usize) -> io::Result<Vec<u8>> {
     if length as usize > most {
-        return Err(io::Error::other(format!("it announced {length} bytes, and {most} are the most")));
+        return Err(io::Error::other(format!("it announced a message of {length} bytes; the maximum is {most}")));
     }
     let mut bytes = Vec::new();
     from.take(u64::from(length)).read_to_end(&mut bytes)?;

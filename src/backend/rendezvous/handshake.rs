@@ -1,7 +1,7 @@
 //! Mutual authentication of two processes, before either trusts anything from the other.
 //!
 //! The connecting process sends a nonce. Rank 0 answers with its own nonce and a proof that it knows the secret. Then
-//! the other process tells its rank and run, with the same proof. Both proofs and the keys of both directions are
+//! the other process sends its rank and run, with the same proof. Both proofs and the keys of both directions are
 //! derived from everything sent before, with a label for each use. So recorded or reflected messages prove nothing, and
 //! keys are bound to this rank, run and connection.
 
@@ -21,16 +21,16 @@ const MAGIC: [u8; 8] = *b"aorta\0/2";
 const NONCE: usize = 32;
 
 /// Bytes of either side's opening: magic and nonce.
-const OPENING: usize = MAGIC.len() + NONCE;
+const OPENING_BYTES: usize = MAGIC.len() + NONCE;
 
 /// Maximum bytes of a rank's introduction.
-const HELLO: usize = 4096;
+const MAX_HELLO_BYTES: usize = 4096;
 
 /// Time until a connection must be authenticated.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time until its first bytes must arrive, which a rank sends at once.
-const SHORT: Duration = Duration::from_secs(2);
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identifies the connecting rank and its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct Seals {
 
 fn opening() -> io::Result<Vec<u8>> {
     let mut all = MAGIC.to_vec();
-    all.resize(OPENING, 0);
+    all.resize(OPENING_BYTES, 0);
     getrandom::fill(&mut all[MAGIC.len()..]).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(all)
 }
@@ -78,9 +78,9 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
     let opening_of_client = opening().map_err(ConnectError::Unreachable)?;
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
     let mut stream = stream.until(deadline);
-    let mut answer = [0; OPENING + TAG];
+    let mut answer = [0; OPENING_BYTES + TAG];
     let heard = stream.write_all(&opening_of_client).and_then(|()| stream.read_exact(&mut answer));
-    let (other, proof) = answer.split_at(OPENING);
+    let (other, proof) = answer.split_at(OPENING_BYTES);
     let begun = [&opening_of_client, other].concat();
     if heard.is_err() || !other.starts_with(&MAGIC) || !holds(secret, FIRST, &[&begun], proof) {
         return Err(ConnectError::Unknown);
@@ -96,7 +96,7 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
 /// data is not interpreted.
 pub struct Guest {
     stream: Stream,
-    /// Its address; `None` for a process of this host.
+    /// Address of the process; `None` for a process on this host.
     pub from: Option<IpAddr>,
     since: Instant,
     heard: Vec<u8>,
@@ -123,7 +123,7 @@ impl Guest {
 
     /// Processes the data that has arrived, without blocking.
     pub fn advance(mut self, secret: &[u8]) -> GuestState {
-        let patience = if self.begun.is_none() { SHORT } else { PATIENCE };
+        let patience = if self.begun.is_none() { FIRST_BYTES_TIMEOUT } else { PATIENCE };
         if self.since.elapsed() > patience {
             return GuestState::ConnectError;
         }
@@ -139,7 +139,7 @@ impl Guest {
 
     fn take(&mut self, secret: &[u8]) -> io::Result<Option<(Hello, Seals)>> {
         if self.begun.is_none() {
-            if !self.fill(OPENING)? {
+            if !self.fill(OPENING_BYTES)? {
                 return Ok(None);
             }
             if !self.heard.starts_with(&MAGIC) {
@@ -157,7 +157,7 @@ impl Guest {
             return Ok(None);
         }
         let length = u32::from_le_bytes(self.heard[..4].try_into().expect("four bytes")) as usize;
-        if length > HELLO {
+        if length > MAX_HELLO_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
         if !self.fill(4 + length + TAG)? {

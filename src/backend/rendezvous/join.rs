@@ -15,10 +15,10 @@ use super::{JoinOptions, Transport, local};
 pub(super) const ROUND: Duration = Duration::from_millis(50);
 
 /// Connection timeout of the ports after the first, which rank 0 uses only if other runs have those before.
-const FURTHER: Duration = Duration::from_millis(500);
+const OTHER_PORTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Minimum connection timeout, near the end of the time.
-const LAST: Duration = Duration::from_millis(20);
+const MIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// An authenticated connection.
 pub(super) struct Connection {
@@ -84,8 +84,8 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
         });
         for (index, address) in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
-            let patience = if index == 0 { PATIENCE } else { FURTHER };
-            match connect(&address, place, left.clamp(LAST, patience)) {
+            let patience = if index == 0 { PATIENCE } else { OTHER_PORTS_TIMEOUT };
+            match connect(&address, place, left.clamp(MIN_TIMEOUT, patience)) {
                 Ok(Answer::Welcome(connection)) => return Ok(connection),
                 Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), place)),
                 Ok(Answer::Elsewhere) => last = format!("another run listens at {address}"),
@@ -101,10 +101,12 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
         if Instant::now() > deadline {
             let why = match (&stranger, &place.transport) {
                 (None, _) => last,
-                (Some(address), Transport::Host { .. }) => format!("what listens at {address} is no rank of this run"),
+                (Some(address), Transport::Host { .. }) => {
+                    format!("the process that listens at {address} is not a rank of this run")
+                }
                 (Some(address), Transport::Network { .. }) => format!(
-                    "whoever listens at {address} does not know the secret: another program has the port, or rank 0 has \
-                     another secret"
+                    "the process that listens at {address} does not know the secret: another program uses the port, \
+                     or rank 0 has another secret"
                 ),
             };
             let at = match &place.transport {

@@ -18,16 +18,16 @@ use super::stream::{Address, Listener, Stream};
 use super::{JoinOptions, Transport, local};
 
 /// Maximum number of unauthenticated connections.
-const GUESTS: usize = 256;
+const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Maximum number of connections accepted before existing ones are processed again.
-const AT_ONCE: usize = 64;
+const MAX_ACCEPTED: usize = 64;
 
 /// Pause when nothing has arrived.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Maximum number of refusals and unknown addresses in a message.
-const TOLD: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// Number of attempts at a port that cannot be bound although nobody answers there.
 const TRIES: usize = 20;
@@ -67,7 +67,7 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
             let address = local::address(folder, &place.job).map_err(|why| failed(why, place))?;
             return match claim(&address, place)? {
                 Claim::Ours(listener) => Ok(listener),
-                _ => Err(failed("another run has its socket".to_owned(), place)),
+                _ => Err(failed("another run uses its socket".to_owned(), place)),
             };
         }
         Transport::Network { address, port, .. } => (address, *port),
@@ -84,8 +84,10 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
         }
     }
     let why = match is_here {
-        true => format!("other runs have the ports from {port} on"),
-        false => format!("rank 0 is here, and {host} is no address of this host (it is {})", listed(&found)),
+        true => format!("other runs use the ports from {port} on"),
+        false => {
+            format!("rank 0 runs on this host, but {host} is not an address of this host (it is {})", listed(&found))
+        }
     };
     Err(failed(why, place))
 }
@@ -94,8 +96,9 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
         let Transport::Network { .. } = place.transport else { return failed(why, place) };
-        let help =
-            "end what has the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows who listens".to_owned();
+        let help = "end the process that uses the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows which \
+             processes listen"
+            .to_owned();
         ExecError::Rendezvous { why, help }
     };
     for _ in 0..TRIES {
@@ -109,7 +112,7 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
             Ok(Answer::Elsewhere) => return Ok(Claim::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
             Ok(Answer::Welcome(_)) => {
-                return Err(cannot("another process takes this one for a rank of its own".to_owned()));
+                return Err(cannot("another process mistakes this one for a rank of its run".to_owned()));
             }
             Err(ConnectError::Unknown) => break,
             // Nobody listens there any more, or not yet.
@@ -124,7 +127,7 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
             }
         }
     }
-    Err(cannot("another program, which is no rank of this run, has it".to_owned()))
+    Err(cannot("another program, which is not a rank of this run, uses it".to_owned()))
 }
 
 fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
@@ -144,10 +147,10 @@ struct Acceptor<'a> {
 impl Acceptor<'_> {
     /// Accepts waiting connections. Returns whether there were any.
     fn admit(&mut self, listener: &Listener) -> bool {
-        for taken in 0..AT_ONCE {
+        for taken in 0..MAX_ACCEPTED {
             match listener.accept() {
                 Ok(Some(stream)) => {
-                    if self.guests.len() >= GUESTS {
+                    if self.guests.len() >= MAX_UNAUTHENTICATED {
                         self.make_room();
                     }
                     self.guests.push(Guest::new(stream));
@@ -185,7 +188,7 @@ impl Acceptor<'_> {
                     is_busy = true;
                     self.receive(&hello, stream, seals);
                 }
-                GuestState::ConnectError if self.strangers.len() < TOLD => self.strangers.extend(from),
+                GuestState::ConnectError if self.strangers.len() < MAX_LISTED => self.strangers.extend(from),
                 GuestState::ConnectError => {}
             }
         }
@@ -201,7 +204,7 @@ impl Acceptor<'_> {
         };
         let mut connection = Connection { stream, seals };
         let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), PATIENCE);
-        if kind == FrameKind::Refused && self.refused.len() < TOLD {
+        if kind == FrameKind::Refused && self.refused.len() < MAX_LISTED {
             self.refused.push(why);
         }
         if kind == FrameKind::Welcome && said.is_ok() {
@@ -217,15 +220,15 @@ impl Acceptor<'_> {
             return Err(None);
         }
         let why = if hello.version != version() {
-            format!("rank {} is aorta {}, and rank 0 is {}", hello.rank, hello.version, version())
+            format!("rank {} runs aorta {}, and rank 0 runs {}", hello.rank, hello.version, version())
         } else if hello.world != place.world {
-            format!("rank {} knows of {} ranks, and rank 0 of {}", hello.rank, hello.world, place.world)
+            format!("rank {} expects {} ranks, and rank 0 expects {}", hello.rank, hello.world, place.world)
         } else if hello.rank == 0 {
-            "there is a rank 0 already".to_owned()
+            "a rank 0 has already connected".to_owned()
         } else if hello.rank >= place.world {
             format!("there is no rank {} among {}", hello.rank, place.world)
         } else if self.come.contains_key(&hello.rank) {
-            format!("two processes say that they are rank {}", hello.rank)
+            format!("two processes claim to be rank {}", hello.rank)
         } else {
             return Ok(());
         };
@@ -236,7 +239,7 @@ impl Acceptor<'_> {
         let missing: Vec<u32> = (1..self.place.world).filter(|rank| !self.come.contains_key(rank)).collect();
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let (world, timeout) = (self.place.world, self.place.timeout);
-        let mut why = format!("{ranks} {} of {world} did not come within {timeout:?}", listed(missing));
+        let mut why = format!("{ranks} {} of {world} did not connect within {timeout:?}", listed(missing));
         if !self.refused.is_empty() {
             why += &format!("; refused: {}", self.refused.join("; "));
         }

@@ -28,7 +28,7 @@ pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
     }
     let found = std::fs::symlink_metadata(folder).map_err(|error| format!("{shown}: {error}"))?;
     if !found.is_dir() || !super::secret::is_private(&found) {
-        return Err(format!("{shown} is not a folder that only this user may enter"));
+        return Err(format!("{shown} is not a folder that only this user can enter"));
     }
     let name = crate::base::hex(&Sha256::digest(job)[..8]);
     let path = folder.join(name).with_extension(SOCKET);
@@ -84,7 +84,7 @@ mod tests {
         for open in [0o755, 0o701, 0o770] {
             mode(open);
             let why = address(&folder, "a job").expect_err("others may enter");
-            assert!(why.ends_with("is not a folder that only this user may enter"), "{open:o}: {why}");
+            assert!(why.ends_with("is not a folder that only this user can enter"), "{open:o}: {why}");
         }
         mode(0o700);
         let link = outer.path().join("link");

@@ -27,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::base::threads;
-use crate::exec::{ExecError, MOST, Peers};
+use crate::exec::{ExecError, MAX_MESSAGE, Peers};
 
 use frame::{Frame, FrameKind};
 use join::Connection;
@@ -42,10 +42,10 @@ pub use stream::is_loopback;
 const PORTS: u16 = 16;
 
 /// Interval of heartbeats.
-const PULSE: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Silence after which a process counts as gone, even if its connection is open: its machine may be down.
-const SILENCE: Duration = Duration::from_secs(60);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for a process that waits for its device or a library to end by itself after another is gone.
 const GRACE: Duration = Duration::from_secs(10);
@@ -54,10 +54,10 @@ const GRACE: Duration = Duration::from_secs(10);
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
 /// Time that rank 0 waits for the others at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of messages from a rank that are queued unread.
-const AHEAD: usize = 4;
+const MAX_QUEUED: usize = 4;
 
 /// Rendezvous of a run's processes, with the rank of this one.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ impl Link {
         if self.broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let sent = frame.write(&mut self.stream.until(Instant::now() + SILENCE), &mut self.seal);
+        let sent = frame.write(&mut self.stream.until(Instant::now() + HEARTBEAT_TIMEOUT), &mut self.seal);
         self.broken = sent.is_err();
         sent
     }
@@ -199,9 +199,9 @@ impl Rendezvous {
         let mut links = BTreeMap::new();
         for (rank, mut connection) in connections {
             if place.rank == 0 {
-                connection.send(&Frame::new(FrameKind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
+                connection.send(&Frame::new(FrameKind::Begin, 0, 0), HEARTBEAT_TIMEOUT).map_err(lost(rank))?;
             } else {
-                await_begin(&mut connection, place.timeout + SILENCE)?;
+                await_begin(&mut connection, place.timeout + HEARTBEAT_TIMEOUT)?;
             }
             let Connection { stream, seals } = connection;
             readers.push((rank, stream.try_clone().map_err(lost(rank))?, seals.received));
@@ -251,7 +251,7 @@ impl Rendezvous {
         // Closing first could discard what the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
-            drop(shared.changed.wait_timeout_while(shared.state(), FAREWELL, all));
+            drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
         }
         for link in shared.links.values() {
             let _ = link.lock().unwrap_or_else(PoisonError::into_inner).stream.end();
@@ -261,15 +261,15 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        self.leave(Some("it ended without a word"));
+        self.leave(Some("it ended without a message"));
     }
 }
 
 /// Waits until rank 0 reports that all ranks have joined.
 fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
     let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
-        why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
-        help: "what rank 0 printed says why".to_owned(),
+        why: format!("rank 0 started, but ended before all ranks had connected: {}", reason(&error)),
+        help: "the output of rank 0 shows the reason".to_owned(),
     })?;
     match first.kind {
         FrameKind::Begin => Ok(()),
@@ -288,7 +288,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "its process ended".to_owned()
         }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("nothing was heard of it for {SILENCE:?}"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("it sent nothing for {HEARTBEAT_TIMEOUT:?}"),
         _ => error.to_string(),
     }
 }
@@ -317,10 +317,10 @@ impl Shared {
     fn read(self: Arc<Self>, from: u32, mut stream: Stream, mut seal: Seal) {
         let mut pieces: Vec<u8> = Vec::new();
         loop {
-            match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
+            match Frame::read(&mut stream.until(Instant::now() + HEARTBEAT_TIMEOUT), &mut seal) {
                 Ok(mut frame) => match frame.kind {
-                    FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
-                        self.note_lost(from, "it says more than it may: a bug of aorta", from);
+                    FrameKind::Piece if pieces.len() + frame.bytes.len() > MAX_MESSAGE => {
+                        self.note_lost(from, "its message is too long: a bug of aorta", from);
                     }
                     FrameKind::Piece => pieces.append(&mut frame.bytes),
                     FrameKind::Message | FrameKind::Failed | FrameKind::Answer => {
@@ -353,7 +353,7 @@ impl Shared {
         let waiting = inbox.len();
         drop(state);
         self.changed.notify_all();
-        if waiting > AHEAD {
+        if waiting > MAX_QUEUED {
             self.note_lost(from, "it does not wait for the others: a bug of aorta", from);
         }
         if failed {
@@ -410,7 +410,7 @@ impl Shared {
 
     /// Sends heartbeats with this process's progress.
     fn send_heartbeats(&self) {
-        let pulse = PULSE.min(self.stall / 4);
+        let pulse = HEARTBEAT_INTERVAL.min(self.stall / 4);
         loop {
             let waited = self.changed.wait_timeout_while(self.state(), pulse, |state| !state.closed);
             let state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -439,13 +439,14 @@ impl Shared {
             }
             if let Some(frame) = state.inbox.get_mut(&from).and_then(VecDeque::pop_front) {
                 if (frame.turn, frame.text.as_str()) != (turn, what) {
-                    let why = format!("it is at its {}, and this one at its {what}: a bug of aorta", frame.text);
+                    let why =
+                        format!("it is in the phase `{}`, and this process is in `{what}`: a bug of aorta", frame.text);
                     return lost(from, why);
                 }
                 return Ok(frame);
             }
             if state.through.contains(&from) {
-                return lost(from, format!("it ended, and others were still at their {what}"));
+                return lost(from, format!("it ended while other ranks were still in the phase `{what}`"));
             }
             if let Some(why) = self.stalled(&state, from, what, since) {
                 drop(state);
@@ -453,7 +454,7 @@ impl Shared {
                 state = self.state();
                 continue;
             }
-            let waited = self.changed.wait_timeout(state, self.stall.min(PULSE));
+            let waited = self.changed.wait_timeout(state, self.stall.min(HEARTBEAT_INTERVAL));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -463,10 +464,10 @@ impl Shared {
         self: &Arc<Self>,
         turn: u64,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
-        let mut parts = vec![said.to_vec()];
+        let mut parts = vec![message.to_vec()];
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
@@ -478,10 +479,10 @@ impl Shared {
     }
 
     /// The other ranks' part of a step: sends the message and receives rank 0's answer.
-    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, message: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
-        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
+        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(message.to_vec());
         // If rank 0 cannot be reached, the thread that reads from it knows why.
         let sent = self.send(0, &frame);
         let answer = self.next(0, turn, what)?;
@@ -502,23 +503,23 @@ impl Peers for Rendezvous {
     fn consult(
         &self,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         failed: bool,
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
         let shared = &self.shared;
         let turn = shared.enter(what);
         shared.changed.notify_all();
-        let heard = if shared.rank == 0 {
+        let answered = if shared.rank == 0 {
             if failed {
                 shared.relay(&Frame::new(FrameKind::Alarm, 0, turn), 0);
             }
-            shared.collect(turn, what, said, answer)
+            shared.collect(turn, what, message, answer)
         } else {
-            shared.ask_rank_0(turn, what, said, failed)
+            shared.ask_rank_0(turn, what, message, failed)
         };
         shared.state().waiting = false;
-        heard
+        answered
     }
 
     fn lost(&self) -> Option<ExecError> {

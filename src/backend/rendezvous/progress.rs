@@ -9,7 +9,7 @@ use super::{Shared, State};
 pub(super) struct Progress {
     /// Number of its next step, counted from 0.
     turn: u64,
-    /// Its progress counter.
+    /// Progress counter of this process.
     work: u64,
     /// True if it waits for others.
     waiting: bool,
@@ -65,8 +65,8 @@ impl Shared {
         let place = known.map(|known| known.place.as_str()).filter(|place| !place.is_empty());
         let place = place.map_or("since it began".to_owned(), |place| format!("since its {place}"));
         Some(format!(
-            "it is alive and has made no progress for {} {place}, while others wait for it at their {what}; `--config \
-             stall=…` changes how long that may take",
+            "it is alive and has made no progress for {} {place}, while other ranks wait for it in the phase \
+             `{what}`; `--config stall=…` changes how long that may take",
             seconds(self.stall)
         ))
     }

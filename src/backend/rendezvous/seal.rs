@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_depends_on_everything_that_it_is_made_of() {
+    fn a_tag_depends_on_each_of_its_inputs() {
         let whole = tag(b"key", "label", &[b"ab", b"c"]);
         assert!(holds(b"key", "label", &[b"ab", b"c"], &whole));
         let others = [

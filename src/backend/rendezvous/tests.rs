@@ -6,9 +6,9 @@ use crate::exec::gather;
 
 use super::*;
 
-/// A rank is gone, and rank 0 ends for it before its thread that found out has told the others.
+/// A rank is gone, and rank 0 ends for it before its thread that detected this has notified the others.
 #[test]
-fn whoever_goes_first_is_the_one_that_all_hear_of() {
+fn every_rank_reports_the_first_lost_rank() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let place = |rank| JoinOptions {
         rank,
@@ -28,6 +28,6 @@ fn whoever_goes_first_is_the_one_that_all_hear_of() {
     });
     for (rank, all) in heard {
         let error = all.expect_err("rank 0 has left").to_string();
-        assert_eq!(error, "rank 2 is gone: its process ended", "on rank {rank}");
+        assert_eq!(error, "rank 2 was lost: its process ended", "on rank {rank}");
     }
 }

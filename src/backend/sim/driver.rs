@@ -283,7 +283,7 @@ impl SimDriver {
     }
 
     fn stuck(call: &'static str) -> Box<Fault> {
-        Fault::new(call, "nothing is left to happen, and this has not: the schedule waits in a circle")
+        Fault::new(call, "no event is left, and this one has not happened: the schedule waits in a cycle")
     }
 }
 

@@ -46,22 +46,22 @@ impl<'a> Exchanges<'a> {
     ) -> Vec<Action> {
         let sends = peer.sends.as_ref().map(|sent| sent.to).filter(|to| *to != peer.rank);
         let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
-        let needs = |from: u32, to: u32, said: u32| match (sharing, self.crossings.get(&from), self.crossings.get(&to))
+        let needs = |from: u32, to: u32, which: u32| match (sharing, self.crossings.get(&from), self.crossings.get(&to))
         {
-            (Sharing::Rows, Some(sender), Some(receiver)) => receiver.needs(to, sender, crossing)[said as usize],
+            (Sharing::Rows, Some(sender), Some(receiver)) => receiver.needs(to, sender, crossing)[which as usize],
             _ => true,
         };
-        let mut meet = |said: u32, sends_waits: bool| {
+        let mut meet = |which: u32, sends_waits: bool| {
             let channel =
-                |from, to| Channel { comm: self.comms.len() as u32 + 2 * crossing + said, pair: Some((from, to)) };
+                |from, to| Channel { comm: self.comms.len() as u32 + 2 * crossing + which, pair: Some((from, to)) };
             let flag = self.profile.topology.flag.value();
             let side = |channel, receives, waits| {
                 let time = if waits { flag } else { 0.0 };
                 ChannelSide { channel, needed: 2, receives, waits, time, loads: Vec::new() }
             };
-            let out = sends.filter(|&to| needs(peer.rank, to, said));
+            let out = sends.filter(|&to| needs(peer.rank, to, which));
             let out = out.map(|to| side(channel(peer.rank, to), false, sends_waits));
-            let into = from().filter(|&from| needs(from, peer.rank, said));
+            let into = from().filter(|&from| needs(from, peer.rank, which));
             let into = into.map(|from| side(channel(from, peer.rank), true, !sends_waits));
             let sides: Vec<ChannelSide> = out.into_iter().chain(into).collect();
             if sides.is_empty() {

@@ -21,13 +21,13 @@ pub type Resource = u32;
 pub type FlowId = u32;
 
 /// How far the sum of demands may exceed a capacity by rounding without contention.
-const EXACT: f64 = 1.0 + 1e-9;
+const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Panic message for a missing flow.
-const UNDER_WAY: &str = "capacities know flows that are under way";
+const MISSING_FLOW: &str = "capacities know flows that are under way";
 
 /// Minimum speed as a share of the full one, so that rounding never stops a flow.
-const SLOWEST: f64 = 1e-9;
+const MIN_SPEED: f64 = 1e-9;
 
 /// Share of a capacity that a flow takes at full speed, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +64,7 @@ struct Capacity {
 impl Capacity {
     /// Whether the demands exceed the capacity.
     fn contended(&self) -> bool {
-        self.users.iter().map(|(_, share)| share).sum::<f64>() > EXACT
+        self.users.iter().map(|(_, share)| share).sum::<f64>() > ROUNDING
     }
 }
 
@@ -156,7 +156,7 @@ impl<T: Copy> Flows<T> {
     }
 
     fn flow(&self, id: FlowId) -> &Flow<T> {
-        self.flows.get(id).expect(UNDER_WAY)
+        self.flows.get(id).expect(MISSING_FLOW)
     }
 
     /// Updates the speeds of a flow that has begun, of users of freed capacities, and of all flows that share contended
@@ -168,7 +168,7 @@ impl<T: Copy> Flows<T> {
         let mut resources = freed;
         resources.iter().for_each(|&resource| self.capacities[resource as usize].seen = round);
         for &id in &flows {
-            self.flows.get_mut(id).expect(UNDER_WAY).seen = round;
+            self.flows.get_mut(id).expect(MISSING_FLOW).seen = round;
         }
         let (mut next_flow, mut next_resource) = (0, 0);
         loop {
@@ -184,7 +184,7 @@ impl<T: Copy> Flows<T> {
             } else if let Some(&resource) = resources.get(next_resource) {
                 next_resource += 1;
                 for &(id, _) in &self.capacities[resource as usize].users {
-                    let flow = self.flows.get_mut(id).expect(UNDER_WAY);
+                    let flow = self.flows.get_mut(id).expect(MISSING_FLOW);
                     if flow.seen != round {
                         flow.seen = round;
                         flows.push(id);
@@ -216,7 +216,7 @@ impl<T: Copy> Flows<T> {
                 if let Ok(place) = rates.binary_search_by_key(&id, |(id, _)| *id)
                     && rates[place].1.is_none()
                 {
-                    rates[place].1 = Some((level / self.flow(id).dominant).clamp(SLOWEST, 1.0));
+                    rates[place].1 = Some((level / self.flow(id).dominant).clamp(MIN_SPEED, 1.0));
                 }
             }
         }
@@ -251,7 +251,7 @@ impl<T: Copy> Flows<T> {
 
     fn set_rate(&mut self, now: Time, id: FlowId, rate: f64) {
         self.version += 1;
-        let flow = self.flows.get_mut(id).expect(UNDER_WAY);
+        let flow = self.flows.get_mut(id).expect(MISSING_FLOW);
         if flow.rate == rate {
             return;
         }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_lets_the_others_go_faster() {
+    fn rates_rise_when_a_flow_ends() {
         let flows: [Drawn; 3] = [(0, 100.0, &[(0, 1.0)]), (50, 25.0, &[(0, 1.0)]), (50, 10.0, &[(3, 1.0)])];
         // The second takes 50 at half speed, in which the first does 25; what uses something else does not notice.
         assert_eq!(ends(&flows), [(2, 60), (1, 100), (0, 125)]);

@@ -5,7 +5,7 @@
 //! every run is the same.
 //!
 //! Iterations soon repeat. When the whole state equals that of some iterations ago, the same must follow, and the ranks
-//! are told how many iterations they can reuse.
+//! receive the number of iterations that they can reuse.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ pub enum Awaited {
     End(TaskId),
     /// Fewer than `limit` tasks on a lane.
     Room { lane: u32, limit: u32 },
-    /// That many iterations issued by every rank.
+    /// The moment at which every rank has issued this number of iterations.
     Issued(u64),
 }
 
@@ -78,7 +78,7 @@ struct Rank {
     view: View,
     /// Numbering of its stamps.
     stamps: StampBase,
-    /// Iterations that it can reuse, until it has been told.
+    /// Number of iterations that it can reuse, until it has received it.
     repeat: Option<Repeat>,
 }
 

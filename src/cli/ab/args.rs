@@ -8,15 +8,15 @@ use crate::cli::outputs::{PageArgs, share};
 use crate::cli::passed::{Passed, PassedOptions};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
-use crate::measure::paired::FEWEST;
+use crate::measure::paired::MIN_ROUNDS;
 
 const AFTER_HELP: &str = "\
-A side is a text in quotes with options of `aorta exec`: `--a \"--streams 8\" --b \"--streams 16 --env
-GPU_MAX_HW_QUEUES=8\"`. It may begin with a file of its own. A side overrides options of both sides.
-A side that is not given is the file as it is. The quotes may be left out: `--a --streams 8 --b
---streams 16`; the options up to the next side are then that side's.
+A side is a text in quotes with options of `aorta exec`: `--a \"--streams 8\" --b \"--streams 16 --env \
+GPU_MAX_HW_QUEUES=8\"`. It may begin with another file. Its options override those given for both \
+sides. A side that is not given runs the unchanged file. Quotes are optional: in `--a --streams 8 --b \
+--streams 16`, the options up to the next side belong to the side before them.
 
-Exit codes: 0 compared; 1 b is what `--fail-on` names; 2 bad input; 3 no such device or backend; 4 a
+Exit codes: 0 compared; 1 b is what `--fail-on` names; 2 bad input; 3 no such device or backend; 4 a \
 side failed; 130 interrupted.";
 
 /// Default number of rounds.
@@ -26,7 +26,7 @@ pub const ROUNDS: u32 = 16;
 pub const SEED: u64 = 1;
 
 /// Largest number of rounds.
-const MOST_ROUNDS: i64 = 1024;
+const MAX_ROUNDS: i64 = 1024;
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -40,7 +40,7 @@ pub struct AbArgs {
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub b: String,
     /// Rounds of four blocks: A B B A, or B A A B; 16 by default
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(FEWEST as i64..=MOST_ROUNDS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(MIN_ROUNDS as i64..=MAX_ROUNDS))]
     pub rounds: Option<u32>,
     /// Iterations of a block, instead of as many as take about 20 ms
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]

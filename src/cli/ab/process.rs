@@ -32,7 +32,7 @@ pub enum Failure {
     Ended {
         /// Text that it printed on standard error.
         stderr: String,
-        /// Its own error in one line; `None` if it reported none.
+        /// Error of the process in one line; `None` if it reported none.
         message: Option<String>,
         error: Box<InputError>,
     },
@@ -84,7 +84,7 @@ impl SideProcess {
             Err(LineError::Ended) => Err(self.ended(None, None)),
             Err(LineError::TimedOut) => {
                 self.child.kill();
-                let why = format!("it did not answer for {} s, and was ended", timeout.as_secs());
+                let why = format!("it did not answer for {} s and was stopped", timeout.as_secs());
                 Err(self.ended(Some(why), None))
             }
         }

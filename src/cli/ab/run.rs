@@ -117,8 +117,8 @@ fn unlike(ready: &[Ready; 2]) -> Option<String> {
     let (held, free) = if ready[0].held == Some(true) { ("a", "b") } else { ("b", "a") };
     mixed.then(|| {
         format!(
-            "{free} is not held at the gate, so {held} was not either: the times of both are host-paced, and may be those of \
-             the host in place of the device"
+            "{free} cannot be gated, so {held} was not gated either: the times of both are host-paced, and the host \
+             may limit them instead of the device"
         )
     })
 }
@@ -163,7 +163,7 @@ impl<'a> AbRun<'a> {
         self.finish(AbSide::B)
     }
 
-    /// Starts both sides. If B fails beside A but not alone, the device does not fit both: then only B keeps running,
+    /// Starts both sides. If B fails concurrently with A but not alone, the device does not fit both: then only B keeps running,
     /// and the reason is returned.
     fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
         let a = self.start(AbSide::A)?;

@@ -5,10 +5,9 @@ use std::path::Path;
 use super::args::AbArgs;
 use crate::base::shell;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::load::{self, FileKind};
 use crate::cli::passed::exec_args;
-use crate::cli::{exec, project};
-use crate::config::{FIELDS, Scenario, check_setting, check_variable};
+use crate::cli::{project, scenario};
+use crate::config::{FIELDS, Mistakes, Scenario, check_setting, check_variable};
 
 /// Names of the sides.
 const SIDES: [&str; 2] = ["a", "b"];
@@ -17,29 +16,31 @@ const SIDES: [&str; 2] = ["a", "b"];
 ///
 /// # Errors
 ///
-/// A side has an option, a variable or a setting that a scenario may not give, or a value is invalid.
+/// The scenario has mistakes.
 pub fn arguments(file: &str) -> Result<Option<AbArgs>, CliError> {
     let file = project::resolve(file)?;
     if !file.ends_with(".ron") {
         return Ok(None);
     }
-    let scenario = Scenario::parse(&file, &load::read(Path::new(&file), FileKind::Scenario)?)?;
-    for (side, options) in &scenario.sides {
-        let bad =
-            |why: &str, help: &str| InputError::bad_value(&format!("`sides[{side:?}]` of {file}"), options, why, help);
-        if !SIDES.contains(&side.as_str()) {
-            return Err(bad("the sides are `a` and `b`", "write `sides: {\"b\": \"--launch graph\"}`").into());
-        }
-        check_options(&file, options, &bad)?;
-    }
-    let given: AbArgs = exec::scenario_arguments("ab", Path::new(&file), &scenario)?;
+    let scenario = scenario::read(Path::new(&file))?;
+    let given: AbArgs = scenario::arguments("ab", &file, &scenario)?;
     let [a, b] = SIDES.map(|name| scenario.sides.get(name).cloned().unwrap_or_default());
     Ok(Some(AbArgs { a, b, ..given }))
 }
 
-/// Checks what the scenario at `file` says about its comparison, with the errors of [`arguments`].
-pub fn check(file: &str) -> Result<(), CliError> {
-    arguments(file).map(|_| ())
+/// Reports the sides that a scenario cannot have: an unknown one, or one with an option, a variable or a setting that a
+/// scenario may not give.
+pub fn check(file: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
+    for (side, options) in &scenario.sides {
+        let bad = |why: &str, help: &str| InputError::bad_value(&format!("the side `{side}`"), options, why, help);
+        let checked = match SIDES.contains(&side.as_str()) {
+            true => check_options(file, options, &bad),
+            false => Err(bad("the sides are `a` and `b`", "write `sides: {\"b\": \"--launch graph\"}`")),
+        };
+        if let Err(error) = checked {
+            mistakes.add(&["sides", side], error);
+        }
+    }
 }
 
 /// The options of `aorta ab` that a scenario gives, as they would be typed; empty without any.
@@ -53,8 +54,8 @@ pub fn words(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Fails unless a scenario may give these options.
-fn check_options(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputError) -> Result<(), CliError> {
-    let words = shell::words(options).ok_or_else(|| bad("a quote is not closed", "write the quote's other end"))?;
+fn check_options(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputError) -> Result<(), InputError> {
+    let words = shell::words(options).ok_or_else(|| bad("a quote is not closed", "close the quote"))?;
     // Files of a side would need the checks of the scenario's own.
     let is_allowed = |option: &str| {
         option != "--expected"
@@ -65,7 +66,7 @@ fn check_options(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputErr
     let given = words.iter().map(|word| word.split('=').next().unwrap_or(word)).filter(|word| word.starts_with('-'));
     if let Some(option) = given.into_iter().find(|option| !is_allowed(option)) {
         let why = format!("a scenario cannot give `{option}`");
-        return Err(bad(&why, "leave it out, or give it on the command line: `--b \"…\"`").into());
+        return Err(bad(&why, "leave it out, or give it on the command line: `--b \"…\"`"));
     }
     let exec =
         exec_args(&[vec![file.to_owned()], words].concat()).map_err(|mistake| bad(&mistake.why, &mistake.help))?;

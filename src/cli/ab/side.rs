@@ -30,7 +30,7 @@ impl SideArgs {
     pub fn read(side: AbSide, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
         let option = format!("`--{}`", side.name());
         let mistake = |why: &str, help: &str| InputError::bad_value(&option, given, why, help);
-        let quotes = || mistake("a quote is not closed", "write the quote's other end");
+        let quotes = || mistake("a quote is not closed", "close the quote");
         let mut given_words = shell::words(given).ok_or_else(quotes)?;
         let file = match given_words.first() {
             Some(first) if !first.starts_with('-') || first == "-" => given_words.remove(0),
@@ -38,15 +38,15 @@ impl SideArgs {
         };
         if file == "-" {
             return Err(mistake(
-                "standard input can be read once, and every run reads its file",
-                "write the text to a file, and name that",
+                "standard input can be read only once, and every run reads its file",
+                "write the text to a file, and name that file",
             ));
         }
         let both = both.iter().filter(|word| !overridden(word, &given_words)).cloned().collect();
         let arguments: Vec<String> = [vec![file], both, given_words].concat();
         let exec = exec_args(&arguments).map_err(|mistake| mistake.of(&option, given))?;
         if let Some((option, instead)) = exec.by_itself() {
-            return Err(mistake(&format!("`{option}` is for a run by itself"), instead));
+            return Err(mistake(&format!("`{option}` applies to a single run only"), instead));
         }
         Ok((SideArgs { side, arguments }, exec))
     }

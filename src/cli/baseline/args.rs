@@ -11,11 +11,11 @@ use crate::config::Level;
 const TEST_PROBLEMS: u32 = 5;
 
 const AFTER_HELP: &str = "\
-Each problem is a run of `aorta exec` in a process of its own, measured as KernelBench measures: after
-3 trials, 100 more, each with a cold cache and behind the end of the one before, times including the
-host's. Options below change that. The files are
+Each problem runs as `aorta exec` in its own process, measured with KernelBench's method: 3 trials of \
+warm-up, then 100 measured ones, each with a cold cache and after the end of the previous one; times \
+include the host's. The options below change that. The files are
     FOLDER/HARDWARE/baseline_time_aorta_eager.json and …_compiled.json
-with the problems that ran; those of `--test` and `--problem` end in _test.json.
+with the problems that ran; those of `--test` and `--problem` end in _test.json. \
 `--mode compiled` merges chains of operations and launches one graph: `--fuse --launch graph`.
 
 Exit codes: 0 all problems ran; 2 bad input; 4 a problem failed, or none ran; 130 interrupted.";

@@ -101,13 +101,13 @@ impl Journal {
             help: Some(help.to_owned()),
         };
         let full = |error: io::Error| InputError::OutputLost {
-            why: format!("{} cannot be written: {error}; its cases stay, and `--resume` goes on", path.display()),
+            why: format!("{} cannot be written: {error}; its cases are kept, and `--resume` continues", path.display()),
         };
         if !self.on_disk {
             return file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(full);
         }
         if file.metadata().map_err(full)?.len() != self.length {
-            let help = "let each sweep write a file of its own, and end this one's other run";
+            let help = "let each sweep write its own file, and end the other run of this sweep";
             return Err(unwritable("another program has written to it meanwhile".to_owned(), help));
         }
         file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(full)?;

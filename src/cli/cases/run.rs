@@ -75,7 +75,7 @@ fn is_full() -> bool {
 
 fn no_room() -> String {
     let folder = std::env::temp_dir();
-    format!("{} is full, where cases have their temporary files; TMPDIR names another folder", folder.display())
+    format!("{}, the folder of temporary files, is full; set TMPDIR to another folder", folder.display())
 }
 
 /// A diagnostic in the format of `--diagnostics json`.
@@ -108,10 +108,10 @@ fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Resu
     let why = if messages.is_empty() { last_lines(&ended.stderr) } else { Some(messages.join("; ")) };
     let or = |what: &str| why.clone().unwrap_or_else(|| what.to_owned());
     Err(match ended.code {
-        Some(2) => (Status::Skipped, or("it was given something wrong")),
+        Some(2) => (Status::Skipped, or("its input was invalid")),
         Some(3) => (Status::Skipped, or("there is no such device")),
         Some(FAILED) if short => (Status::OutOfMemory, or("memory did not suffice")),
-        Some(FAILED) => (Status::Failed, or("it failed and did not say why")),
+        Some(FAILED) => (Status::Failed, or("it failed without a message")),
         _ => (Status::Failed, why.map_or_else(|| ended.how.clone(), |why| format!("{}: {why}", ended.how))),
     })
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::config::{
-    CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, ObserveSetting, Scenario, Settings,
+    BackendSetting, CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, ObserveSetting,
+    Scenario, Settings,
 };
 
-use crate::cli::backends::BackendArg;
 use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
 use crate::cli::outputs::{Files, PageArgs};
@@ -16,7 +16,7 @@ use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
 const AFTER_HELP: &str = "\
-Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun`
+Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun` \
 likewise, give each rank a process and a GPU of its own, on one host or several. The first prints.";
 
 /// Maximum number of ranks, since each has a thread.
@@ -49,7 +49,7 @@ pub struct ExecArgs {
     pub workload: WorkloadArgs,
     /// The backend to run on
     #[arg(long, value_name = "BACKEND")]
-    pub backend: Option<BackendArg>,
+    pub backend: Option<BackendSetting>,
     /// Index of the GPU
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
@@ -194,7 +194,7 @@ impl ExecArgs {
         let mut words = ["aorta", "exec", &self.file].map(str::to_owned).to_vec();
         words.extend(self.workload.words());
         let others = [
-            ("--backend", self.backend.and_then(|backend| Some(backend.to_possible_value()?.get_name().to_owned()))),
+            ("--backend", self.backend.map(|backend| backend.name().to_owned())),
             ("--device", self.device.map(|device| device.to_string())),
             ("--ranks", self.ranks.map(|ranks| ranks.to_string())),
             ("--emulate", self.emulate.map(|ranks| ranks.to_string())),

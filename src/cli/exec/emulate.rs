@@ -38,8 +38,8 @@ pub fn with(chosen: Chosen, settings: &Settings) -> Result<Chosen, CliError> {
         return Err(InputError::BadValue {
             what: "`--backend`".to_owned(),
             value: "host".to_owned(),
-            why: "`--emulate` holds compute units, and the CPU has none".to_owned(),
-            help: "take `--backend cuda` or `sim`; on the CPU, `--ranks N` runs all ranks".to_owned(),
+            why: "`--emulate` occupies compute units, and the CPU has none".to_owned(),
+            help: "use `--backend cuda` or `sim`; on the CPU, `--ranks N` runs all ranks".to_owned(),
         }
         .into());
     }

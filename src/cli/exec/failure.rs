@@ -38,7 +38,7 @@ impl OnFailure {
         OnFailure { how, rank: Some(rank), again: false }
     }
 
-    /// Prints the error and runs the command again if that may tell more about it. Returns if it does not.
+    /// Prints the error and runs the command again if that may reveal its cause. Returns if it does not.
     pub fn rerun(self, error: &CliError) {
         let CliError::Exec { error: failure, .. } = error else { return };
         if !self.again || !failure.wants_diagnosis() {

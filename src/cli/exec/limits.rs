@@ -1,15 +1,16 @@
 //! Judges a record by the limits of a scenario or of a case of a suite.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::args::ExecArgs;
 use crate::base::{suggest, units};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::load::Loaded;
+use crate::cli::load::{self, FileKind, Loaded};
+use crate::cli::project;
 use crate::config::{Scenario, Span};
 use crate::measure::record::{ExpectationRecord, Variant};
 use crate::measure::{RunRecord, metric_unit};
-use crate::model::Metric;
 
 /// Adds an expectation for each limit of a scenario to each variant of a record. Limits apply to measurements only.
 pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunRecord {
@@ -35,37 +36,51 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
 }
 
 /// Fails if the ranges that a scenario names cannot be read, or a limit is on no metric of the workload or in another
-/// unit. `file` is the scenario in messages.
+/// unit. `file` is the argument that means the scenario.
 pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
     let Some(scenario) = &args.scenario else { return Ok(()) };
     args.expected.own()?;
-    let metrics = &loaded.compiled.program().metrics;
-    let name = |metric: &Metric| metric.name.clone();
-    let names: Vec<String> = metrics.iter().map(name).chain(["time".to_owned()]).collect();
+    let path = project::meaning(file)?;
+    let (_, mut mistakes) = Scenario::read(&path, &load::read(Path::new(&path), FileKind::Scenario)?);
     for (limit, span) in &scenario.limits {
-        let metric = metrics.iter().find(|metric| metric.name == *limit);
-        let (unit, example) = match metric {
-            Some(metric) => (metric_unit(metric), metric.dimension.example().unwrap_or("1")),
-            None if limit == "time" => ("s".to_owned(), "1ms"),
-            None => {
-                let why = format!("{} has no such metric", loaded.compiled.name);
-                let help = suggest::did_you_mean(limit, names.iter().map(String::as_str));
-                let help = help.unwrap_or_else(|| "`time` is the median of an iteration".to_owned());
-                return Err(InputError::bad_value(&format!("a limit of {file}"), limit, &why, &help).into());
-            }
-        };
-        if !span.fits(&unit) {
-            let why = if unit.is_empty() { "it is a plain number".to_owned() } else { format!("it is in {unit}") };
-            let help = match units::unit(&unit) {
-                Some(_) => format!("write a number with its unit, such as \"{example}\""),
-                None if unit.is_empty() || unit == "1/s" => "write a plain number, such as \"1e6\"".to_owned(),
-                None => format!("write a number with its unit, such as \"1M {unit}\""),
-            };
-            let what = format!("the limit `{limit}` of {file}");
-            return Err(InputError::bad_value(&what, &span.to_string(), &why, &help).into());
+        if let Err(error) = check_limit(limit, span, loaded) {
+            mistakes.add(&["limits", limit], error);
         }
     }
-    Ok(())
+    Ok(mistakes.finish()?)
+}
+
+/// Fails if a limit of the run's scenario is on no metric of the workload, or in another unit.
+pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), InputError> {
+    let limits = args.scenario.iter().flat_map(|scenario| &scenario.limits);
+    limits.into_iter().try_for_each(|(limit, span)| check_limit(limit, span, loaded))
+}
+
+/// Fails if a limit is on no metric of the workload, or in another unit.
+fn check_limit(limit: &str, span: &Span, loaded: &Loaded) -> Result<(), InputError> {
+    let metrics = &loaded.compiled.program().metrics;
+    let names = metrics.iter().map(|metric| metric.name.as_str()).chain(["time"]);
+    let metric = metrics.iter().find(|metric| metric.name == *limit);
+    let (unit, example) = match metric {
+        Some(metric) => (metric_unit(metric), metric.dimension.example().unwrap_or("1")),
+        None if limit == "time" => ("s".to_owned(), "1ms"),
+        None => {
+            let why = format!("{} has no such metric", loaded.compiled.name);
+            let help = suggest::did_you_mean(limit, names);
+            let help = help.unwrap_or_else(|| "`time` is the median of an iteration".to_owned());
+            return Err(InputError::bad_value("a limit", limit, &why, &help));
+        }
+    };
+    if span.fits(&unit) {
+        return Ok(());
+    }
+    let why = if unit.is_empty() { "it is a plain number".to_owned() } else { format!("it is in {unit}") };
+    let help = match units::unit(&unit) {
+        Some(_) => format!("write a number with its unit, such as \"{example}\""),
+        None if unit.is_empty() || unit == "1/s" => "write a plain number, such as \"1e6\"".to_owned(),
+        None => format!("write a number with its unit, such as \"1M {unit}\""),
+    };
+    Err(InputError::bad_value(&format!("the limit `{limit}`"), &span.to_string(), &why, &help))
 }
 
 /// Describes how a variant violates the limit on a metric, or on `time`, its median; `None` if it does not.

@@ -51,7 +51,7 @@ impl<'a> Run<'a> {
         }
         let kept = results.clone();
         interrupt::watch(&control, role.launched, move || {
-            if kept.report_partial("the run was interrupted: its figures are from the phases before") {
+            if kept.report_partial("the run was interrupted: its figures come from the completed phases") {
                 backend::leave(INTERRUPTED);
             }
         });
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
                 ""
             };
             output::eprint(&format!(
-                "verifying: the CPU computes the same, {:.1} TFLOP an iteration; that may take minutes.{preset}\n",
+                "verifying: the CPU computes the reference, {:.1} TFLOP an iteration; that may take minutes.{preset}\n",
                 flops / 1e12
             ));
         }

@@ -38,7 +38,7 @@ struct Start {
     failed: bool,
 }
 
-/// How a process ended.
+/// Outcome of a process.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
     code: u8,
@@ -108,7 +108,7 @@ impl Process {
         match asked.filter(|&asked| asked != world) {
             None => Ok(world),
             Some(asked) => Err(InputError::Launcher {
-                why: format!("`--ranks {asked}` was asked for, and the processes that {name} has started are {world}"),
+                why: format!("`--ranks {asked}` was requested, but {name} has started {world} processes"),
                 help: "each process is a rank: leave `--ranks` out, or start as many processes".to_owned(),
             }),
         }
@@ -152,7 +152,7 @@ impl Process {
         finish(&ready, &role, how)
     }
 
-    /// How the run was launched, for its record.
+    /// Facts about the launch of the run, for its record.
     fn facts(&self, all: &[Start]) -> Vec<(String, String)> {
         let mut hosts: Vec<&str> = Vec::new();
         for start in all {
@@ -241,7 +241,7 @@ fn check_same(all: &[Start]) -> Result<(), InputError> {
             return Err(InputError::RanksDiffer {
                 why: format!("{} {verb} {name} than rank 0 on {}", differing.join(", "), first.host),
                 help: "give all processes the same command, file and settings, also your own in `~/.config/aorta`; \
-                       standard input reaches one process alone"
+                       only one process gets standard input"
                     .to_owned(),
             });
         }
@@ -257,10 +257,7 @@ fn check_devices(all: &[Start]) -> Result<(), ExecError> {
         if let Some(other) = seen.insert(gpu, rank) {
             return Err(ExecError::NoDevice {
                 backend: "CUDA",
-                why: format!(
-                    "ranks {other} and {rank} on {} have the same GPU, and each needs one of its own",
-                    start.host
-                ),
+                why: format!("ranks {other} and {rank} on {} use the same GPU, but each needs its own", start.host),
                 help: Some(
                     "start as many processes on a host as it has GPUs, without `--device`; a launcher that narrows \
                      CUDA_VISIBLE_DEVICES gives each another one"

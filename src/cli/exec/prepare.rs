@@ -1,12 +1,12 @@
 //! Prepares a run: reads arguments, settings and the file, and opens devices.
 
 use crate::compile::Ranks;
-use crate::config::{Expected, ObserveSetting, Settings};
+use crate::config::{BackendSetting, Expected, ObserveSetting, Settings};
 use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
-use super::{emulate, multi_process, scenario};
-use crate::cli::backends::{self, BackendArg, Chosen};
+use super::{emulate, limits, multi_process, scenario};
+use crate::cli::backends::{self, Chosen};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::outputs::check_trace;
 use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
@@ -32,7 +32,7 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     let mut settings = load::settings(&args.config)?;
     args.change(&mut settings);
     if settings.observe == ObserveSetting::Vendor {
-        backends::attach_recorder(args.backend.unwrap_or(BackendArg::Auto));
+        backends::attach_recorder(args.backend.unwrap_or(BackendSetting::Auto));
     }
     Ok((args, settings))
 }
@@ -42,8 +42,8 @@ fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     match args.emulate.or(args.ranks) {
         Some(ranks) => (Ranks::Exactly(ranks), false),
         None => {
-            let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
-            (Ranks::IfTogether(gpus.unwrap_or(1)), gpus.is_none())
+            let gpus = backends::gpus(args.backend.unwrap_or(BackendSetting::Auto), args.device);
+            (Ranks::IfCommunicating(gpus.unwrap_or(1)), gpus.is_none())
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn prepare(
     process: Option<&multi_process::Process>,
 ) -> Result<Ready, CliError> {
     let text = find(&args, &settings)?;
-    let wanted = args.backend.unwrap_or(BackendArg::Auto);
+    let wanted = args.backend.unwrap_or(BackendSetting::Auto);
     let (ranks, uncounted) = match (process, args.emulate) {
         (Some(_), Some(world)) => return Err(emulate::launched(world).into()),
         (Some(process), None) => (Ranks::Exactly(process.world(args.ranks)?), false),
@@ -114,6 +114,7 @@ pub(super) fn prepare(
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
+    limits::check(&args, &loaded)?;
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let launched_rank = process.map(|process| process.launched_rank());
@@ -153,7 +154,7 @@ fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<
         return Err(InputError::NoResults { flag, who: "an emulated collective", help });
     }
     if chosen.backend.device().simulated {
-        let help = "run it on a GPU, or take `--backend host`";
+        let help = "run it on a GPU, or use `--backend host`";
         return Err(InputError::NoResults { flag, who: "the simulator", help });
     }
     Ok(())

@@ -24,12 +24,12 @@ impl Run<'_> {
         let mut notes = Vec::new();
         if let Some((world, rank)) = self.emulated {
             notes.push(format!(
-                "emulated: the device stands for rank {rank} of {world}; what ranks do together takes the time of a \
-                 table, and leaves nothing in memory"
+                "emulated: the device runs rank {rank} of {world}; operations with other ranks take tabulated times \
+                 and leave no results in memory"
             ));
         }
         if self.profiled {
-            notes.push("the run went under a profiler: its figures are no measurement".to_owned());
+            notes.push("the run was profiled: its figures are not a measurement".to_owned());
         }
         if let Some(variable) = self.blocking {
             notes.push(format!("{variable} is set, so every driver call is synchronous: no iteration was gated"));
@@ -63,7 +63,7 @@ impl Run<'_> {
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
         let timer = asked.unwrap_or_else(|error| {
             output::eprint(&format!(
-                "What timing costs could not be measured, and is not part of the record: {error}\n"
+                "The overhead of timing could not be measured, and is not part of the record: {error}\n"
             ));
             None
         });

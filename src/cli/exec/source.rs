@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use clap::ValueEnum;
-
 use super::args::ExecArgs;
 use crate::cli::load::{self, FileKind, Loaded};
 use crate::config::{Scenario, Settings, is_allowed_variable};
@@ -56,7 +54,7 @@ fn scenario(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Scenario {
         cycle: args.workload.cycle,
         fuse: args.workload.fuse,
         environment: args.env.iter().filter_map(pair).filter(allowed).collect(),
-        backend: args.backend.and_then(|backend| Some(backend.to_possible_value()?.get_name().to_owned())),
+        backend: args.backend,
         profile,
         topology,
         ranks: Some(world).filter(|_| args.emulate.is_none() && (world > 1 || loaded.compiled.has_collectives())),

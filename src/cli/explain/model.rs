@@ -8,12 +8,13 @@ use crate::cli::outputs::PageArgs;
 use crate::cli::{CliResult, ConfigArgs, DONE, WorkloadArgs, library, load};
 use crate::compile::Ranks;
 use crate::config::Profile;
+use crate::report::View;
 use crate::report::model_cost::{ModelCost, ModelSizes};
 
 /// Size of a head where the number of heads is not given, if it divides the width.
 const HEAD: u64 = 128;
 
-/// The largest of a size, so that products of several fit.
+/// Maximum of each size, so that products of several fit into 64 bits.
 const LARGEST: u64 = 1 << 24;
 
 #[derive(Debug, Args)]
@@ -140,6 +141,8 @@ pub fn run(args: &ModelArgs) -> CliResult {
         InputError::bad_value("the model", &sizes, first, help)
     })?;
     let cost = ModelCost::of(sizes, loaded.compiled.program(), profile.as_ref());
-    args.page.show(&[cost.page()], || cost.to_json())?;
+    let page = cost.page();
+    args.page.show(std::slice::from_ref(&page), || cost.to_json())?;
+    args.page.write_html(|| View::reports(vec![page]))?;
     Ok(DONE)
 }

@@ -8,11 +8,11 @@ use crate::cli::passed::{Passed, PassedOptions};
 use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
-A NAME is that of a shipped suite, or the path of your own (`.ron`). Each case is a run of `aorta exec` in a
-process of its own.
+NAME is the name of a shipped suite, or the path of your own (`.ron`). Each case runs as `aorta exec` in its \
+own process.
 
-Exit codes: 0 all cases that ran are done; 1 an expectation, a verification or a limit did not hold; 2 bad
-input; 4 a case failed, or no case ran; 130 interrupted. A case that is skipped or missing fails the suite
+Exit codes: 0 all cases that ran are done; 1 an expectation, a verification or a limit did not hold; 2 bad \
+input; 4 a case failed, or no case ran; 130 interrupted. A case that is skipped or missing fails the suite \
 with `--strict`; without it, as long as another case ran, it does not.";
 
 #[derive(Debug, Args)]

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::base::{Bytes, Space, counted};
-use crate::cli::backends::{self, BackendArg};
+use crate::cli::backends;
 use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
-use crate::cli::{container, exec, library, load, project};
-use crate::config::{RonKind, Settings, Suite, SuiteCase};
+use crate::cli::{container, exec, library, load, project, scenario};
+use crate::config::{BackendSetting, RonKind, Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
 use crate::schedule::Topology;
 
@@ -39,27 +39,27 @@ pub struct Machine {
 impl Machine {
     /// The machine for the requested backend. Devices are not opened: each case does that in its own process.
     pub fn here(args: &ExecArgs, settings: &Settings) -> Result<Machine, CliError> {
-        let wanted = args.backend.unwrap_or(BackendArg::Auto);
+        let wanted = args.backend.unwrap_or(BackendSetting::Auto);
         let gpus = match wanted {
-            BackendArg::Cuda | BackendArg::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
-            _ => backends::gpus(wanted, args.device).filter(|_| wanted == BackendArg::Auto),
+            BackendSetting::Cuda | BackendSetting::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
+            _ => backends::gpus(wanted, args.device).filter(|_| wanted == BackendSetting::Auto),
         };
-        let simulated = gpus.is_none() && wanted != BackendArg::Host;
+        let simulated = gpus.is_none() && wanted != BackendSetting::Host;
         let profile = backends::profile(settings)?;
         let memory = simulated.then(|| Bytes(profile.memory.value() as u64));
         Ok(Machine { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
     }
 
-    /// The status of a case that takes more memory than the device has, and why: by what the suite says that it needs, or
-    /// by its schedule. `None` if it fits or the memory is not known.
+    /// The status of a case that takes more memory than the device has, and the reason: the suite's requirement, or the
+    /// case's schedule. `None` if it fits or the memory is not known.
     pub fn too_small(&self, plan: &SuitePlan) -> Option<(Status, String)> {
         let there = self.memory?;
         let short = |needed: Option<Bytes>| needed.filter(|needed| *needed > there);
         if let Some(needed) = short(plan.case.needs.memory()) {
-            let why = format!("it needs {needed} of device memory, and there are {there}");
+            let why = format!("it needs {needed} of device memory, and the device has {there}");
             return Some((Status::Skipped, why));
         }
-        let why = |needed| format!("the program takes {needed} of device memory, and {there} are there");
+        let why = |needed| format!("the program takes {needed} of device memory, and the device has {there}");
         short(plan.bytes).map(|needed| (Status::OutOfMemory, why(needed)))
     }
 }
@@ -102,7 +102,7 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
         })
         .collect();
     if planned.is_empty() {
-        let why = format!("no case of {} contains that", suite.name);
+        let why = format!("no case of {} has a name that contains it", suite.name);
         let help = format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name);
         return Err(InputError::bad_value("`--only`", only, &why, &help).into());
     }
@@ -172,6 +172,6 @@ fn examine(arguments: &[String], topology: Topology) -> Result<Bytes, String> {
 /// as a scenario does.
 fn workload(suite: &Suite, name: &str) -> Result<Option<String>, CliError> {
     let file =
-        if suite.name.ends_with(".ron") { exec::workload(Path::new(&suite.name), name)? } else { name.to_owned() };
+        if suite.name.ends_with(".ron") { scenario::workload(Path::new(&suite.name), name)? } else { name.to_owned() };
     Ok(Some(file).filter(|file| library::find(file).is_some() || container::is_file(Path::new(file))))
 }

@@ -10,13 +10,13 @@ use crate::config::CaseOrder;
 use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
-A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that
-`[1,2],[3]` are two values. An option with several values is an axis; with one, it is the same in
-all cases. A preset that gives a parameter a list makes an axis of it. The other options are those
+A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that \
+`[1,2],[3]` are two values. An option with several values is an axis; with one, it is the same in \
+all cases. A preset that gives a parameter a list makes an axis of it. The other options are those \
 of `aorta exec`. Without `--json`, cases are kept below ~/.local/state/aorta/sweeps.
 
-Exit codes: 0 all cases were run, also if some could not be or ran out of memory; 1 an expectation
-did not hold; 2 bad input, or no case can run; 4 a case failed, or none was measured;
+Exit codes: 0 all cases were run, also if some could not be or ran out of memory; 1 an expectation \
+did not hold; 2 bad input, or no case can run; 4 a case failed, or none was measured; \
 130 interrupted.";
 
 #[derive(Debug, Args)]

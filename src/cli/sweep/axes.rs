@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_is_fixed_and_several_are_an_axis() {
+    fn several_values_make_an_axis() {
         let made = options(&[("streams", "1,2"), ("set", "n=4"), ("set", "m=[1, 2],8"), ("env", "A=\"0,1\"")]).unwrap();
         assert_eq!(made.fixed, ["--set=n=4", "--env=A=0,1"]);
         let typed: Vec<_> = made.axes.iter().map(typed).collect();

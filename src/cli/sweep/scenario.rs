@@ -4,10 +4,9 @@ use std::path::Path;
 
 use crate::base::suggest;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::load::FileKind;
 use crate::cli::passed::PassedOptions;
-use crate::cli::{exec, load, project};
-use crate::config::{Scenario, check_setting, check_variable};
+use crate::cli::{project, scenario};
+use crate::config::{Mistakes, Scenario, check_setting, check_variable};
 
 use super::args::{Axes, SweepArgs};
 use super::axes::Options;
@@ -19,14 +18,14 @@ fn find(file: &str) -> Result<Option<(String, Scenario)>, CliError> {
     if !file.ends_with(".ron") {
         return Ok(None);
     }
-    let scenario = Scenario::parse(&file, &load::read(Path::new(&file), FileKind::Scenario)?)?;
+    let scenario = scenario::read(Path::new(&file))?;
     Ok(Some((file, scenario)))
 }
 
 /// The arguments, completed by the options of a scenario.
 pub fn completed(args: SweepArgs) -> Result<SweepArgs, CliError> {
     match find(&args.file)? {
-        Some((file, scenario)) => Ok(args.over(exec::scenario_arguments("sweep", Path::new(&file), &scenario)?)?),
+        Some((file, scenario)) => Ok(args.over(scenario::arguments("sweep", &file, &scenario)?)?),
         None => {
             args.check_search(false)?;
             Ok(args)
@@ -54,12 +53,14 @@ pub fn add_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
 /// # Errors
 ///
 /// The option takes no list, or a scenario may not set one of the values.
-fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a str), CliError> {
+fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a str), InputError> {
     let (option, name) = axis.split_once(' ').unwrap_or((axis, ""));
     let Some(option) = Axes::OPTIONS.iter().find(|known| **known == option) else {
         let help = format!("options with lists are {}", suggest::listed(Axes::OPTIONS));
-        let why = "it is no option of `aorta sweep` that takes a list";
-        return Err(InputError::bad_value(&format!("`axes` of {file}"), axis, why, &help).into());
+        let help = suggest::nearest(option, Axes::OPTIONS.iter().copied())
+            .map_or(help, |near| format!("did you mean `{near}`?"));
+        let why = "it is not an option of `aorta sweep` that takes a list";
+        return Err(InputError::bad_value("an axis", axis, why, &help));
     };
     for value in values::split(list) {
         match *option {
@@ -71,15 +72,13 @@ fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a
     Ok((option, name))
 }
 
-/// Checks what a scenario says about its sweep.
-///
-/// # Errors
-///
-/// As for [`completed`] and [`add_axes`].
-pub fn check(file: &str, scenario: &Scenario) -> Result<(), CliError> {
-    scenario.axes.iter().try_for_each(|(axis, list)| split(file, axis, list).map(|_| ()))?;
-    exec::scenario_arguments::<SweepArgs>("sweep", Path::new(file), scenario)?;
-    Ok(())
+/// Reports the axes that a scenario cannot have.
+pub fn check(file: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
+    for (axis, list) in &scenario.axes {
+        if let Err(error) = split(file, axis, list) {
+            mistakes.add(&["axes", axis], error);
+        }
+    }
 }
 
 /// The options of `aorta sweep` that a scenario gives, as they would be typed; empty without any.

@@ -13,7 +13,7 @@ use crate::measure::scaling;
 use crate::measure::search::{self, Found, Objective, Search};
 use crate::report::{self, page};
 
-/// Options that set how long to measure or what else to do. The final comparison has its own.
+/// Options that set the length of a measurement or request verification. The final comparison sets its own.
 const BY_ITSELF: [&str; 3] = ["--effort=", "--iterations=", "--verify"];
 
 /// Searches within a budget of runs, shows the result, and compares the best case with the unchanged file in
@@ -83,7 +83,7 @@ struct Cases<'a> {
     taken: BTreeMap<String, usize>,
     /// The last run of each case that this search has used.
     last: BTreeMap<String, Case>,
-    /// Which times are compared.
+    /// Kind of times that are compared.
     pace: Pace,
 }
 

@@ -76,7 +76,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_lost_and_nothing_panics(text in ".{0,40}") {
+        fn splitting_loses_no_text_and_does_not_panic(text in ".{0,40}") {
             let joined: String = split(&text).concat();
             let kept = |c: &char| !c.is_whitespace() && *c != ',';
             prop_assert_eq!(joined.chars().filter(kept).collect::<String>(), text.chars().filter(kept).collect::<String>());

@@ -10,7 +10,7 @@ use super::point::ComparedRun;
 use super::side::RunSet;
 
 /// Maximum number of values listed per side.
-const TOLD: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// Relative difference of clocks that is ignored, since readings vary.
 const CLOCK: f64 = 0.01;
@@ -23,7 +23,7 @@ pub fn between(base: &RunSet, other: &RunSet) -> Vec<Difference> {
         let (before, after) = (before.get(*name), after.get(*name));
         before != after && !(name.as_str() == MEASURED_CLOCK && alike(before, after))
     });
-    let side = |values: Option<&BTreeSet<&String>>| values.map(told);
+    let side = |values: Option<&BTreeSet<&String>>| values.map(listed);
     let difference =
         |name: &String| Difference { what: name.clone(), base: side(before.get(name)), other: side(after.get(name)) };
     differing.map(|name| difference(name)).collect()
@@ -39,9 +39,9 @@ fn values(side: &RunSet) -> IndexMap<&String, BTreeSet<&String>> {
     values
 }
 
-fn told(values: &BTreeSet<&String>) -> String {
-    let first: Vec<&str> = values.iter().take(TOLD).map(|value| value.as_str()).collect();
-    let more = values.len().saturating_sub(TOLD);
+fn listed(values: &BTreeSet<&String>) -> String {
+    let first: Vec<&str> = values.iter().take(MAX_LISTED).map(|value| value.as_str()).collect();
+    let more = values.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     first.join(", ") + &more
 }

@@ -69,8 +69,8 @@ pub fn doubts(twins: &MatchedCase) -> Vec<String> {
     if let (Some(base), Some(other)) = (work(&twins.base), work(&twins.other))
         && base != other
     {
-        let told = |(flops, bytes): (f64, u64)| format!("{} and {} moved", Flops(flops), Bytes(bytes));
-        doubts.push(format!("an iteration does not do the same: {}, against {}", told(base), told(other)));
+        let work = |(flops, bytes): (f64, u64)| format!("{} and {} moved", Flops(flops), Bytes(bytes));
+        doubts.push(format!("an iteration does not do the same: {}, against {}", work(base), work(other)));
     }
     let by_harness: BTreeSet<bool> = twins.points().map(|point| point.harness).collect();
     if by_harness.len() > 1 {
@@ -81,8 +81,7 @@ pub fn doubts(twins: &MatchedCase) -> Vec<String> {
     for (side, points) in [("base", &twins.base), ("other side", &twins.other)] {
         doubts.extend(of_runs(side, points, |point| &point.doubts));
         if has_copies(points) {
-            doubts
-                .push(format!("{side}: the same run was given more than once, which tells nothing of how runs differ"));
+            doubts.push(format!("{side}: the same run was given more than once, which does not show how runs differ"));
         }
     }
     doubts
@@ -111,9 +110,9 @@ fn of_runs(side: &str, points: &[&ComparedRun], of: fn(&ComparedRun) -> &Vec<Str
     for text in points.iter().flat_map(|point| of(point)) {
         kinds.entry(kind(text)).or_insert((text, 0)).1 += 1;
     }
-    let told = |(text, count): &(&String, usize)| match points.len() {
+    let text_of = |(text, count): &(&String, usize)| match points.len() {
         1 => format!("{side}: {text}"),
         runs => format!("{side}, {count} of {}: {text}", counted(runs, "run")),
     };
-    kinds.values().map(told).collect()
+    kinds.values().map(text_of).collect()
 }

@@ -52,7 +52,7 @@ enum Throughput {
 }
 
 /// Metadata about the machine and the way of measuring.
-const TOLD: [&str; 5] = ["config", "device_info", "rocm_info", "driver_info", "system_info"];
+const METADATA: [&str; 5] = ["config", "device_info", "rocm_info", "driver_info", "system_info"];
 
 /// Configuration values that identify the case, and are part of the key.
 const IN_KEY: [&str; 1] = ["config stream count"];
@@ -82,7 +82,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
     key.insert("workload".to_owned(), name.to_owned());
     key.extend(run.stream_count.map(|streams| ("streams".to_owned(), streams.to_string())));
     let mut environment = IndexMap::new();
-    for part in TOLD {
+    for part in METADATA {
         let name = part.trim_end_matches("_info");
         flat(name, run.metadata.get(part).unwrap_or(&Json::Null), &mut environment);
     }
@@ -116,10 +116,11 @@ fn figures(run: &Run) -> Vec<Figure> {
     let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
     let mut figures = point::of_times(&times, 1);
     if times.is_empty() {
-        let told = |name: &str| run.latency_ms.get(name).or_else(|| run.latency_ms.get(&format!("{name}_ms")));
-        let told = ["p50", "p95", "p99"].map(|name| told(name).map(|ms| (name, seconds(ms))));
+        let latency = |name: &str| run.latency_ms.get(name).or_else(|| run.latency_ms.get(&format!("{name}_ms")));
+        let latencies = ["p50", "p95", "p99"].map(|name| latency(name).map(|ms| (name, seconds(ms))));
         figures.extend(
-            told.into_iter()
+            latencies
+                .into_iter()
                 .flatten()
                 .map(|(name, time)| Figure::new(&format!("time.{name}"), "s", Value::Single(time))),
         );

@@ -286,8 +286,8 @@ fn varying<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> BTreeSet<String> 
 /// graph`.
 pub fn label(key: &CaseKey, names: &BTreeSet<String>) -> String {
     let mut label = key.get("workload").cloned().unwrap_or_default();
-    let told = key.iter().filter(|(name, _)| !matches!(name.as_str(), "workload" | "launch") && names.contains(*name));
-    for (name, value) in told {
+    let shown = key.iter().filter(|(name, _)| !matches!(name.as_str(), "workload" | "launch") && names.contains(*name));
+    for (name, value) in shown {
         label += &format!(" {name}={value}");
     }
     match key.get("launch").map(String::as_str) {

@@ -68,7 +68,7 @@ pub struct Comparison {
 /// A side of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
-    /// Its name as given.
+    /// Name of the side as given.
     pub name: String,
     pub files: Vec<String>,
     pub cases: usize,
@@ -102,7 +102,8 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmatchedCase {
     pub case: String,
-    /// Its outcome on the other side, if it was tried there; or its own, if it has no results.
+    /// Why there is no match: the outcome of the case on the other side if it was tried there, or its own if it has no
+    /// results; otherwise `None`.
     pub why: Option<String>,
 }
 
@@ -135,12 +136,12 @@ pub struct MetricRow {
     pub metric: String,
     /// SI unit of the values: seconds, bytes, per second; empty for a plain number.
     pub unit: String,
-    /// `None` if the direction is unknown.
+    /// Direction in which the metric improves; `None` if it is unknown.
     pub better: Option<Direction>,
     /// Value of each side, in `unit`.
     pub base: f64,
     pub other: f64,
-    /// `None` if the values have no ratio.
+    /// The ratio with its interval; `None` if the values have no ratio.
     pub effect: Option<Effect>,
     /// Share above which a difference matters.
     pub threshold: f64,
@@ -229,8 +230,8 @@ fn warnings(pairs: &[CaseComparison], matched: &matching::MatchedSides) -> Vec<S
     if intervals > MANY {
         let most = (0.05 * intervals as f64).ceil();
         warnings.push(format!(
-            "{intervals} intervals are told: each misses the truth in up to 5 % of all comparisons, so that about {most} \
-             of them may by chance; measure again what looks wrong",
+            "{intervals} intervals are shown: each misses the true value in up to 5 % of all comparisons, so about \
+             {most} of them may miss it by chance; measure again where a result looks wrong",
         ));
     }
     warnings

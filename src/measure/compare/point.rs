@@ -28,11 +28,11 @@ const PERCENTILES: [(&str, f64); 3] = [("time.p50", 50.0), ("time.p95", 95.0), (
 #[derive(Clone, Debug, Default)]
 pub struct ComparedRun {
     pub key: CaseKey,
-    /// Its name in a file of cases.
+    /// Name of the case in a file of cases; `None` for a record.
     pub case: Option<String>,
     pub backend: String,
     pub device: String,
-    /// Why it has no results.
+    /// Why the run has no results; `None` if it has.
     pub failed: Option<String>,
     pub figures: Vec<Figure>,
     /// Whether iterations were gated; `None` for a graph, which one call launches.

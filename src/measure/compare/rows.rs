@@ -110,7 +110,7 @@ fn row(twins: &MatchedCase, name: &str, options: &Options) -> Option<MetricRow> 
         Some(effect) => (effect.base, effect.other),
         None => (middle(&base.values)?, middle(&other.values)?),
     };
-    let (verdict, why) = judge(effect.as_ref(), of_base, of_other, better, twins.is_simulated());
+    let (verdict, why) = judge(name, effect.as_ref(), [of_base, of_other], better, twins.is_simulated());
     Some(MetricRow {
         metric: name.to_owned(),
         unit: base.unit.to_owned(),
@@ -236,11 +236,11 @@ fn numbers(values: &[Value]) -> Option<Vec<f64>> {
     values.iter().map(number).collect()
 }
 
-/// The verdict, and the reason if there is none.
+/// The verdict on a metric, and the reason if there is none.
 fn judge(
+    name: &str,
     effect: Option<&Effect>,
-    base: f64,
-    other: f64,
+    [base, other]: [f64; 2],
     better: Option<Direction>,
     simulated: bool,
 ) -> (Verdict, Option<String>) {
@@ -252,13 +252,13 @@ fn judge(
                 let lower = better == Direction::LowerIsBetter;
                 (if (other < base) == lower { Verdict::Better } else { Verdict::Worse }, None)
             }
-            _ => (Verdict::CannotTell, Some("a side is 0 or below, so that there is no ratio".to_owned())),
+            _ => (Verdict::CannotTell, Some("a side is 0 or negative, so there is no ratio".to_owned())),
         };
     };
     match (effect.verdict, better) {
         (Verdict::Better | Verdict::Worse, None) => (
             Verdict::CannotTell,
-            Some("it differs, and neither unit nor name says which way is better: `--better NAME=higher`".to_owned()),
+            Some(format!("it differs, and neither unit nor name says which way is better: `--better {name}=higher`")),
         ),
         (verdict, _) => (verdict, effect.missing().filter(|_| verdict == Verdict::CannotTell).map(str::to_owned)),
     }

@@ -46,7 +46,7 @@ impl RunSet {
     }
 
     fn of_cases(&mut self, text: &str) -> Result<Vec<ComparedRun>, String> {
-        let cases = Cases::parse(text.as_bytes())?.ok_or("it has no whole line yet")?;
+        let cases = Cases::parse(text.as_bytes())?.ok_or("it has no complete line yet")?;
         let header = &cases.header;
         self.planned.extend(header.cases.iter().cloned());
         Ok(cases.latest().into_iter().flat_map(|case| point::of_case(case, &header.axes, &header.name)).collect())

@@ -129,7 +129,7 @@ fn an_effect_of_five_percent_is_seen() {
 }
 
 #[test]
-fn no_effect_is_told_as_such() {
+fn equal_sides_are_reported_as_same() {
     let mut random = Random(6);
     let mut tally = |compare: fn(&[f64], &[f64]) -> Effect| {
         let mut times = || random.times(100, 1.0, 0.02, 0.0);
@@ -179,7 +179,7 @@ fn runs_that_differ_raise_few_false_alarms() {
 }
 
 #[test]
-fn one_run_a_side_cannot_know_how_runs_differ() {
+fn single_runs_do_not_show_variation_between_runs() {
     // The same runs, one each: what the caution is about. The alarm would be false far more often than one in twenty.
     let tally = |compare: fn(&[f64], &[f64]) -> Effect, deviation: f64| {
         let mut random = Random(9);
@@ -306,7 +306,7 @@ fn known_answers() {
 }
 
 #[test]
-fn what_has_no_ratio_has_no_effect() {
+fn values_without_a_ratio_have_no_effect() {
     assert_eq!(Effect::of(&[], &one(&[1.0]), 50.0, LowerIsBetter, 0.03), None);
     assert_eq!(Effect::of(&one(&[0.0; 20]), &one(&[1.0; 20]), 50.0, LowerIsBetter, 0.03), None);
     assert_eq!(Effect::of(&one(&[1.0; 19]), &one(&[1.0; 20]), 95.0, LowerIsBetter, 0.03), None);

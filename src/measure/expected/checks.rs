@@ -93,9 +93,9 @@ fn throttled(record: &RunRecord, variant: &Variant) -> Vec<String> {
         found.push(format!("the power limit is {limit} W, and {usual} W by default: `nvidia-smi -q -d POWER`"));
     }
     if let Some(why) = variant.blocks.iter().find_map(|block| block.throttled.as_ref()) {
-        found.push(format!("the clock was held down meanwhile: {why}"));
+        found.push(format!("the clock was throttled during the run: {why}"));
     } else if let Some(why) = fact(record, "held_down_by").filter(|why| *why != "nothing") {
-        found.push(format!("the clock was held down behind the run: {why}"));
+        found.push(format!("the clock was throttled after the run: {why}"));
     }
     if let Some((clock, most)) = less(record, "memory_clock_mhz", "max_memory_clock_mhz") {
         found.push(format!("the memory's clock is {clock} of {most} MHz"));
@@ -111,8 +111,8 @@ fn link(record: &RunRecord) -> Vec<String> {
     }
     if let Some((generation, most)) = less(record, "pcie_generation", "max_pcie_generation") {
         found.push(format!(
-            "the PCIe link was of generation {generation} of {most} behind the run: look again under load, since an \
-             idle link may rest"
+            "the PCIe link was of generation {generation} of {most} after the run: check again under load, since an \
+             idle link may be slower"
         ));
     }
     let nodes: u32 = record.environment.facts.get("numa_nodes").and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
@@ -161,7 +161,7 @@ fn host(record: &RunRecord) -> Vec<String> {
         }
     }
     if record.warnings.iter().any(|warning| warning.contains("under a profiler")) {
-        found.push("the run went under a profiler".to_owned());
+        found.push("the run was profiled".to_owned());
     }
     found
 }

@@ -187,7 +187,7 @@ fn the_median_of_equal_operations_counts() {
 }
 
 #[test]
-fn nothing_is_said_where_nothing_is_known() {
+fn records_without_known_ranges_get_no_verdict() {
     let small = OperationRecord { flops: 1e9, ..product(10) };
     assert_eq!(verdicts(&one(vec![small])), Vec::<String>::new());
     let good = one(vec![product(2000)]);
@@ -210,7 +210,7 @@ fn nothing_is_said_where_nothing_is_known() {
 }
 
 #[test]
-fn what_ran_beside_something_else_has_no_verdict() {
+fn concurrent_operations_get_no_verdict() {
     let mut run = one(vec![product(1500), product(1500)]);
     run.variants[0].ranks[0].trace[1].start_ns = Nanos(700_000);
     assert_eq!(verdicts(&run), Vec::<String>::new());
@@ -309,7 +309,7 @@ fn the_record_says_what_to_check_first() {
         first(&slow),
         [
             "the power limit is 500 W, and 700 W by default: `nvidia-smi -q -d POWER`",
-            "the clock was held down meanwhile: power cap for 93 % of the time, clock 1410 of 1980 MHz",
+            "the clock was throttled during the run: power cap for 93 % of the time, clock 1410 of 1980 MHz",
             "2 other processes use the device: `nvidia-smi` names them",
         ]
     );

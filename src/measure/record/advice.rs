@@ -16,7 +16,7 @@ pub struct AdviceRecord {
     pub help: String,
     /// Source locations, that of the operation that decides first.
     pub places: Vec<String>,
-    /// How often the cycle has it.
+    /// Number of occurrences in the cycle.
     pub times: usize,
     #[serde(flatten)]
     pub gain: Gain,

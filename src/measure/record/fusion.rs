@@ -48,7 +48,7 @@ pub struct BrokenRecord {
 }
 
 impl FusionRecord {
-    /// `place` describes a source location.
+    /// Creates the record of a fusion. `place` describes a source location.
     pub fn of(fusion: &Fusion, place: &dyn Fn(SrcSpan) -> String) -> FusionRecord {
         let merged = fusion.merged.iter().map(|one| MergedRecord {
             name: one.name.clone(),

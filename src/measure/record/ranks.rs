@@ -140,7 +140,7 @@ pub struct CollectiveRecord {
     pub ids: Vec<u32>,
     /// Time once all have arrived: the shortest transfer among its operations.
     pub transfer_ns: Nanos,
-    /// How long each operation waits for those of other ranks.
+    /// Time that each operation waits for those of other ranks.
     pub wait_ns: Vec<Nanos>,
     /// From the first to the last arrival; `None` without a common clock.
     pub skew_ns: Option<Nanos>,
@@ -165,7 +165,7 @@ pub struct LateRecord {
 /// How the observed iterations of one slot spent their time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AnalysisRecord {
-    /// The thing that the iteration waits for most, in words.
+    /// Description of the largest part of the time that the iteration waits for.
     pub verdict: String,
     /// The remedy that usually helps.
     pub help: String,
@@ -297,7 +297,7 @@ pub struct PeakRecord {
 /// An operation with its observed times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationRecord {
-    /// Its number in the order of the text, which `trace` refers to.
+    /// Number of the operation in the order of the text, which `trace` refers to.
     pub id: u32,
     /// The label, or the operation's name.
     pub name: String,
@@ -307,7 +307,7 @@ pub struct OperationRecord {
     pub phase: Option<String>,
     pub stream: String,
     pub lane: u32,
-    /// Its source location.
+    /// Source location of the operation.
     pub place: String,
     /// Types, shapes and options.
     pub shape: String,
@@ -350,17 +350,17 @@ pub struct OperationRecord {
     /// Median of its duration in the run on one stream, without waiting for other ranks.
     #[serde(default)]
     pub alone_ns: Option<Nanos>,
-    /// How much later it could end without lengthening the critical path.
+    /// Time by which the operation could end later without lengthening the critical path.
     #[serde(default)]
     pub slack_ns: Option<Nanos>,
     /// Time at the peak of the resource that bounds it.
     #[serde(default)]
     pub ideal_ns: Option<Nanos>,
-    /// That resource: `memory`, `cache`, `vector`, the type of matrix units such as `bf16`, `h2d` or `d2h` for the link
-    /// to the host, or the name of the link between ranks.
+    /// The resource that bounds it: `memory`, `cache`, `vector`, the type of matrix units such as `bf16`, `h2d` or
+    /// `d2h` for the link to the host, or the name of the link between ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
-    /// Why its time is refused.
+    /// Why the time is refused; `None` if it is accepted.
     #[serde(default)]
     pub refused: Option<String>,
     /// Kernels, copies and fills of the operation in one observed iteration, from the vendor's records; empty if stamps timed it.

@@ -11,7 +11,7 @@ use crate::measure::record::RunRecord;
 /// Effect of an axis, with all other axes fixed, anywhere in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AxisEffect {
-    /// No two cases are comparable, or their records do not tell: they are no measurements, have one sample, or are of
+    /// No two cases are comparable, or their records cannot be compared: they are no measurements, have one sample, or are of
     /// an older version.
     Unknown,
     /// Neither the program nor, beyond noise, any time changed. The axis probably does not do what was intended.
@@ -20,15 +20,15 @@ pub enum AxisEffect {
     TimeOnly,
     /// The program differs, but no time beyond noise.
     ProgramOnly,
-    /// Both. `same` has groups of two and more values that run the same program and plan, whose times can differ by
-    /// noise only.
+    /// The program and the times differ. `same` has groups of two or more values that run the same program and plan,
+    /// whose times can differ by noise only.
     Both { same: Vec<Vec<String>> },
 }
 
 /// A measured case among those that differ along the axes only.
 #[derive(Clone, Debug)]
 struct Run {
-    /// Its value along the axes.
+    /// Value of the case on each axis.
     value: String,
     program: String,
     /// Median with its interval, in seconds.

@@ -154,7 +154,7 @@ fn a_small_space_is_known_whole() {
 }
 
 #[test]
-fn nothing_is_found_where_everything_fails() {
+fn a_search_without_successful_runs_finds_no_point() {
     let (found, made) = searched(&[ordered(8)], 20, |_| None, 0.0, None);
     assert_eq!(found.best(), None);
     assert!(found.tried.iter().all(|tried| tried.lost && tried.runs() == 0));
@@ -188,7 +188,7 @@ fn equal_points_are_not_told_apart() {
     let (found, _) = searched(&[ordered(8), ordered(8)], 48, |_| Some(100.0), 0.01, None);
     let near = found.within_noise().len();
     assert!(near * 10 >= found.tried.len() * 6, "{near} of {}", found.tried.len());
-    let runner_up = found.beside_best(&found.tried[1]).and_then(|(_, interval)| interval).unwrap();
+    let runner_up = found.relative_to_best(&found.tried[1]).and_then(|(_, interval)| interval).unwrap();
     assert!(runner_up.0 <= 1.0 && runner_up.1 >= 1.0, "{runner_up:?}");
 }
 
@@ -202,7 +202,7 @@ fn intervals_beside_the_best_hold_what_is_true() {
         let (found, _) = Search { axes: axes.clone(), budget, seed }.run(None, &mut made);
         let best = made.at(&found.best().unwrap().point).unwrap();
         for tried in &found.tried[1..] {
-            let (_, interval) = found.beside_best(tried).unwrap();
+            let (_, interval) = found.relative_to_best(tried).unwrap();
             let (low, high) = interval.expect("points had several runs");
             let truth = made.at(&tried.point).unwrap() / best;
             held += i32::from((low..=high).contains(&truth));

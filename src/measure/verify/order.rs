@@ -53,12 +53,12 @@ fn checked_dependencies(
         let Some(missed) = witness.missed(index)? else { continue };
         witnessed = Some(witness.edges() as u64);
         let name = |(step, op): (usize, OpId)| program.op_text(program.cycle[step].op(op));
-        let told = |(edge, count): &(Edge, u32)| {
+        let describe = |(edge, count): &(Edge, u32)| {
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             let at = if question.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
             format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
         };
-        all.extend(missed.iter().map(told));
+        all.extend(missed.iter().map(describe));
     }
     Ok((witnessed, all))
 }

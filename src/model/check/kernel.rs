@@ -5,7 +5,7 @@ use crate::syntax::ast::*;
 use super::{Checker, Locals};
 
 impl<'a> Checker<'a> {
-    /// Checks the types, fields and references of a kernel, which know its arguments and sizes.
+    /// Checks the types, fields and reference of a kernel. Its arguments and sizes are visible in them.
     pub(super) fn kernel(&mut self, signature: &'a Signature, fields: &'a [Setting], references: &'a [Call]) {
         let params = signature.inputs.iter().chain(&signature.outputs);
         self.locals = Locals::default();

@@ -12,7 +12,7 @@ pub enum GradientError {
         what: String,
         why: String,
         help: String,
-        #[label("this gradient is asked for")]
+        #[label("this gradient is requested here")]
         asked: SourceSpan,
         #[label("{place}")]
         at: SourceSpan,

@@ -52,15 +52,15 @@ pub enum KernelError {
         declared: SourceSpan,
     },
 
-    #[error("nothing says what `{size}` of the kernel `{name}` is")]
+    #[error("the size `{size}` of the kernel `{name}` is unknown")]
     #[diagnostic(
         code(aorta::model::kernel_size),
-        help("write the output behind the arrow, so that its type gives `{size}`")
+        help("write the output after the arrow, so that its type gives `{size}`")
     )]
     Size {
         name: String,
         size: String,
-        #[label("`{size}` is in no input")]
+        #[label("no input has the size `{size}`")]
         at: SourceSpan,
         #[label("called without this output")]
         call: SourceSpan,

@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum LimitError {
     #[error("{} more than {limit} operations", match iterations {
         1 => "an iteration has".to_owned(),
-        _ => format!("the first {iterations} iterations of the cycle, which are worked out ahead, have"),
+        _ => format!("the first {iterations} iterations of the cycle, which are planned ahead, have"),
     })]
     #[diagnostic(
         code(aorta::model::too_many_operations),
@@ -23,7 +23,7 @@ pub enum LimitError {
         at: SourceSpan,
     },
 
-    #[error("the loops and calls of the step take more than {limit} turns")]
+    #[error("the loops and calls of the step have more than {limit} turns")]
     #[diagnostic(
         code(aorta::model::too_many_turns),
         help(

@@ -23,7 +23,7 @@ pub enum ModuleError {
     #[diagnostic(code(aorta::model::module_cycle), help("move what both files need into a third one, which both use"))]
     ModuleCycle {
         path: String,
-        #[label("this is being read already")]
+        #[label("this module is already being read")]
         at: SourceSpan,
     },
 

@@ -19,7 +19,7 @@ pub enum PeerError {
     #[diagnostic(
         code(aorta::model::peer_memory),
         help(
-            "copy it to the device first; what is written is a buffer that every rank declares alike: \
+            "copy it to the device first; the destination is a buffer that every rank declares alike: \
              `buffer y: f32[8]`"
         )
     )]
@@ -34,14 +34,14 @@ pub enum PeerError {
     #[diagnostic(
         code(aorta::model::peer_absent),
         help(
-            "what is sent arrives at this place of the other rank's text: let every rank come by it, and say who sends: \
-             `copy(x -> y at {receiver} when rank == {sender})`"
+            "the receiver takes part by executing the same statement: let every rank execute it, and restrict the \
+             sender: `copy(x -> y at {receiver} when rank == {sender})`"
         )
     )]
     Absent {
         sender: u32,
         receiver: u32,
-        #[label("rank {receiver} is in another branch here, or in another turn")]
+        #[label("rank {receiver} is in another branch here, or in another loop iteration")]
         at: SourceSpan,
     },
 
@@ -50,7 +50,7 @@ pub enum PeerError {
     Clash {
         what: String,
         help: &'static str,
-        #[label("at the same place of their texts, so nothing orders them")]
+        #[label("both in this statement, so nothing orders them")]
         at: SourceSpan,
     },
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum SliceError {
     #[error("index {index} is outside of `{name}`, which has {size} there")]
     #[diagnostic(code(aorta::model::index_out_of_range), help("{}", match index {
-        ..0 => format!("indices run from 0 to {last}, and none counts from the end: the last is {last}"),
+        ..0 => format!("indices run from 0 to {last}; negative indices do not count from the end: the last is {last}"),
         _ => format!("indices run from 0 to {last}"),
     }))]
     IndexOutOfRange {
@@ -21,7 +21,10 @@ pub enum SliceError {
     },
 
     #[error("the slice {from}..{to} is outside of `{name}`, which has {size} there")]
-    #[diagnostic(code(aorta::model::slice_out_of_range), help("a slice may go from 0 to {size}, its end left out"))]
+    #[diagnostic(
+        code(aorta::model::slice_out_of_range),
+        help("a slice goes from 0 to at most {size}, excluding its end")
+    )]
     SliceOutOfRange {
         name: String,
         from: i64,

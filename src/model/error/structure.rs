@@ -44,7 +44,7 @@ pub enum StructureError {
         at: SourceSpan,
     },
 
-    #[error("there is a part `{name}` already")]
+    #[error("the part `{name}` exists already")]
     #[diagnostic(code(aorta::model::part_twice), help("give each part a name of its own"))]
     PartTwice {
         name: String,
@@ -54,7 +54,7 @@ pub enum StructureError {
         first: SourceSpan,
     },
 
-    #[error("`{name}` is no single tensor: its parts have several types")]
+    #[error("`{name}` is not a single tensor: its parts have several types")]
     #[diagnostic(
         code(aorta::model::no_whole),
         help("name a part: `{name}.{part}`; parts of one type are also one flat tensor together")

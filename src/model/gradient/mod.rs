@@ -43,7 +43,7 @@ struct Target {
 /// A gradient of an output of the target.
 enum Given {
     View(ViewId, SrcSpan),
-    /// The same number for each element.
+    /// A number, used for every element.
     Number(f64),
 }
 
@@ -52,7 +52,7 @@ enum Goal {
     View(ViewId, SrcSpan),
     /// Scratch memory.
     Own,
-    /// The same, for an output of the enclosing definition.
+    /// Scratch memory that becomes an output of the enclosing definition, given by its number.
     Cell(u32),
 }
 
@@ -133,6 +133,9 @@ impl<'a> Analyzer<'a> {
             tensors.iter().map(|(name, view)| (self.names.name(*name).to_owned(), *view)).collect()
         };
         if let Some(tensors) = &data.tensors {
+            if tensors.incomplete {
+                return None;
+            }
             let (inputs, outputs) = (named(&tensors.inputs), named(&tensors.outputs));
             return Some(Target { label, text, ops, inputs, outputs });
         }
@@ -142,12 +145,13 @@ impl<'a> Analyzer<'a> {
             let (why, help) = match kind {
                 Some(OpKind::Run(_)) => (
                     "it is a part of a group, or a gradient itself".to_owned(),
-                    "put it into a `def` with what belongs to it, and ask for the gradients of its call".to_owned(),
+                    "put it into a `def` with the operations that belong to it, and write `grad` of its call"
+                        .to_owned(),
                 ),
                 _ => ("it computes nothing".to_owned(), "name an operation or a call that does".to_owned()),
             };
             let at = first.value.span.into();
-            let place = "this is no operation with gradients";
+            let place = "this is not an operation with gradients";
             self.error(
                 GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
             );
@@ -187,10 +191,12 @@ impl<'a> Analyzer<'a> {
             target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
         let args = &call.inputs[1..];
         if args.len() != outputs.len() {
-            let names: Vec<String> = outputs.iter().map(|(name, _)| format!("d{name}")).collect();
-            let (before, comma) = (&target.text, if names.is_empty() { "" } else { ", " });
-            let help =
-                format!("write one for each output of `{before}`: `grad({before}{comma}{} -> …)`", names.join(", "));
+            let mut help = format!("write one for each output of `{0}`: `grad({0}", target.text);
+            for (place, (name, _)) in outputs.iter().enumerate() {
+                // A gradient that is missing may be that of an output without a name, which nothing uses.
+                help += &if place > 0 && place >= args.len() { ", 0".to_owned() } else { format!(", d{name}") };
+            }
+            help += if outputs.len() > 1 { " -> …)`; 0 stands for an output that nothing uses" } else { " -> …)`" };
             let expected = match outputs.len() {
                 0 => "no gradient of an output".to_owned(),
                 1 => "the gradient of one output".to_owned(),

@@ -140,7 +140,7 @@ impl<'p> Walk<'p> {
         let (input_values, output_values) = (operands(self, inputs, false), operands(self, outputs, true));
         let mut gradients = Vec::with_capacity(inputs.len());
         let first_step = self.tape.steps.len();
-        // Steps that come before, at and behind the collectives of a group.
+        // Steps before, at and after the collectives of a group.
         let mut order = Vec::new();
         let mut in_group = 0;
         for part in parts(spec) {

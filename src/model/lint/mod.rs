@@ -59,11 +59,11 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("nobody reads the result of `{name}`")]
+    #[error("the result of `{name}` is never read")]
     #[diagnostic(
         code(aorta::model::unread_result),
         severity(Warning),
-        help("write it to a buffer, `-> y`, or read it below; `-> _` says that it is not wanted")
+        help("write it to a buffer, `-> y`, or read it below; `-> _` discards it on purpose")
     )]
     UnreadResult {
         name: String,
@@ -71,12 +71,12 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("`{unit}` is no unit of the language")]
+    #[error("`{unit}` is not a unit of the language")]
     #[diagnostic(code(aorta::model::unit_as_text), severity(Warning), help("did you mean `{near}`?"))]
     UnitAsText {
         unit: String,
         near: &'static str,
-        #[label("printed in SI units, with that text behind the number")]
+        #[label("printed in SI units, with that text after the number")]
         at: SourceSpan,
     },
 
@@ -84,13 +84,13 @@ pub enum ModelWarning {
     #[diagnostic(
         code(aorta::model::pageable_copy),
         severity(Advice),
-        help("declare `{name}` `in pinned`: then a copy engine moves it while the host goes on")
+        help("declare `{name}` `in pinned`: then a copy engine moves it while the host continues")
     )]
     PageableCopy {
         name: String,
         #[label("goes through a staging buffer, so nothing is issued meanwhile")]
         at: SourceSpan,
-        #[label("`{name}` lies in ordinary host memory")]
+        #[label("`{name}` is in pageable host memory")]
         declared: SourceSpan,
     },
 }

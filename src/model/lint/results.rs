@@ -146,7 +146,7 @@ fn figure_names(ast: &Ast) -> FxHashSet<Symbol> {
 
 /// Finds copies from or to memory that copy engines cannot access, one for each location.
 pub(super) fn pageable_copies(program: &Program, warnings: &mut Vec<ModelWarning>) {
-    let mut told: FxHashSet<SrcSpan> = FxHashSet::default();
+    let mut reported: FxHashSet<SrcSpan> = FxHashSet::default();
     for step in &program.cycle {
         for op in step.ids() {
             let info = step.op(op);
@@ -158,7 +158,7 @@ pub(super) fn pageable_copies(program: &Program, warnings: &mut Vec<ModelWarning
             let views = step.inputs(op).iter().chain(step.outputs(op));
             let mut memories = views.map(|view| program.memory(program.views.memory(*view)));
             if let Some(memory) = memories.find(|memory| memory.space == Space::Host)
-                && told.insert(info.span)
+                && reported.insert(info.span)
             {
                 warnings.push(ModelWarning::PageableCopy {
                     name: program.names.name(memory.name).to_owned(),

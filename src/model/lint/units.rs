@@ -7,7 +7,7 @@ use crate::model::program::Program;
 use super::ModelWarning;
 
 /// Names of units in other tools.
-const ELSEWHERE: [(&[&str], &str); 4] = [
+const OTHER_NAMES: [(&[&str], &str); 4] = [
     (&["sec", "secs", "second", "seconds"], "s"),
     (&["msec", "msecs", "millis", "milliseconds"], "ms"),
     (&["usec", "usecs", "micros", "microseconds", "µs", "μs"], "us"),
@@ -32,7 +32,7 @@ fn near(text: &str, dimension: Dimension) -> Option<&'static str> {
     // `GBps`, `GB/sec`, `TFLOPS`.
     let rate =
         ["ps", "/sec", "S", "s"].into_iter().find_map(|end| units::unit(&format!("{}/s", text.strip_suffix(end)?)));
-    let named = ELSEWHERE.iter().find(|(names, _)| names.contains(&text)).and_then(|(_, name)| units::unit(name));
+    let named = OTHER_NAMES.iter().find(|(names, _)| names.contains(&text)).and_then(|(_, name)| units::unit(name));
     if let Some(unit) = rate.or(named).filter(fits) {
         return Some(unit.name);
     }

@@ -1,20 +1,20 @@
-//! The launches of the gradients of attention.
+//! Launches of the kernels that compute the gradients.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{bind_sequences, bind_sizes, row_blocks, sequences_text, steps, whole_tiles};
-use super::shape::Axes;
+use super::kernel::{OF_A_BIAS, bind_sequences, bind_sizes, row_blocks, sequences_text, steps, whole_tiles};
+use super::shape::{Axes, bias};
 use super::*;
 
-/// Threads of a block, which is four warps of 32 or two of 64.
+/// Threads of a block: four warps of 32, or two of 64.
 const THREADS: u64 = 128;
 
-/// The largest head that the matrix units take: the sums of both gradients of a block's keys lie in registers.
+/// Largest head dimension of the kernels for matrix units, which hold the gradients of a block's keys and values in registers.
 const LARGEST_TILE: u64 = 128;
 
-/// Rows of a block: as many as its warps have tiles.
+/// Rows of a block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
 
 /// Products of queries with keys and of gradients with values, which both kernels compute, and those of each gradient.
@@ -23,12 +23,15 @@ const PRODUCTS: f64 = 7.0;
 /// Instructions for each score in a kernel: its scale, its exponential, its slope, and two roundings.
 const OF_A_SCORE: f64 = 8.0;
 
-/// An operand of a kernel: an input, an output, or the row sums of `dy * o` in the workspace.
+/// An operand of a kernel: an input, an output, the row sums of `dy * o` in the workspace, the bias, or the gradients of the
+/// biased scores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Input(usize),
     Output(usize),
     Sums,
+    Bias,
+    Slopes,
 }
 
 /// Inputs as the operation has them: q, k, v, o, lse, dy; and outputs: dq, dk, dv.
@@ -39,21 +42,36 @@ const QUERIES: [Taken; 8] =
 const KEYS: [Taken; 8] =
     [Taken::Input(1), Taken::Input(2), Taken::Input(0), DY, LSE, Taken::Sums, Taken::Output(1), Taken::Output(2)];
 
+/// Place of the gradients of the biased scores among the outputs.
+const SLOPES: usize = 3;
+
+/// Operands of the kernel whose rows are keys if `keys`, else of the one whose rows are queries, with their names.
+fn order(spec: &Spec, keys: bool) -> Vec<(Taken, &'static str)> {
+    let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
+    let mut all: Vec<_> = if keys { KEYS } else { QUERIES }.into_iter().zip(names).collect();
+    all.extend(input(spec, BIAS).map(|_| (Taken::Bias, "bias")));
+    all.extend((!keys && spec.outputs.len() > SLOPES).then_some((Taken::Slopes, "slopes")));
+    all
+}
+
 impl Taken {
     /// The place among inputs and outputs; `None` for what lies in the workspace.
     fn operand(self, spec: &Spec) -> Option<usize> {
         match self {
             Taken::Input(input) => Some(input),
             Taken::Output(output) => Some(spec.inputs.len() + output),
+            Taken::Bias => input(spec, BIAS),
+            Taken::Slopes => Some(spec.inputs.len() + SLOPES),
             Taken::Sums => None,
         }
     }
 
-    /// The tensor; the sums have a number for each row of `lse`, without gaps.
+    /// The tensor; the sums have a number for each row of `lse`, without gaps. The bias is broadcast to the scores.
     fn tensor(self, spec: &Spec) -> Tensor {
-        match self.operand(spec) {
-            Some(operand) => *spec.operand(operand),
-            None => {
+        match (self.operand(spec), bias(spec)) {
+            (Some(_), Some(bias)) if self == Taken::Bias => bias,
+            (Some(operand), _) => *spec.operand(operand),
+            (None, _) => {
                 let lse = spec.inputs[4];
                 Tensor { strides: lse.dims.contiguous_strides(), ..lse }
             }
@@ -65,17 +83,22 @@ impl Taken {
         matches!(self, Taken::Input(1 | 2) | Taken::Output(1 | 2))
     }
 
-    /// Whether the operand has one number per query.
-    fn is_of_rows(self) -> bool {
-        matches!(self, LSE | Taken::Sums)
+    /// Dimensions of heads, positions and elements; `None` for an operand with one number per query, which has no elements. The
+    /// elements of a query's scores are its keys.
+    fn axes(self, shape: &Shape, rank: usize) -> Option<Axes> {
+        match self {
+            LSE | Taken::Sums => None,
+            Taken::Bias | Taken::Slopes => Some(Axes::of_rows(rank)),
+            _ => Some(shape.axes),
+        }
     }
 }
 
-/// How blocks share the work.
+/// Division of the work among thread blocks.
 pub struct Split {
     shape: Shape,
-    /// Columns of a block's tiles, and the widths of rows; `None` if each row has 32 threads, which multiply without matrix
-    /// units.
+    /// Columns of a tile, and the padded head dimensions; `None` for the kernels without matrix units, which have 32 threads for
+    /// each row.
     tiles: Option<(u64, [u64; 2])>,
 }
 
@@ -90,7 +113,7 @@ impl Split {
         Split { shape, tiles: tiles.then_some((columns, widths)) }
     }
 
-    /// Rows and columns of each index of the geometry, and the number of indices.
+    /// Numbers of rows and columns of each index of the geometry, and the number of indices.
     fn rows(&self, keys: bool) -> (u64, u64, u64) {
         let Shape { batch, heads, group, .. } = self.shape;
         match keys {
@@ -107,7 +130,7 @@ impl Split {
         }
     }
 
-    /// Bytes of shared memory of a block: tiles of both sides, and a logarithm and a sum for each column.
+    /// Bytes of shared memory of a block: tiles of rows and of columns, and `lse` and `delta` of each column.
     fn shared(&self) -> u64 {
         let Some((columns, widths)) = self.tiles else { return 0 };
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
@@ -121,7 +144,8 @@ impl Split {
             Some(_) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                (2.0 * OF_A_SCORE * pairs, of_shared.max(share(THREADS)), Some(arithmetic))
+                let of_a_score = OF_A_SCORE + if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
+                (2.0 * of_a_score * pairs, of_shared.max(share(THREADS)), Some(arithmetic))
             }
             None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
         };
@@ -139,9 +163,8 @@ impl Split {
         }
     }
 
-    /// The walk over heads: those of keys if rows are keys, else those of queries.
+    /// The heads that the blocks go through: those of keys if `keys`, else those of queries.
     fn geometry(&self, spec: &Spec, keys: bool) -> Geometry {
-        let order = if keys { KEYS } else { QUERIES };
         let q = &spec.inputs[0].dims;
         let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let mut dims = Dims::from_slice(&q[..lead]).unwrap_or_default();
@@ -149,12 +172,12 @@ impl Split {
         if !keys {
             dims.push(self.shape.group);
         }
-        let strides: Vec<Dims> = order
-            .iter()
-            .map(|&taken| {
+        let strides: Vec<Dims> = order(spec, keys)
+            .into_iter()
+            .map(|(taken, _)| {
                 let tensor = taken.tensor(spec);
                 let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
-                let axes = if taken.is_of_rows() { rows } else { self.shape.axes };
+                let axes = taken.axes(&self.shape, q.len()).unwrap_or(rows);
                 let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
                 let shared = taken.is_shared();
                 own.push(if shared { step } else { step * self.shape.group });
@@ -174,13 +197,13 @@ impl Split {
 
     /// The kernel whose rows are queries, or the one whose rows are keys.
     fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
-        let order = if keys { KEYS } else { QUERIES };
-        let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
+        let order = order(spec, keys);
         let geometry = self.geometry(spec, keys);
         let (mut params, mut args, mut types) = (Vec::new(), Vec::new(), String::new());
-        for (place, (&taken, name)) in order.iter().zip(names).enumerate() {
+        for &(taken, name) in &order {
             let dtype = c_type(taken.tensor(spec).dtype);
-            params.push(if place < 6 { format!("const {dtype}* {name}") } else { format!("{dtype}* {name}") });
+            let written = matches!(taken, Taken::Output(_) | Taken::Slopes);
+            params.push(format!("{}{dtype}* {name}", if written { "" } else { "const " }));
             args.push(match taken.operand(spec) {
                 Some(operand) => Arg::Operand(operand as u8),
                 None => Arg::Workspace(self.workspace(spec)),
@@ -188,10 +211,10 @@ impl Split {
         }
         params.push(geometry_param(&geometry));
         args.push(Arg::Words(geometry_words(&geometry)));
-        for (&taken, name) in order.iter().zip(names) {
+        let rank = spec.inputs[0].dims.len();
+        for &(taken, name) in &order {
             params.push(format!("const Steps s_{name}"));
-            let axes = if taken.is_of_rows() { None } else { Some(self.shape.axes) };
-            args.push(steps(&taken.tensor(spec), axes, spec.inputs[0].dims.len()));
+            args.push(steps(&taken.tensor(spec), taken.axes(&self.shape, rank), rank));
         }
         let (rows, others, indices) = self.rows(keys);
         bind_sizes(&self.shape, &[("rows", rows), ("others", others)], &mut params, &mut args);
@@ -200,11 +223,15 @@ impl Split {
         params.push("C scale".to_owned());
         args.push(Arg::real(compute, self.shape.scale));
         types += &format!(
-            "{}{}typedef {} T;\ntypedef {} C;\n#define OPERANDS 8\n#define KEYS {}\n#define GROUP {}\n#define CAUSAL {}\n",
+            "{}{}typedef {} T;\ntypedef {} C;\n#define OPERANDS {}\n#define BIAS {}\n#define SLOPES {}\n#define KEYS {}\n\
+             #define GROUP {}\n#define CAUSAL {}\n",
             bounds(THREADS as u32),
             sequences_text(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
+            order.len(),
+            u32::from(order.iter().any(|(taken, _)| *taken == Taken::Bias)),
+            u32::from(order.iter().any(|(taken, _)| *taken == Taken::Slopes)),
             u32::from(keys),
             if keys { self.shape.group } else { 1 },
             self.shape.causal,
@@ -214,7 +241,7 @@ impl Split {
             Some((columns, widths)) => {
                 params.push("f32 scale_log2".to_owned());
                 args.push(Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32));
-                let packs = order[..4].iter().all(|taken| in_packs(&taken.tensor(spec), 8));
+                let packs = order[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
                 let before = format!(
                     "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define BN {columns}\n\
                      #define ROW_WARPS_AT_MOST 4\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}",
@@ -249,19 +276,18 @@ impl Split {
         }
     }
 
-    /// Bytes of the sums of products of `dy` and `o`.
+    /// Bytes of the workspace, which holds the row sums of `dy * o`.
     fn workspace(&self, spec: &Spec) -> u64 {
         spec.inputs[4].bytes()
     }
 
-    /// The kernel that adds up the products of `dy` and `o` for each query, less the gradient of its logarithm.
+    /// The kernel that computes the row sums of `dy * o`, less `dlse`.
     fn sums(&self, spec: &Spec) -> Kernel {
         let (rank, rows) = (spec.inputs[0].dims.len(), Axes::of_rows(spec.inputs[0].dims.len()));
-        let dlse_place = if self.shape.sequences.is_some() { 8 } else { 6 };
-        let dlse = spec.inputs.get(dlse_place);
-        let operands = [(3, "o", Some(self.shape.axes)), (5, "dy", Some(self.shape.axes)), (dlse_place, "dlse", None)];
-        let operands = &operands[..if dlse.is_some() { 3 } else { 2 }];
-        // A walk over the heads of each.
+        let dlse = input(spec, DLSE);
+        let mut operands = vec![(3, "o", Some(self.shape.axes)), (5, "dy", Some(self.shape.axes))];
+        operands.extend(dlse.map(|place| (place, "dlse", None)));
+        // Strides of each operand's batch and heads.
         let lead = rank.saturating_sub(3);
         let mut dims = Dims::from_slice(&spec.inputs[0].dims[..lead]).unwrap_or_default();
         dims.push(self.shape.heads);
@@ -276,7 +302,7 @@ impl Split {
             .collect();
         let geometry = layout::collapse(dims, &strides);
         let (mut params, mut args) = (vec![geometry_param(&geometry)], vec![Arg::Words(geometry_words(&geometry))]);
-        for &(operand, name, axes) in operands {
+        for &(operand, name, axes) in &operands {
             params.extend([
                 format!("const {}* {name}", c_type(spec.inputs[operand].dtype)),
                 format!("const Steps s_{name}"),

@@ -1,13 +1,13 @@
-//! The texts of the kernels of gradients. [`super::backward_kernel`] defines their names.
+//! Source text of the kernels of the gradients. [`super::backward_kernel`] defines the names that they use.
 //!
-//! Both serve two launches: one whose rows are queries, which see keys, and one whose rows are keys (`KEYS`), which are seen
-//! by queries. `own1`, `own2` are the rows' q and dy, or their k and v; `other1`, `other2` are those of the other side. With
+//! Each text serves two launches: one whose rows are queries and whose columns are keys, and one whose rows are keys (`KEYS`) and
+//! whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and `other2` are those of the columns. With
 //! scores `s` and weights `p = exp(s - lse)`, the gradient of a score is `p * (dp - delta)`, where `dp` is the product of dy
 //! and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up its own gradients, so that no launch has to add to
 //! another's results.
 
-/// Text that defines which rows and columns see each other. `others` is the number of columns, of which those of several
-/// heads lie one behind the other.
+/// Definitions of the query and the key of a row and a column. `others` is the number of columns; the columns of several heads follow
+/// each other.
 pub const VIEW: &str = r#"
 #if KEYS
 #define QUERY(row, column) query_of(column, queries)
@@ -17,7 +17,7 @@ pub const VIEW: &str = r#"
 #define KEY(row, column) (column)
 #endif
 #if RAGGED
-// Moves to a sequence what a row takes of it.
+// Moves the addresses and sizes of a row to those of its sequence.
 #define OF_SEQUENCE                                                                                              \
   {                                                                                                              \
     u32 mine = KEYS ? sequence.first_key : sequence.first, theirs = KEYS ? sequence.first : sequence.first_key;  \
@@ -30,6 +30,12 @@ pub const VIEW: &str = r#"
     rows = KEYS ? keys : queries;                                                                                \
     others = KEYS ? queries * GROUP : keys;                                                                      \
   }
+#endif
+#if BIAS
+// Place of the bias of a score, and of its gradient.
+#define OF_SCORE(steps, row, column) \
+  (KEYS ? place_of_other(steps, column, queries) + (i64)(row) * steps.element \
+        : place_of_own(steps, row) + (i64)(column) * steps.element)
 #endif
 __device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
 __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
@@ -56,6 +62,12 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   g.offsets(index, at);
   own1 += at[0]; own2 += at[1]; other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
   if (KEYS) out2 += at[7];
+#if BIAS
+  bias += at[8];
+#endif
+#if SLOPES
+  slopes += at[9];
+#endif
 #if RAGGED
   OF_SEQUENCE
   if (first_row >= rows) return;
@@ -77,11 +89,12 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   }
   for (u32 start = 0; start < others; start += BN) {
     u32 last = start + BN < others ? start + BN - 1 : others - 1;
-    // Columns of several heads have all queries between them.
+    // Columns of several heads may have any query.
     bool several = KEYS && GROUP > 1 && start / queries != last / queries;
     u32 early = several ? 0 : QUERY(first_row, start), late = several ? queries - 1 : QUERY(last_row, last);
     u32 low = KEY(first_row, start), high = KEY(last_row, last);
-    if (CAUSAL && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high)) continue;
+    // The gradients of scores that a row does not see are zeros, which have to be written.
+    if (CAUSAL && !SLOPES && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high)) continue;
     bool whole = start + BN <= others &&
                  (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
     __syncthreads();
@@ -125,7 +138,14 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 place = n * 16 + lane_column(i), column = start + place;
         f32 log = KEYS ? logs[place] : own_log[m][h], less = KEYS ? deltas[place] : own_delta[m][h];
-        f32 p = exp2_fast(weight[m][n].at[h][i] * scale_log2 - log);
+        f32 score = weight[m][n].at[h][i] * scale_log2;
+#if BIAS
+        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, row, column)]) * LOG2_E;
+        // The query may see no key at all, and its logarithm is as low.
+        f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
+#else
+        f32 p = exp2_fast(score - log);
+#endif
         if (!whole) {
           u32 query = QUERY(row, column), key = KEY(row, column);
           bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
@@ -134,6 +154,9 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
         }
         weight[m][n].at[h][i] = p;
         slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
+#if SLOPES
+        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, row, column)], slope[m][n].at[h][i]);
+#endif
       }
     }
     EACH_TILE(c, NT) {
@@ -171,7 +194,7 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   }
 "#;
 
-/// The same by 32 threads for each row, which share its elements: for every type and size.
+/// Gradients of one row by 32 threads, which divide its elements, for every type and head dimension.
 pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   u32 lane = threadIdx.x % 32;
   if (number >= count) return;
@@ -180,6 +203,12 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   u32 row = (u32)(number % rows);
   own1 += at[0]; own2 += at[1]; other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
   if (KEYS) out2 += at[7];
+#if BIAS
+  bias += at[8];
+#endif
+#if SLOPES
+  slopes += at[9];
+#endif
 #if RAGGED
   Sequence sequence = SEQUENCE_OF(KEYS, row, 1);
   row = sequence.row;
@@ -201,7 +230,11 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   }
   for (u32 other = 0; other < others; other++) {
     u32 query = QUERY(row, other), key = KEY(row, other);
-    if (key < first_key(query, queries, keys, window) || key >= last_key(query, queries, keys)) continue;
+    bool seen = key >= first_key(query, queries, keys, window) && key < last_key(query, queries, keys);
+#if SLOPES
+    if (!seen && lane == 0) store<C>(slopes[OF_SCORE(s_slopes, row, other)], C(0));
+#endif
+    if (!seen) continue;
     const T* from1 = other1 + place_of_other(s_other1, other, queries);
     const T* from2 = other2 + place_of_other(s_other2, other, queries);
     C score = 0, slope = 0, theirs1[EACH_Q], theirs2[EACH_V];
@@ -222,7 +255,18 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     }
     i64 log = KEYS ? place_of_other(s_lse, other, queries) : place_of_own(s_lse, row);
     i64 less = KEYS ? place_of_other(s_delta, other, queries) : place_of_own(s_delta, row);
-    C p = f_exp(score * scale - lse[log]), change = p == C(0) ? C(0) : p * (slope - delta[less]);
+    score *= scale;
+#if BIAS
+    score += load<C>(bias[OF_SCORE(s_bias, row, other)]);
+    // The query may see no key at all, and its logarithm is as low.
+    C p = score == LOWEST ? C(0) : f_exp(score - lse[log]);
+#else
+    C p = f_exp(score - lse[log]);
+#endif
+    C change = p == C(0) ? C(0) : p * (slope - delta[less]);
+#if SLOPES
+    if (lane == 0) store<C>(slopes[OF_SCORE(s_slopes, row, other)], change);
+#endif
     EACH_OF(e, EACH_Q) sum1[e] += change * theirs1[e];
     EACH_OF(e, EACH_V) sum2[e] += p * theirs2[e];
   }
@@ -234,7 +278,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   }
 "#;
 
-/// The sums of products of `dy` and `o`, by 32 threads for each query.
+/// Row sums of `dy * o`, by 32 threads for each query.
 pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   u32 lane = threadIdx.x % 32;
   if (row >= count) return;

@@ -1,38 +1,52 @@
-//! The uses of attention that libraries have.
+//! Uses of attention that a vendor's library may compute.
 
-use std::sync::Arc;
-
-use super::shape::Axes;
+use super::shape::bias;
 use super::*;
 
-/// Bytes of a call's scratch memory at most, where fewer samples a call need less.
+/// Most bytes of scratch memory of a call. A batch that needs more is divided into several calls.
 const MOST_SCRATCH: u64 = 2 << 30;
 
+/// Whether the type of the queries and the option `algorithm` leave a choice between the library and our kernels.
+pub fn may_take(spec: &Spec) -> bool {
+    matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && !matches!(spec.attrs.word("algorithm"), FUSED | NAIVE)
+}
+
 impl FusedAttention {
-    /// Returns `None` for a use that no library computes as this operation does. `operands` are in the order of
-    /// [`FusedAttention::operands`], and `lse` is the fifth.
-    pub fn of(spec: &Spec, form: AttentionForm, operands: &[usize]) -> Option<FusedAttention> {
-        if matches!(spec.attrs.word("algorithm"), FUSED | NAIVE) {
-            return None;
-        }
+    /// Returns the library's form of a use; `None` if the library does not compute this operation on these operands.
+    pub fn of(spec: &Spec) -> Option<FusedAttention> {
+        let forward = spec.operation.name() == Attention::Forward.name();
+        let form = match forward {
+            true => AttentionForm::Forward,
+            // The library has no gradient of `lse`.
+            false if spec.operation.name() == Attention::Backward.name() && input(spec, DLSE).is_none() => {
+                AttentionForm::Backward
+            }
+            false => return None,
+        };
         let shape = Shape::of(spec);
-        let dtype = spec.inputs[0].dtype;
-        if !matches!(dtype, DType::F16 | DType::BF16) || shape.pairs() == 0.0 || shape.value_size == 0 {
+        let (dtype, rank) = (spec.inputs[0].dtype, spec.inputs[0].dims.len());
+        if !may_take(spec) || shape.pairs() == 0.0 || shape.value_size == 0 {
             return None;
         }
-        // Queries before the first key see nothing: libraries have no result for them.
+        // Queries before the first key see nothing: the library has no result for them.
         if shape.causal && shape.queries > shape.keys {
             return None;
         }
-        let four = |&operand: &usize| {
+        // The library moves 16 bytes at once.
+        let moves = |tensor: &Tensor| tensor.dtype == dtype && layout::in_packs(tensor, 16 / dtype.size());
+        let four = |operand: usize, is_lse: bool| {
             let tensor = spec.operand(operand);
-            let is_lse = operand == operands[4];
-            let known = if is_lse { tensor.dtype == DType::F32 && tensor.contiguous() } else { tensor.dtype == dtype };
-            let tensor = in_four(tensor, if is_lse { None } else { Some(shape.axes) }, spec.inputs[0].dims.len())?;
-            // Libraries move 16 bytes at once.
-            (known && (is_lse || layout::in_packs(&tensor, 16 / dtype.size()))).then_some((operand as u8, tensor))
+            let four = in_four(tensor, (!is_lse).then_some(shape.axes), rank)?;
+            let known = if is_lse { tensor.dtype == DType::F32 && tensor.contiguous() } else { moves(&four) };
+            known.then_some((operand as u8, four))
         };
-        let operands: Vec<(u8, Tensor)> = operands.iter().map(four).collect::<Option<_>>()?;
+        // The forward operation may have a bias before `o` and `lse`. The library's form has it last.
+        let bias = if forward { library_bias(spec, moves)? } else { None };
+        let first = spec.inputs.len().min(3 + usize::from(bias.is_some()));
+        let last = if forward { first + 2 } else { 9 };
+        let mut operands: Vec<(u8, Tensor)> =
+            (0..3).chain(first..last).map(|operand| four(operand, operand == first + 1)).collect::<Option<_>>()?;
+        operands.extend(bias);
         let scale = shape.scale as f32;
         let mut all = FusedAttention { form, operands, calls: 1, causal: shape.causal, window: shape.window, scale };
         if shape.window >= shape.keys {
@@ -42,10 +56,27 @@ impl FusedAttention {
         let calls = (1..=batch).find(|calls| {
             batch.is_multiple_of(*calls) && (*calls == batch || all.scratch_of(batch / calls) <= MOST_SCRATCH)
         })?;
-        all.calls = calls;
-        all.operands.iter_mut().for_each(|(_, tensor)| tensor.dims.set(0, batch / calls));
+        if calls > 1 {
+            all.calls = calls;
+            all.operands.iter_mut().for_each(|(_, tensor)| tensor.dims.set(0, batch / calls));
+        }
         Some(all)
     }
+}
+
+/// Returns the bias as `[1 or batch, 1 or heads, queries, keys]`, and `Some(None)` for a use without one; `None` if the library
+/// does not take this bias.
+fn library_bias(spec: &Spec, moves: impl Fn(&Tensor) -> bool) -> Option<Option<(u8, Tensor)>> {
+    let Some(place) = input(spec, BIAS) else { return Some(None) };
+    let rank = spec.inputs[0].dims.len();
+    let mut four = in_four(&bias(spec)?, Some(Axes::of_rows(rank)), rank)?;
+    for axis in [1, 0] {
+        if four.strides[axis] == 0 {
+            four.dims.set(axis, 1);
+            four.strides.set(axis, four.dims[axis + 1] * four.strides[axis + 1]);
+        }
+    }
+    (moves(&four) && four.strides.iter().all(|stride| *stride > 0)).then_some(Some((place as u8, four)))
 }
 
 /// The operand as `[batch, heads, positions, elements]`; `axes` is `None` for one without elements. Returns `None` if the
@@ -73,12 +104,4 @@ fn in_four(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Option<Tensor> {
     }
     let (dims, strides) = (Dims::from_slice(&sizes)?, Dims::from_slice(&strides)?);
     Some(Tensor { dims, strides, ..*tensor })
-}
-
-/// The launches of a use: a library's call with the kernels in its place, or the kernels alone.
-pub fn launches(fused: Option<FusedAttention>, kernels: Vec<Kernel>) -> Vec<Launch> {
-    match fused {
-        Some(fused) => vec![Launch::Attention(Arc::new(fused), kernels)],
-        None => kernels.into_iter().map(Launch::Kernel).collect(),
-    }
 }

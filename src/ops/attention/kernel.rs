@@ -1,28 +1,30 @@
-//! The launches of attention: how blocks share rows and keys.
+//! Launches of the forward kernels: how thread blocks divide queries and keys.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::shape::Axes;
+use super::shape::{Axes, bias};
 use super::*;
 
-/// Threads of a block of few rows, which is four warps of 32 or two of 64. Blocks of [`MANY_ROWS`] have twice as many.
+/// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32, or two of 64. A block with [`MANY_ROWS`] has twice as
+/// many.
 const THREADS: u64 = 128;
 const MANY_ROWS: u64 = 128;
 
-/// The largest head that the matrix units take: its keys and values lie in shared memory.
+/// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
 const LARGEST_TILE: u64 = 256;
 
-/// Keys that a block has at least, where blocks share the keys of a row: fewer are not worth joining.
+/// Fewest keys of a block when several blocks share the keys of a row. A second kernel then combines their results, which costs
+/// more than it saves for fewer keys.
 const LEAST_KEYS: u64 = 128;
 
-/// Blocks that share the keys of a row at most.
+/// Maximum number of blocks that share the keys of a row.
 const MOST_SPLITS: u64 = 256;
 
-/// Blocks that a compute unit holds at the same time: one of [`MANY_ROWS`], two of fewer, and of at most `SMALL_ROWS` four,
-/// by their registers and by shared memory.
+/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], four with at most
+/// `SMALL_ROWS`, two otherwise.
 const RESIDENT: u64 = 2;
 const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
@@ -30,26 +32,29 @@ const SMALL_ROWS: u64 = 32;
 /// Instructions for each score: its scale, its exponential and their sum, its part of the maximum, and its rounding.
 const OF_A_SCORE: f64 = 6.0;
 
-/// How blocks share the work.
+/// Instructions that add the bias of a score: its load, its conversion, its address and the sum.
+pub const OF_A_BIAS: f64 = 4.0;
+
+/// Division of the work among thread blocks.
 pub struct Split {
     shape: Shape,
-    /// `None` if each row has 32 threads, which multiply without matrix units.
+    /// `None` for the kernel without matrix units, which has 32 threads for each row.
     tiles: Option<Tiles>,
-    /// Heads whose queries a block's rows go over.
+    /// Number of heads whose queries are the rows of one index of the geometry.
     together: u64,
 }
 
-/// A block's share.
+/// Tile sizes of a block.
 struct Tiles {
     rows: u64,
-    /// Keys of a tile: where four warps multiply together, by matrix units of a warp, and elsewhere.
+    /// Keys of a tile for `wgmma`, for `mma`, and without matrix units of NVIDIA.
     keys: [u64; 3],
-    /// Warps that share the rows, by matrix units of NVIDIA and elsewhere; the others share keys.
+    /// Warps that divide the rows, with `mma` and on other devices. The remaining warps divide the keys of a tile.
     row_warps: [u64; 2],
-    /// Elements of a row of queries or keys, and of values, with zeros up to whole tiles.
+    /// Head dimensions of queries and of values, padded with zeros to whole tiles.
     width: u64,
     value_width: u64,
-    /// Blocks that share the keys of a row.
+    /// Number of blocks that share the keys of a row.
     splits: u64,
 }
 
@@ -58,7 +63,7 @@ impl Tiles {
         if self.rows == MANY_ROWS { 2 * THREADS } else { THREADS }
     }
 
-    /// Blocks that a compute unit holds at the same time.
+    /// Number of blocks that a compute unit holds at the same time.
     fn resident(&self) -> u64 {
         match self.rows {
             MANY_ROWS => 1,
@@ -67,13 +72,13 @@ impl Tiles {
         }
     }
 
-    /// Whether four warps multiply together, on devices that can: they have 64 rows.
+    /// Whether the block uses `wgmma` on devices that have it: each group of four warps has 64 rows.
     fn together(&self) -> bool {
         2 * self.rows == self.threads()
     }
 
-    /// Bytes of shared memory where it is largest: two tiles of keys and of values, or one of each, or what warps that share
-    /// keys add up.
+    /// Bytes of shared memory, the most of any device: for two tiles of keys and of values, for one of each, or for the sums that
+    /// warps with different keys exchange.
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
@@ -125,7 +130,7 @@ impl Split {
         Split { tiles: Some(tiles), shape, together }
     }
 
-    /// Rows for each index of the geometry.
+    /// Number of rows of each index of the geometry.
     fn rows(&self) -> u64 {
         self.shape.queries * self.together
     }
@@ -150,9 +155,10 @@ impl Split {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
-                (OF_A_SCORE * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
+                let of_a_score = OF_A_SCORE + if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
+                (of_a_score * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
-            // Each thread multiplies its elements, and tells the others of its part of the sum.
+            // Each thread multiplies its elements; shuffles add up the parts of all 32.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
         };
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
@@ -171,7 +177,7 @@ impl Split {
         }
     }
 
-    /// Bytes read: each block of the pool at most once, and no more blocks than the sequences have.
+    /// Bytes read. Each page of a pool counts at most once, and no more pages count than the sequences have.
     fn read(&self, spec: &Spec) -> Traffic {
         let Some(_) = self.shape.page else { return Spec::bytes_of(&spec.inputs) };
         let (blocks, used) = (spec.inputs[1].dims[0], spec.inputs[3].elements());
@@ -180,17 +186,19 @@ impl Split {
         Spec::bytes_of(&spec.inputs[..1]) + pool + Spec::bytes_of(&spec.inputs[3..])
     }
 
-    /// Bytes of what blocks find for parts of the keys: means of values and logarithms.
+    /// Bytes of the partial results of blocks that share keys: `o` and `lse` of each part.
     fn workspace(&self) -> u64 {
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
         let rows = self.indices().saturating_mul(self.rows()).saturating_mul(splits);
         rows.saturating_mul(self.shape.value_size + 1).saturating_mul(4)
     }
 
-    /// The walk over heads that a block has rows of: strides of q, k, v, o and lse.
+    /// The heads that the blocks go through, with the strides of q, k, v, o, lse and the operands that only some uses have.
     fn geometry(&self, spec: &Spec) -> Geometry {
         let mut tensors = vec![&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
         tensors.extend(self.shape.page.iter().flat_map(|_| &spec.inputs[3..]));
+        let bias = bias(spec);
+        tensors.extend(&bias);
         let q = &spec.inputs[0].dims;
         let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let group = self.shape.group / self.together;
@@ -198,7 +206,7 @@ impl Split {
         dims.push(self.shape.heads / self.shape.group);
         dims.push(group);
         for (index, tensor) in tensors.into_iter().enumerate() {
-            if index > 4 {
+            if index > 4 && bias.is_none() {
                 // Pages and lengths are those of all heads of a sequence.
                 strides.push(Dims::from_slice(&[tensor.strides[0], 0, 0]).expect("three dimensions"));
                 continue;
@@ -228,7 +236,7 @@ impl Split {
         all
     }
 
-    /// The parameters that all kernels have, and their arguments.
+    /// Parameters and arguments that all forward kernels share.
     fn operands(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
         let geometry = self.geometry(spec);
         let [q, k, v] = [0, 1, 2].map(|input| &spec.inputs[input]);
@@ -254,11 +262,16 @@ impl Split {
             args.extend([k.strides[0], v.strides[0], pages.strides[1]].map(Arg::U64));
         }
         bind_sequences(spec, &mut params, &mut args);
+        if let Some(bias) = bias(spec) {
+            params.extend([format!("const {}* bias", c_type(bias.dtype)), "const Steps sb".to_owned()]);
+            args.push(Arg::Operand(input(spec, BIAS).expect("there is a bias") as u8));
+            args.push(steps(&bias, Some(Axes::of_rows(q_rank)), q_rank));
+        }
         (params, args)
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
-        let more = sequences_text(spec);
+        let (more, has_bias) = (sequences_text(spec), input(spec, BIAS).is_some());
         let pool = match self.shape.page {
             Some(page) => {
                 let [pages, lengths] = [3, 4].map(|input| c_type(spec.inputs[input].dtype));
@@ -268,15 +281,16 @@ impl Split {
         };
         format!(
             "{}{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS {}\n\
-             #define GROUP {}\n#define CAUSAL {}\n",
+             #define GROUP {}\n#define CAUSAL {}\n#define BIAS {}\n",
             bounds(threads as u32),
             pool,
             c_type(spec.inputs[0].dtype),
             c_type(spec.outputs[0].dtype),
             c_type(spec.outputs[1].dtype),
-            if self.shape.page.is_some() { 7 } else { 5 },
+            5 + if self.shape.page.is_some() { 2 } else { u64::from(has_bias) },
             self.together,
             self.shape.causal,
+            u32::from(has_bias),
         )
     }
 
@@ -362,7 +376,7 @@ impl Split {
     }
 }
 
-/// Adds parameters that hold sizes, and their arguments: those in `own`, and those of the shape.
+/// Adds the sizes in `own`, and those of the shape, to the parameters and arguments.
 pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, args: &mut Vec<Arg>) {
     let of_shape = [
         ("queries", shape.queries),
@@ -379,8 +393,8 @@ pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, 
     }
 }
 
-/// Blocks of the rows of each index of the geometry: where sequences lie one behind the other, each begins a block, as do the rows
-/// behind the last of them.
+/// Number of blocks for the rows of one index of the geometry. Each packed sequence, and the rows after the last one, begin a block
+/// of their own; the number is an upper bound, since the lengths are data.
 pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
     match shape.sequences {
         Some(sequences) => rows / of_a_block + sequences + 1,
@@ -388,9 +402,9 @@ pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
     }
 }
 
-/// Definitions for kernels over sequences that lie one behind the other.
+/// Definitions of the kernels for packed sequences.
 pub fn sequences_text(spec: &Spec) -> String {
-    match RaggedAttention::ends(spec) {
+    match input(spec, ENDS) {
         Some(ends) => {
             let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
             format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
@@ -399,9 +413,9 @@ pub fn sequences_text(spec: &Spec) -> String {
     }
 }
 
-/// Adds the parameters of sequences that lie one behind the other, and their arguments.
+/// Adds the ends of packed sequences to the parameters and arguments, if the use has any.
 pub fn bind_sequences(spec: &Spec, params: &mut Vec<String>, args: &mut Vec<Arg>) {
-    let Some(ends) = RaggedAttention::ends(spec) else { return };
+    let Some(ends) = input(spec, ENDS) else { return };
     params.extend(["const P* ends", "const N* key_ends", "u32 sequences"].map(str::to_owned));
     params.extend(["u64 ends_step", "u64 key_ends_step"].map(str::to_owned));
     args.extend([ends, ends + 1].map(|input| Arg::Operand(input as u8)));
@@ -409,8 +423,8 @@ pub fn bind_sequences(spec: &Spec, params: &mut Vec<String>, args: &mut Vec<Arg>
     args.extend([ends, ends + 1].map(|input| Arg::U64(spec.inputs[input].strides[0])));
 }
 
-/// The distances between positions, heads, and elements of an operand, in elements. `axes` is `None` for one without elements
-/// of heads, of queries with so many dimensions.
+/// Returns the strides of an operand's positions, heads and elements, in elements. `axes` is `None` for an operand with one number
+/// per query; `rank` is the rank of the queries.
 pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
     let element = if axes.is_some() { tensor.strides[rank - 1] } else { 0 };
     let axes = axes.unwrap_or(Axes::of_rows(rank));
@@ -418,7 +432,7 @@ pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
     Arg::Words(vec![tensor.strides[axes.positions], head, element])
 }
 
-/// The elements of so many in whole tiles.
+/// Rounds a head dimension up to whole tiles.
 pub fn whole_tiles(size: u64) -> u64 {
     size.div_ceil(16).max(1) * 16
 }

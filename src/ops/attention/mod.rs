@@ -1,13 +1,14 @@
-//! `attention`: for each query the mean of values, weighted by the softmax of its products with keys.
+//! Attention: for each query the mean of the values, weighted by the softmax of its products with the keys.
+//!
+//! One type holds `attention`, its forms over pages and over packed sequences, and the gradients of each. They share their
+//! options, shape rules, references and kernels.
 
 mod backward_kernel;
 mod backward_reference;
 mod backward_text;
 mod fused;
-mod gradient;
+mod infer;
 mod kernel;
-mod paged;
-mod ragged;
 mod reference;
 mod shape;
 mod text;
@@ -16,29 +17,88 @@ use crate::base::{DType, Dims};
 
 use super::occupancy::WARP;
 use super::*;
-pub use gradient::AttentionBackward;
-use kernel::Split;
-pub use paged::PagedAttention;
-pub use ragged::RaggedAttention;
+pub use shape::scores;
 use shape::{Axes, Shape};
 
-/// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
-pub struct Attention;
+/// `attention`, as `torch.nn.functional.scaled_dot_product_attention`, and the operations that share its kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// `attention(q, k, v, [bias] -> o, lse)`.
+    Forward,
+    /// `attention_backward(q, k, v, o, lse, dy, [dlse] -> dq, dk, dv)`.
+    Backward,
+    /// `biased_attention_backward(q, k, v, o, lse, dy, bias, [dlse] -> dq, dk, dv, ds)`.
+    BiasedBackward,
+    /// `paged_attention(q, k, v, pages, lengths -> o, lse)`: keys and values lie in blocks of a pool, as servers of language
+    /// models keep them.
+    Paged,
+    /// `ragged_attention(q, k, v, ends, key_ends -> o, lse)`: sequences of unequal lengths, one behind the other in one tensor.
+    Ragged,
+    /// `ragged_attention_backward(q, k, v, o, lse, dy, ends, key_ends, [dlse] -> dq, dk, dv)`.
+    RaggedBackward,
+}
 
-/// The most positions in all heads of queries that share a head of keys, since kernels number these by 32 bits.
-const MOST_POSITIONS: u64 = 1 << 30;
+/// Names of the inputs that only some of the operations have. [`place`] finds them.
+const BIAS: &str = "bias";
+const DLSE: &str = "dlse";
+const PAGES: &str = "pages";
+const LENGTHS: &str = "lengths";
+const ENDS: &str = "ends";
+const KEY_ENDS: &str = "key_ends";
 
-/// The most elements of a head, since 32 threads hold them in registers.
-const LARGEST_HEAD: u64 = 1024;
+/// Returns the place of the input with this name; `None` if the call does not have it.
+fn place(operation: &dyn Operation, inputs: usize, name: &str) -> Option<usize> {
+    let is = |input: &Input| matches!(input, Input::Tensor(known) | Input::Optional(known) if *known == name);
+    operation.signature().inputs.iter().position(is).filter(|place| *place < inputs)
+}
+
+/// Returns the place of the input with this name in a use; `None` if the use does not have it.
+fn input(spec: &Spec, name: &str) -> Option<usize> {
+    place(spec.operation, spec.inputs.len(), name)
+}
+
+impl Attention {
+    /// Whether it computes gradients.
+    fn is_backward(self) -> bool {
+        matches!(self, Attention::Backward | Attention::BiasedBackward | Attention::RaggedBackward)
+    }
+}
 
 impl Operation for Attention {
     fn name(&self) -> &'static str {
-        "attention"
+        match self {
+            Attention::Forward => "attention",
+            Attention::Backward => "attention_backward",
+            Attention::BiasedBackward => "biased_attention_backward",
+            Attention::Paged => "paged_attention",
+            Attention::Ragged => "ragged_attention",
+            Attention::RaggedBackward => "ragged_attention_backward",
+        }
     }
 
     fn summary(&self) -> &'static str {
-        "scaled dot product attention, softmax(q kᵀ · scale) v, with optional causal mask and sliding window; also returns the \
-         logsumexp of each query"
+        match self {
+            Attention::Forward => {
+                "scaled dot product attention, softmax(q kᵀ · scale + bias) v, with optional bias, causal mask and sliding window; \
+                 also returns the logsumexp of each query"
+            }
+            Attention::Backward => {
+                "the gradients of `attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`"
+            }
+            Attention::BiasedBackward => {
+                "the gradients of `attention` with a bias: those of `attention_backward`, and `ds`, those of the biased scores"
+            }
+            Attention::Paged => {
+                "`attention` with a paged key-value cache: `pages` lists the blocks of each sequence, `lengths` its number of keys"
+            }
+            Attention::Ragged => {
+                "`attention` of packed sequences of different lengths in one tensor; `ends` and `key_ends` hold the end \
+                 of each"
+            }
+            Attention::RaggedBackward => {
+                "the gradients of `ragged_attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`"
+            }
+        }
     }
 
     fn category(&self) -> Category {
@@ -46,65 +106,128 @@ impl Operation for Attention {
     }
 
     fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                inputs: &[Input::Tensor("q"), Input::Tensor("k"), Input::Tensor("v")],
-                outputs: &["o", "lse"],
-                options: OPTIONS,
-            }
+        const Q: Input = Input::Tensor("q");
+        const K: Input = Input::Tensor("k");
+        const V: Input = Input::Tensor("v");
+        const O: Input = Input::Tensor("o");
+        const LSE: Input = Input::Tensor("lse");
+        const DY: Input = Input::Tensor("dy");
+        const OF_LSE: Input = Input::Optional(DLSE);
+        const RESULTS: &[&str] = &["o", "lse"];
+        const GRADIENTS: &[&str] = &["dq", "dk", "dv"];
+        const fn of(inputs: &'static [Input], outputs: &'static [&'static str]) -> Signature {
+            Signature { inputs, outputs, options: OPTIONS }
+        }
+        static FORWARD: Signature = of(&[Q, K, V, Input::Optional(BIAS)], RESULTS);
+        static BACKWARD: Signature = of(&[Q, K, V, O, LSE, DY, OF_LSE], GRADIENTS);
+        static BIASED_BACKWARD: Signature =
+            of(&[Q, K, V, O, LSE, DY, Input::Tensor(BIAS), OF_LSE], &["dq", "dk", "dv", "ds"]);
+        static PAGED: Signature = of(&[Q, K, V, Input::Tensor(PAGES), Input::Tensor(LENGTHS)], RESULTS);
+        static RAGGED: Signature = of(&[Q, K, V, Input::Tensor(ENDS), Input::Tensor(KEY_ENDS)], RESULTS);
+        static RAGGED_BACKWARD: Signature =
+            of(&[Q, K, V, O, LSE, DY, Input::Tensor(ENDS), Input::Tensor(KEY_ENDS), OF_LSE], GRADIENTS);
+        match self {
+            Attention::Forward => &FORWARD,
+            Attention::Backward => &BACKWARD,
+            Attention::BiasedBackward => &BIASED_BACKWARD,
+            Attention::Paged => &PAGED,
+            Attention::Ragged => &RAGGED,
+            Attention::RaggedBackward => &RAGGED_BACKWARD,
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
-        call.needs_attention()?;
-        call.infer_results()
+        match self {
+            Attention::Forward | Attention::Backward | Attention::BiasedBackward => {
+                call.needs_attention()?;
+                call.needs_bias()?;
+            }
+            Attention::Paged => call.needs_pages()?,
+            Attention::Ragged | Attention::RaggedBackward => call.needs_sequences()?,
+        }
+        if self.is_backward() { call.infer_gradients() } else { call.infer_results() }
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec).cost(spec)
+        match self.is_backward() {
+            true => backward_kernel::Split::of(spec).cost(spec),
+            false => kernel::Split::of(spec).cost(spec),
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        reference::attend(spec, inputs, outputs, false);
+        match self.is_backward() {
+            true => drop(backward_reference::gradients(spec, inputs, outputs, false)),
+            false => drop(reference::attend(spec, inputs, outputs, false)),
+        }
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        reference::attend(spec, inputs, outputs, true).map(Tolerance::Within).into()
+        let radii = match self.is_backward() {
+            true => backward_reference::gradients(spec, inputs, outputs, true),
+            false => reference::attend(spec, inputs, outputs, true).into(),
+        };
+        radii.into_iter().map(Tolerance::Within).collect()
     }
 
-    /// By the first dimension, if it is that of a batch.
+    /// Along the first dimension if it is that of a batch or of sequences. A pool, and a bias that is broadcast along the
+    /// batch, belong to all pieces.
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        (spec.inputs[0].dims.len() > 3).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
+        let q = &spec.inputs[0].dims;
+        match self {
+            Attention::Paged => Some(Pieces::Rows(vec![true, false, false, true, true])),
+            Attention::Ragged | Attention::RaggedBackward => None,
+            _ if q.len() <= 3 => None,
+            _ => {
+                let bias = input(spec, BIAS);
+                let of_piece = |place: usize, tensor: &Tensor| {
+                    bias != Some(place) || (tensor.dims.len() == q.len() && tensor.dims[0] == q[0])
+                };
+                Some(Pieces::Rows(spec.inputs.iter().enumerate().map(|(place, one)| of_piece(place, one)).collect()))
+            }
+        }
     }
 
-    /// A library's call, or one kernel; where few rows see many keys, blocks share the keys of a row, and a second kernel joins
-    /// what they found.
+    /// A call of the vendor's library, with the kernels that may take its place, or the kernels alone.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let kernels = Split::of(spec).kernels(spec);
-        fused::launches(FusedAttention::of(spec, AttentionForm::Forward, &[0, 1, 2, 3, 4]), kernels)
+        let kernels = match self.is_backward() {
+            true => backward_kernel::Split::of(spec).kernels(spec),
+            false => kernel::Split::of(spec).kernels(spec),
+        };
+        match FusedAttention::of(spec) {
+            Some(fused) => vec![Launch::Attention(std::sync::Arc::new(fused), kernels)],
+            None => kernels.into_iter().map(Launch::Kernel).collect(),
+        }
     }
 
-    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
-        2
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        (input(spec, BIAS).is_some() && fused::may_take(spec) && FusedAttention::of(spec).is_none()).then_some(match self {
+            Attention::BiasedBackward => {
+                "kernels of aorta, since the library is not asked for gradients of attention with a bias"
+            }
+            _ => {
+                "kernels of aorta, since the library takes a bias only of the queries' type, not broadcast along queries or keys, \
+                 with rows at multiples of 16 bytes"
+            }
+        })
+    }
+
+    /// The gradients of the biased scores are computed only if they are named.
+    fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
+        let all = self.signature().outputs.len();
+        if *self == Attention::BiasedBackward { given.clamp(all - 1, all) } else { all }
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        backward::attention(rule)
+        match self {
+            Attention::Forward | Attention::Ragged => backward::attention(rule),
+            Attention::Paged => {
+                Err("keys and values of a pool serve inference; `attention` of keys and values in order has gradients")
+            }
+            _ => Err("gradients of gradients of attention are not in this version"),
+        }
     }
-}
-
-/// The dimensions of the mean values and of their logarithms.
-fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
-    let (axes, last) = (Axes::of(call.attrs, q.dims.len()), q.dims.len() - 1);
-    let (mut dims, mut rows) =
-        (q.dims, Dims::from_slice(&q.dims[..last]).expect("fewer dimensions than the queries have"));
-    dims.set(last, v.dims[last]);
-    if let Some(heads) = axes.heads {
-        rows.set(last - 2, q.dims[heads]);
-        rows.set(last - 1, q.dims[axes.positions]);
-    }
-    (dims, rows)
 }
 
 /// The word of `layout` for heads behind positions.
@@ -119,7 +242,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::int(
         "window",
         0,
-        MOST_POSITIONS as i64,
+        infer::MOST_POSITIONS as i64,
         0,
         "sliding window: the number of keys that a causal query attends to, its own position included; 0 for all",
     ),
@@ -140,128 +263,3 @@ const OPTIONS: &[OptionSpec] = &[
         "scaling factor of the products; 0 (the default) means `1 / sqrt(d)`, where d is the head dimension",
     ),
 ];
-
-impl Call<'_> {
-    /// The types and dimensions of the mean values and of their logarithms.
-    fn infer_results(&self) -> Result<Vec<(DType, Dims)>, OpError> {
-        let [q, v] = [0, 2].map(|input| self.inputs[input].tensor);
-        if let Some(output) = &self.outputs[0] {
-            self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-        }
-        let (dims, rows) = results(self, &q, &v);
-        let o = self.output(0, self.given_dtype(0).unwrap_or(q.dtype), dims)?;
-        Ok(vec![o, self.output(1, q.dtype.compute(), rows)?])
-    }
-
-    /// The types and dimensions of the gradients. `more` are the places of `o`, `lse`, `dy` and `dlse`; the last may be absent.
-    fn infer_gradients(&self, more: &[usize; 4]) -> Result<Vec<(DType, Dims)>, OpError> {
-        let [q, k, v] = [0, 1, 2].map(|input| self.inputs[input].tensor);
-        let (o, rows) = results(self, &q, &v);
-        let wanted = [(q.dtype, o), (q.dtype.compute(), rows), (q.dtype, o), (q.dtype.compute(), rows)];
-        for (&index, (dtype, dims)) in more.iter().zip(wanted) {
-            let Some(found) = self.inputs.get(index).map(|input| &input.tensor) else { continue };
-            if (found.dtype, found.dims) != (dtype, dims) {
-                let help = format!("for these queries and values it has to be {dtype}{dims}");
-                return Err(self.differs(0, format!("the queries are {q}"), index, format!("this is {found}"), &help));
-            }
-        }
-        let types = [q, k, v].into_iter().enumerate().map(|(index, tensor)| {
-            if let Some(output) = &self.outputs[index] {
-                self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-            }
-            self.output(index, self.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
-        });
-        types.collect()
-    }
-
-    /// Fails unless queries, keys and values of the same sequences fit together, and the options make sense.
-    fn needs_attention(&self) -> Result<(), OpError> {
-        let q = &self.inputs[0].tensor;
-        let rank = q.dims.len();
-        for (index, name) in [(1, "keys"), (2, "values")] {
-            let other = &self.inputs[index].tensor;
-            if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
-                let help = "all have the same dimensions before those of heads, positions and elements: \
-                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
-                let found = format!("these {name} are {other}");
-                return Err(self.differs(0, format!("this is {q}"), index, found, help));
-            }
-        }
-        self.needs_heads()
-    }
-
-    /// Fails unless heads of queries, keys and values fit together, and the options make sense.
-    fn needs_heads(&self) -> Result<(), OpError> {
-        for index in 0..3 {
-            self.needs_dtype(
-                &self.inputs[index],
-                self.inputs[index].tensor.dtype.is_float(),
-                "floating-point queries, keys and values",
-            )?;
-            self.needs_rank(index, 2, "positions and the elements of a head")?;
-        }
-        let q = &self.inputs[0].tensor;
-        let rank = q.dims.len();
-        for (index, name) in [(1, "keys"), (2, "values")] {
-            let other = &self.inputs[index].tensor;
-            let found = |text: String| format!("these {name} {text}");
-            if other.dtype != q.dtype {
-                let help = "queries, keys and values need the same element type; `cast(x -> y)` changes one";
-                return Err(self.differs(
-                    0,
-                    format!("this is {}", q.dtype),
-                    index,
-                    found(format!("are {}", other.dtype)),
-                    help,
-                ));
-            }
-        }
-        let [k, v] = [1, 2].map(|index| &self.inputs[index].tensor);
-        if k.dims[rank - 1] != q.dims[rank - 1] {
-            let help = "a query and a key have as many elements, since their product is a sum over them";
-            let (left, right) = (q.dims[rank - 1], k.dims[rank - 1]);
-            let found = format!("these keys have {right} elements");
-            return Err(self.differs(0, format!("these queries have {left} elements"), 1, found, help));
-        }
-        if k.dims[..rank - 1] != v.dims[..rank - 1] {
-            let help = "there is a value for each key, so all their dimensions but the last are alike";
-            return Err(self.differs(1, format!("the keys are {k}"), 2, format!("the values are {v}"), help));
-        }
-        let axes = Axes::of(self.attrs, rank);
-        let [heads, shared] = [q, k].map(|tensor| axes.heads_of(&tensor.dims));
-        if !heads.is_multiple_of(shared.max(1)) {
-            let help = "heads of queries share those of keys in groups of one size: \
-                        write a number of heads that the keys' divides";
-            return Err(self.differs(
-                0,
-                format!("{heads} heads of queries"),
-                1,
-                format!("{shared} heads of keys"),
-                help,
-            ));
-        }
-        let group = heads / shared.max(1);
-        for input in &self.inputs[..3] {
-            let (positions, size) = (input.tensor.dims[axes.positions], input.tensor.dims[rank - 1]);
-            let needs = if size > LARGEST_HEAD {
-                format!("heads of at most {LARGEST_HEAD} elements")
-            } else if positions.saturating_mul(group) > MOST_POSITIONS {
-                format!("at most {MOST_POSITIONS} positions in all {group} heads of queries that share a head of keys")
-            } else {
-                continue;
-            };
-            let (op, found) = (self.operation.name(), input.tensor.to_string());
-            return Err(OpError::Rank { op, needs, found, at: input.span.into() });
-        }
-        let scale = self.attrs.number("scale");
-        if !(0.0..=1e30).contains(&scale) {
-            let why = format!("{scale} is not a factor between 0 and 1e30");
-            return Err(self.bad_option("scale", why, "write a positive number, or remove it for `1 / sqrt(d)`"));
-        }
-        if self.attrs.int("window") > 0 && !self.attrs.bool("causal") {
-            let why = "only causal queries have a window".to_owned();
-            return Err(self.bad_option("window", why, "add `causal: true`, or remove `window`"));
-        }
-        Ok(())
-    }
-}

@@ -1,13 +1,14 @@
-//! Attention on the CPU, in double precision, and how far a device may be from it.
+//! Attention on the CPU in double precision, and the error bounds of a device.
 
 use std::borrow::Cow;
 
 use crate::base::parallel;
 
 use super::super::ball::{FUNCTION, Precision};
+use super::shape::Bias;
 use super::*;
 
-/// The result of some rows, with radii if they are asked for.
+/// Results of the queries of a head, with their error bounds if requested.
 #[derive(Default)]
 struct Rows {
     o: Vec<f64>,
@@ -16,13 +17,14 @@ struct Rows {
     lse_radii: Vec<f64>,
 }
 
-/// Writes both outputs, and returns how far a device may be from each element of them; nothing unless `encloses`.
+/// Writes `o` and `lse`, and returns the error bound of each element if `encloses`; empty lists otherwise.
 pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> [Vec<f64>; 2] {
     let shape = Shape::of(spec);
     let heads = (shape.batch * shape.heads) as usize;
-    let ends = RaggedAttention::ends(spec).map(|ends| [inputs[ends], inputs[ends + 1]]);
-    let seen = shape.page.is_none().then(|| shape.all_seen(ends));
-    let found = parallel::map(heads, |head| of_a_head(spec, (&shape, seen.as_deref()), inputs, head, encloses));
+    let seen = shape.page.is_none().then(|| shape.all_seen(ends_of(spec, inputs)));
+    let bias = Bias::of(spec, inputs);
+    let found =
+        parallel::map(heads, |head| of_a_head(spec, (&shape, seen.as_deref(), bias.as_ref()), inputs, head, encloses));
     let mut radii = [Vec::new(), Vec::new()];
     if encloses {
         radii = [0, 1].map(|output: usize| vec![0.0; outputs[output].len()]);
@@ -39,7 +41,12 @@ pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses
     radii
 }
 
-/// The keys and values that a head of queries has, and the shape with their number.
+/// Ends of the queries and of the keys of packed sequences; `None` if the use has none.
+pub fn ends_of<'a>(spec: &Spec, inputs: &[&'a [f64]]) -> Option<[&'a [f64]; 2]> {
+    Some([inputs[input(spec, ENDS)?], inputs[input(spec, KEY_ENDS)?]])
+}
+
+/// Returns the keys and values of a head of queries, and the shape with their number.
 fn keys_of<'a>(shape: &Shape, inputs: &[&'a [f64]], head: usize) -> (Shape, Cow<'a, [f64]>, Cow<'a, [f64]>) {
     let Some(page) = shape.page else {
         let shared = head / shape.group as usize;
@@ -73,10 +80,10 @@ fn keys_of<'a>(shape: &Shape, inputs: &[&'a [f64]], head: usize) -> (Shape, Cow<
     (own, Cow::Owned(k), Cow::Owned(v))
 }
 
-/// The rows of a head. `seen` has the keys of each query; `None` where sequences have different numbers of keys.
+/// Computes the queries of a head. `seen` has the keys of each query; `None` if the number of keys differs between sequences.
 fn of_a_head(
     spec: &Spec,
-    (shape, seen): (&Shape, Option<&[std::ops::Range<usize>]>),
+    (shape, seen, bias): (&Shape, Option<&[std::ops::Range<usize>]>, Option<&Bias>),
     inputs: &[&[f64]],
     head: usize,
     encloses: bool,
@@ -101,10 +108,13 @@ fn of_a_head(
         let own = &q[query * size..][..size];
         let seen = all_seen[query].clone();
         scores.clear();
-        scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size])));
+        let of_score = |key: usize| bias.map_or(0.0, |bias| bias.of_score(head, query, key));
+        scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size]) + of_score(key)));
         let top = scores
             .iter()
             .fold(f64::NEG_INFINITY, |top, score| if *score > top || score.is_nan() { *score } else { top });
+        // A bias of -inf takes a key away. A query without keys has a mean of zero.
+        let seen = if bias.is_some() && top == f64::NEG_INFINITY { 0..0 } else { seen };
         let mut o = vec![0.0; value_size];
         let mut sum = 0.0;
         for (score, key) in scores.iter().zip(seen.clone()) {
@@ -117,7 +127,7 @@ fn of_a_head(
             o.iter_mut().for_each(|o| *o /= sum);
         }
         if let Some(errors) = &errors {
-            let (o_radii, lse_radius) = errors.radii(own, seen, &scores, (&o, lse), &v);
+            let (o_radii, lse_radius) = errors.radii(own, seen, &scores, (&o, lse), &v, &of_score);
             rows.o_radii.extend(o_radii);
             rows.lse_radii.push(lse_radius);
         }
@@ -131,19 +141,19 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// The rounding errors of a device for the queries of a head.
+/// Rounding errors of a device for the queries of a head.
 pub struct Errors<'a> {
     shape: &'a Shape,
     dtype: DType,
     pub precision: Precision,
     pub unit: f64,
-    /// The relative and the absolute error of a weight that is rounded for the second product. The largest weight is 1.
+    /// Relative and absolute error of a weight that is rounded to 16 bits for the second product. The largest weight is 1.
     pub rounded: [f64; 2],
-    /// Elements of a factor count as this at least: `f16` products are lined up by the exponents of normal numbers.
+    /// Least magnitude that a factor's element counts as: matrix units align `f16` products by the exponents of normal numbers.
     pub least: f64,
-    /// The lengths of the keys.
+    /// Euclidean lengths of the keys.
     pub lengths: Vec<f64>,
-    /// Whether all values are numbers. A device multiplies those that a query does not see with zero.
+    /// Whether all values are finite. A device multiplies the values of masked keys by zero, and infinity times zero is NaN.
     pub finite: bool,
 }
 
@@ -165,21 +175,25 @@ impl Errors<'_> {
         }
     }
 
-    /// How far the exponential of a score less another number may be off, relative, by the roundings of its argument. `size`
-    /// is the product of the lengths of a query and a key, and of the scale.
-    pub fn moved(&self, size: f64, score: f64, less: f64) -> f64 {
+    /// Largest error of a weight by the roundings of its exponential's argument, `score` less `less`, and of the exponential.
+    /// `logarithm` is that of the weight. `size` is the product of the lengths of a query and a key and of the scale, plus the
+    /// magnitude of the bias.
+    pub fn of_weight(&self, logarithm: f64, size: f64, score: f64, less: f64) -> f64 {
         // A unit adds up some products before it rounds, and cuts sums off.
         let terms = self.shape.size as f64 / 2.0 + 8.0;
         let off = terms * self.unit * size + 4.0 * self.unit * (score.abs() + less.abs());
-        if off < 1.0 { off * (1.0 + off) } else { off.exp_m1() }
+        let weight = logarithm.exp();
+        // A large error of the argument belongs into the exponential: its product with a weight of zero is no number.
+        let moved = if off < 1.0 { weight * off * (1.0 + off) } else { (logarithm + off).exp() };
+        moved + weight * FUNCTION * self.unit
     }
 
-    /// Whether a factor of the second product is not too large for its type.
+    /// Whether a factor of the second product is finite in its type.
     pub fn fits(&self, value: f64) -> bool {
         self.dtype.round(value).is_finite() && self.precision.holds(value)
     }
 
-    /// How far the elements of an output row and its logarithm may be off.
+    /// Error bounds of the elements of `o` for a query, and of its `lse`.
     fn radii(
         &self,
         query: &[f64],
@@ -187,6 +201,7 @@ impl Errors<'_> {
         scores: &[f64],
         (o, lse): (&[f64], f64),
         v: &[f64],
+        bias: &dyn Fn(usize) -> f64,
     ) -> (Vec<f64>, f64) {
         if seen.is_empty() {
             return (vec![if self.finite { 0.0 } else { f64::INFINITY }; o.len()], 0.0);
@@ -204,12 +219,19 @@ impl Errors<'_> {
         // Roundings of a sum over keys, and of what it is multiplied with for each of its tiles.
         let count = seen.len() as f64 / 4.0 + 16.0;
         for (score, key) in scores.iter().zip(seen) {
-            let off = self.moved(own * self.lengths[key], *score, top) + FUNCTION * self.unit;
-            let weight = (score - lse).exp();
-            moved += weight * off;
+            let (bias, weight) = (bias(key), (score - lse).exp());
+            if !self.precision.holds(bias * std::f64::consts::LOG2_E) {
+                // The device has an infinite bias: the weight is exactly zero, as it should be, or the result is unknown.
+                if bias < 0.0 && weight == 0.0 {
+                    continue;
+                }
+                return unknown();
+            }
+            let off = self.of_weight(score - lse, own * self.lengths[key] + bias.abs(), *score, top);
+            moved += off;
             // The largest weight is 1 before the division by the sum.
             let each =
-                weight * (off + self.rounded[0] + count * self.unit) + self.rounded[1] + self.precision.smallest();
+                off + weight * (self.rounded[0] + count * self.unit) + self.rounded[1] + self.precision.smallest();
             all.iter_mut().zip(&v[key * o.len()..]).for_each(|(all, v)| *all += each * v.abs());
         }
         let sum = moved + count * self.unit;
@@ -219,7 +241,7 @@ impl Errors<'_> {
     }
 }
 
-/// The root of the sum of squares of elements that count as `least` at least.
+/// Euclidean length of a vector, each element of which counts as at least `least`.
 pub fn length(values: &[f64], least: f64) -> f64 {
     values
         .iter()

@@ -1,4 +1,4 @@
-//! The sizes and options of a use of attention, without the layout of its operands.
+//! Sizes of a use of attention, independent of the layout of its operands.
 
 use std::borrow::Cow;
 
@@ -29,29 +29,40 @@ impl Axes {
     pub fn heads_of(&self, dims: &Dims) -> u64 {
         self.heads.map_or(1, |axis| dims[axis])
     }
+
+    /// Dimensions of the scores, `[.., heads, queries, keys]`, from those of the queries and of the keys.
+    pub fn scores(&self, q: &Dims, k: &Dims) -> Dims {
+        let (rank, mut scores) = (q.len(), *q);
+        scores.set(rank - 1, k[self.positions]);
+        scores.set(rank - 2, q[self.positions]);
+        if let Some(heads) = self.heads {
+            scores.set(rank - 3, q[heads]);
+        }
+        scores
+    }
 }
 
-/// The sizes of a use, and what its queries see.
+/// Sizes of a use, and its mask.
 #[derive(Clone)]
 pub struct Shape {
     pub axes: Axes,
-    /// Products of the dimensions before heads.
+    /// Product of the dimensions before heads.
     pub batch: u64,
-    /// Heads of queries, and those that share a head of keys.
+    /// Number of heads of queries, and how many of them share a head of keys.
     pub heads: u64,
     pub group: u64,
     pub queries: u64,
-    /// Keys of a sequence; the most that it may have where they lie in blocks of a pool.
+    /// Keys of a sequence; with pages, the most keys that a sequence may have.
     pub keys: u64,
-    /// Keys of a block of the pool; `None` where those of a sequence lie one after the other.
+    /// Keys of a page; `None` without pages.
     pub page: Option<u64>,
-    /// Number of sequences that lie one behind the other; `None` for one in each part of the batch.
+    /// Number of packed sequences; `None` if they are not packed.
     pub sequences: Option<u64>,
-    /// Elements of a query or a key, and of a value.
+    /// Head dimension of queries and keys, and of values.
     pub size: u64,
     pub value_size: u64,
     pub causal: bool,
-    /// The most keys that a query sees; 0 for all.
+    /// Maximum number of keys that a query attends to; 0 for all.
     pub window: u64,
     pub scale: f64,
 }
@@ -63,16 +74,17 @@ impl Shape {
         let axes = Axes::of(&spec.attrs, rank);
         let size = q[rank - 1];
         let scale = spec.attrs.number("scale");
-        let page = PagedAttention::is(spec).then(|| k[axes.positions]);
+        let pages = input(spec, PAGES);
+        let page = pages.map(|_| k[axes.positions]);
         Shape {
             axes,
             batch: q[..rank.saturating_sub(3)].iter().product(),
             heads: axes.heads_of(q),
             group: (axes.heads_of(q) / axes.heads_of(k).max(1)).max(1),
             queries: q[axes.positions],
-            keys: k[axes.positions] * page.map_or(1, |_| spec.inputs[3].dims[1]),
+            keys: k[axes.positions] * pages.map_or(1, |pages| spec.inputs[pages].dims[1]),
             page,
-            sequences: RaggedAttention::ends(spec).map(|ends| spec.inputs[ends].dims[0]),
+            sequences: input(spec, ENDS).map(|ends| spec.inputs[ends].dims[0]),
             size,
             value_size: v[rank - 1],
             causal: spec.attrs.bool("causal"),
@@ -81,7 +93,7 @@ impl Shape {
         }
     }
 
-    /// The offset of a head's first element in a tensor without gaps, and the distance between its positions, in elements.
+    /// Returns the offset of a head's first element in a tensor without gaps, and the stride of its positions, in elements.
     pub fn rows(&self, number: usize, (heads, positions, size): (u64, u64, u64)) -> (usize, usize) {
         let (heads, positions, size) = (heads as usize, positions as usize, size as usize);
         match self.axes.heads {
@@ -92,7 +104,7 @@ impl Shape {
         }
     }
 
-    /// The elements of a head, position by position.
+    /// Returns the elements of a head, position by position.
     pub fn head<'a>(&self, values: &'a [f64], number: usize, sizes: (u64, u64, u64)) -> Cow<'a, [f64]> {
         let ((first, step), size, positions) = (self.rows(number, sizes), sizes.2 as usize, sizes.1 as usize);
         match step == size {
@@ -101,7 +113,7 @@ impl Shape {
         }
     }
 
-    /// Writes the elements of a head to their places.
+    /// Writes the elements of a head into a tensor without gaps.
     pub fn put(&self, from: &[f64], to: &mut [f64], number: usize, sizes: (u64, u64, u64)) {
         let ((first, step), size) = (self.rows(number, sizes), sizes.2 as usize);
         for (position, row) in from.chunks(size.max(1)).enumerate() {
@@ -109,7 +121,7 @@ impl Shape {
         }
     }
 
-    /// Heads, positions and elements of queries; the same of keys, values and results.
+    /// Numbers of heads, positions and elements of the queries.
     pub fn of_queries(&self) -> (u64, u64, u64) {
         (self.heads, self.queries, self.size)
     }
@@ -126,7 +138,7 @@ impl Shape {
         (self.heads, self.queries, self.value_size)
     }
 
-    /// The keys that a query sees.
+    /// Range of keys that a query attends to.
     pub fn seen(&self, query: u64) -> std::ops::Range<u64> {
         if !self.causal {
             return 0..self.keys;
@@ -136,8 +148,7 @@ impl Shape {
         start..end
     }
 
-    /// For each query the keys that it sees. `ends` are those of the queries and of the keys of each sequence, where several lie
-    /// one behind the other.
+    /// Range of keys that each query attends to. `ends` are the ends of the queries and of the keys of packed sequences.
     pub fn all_seen(&self, ends: Option<[&[f64]; 2]>) -> Vec<std::ops::Range<usize>> {
         let usual = |range: std::ops::Range<u64>| range.start as usize..range.end as usize;
         let Some([ends, key_ends]) = ends else {
@@ -160,14 +171,14 @@ impl Shape {
         all
     }
 
-    /// Pairs of a query and a key that it sees, in all heads. Sequences that lie one behind the other count as equally long.
+    /// Number of pairs of a query and a key that it attends to, in all heads. Packed sequences count as equally long.
     pub fn pairs(&self) -> f64 {
         let sequences = self.sequences.unwrap_or(1).max(1) as f64;
         let (queries, keys) = (self.queries as f64 / sequences, self.keys as f64 / sequences);
         let of_a_head = match self.causal {
             false => queries * keys,
             true => {
-                // Queries see from `first` to `keys` keys, one more each, but no more than `most`.
+                // Queries attend to `first`, `first` + 1, … up to `keys` keys, but to at most `most`.
                 let first = (keys - queries + 1.0).max(1.0);
                 let most = if self.window > 0 { (self.window as f64).min(keys) } else { keys };
                 let growing = if first <= most { (first + most) * (most - first + 1.0) / 2.0 } else { 0.0 };
@@ -175,6 +186,46 @@ impl Shape {
             }
         };
         of_a_head * sequences * self.heads as f64 * self.batch as f64
+    }
+}
+
+/// Dimensions of the scores of a use: `[.., heads, queries, keys]`.
+pub fn scores(spec: &Spec) -> Dims {
+    let [q, k] = [0, 1].map(|input| &spec.inputs[input].dims);
+    Axes::of(&spec.attrs, q.len()).scores(q, k)
+}
+
+/// Returns the bias of a use as a tensor with the dimensions of the scores, whose strides are 0 where it is broadcast.
+pub fn bias(spec: &Spec) -> Option<Tensor> {
+    let (bias, dims) = (spec.inputs[input(spec, BIAS)?], scores(spec));
+    Some(Tensor { dims, strides: layout::broadcast_strides(&bias, dims), ..bias })
+}
+
+/// The bias of each score on the CPU.
+pub struct Bias<'a> {
+    values: &'a [f64],
+    /// Place of the first element of each head.
+    heads: Vec<usize>,
+    /// Distance between two queries, and between two keys, in elements.
+    query: usize,
+    key: usize,
+}
+
+impl<'a> Bias<'a> {
+    /// Returns the bias of a use whose inputs lie in memory without gaps.
+    pub fn of(spec: &Spec, inputs: &[&'a [f64]]) -> Option<Bias<'a>> {
+        let place = input(spec, BIAS)?;
+        let mut packed = spec.clone();
+        packed.inputs[place].strides = packed.inputs[place].dims.contiguous_strides();
+        let Tensor { dims, strides, .. } = bias(&packed)?;
+        let lead = dims.len() - 2;
+        let [of_heads, steps] = [&dims, &strides].map(|all| Dims::from_slice(&all[..lead]).expect("fewer dimensions"));
+        let heads = layout::offsets(of_heads, steps).map(|offset| offset as usize).collect();
+        Some(Bias { values: inputs[place], heads, query: strides[lead] as usize, key: strides[lead + 1] as usize })
+    }
+
+    pub fn of_score(&self, head: usize, query: usize, key: usize) -> f64 {
+        self.values[self.heads[head] + query * self.query + key * self.key]
     }
 }
 

@@ -1,20 +1,20 @@
-//! The texts of the kernels. [`super::kernel`] defines their names.
+//! Source text of the forward kernels. [`super::kernel`] defines the names that they use.
 
-/// Places of rows, and which keys a row sees.
+/// Offsets of rows, and the range of keys that a row attends to.
 ///
-/// A block has `BM` rows of one index of the geometry, whose operands are q, k, v, o and lse. A row is a query of one of
-/// `GROUP` heads that share keys. `rows` are `GROUP` times `queries`.
+/// A block has `BM` rows of one index of the geometry. A row is a query of one of `GROUP` heads that share keys, so that there are
+/// `GROUP` times `queries` rows.
 pub const PLACES: &str = r#"
 #define LOWEST (-INFINITE)
 struct Larger { template <typename V> __device__ V operator()(V a, V b) const { return a > b ? a : b; } };
 struct Total { template <typename V> __device__ V operator()(V a, V b) const { return a + b; } };
 struct Steps { i64 query, head, element; };
-// The offset of a row: `head` is the distance between heads that share keys.
+// Offset of a row; `head` is the stride of the heads that share keys.
 __device__ inline i64 place(const Steps& steps, u32 row, u32 queries) {
   return GROUP == 1 ? (i64)row * steps.query : (i64)(row / queries) * steps.head + (i64)(row % queries) * steps.query;
 }
 __device__ inline u32 query_of(u32 row, u32 queries) { return GROUP == 1 ? row : row % queries; }
-// The keys that a query sees: from `first_key` to before `last_key`.
+// A query attends to the keys from `first_key` to before `last_key`.
 __device__ inline u32 first_key(u32 query, u32 queries, u32 keys, u32 window) {
   i64 end = (i64)query + 1 + keys - queries;
   return window && end > window ? (u32)(end - window) : 0;
@@ -23,9 +23,10 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
   i64 end = (i64)query + 1 + keys - queries;
   return !CAUSAL ? keys : end < 0 ? 0 : end < keys ? (u32)end : keys;
 }
+#define LOG2_E 1.4426950408889634f
 #if PAGED
-// Defines the number of keys of the sequence, and where a key lies: nowhere behind the last of them, and in a block that is
-// not in the pool.
+// Defines `keys` of the sequence, and `row_of_key`, which returns the address of a key: null for a key behind the last one, or in a
+// page outside of the pool.
 #define SEQUENCE                                                                                \
   pages += at[5];                                                                               \
   i64 length = (i64)lengths[at[6]];                                                             \
@@ -39,9 +40,9 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 #define SEQUENCE
 #endif
 #if RAGGED
-// A sequence's first query and key, their numbers, and a row of it: of its queries in all heads of a group, or of its keys.
+// First query and key of a sequence, their numbers, and a row within it: of the queries in all heads of a group, or of the keys.
 struct Sequence { u32 first, count, first_key, key_count, row; };
-// The sequence of the block with this number, where each sequence begins a block. What lies behind the last end sees nothing.
+// Returns the sequence of the block with this number. Each sequence begins a block. Rows behind the last end attend to nothing.
 template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
                                                                 u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
   Sequence s = {0, 0, 0, 0, 0};
@@ -69,9 +70,9 @@ template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u
 #endif
 "#;
 
-/// How many keys a tile has, and how many warps share the rows of a block, by device.
+/// Keys of a tile, and warps that divide the rows of a block, by device.
 ///
-/// On Hopper four warps together multiply 64 rows. As in FlashAttention-3 (Shah and others, 2024), the scores of the next tile
+/// On Hopper, four warps together multiply 64 rows by `wgmma`. As in FlashAttention-3 (Shah and others, 2024), the scores of the next tile
 /// are computed while the values of this one are added up.
 pub const DEVICES: &str = r#"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
@@ -112,7 +113,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   Tile<BN, WIDTH> tile_k = {tile_q.at + tile_q.SIZE};
   Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
 #endif
-  // Long rows first: those of the last queries.
+  // The last queries first: with a causal mask they attend to the most keys.
 #if RAGGED
   u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
   Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
@@ -131,8 +132,14 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   g.offsets(index, at);
   q += at[0]; k += at[1]; v += at[2]; o += at[3]; lse += at[4];
   SEQUENCE
+#if BIAS
+  bias += at[5];
+  // The products have their scale before the bias is added to them.
+  const f32 of_products = scale;
+  scale = 1;
+#endif
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
-  // Rows of several heads have all queries between them.
+  // Rows of several heads may have any query.
   bool several = GROUP > 1 && first_row / queries != last_row / queries;
   u32 low = first_key(several ? 0 : query_of(first_row, queries), queries, keys, window) / BN * BN;
   u32 high = last_key(several ? queries - 1 : query_of(last_row, queries), queries, keys);
@@ -154,8 +161,19 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     total[m][h] = 0;
     EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
   }
-  // Leaves out the scores of keys that a row does not see.
+  // Adds the bias, and leaves out the scores of keys that a row does not see.
   auto mask = [&](u32 start) {
+#if BIAS
+    EACH_ROW {
+      u32 row = first_row + own_row + m * 16 + lane_row(h);
+      const auto* of_row = bias + place(sb, row < rows ? row : last_row, queries);
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 key = start + own_key + n * 16 + lane_column(i);
+        f32 own = key < keys ? load<f32>(of_row[(i64)key * sb.element]) * LOG2_E : 0;
+        score[m][n].at[h][i] = score[m][n].at[h][i] * of_products + own;
+      }
+    }
+#endif
     if (start + BN <= full_high && start >= full_low) return;
     EACH_ROW {
       u32 row = first_row + own_row + m * 16 + lane_row(h), query = query_of(row < rows ? row : last_row, queries);
@@ -166,12 +184,12 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       }
     }
   };
-  // Turns scores of a row into weights, and returns by how much the sums before shrink.
+  // Replaces the scores of a row by weights, and returns the factor by which earlier sums shrink.
   auto weigh = [&](int m, int h) {
     f32 largest = top[m][h];
     EACH_TILE(n, NT) EACH_TILE(i, 4) largest = fmaxf(largest, score[m][n].at[h][i]);
     largest = across_row(largest, Larger());
-    // A row that has seen no key yet.
+    // The row has no key yet.
     f32 base = largest == LOWEST ? 0 : largest * scale;
     f32 shrink = exp2_fast(top[m][h] * scale - base), own = 0;
     top[m][h] = largest;
@@ -339,7 +357,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   loads_done();
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
   if (KEY_WARPS > 1) {
-    // Warps add up what they have, one after the other, relative to the largest score of all.
+    // The warps add their sums one after the other, relative to the largest score of all.
     __syncthreads();
     f32* shared = (f32*)memory;
     f32 (*tops)[BM] = (f32 (*)[BM])shared;
@@ -405,13 +423,13 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   }
 "#;
 
-/// Joins what blocks found for parts of the keys: a block for each row.
+/// Combines the partial results of blocks that share the keys of a row. A block computes a row.
 pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
   u64 row = blockIdx.x;
   u32 lane = threadIdx.x % 32;
   const f32* logs = parts + count * splits * dv + row * splits;
   const f32* values = parts + row * splits * dv;
-  // Each group of 32 threads finds the same.
+  // Every group of 32 threads computes the same.
   f32 top = LOWEST, total = 0;
   for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
 #pragma unroll
@@ -439,7 +457,7 @@ pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
   if (threadIdx.x == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + logf(total);
 "#;
 
-/// Attention of one row by 32 threads, which share its elements: for every type and size.
+/// Attention of one row by 32 threads, which divide its elements, for every type and head dimension.
 pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   u32 lane = threadIdx.x % 32;
   if (row >= count) return;
@@ -450,9 +468,12 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   q += at[0] + place(sq, own, queries);
   k += at[1];
   v += at[2];
+#if BIAS
+  bias += at[5] + place(sb, own, queries);
+#endif
   SEQUENCE
 #if RAGGED
-  // The row's place is known: its sequence says which keys it sees.
+  // The sequence of the row determines its keys.
   Sequence sequence = SEQUENCE_OF(false, own, 1);
   query = sequence.row;
   queries = sequence.count;
@@ -484,6 +505,9 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) score += SHUFFLE_XOR(score, mask);
     score *= scale;
+#if BIAS
+    score += load<C>(bias[(i64)key * sb.element]);
+#endif
     C largest = score > top || !(score == score) ? score : top;
     C shrink = top == largest ? C(1) : f_exp(top - largest), p = largest == LOWEST ? C(0) : f_exp(score - largest);
     top = largest;

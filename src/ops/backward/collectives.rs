@@ -65,17 +65,24 @@ pub fn broadcast(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
+/// `all_to_all` and `copy` of rows that a tensor counts: the same operation brings the gradients back by the same counts.
+pub fn counted(rule: &mut Backward, name: &str) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
+    // Rows that are not sent have a gradient of zero.
+    let (found, counts) = (rule.zeros(tensor.dtype, tensor.dims), rule.input(1));
+    let back = ("back", Attr::Bool(!rule.spec.attrs.bool("back")));
+    rule.tape.write_in(team, name, &[back], &[gradient, counts], &[found]);
+    rule.set(0, found);
+    Ok(())
+}
+
 /// `all_to_all`: returns each part to its sender.
 pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
     if rule.spec.inputs.len() > 1 {
-        // Rows that are not sent have no gradient.
-        let (found, counts) = (rule.zeros(tensor.dtype, tensor.dims), rule.input(1));
-        let back = ("back", Attr::Bool(!rule.spec.attrs.bool("back")));
-        rule.tape.write_in(team, "all_to_all", &[back], &[gradient, counts], &[found]);
-        rule.set(0, found);
-        return Ok(());
+        return counted(rule, "all_to_all");
     }
     let Some(counts) = rule.spec.attrs.counts("counts") else {
         transposed(rule, "all_to_all", &[], 1.0);

@@ -70,7 +70,7 @@ pub fn elements(
 }
 
 /// Sums an expression over the dimensions along which an input was broadcast to a shape.
-fn over_repeats(
+pub(super) fn over_repeats(
     rule: &mut Backward,
     input: usize,
     (expression, used): (Expression, &[Value]),

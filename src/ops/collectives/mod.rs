@@ -99,7 +99,7 @@ fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
             "a group numbers its own ranks from 0; `%` wraps: `(rank + 1) % world`",
         ),
     };
-    Err(call.bad_option(option, format!("{number} is none of the ranks, {why}"), help))
+    Err(call.bad_option(option, format!("{number} is not a rank: {why}"), help))
 }
 
 /// Returns the fields that all collectives of a rank share; the caller sets the others.

@@ -73,8 +73,7 @@ pub struct Rounding {
     /// The type of the output, and that in which products are formed.
     dtype: DType,
     arithmetic: Arithmetic,
-    /// The relative error by which sums are rounded before the bias is added to them, or the function applied; 0 where they
-    /// never are.
+    /// Relative error of all roundings of sums before the last: before terms are added, or the function applied; 0 without any.
     early: f64,
     /// The type that the function is computed in.
     compute: DType,
@@ -84,10 +83,11 @@ impl Rounding {
     /// A product by a vendor's library.
     fn of_library(spec: &Spec) -> Rounding {
         let (finish, arithmetic) = (Finish::of(spec), arithmetic(spec));
-        // An H200 rounds sums to the type of `c` before it adds them to what `c` holds: of 12 288 elements in bf16, 1167 were
-        // those of two roundings alone, and none that of one (docs/measurements/2026-11-23-unseen-shapes.md).
-        let twice = finish.has_epilogue() || finish.before.is_some();
-        let early = if twice { spec.outputs[0].dtype.epsilon() } else { 0.0 };
+        // Each of these roundings to the type of `c` is at most `epsilon` of the product plus the sizes of the added terms:
+        // an H200 rounds a product before it adds what `c` holds (docs/measurements/2026-11-23-unseen-shapes.md), and a kernel
+        // of its own for the bias and the function reads rounded sums from `c`. A product may have both.
+        let roundings = u8::from(finish.before.is_some()) + u8::from(finish.has_epilogue());
+        let early = f64::from(roundings) * spec.outputs[0].dtype.epsilon();
         Rounding { early, ..Rounding::once(spec, finish, arithmetic) }
     }
 

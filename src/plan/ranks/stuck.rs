@@ -30,11 +30,12 @@ enum Missing {
 pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
-    let alike = || "all ranks of a group give the same; only what the tensors hold may differ".to_owned();
+    let alike =
+        || "all ranks of a group must make the same call; only the elements of its tensors may differ".to_owned();
     let (what, help) = if a.kind != b.kind && !is_transfer(a) {
         let help = format!(
-            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: what a branch \
-             on `rank` leaves out on one rank, the others wait for"
+            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: if a branch \
+             on `rank` skips a call on one rank, the others wait for it"
         );
         ("which collective comes next", help)
     } else if a.dtype != b.dtype {
@@ -50,7 +51,7 @@ pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanErr
     } else if a.peer != b.peer && !is_transfer(a) {
         ("the root", alike())
     } else {
-        let help = "give every rank the same `counts`: what a rank sends is what the other gets".to_owned();
+        let help = "give every rank the same `counts`: the sender's count must equal the receiver's".to_owned();
         ("the counts", help)
     };
     let (ranks, spans) = ([first.0.rank, second.0.rank], [span(progress, first.0), span(progress, second.0)]);
@@ -219,7 +220,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
             let named: Vec<String> = many.iter().take(NAMED).map(u32::to_string).collect();
             let rest = many.len().saturating_sub(NAMED);
             let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-            format!("ranks {}{more} wait for each other in a circle", named.join(", "))
+            format!("ranks {}{more} wait for each other in a cycle", named.join(", "))
         }
     };
     let text = |wait: &Wait| {
@@ -230,14 +231,14 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
     let transfers = waits.iter().any(|wait| is_transfer(progress.call(wait.side)));
     let help = match transfers {
         _ if waits.iter().any(|wait| is_copy(progress, wait.side)) => {
-            "let every rank come by its copies to others in the same order, or give those that may pass each other streams"
+            "let every rank execute its copies to others in the same order, or put independent copies on separate streams"
         }
         true => {
             "issue them together, `group { send(…) recv(…) }`, so that none waits for another; or let one rank receive \
              before it sends"
         }
         false => {
-            "let every rank come to its collectives in the same order, or give those that may pass each other streams"
+            "let every rank execute its collectives in the same order, or put independent collectives on separate streams"
         }
     };
     let at = span(progress, waits[0].side.0);

@@ -22,7 +22,7 @@ const COLORS: &str = "  themeVariables:\n    xyChart:\n      plotColorPalette: \
 /// Maximum number of characters in the name of a bar.
 const NAME: usize = 48;
 
-/// The pages in order, each in Markdown with its charts behind it.
+/// The pages in order, each in Markdown with its charts after it.
 pub fn job_summary(pages: &[Page]) -> String {
     let charts =
         |page: &Page| page.charts.iter().filter(|chart| !chart.bars.is_empty()).map(mermaid).collect::<String>();

@@ -16,8 +16,8 @@ pub fn text(pages: &[Page]) -> String {
     text_within(pages, None)
 }
 
-/// The same with tables of at most `width` characters. A table that is wider breaks lines in its columns of words, or
-/// becomes a list with a line for each cell.
+/// Like [`text`], in lines of at most `width` characters. A table that is wider breaks lines in its columns of
+/// words, or becomes a list with a line for each cell.
 pub fn text_within(pages: &[Page], width: Option<usize>) -> String {
     pages.iter().map(|page| one(page, width)).collect::<Vec<_>>().join("\n")
 }
@@ -26,25 +26,48 @@ fn one(page: &Page, width: Option<usize>) -> String {
     let mut out = String::new();
     for section in &page.sections {
         let title = Some(&section.title).filter(|title| !title.is_empty());
-        write(title.into_iter().chain(&section.lines), &mut out);
+        write(title.into_iter().chain(&section.lines), width, &mut out);
         match &section.table {
             Some(table) => write_table(table, width, &mut out),
             None => out.push('\n'),
         }
         if !section.notes.is_empty() {
-            write(&section.notes, &mut out);
+            write(&section.notes, width, &mut out);
             out.push('\n');
         }
     }
     let result = Some(&page.summary).filter(|summary| !summary.is_empty()).cloned();
-    write(&result.into_iter().chain(page.warning_lines()).collect::<Vec<_>>(), &mut out);
+    write(&result.into_iter().chain(page.warning_lines()).collect::<Vec<_>>(), width, &mut out);
     out.trim_end().to_owned() + "\n"
 }
 
-fn write<'a>(lines: impl IntoIterator<Item = &'a String>, out: &mut String) {
+fn write<'a>(lines: impl IntoIterator<Item = &'a String>, width: Option<usize>, out: &mut String) {
     for line in lines {
-        out.extend([line.as_str(), "\n"]);
+        for part in wrapped(line, width.unwrap_or(usize::MAX)) {
+            out.extend([part.as_str(), "\n"]);
+        }
     }
+}
+
+/// The words of a text in lines of at most so many characters, unless a word is longer. All lines are indented like the text.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let words = text.trim_start_matches(' ');
+    let indent = &text[..text.len() - words.len()];
+    let mut lines = vec![indent.to_owned()];
+    for word in words.split(' ') {
+        let line = lines.last_mut().expect("there is one from the beginning");
+        let is_first = line.len() == indent.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            let space = if is_first { "" } else { " " };
+            *line += &format!("{space}{word}");
+        }
+    }
+    lines
 }
 
 fn write_table(table: &Table, width: Option<usize>, out: &mut String) {
@@ -81,9 +104,9 @@ enum Fit {
     List,
 }
 
-/// `widths` are those of the longest cells.
+/// Decides how to write a table. `widths` are the widths of the longest cells in each column.
 fn fit(table: &Table, widths: &[u16], width: usize) -> Fit {
-    // The spaces behind the last column are not written.
+    // The spaces after the last column are not written.
     let room = width + SPACE;
     let needed = |least: usize| -> usize {
         let column = |(of, width): (&super::Column, &u16)| {

@@ -3,7 +3,8 @@
 use crate::measure::ab::{self, AbRecord};
 use crate::measure::paired::AbSide;
 
-use super::chart::{AREA, Chart, time};
+use super::chart::{AREA, Area, Chart, time};
+use super::plot::{Axis, Plot, Series, Style};
 use super::scale::{Scale, Spread};
 use super::{Gallery, Picture, Shape};
 
@@ -24,52 +25,50 @@ fn mark(record: &AbRecord) -> &'static str {
     if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" }
 }
 
-const SIDES: [(AbSide, &str); 2] = [(AbSide::A, "fill-part-1"), (AbSide::B, "fill-part-2")];
-
+/// The blocks of both sides in the order of time.
 fn levels(record: &AbRecord) -> Option<Picture> {
     let level = |block: &ab::AbBlockRecord| ab::level(&block.block.time_ns, record.side(block.side).period);
     let known = record.blocks.iter().filter_map(|block| {
         let mut times = block.block.time_ns.clone();
         times.sort_unstable();
-        let at =
-            |share: f64| times.get((times.len().saturating_sub(1) as f64 * share) as usize).map(|time| time.0 as f64);
-        Some((block, level(block)?, at(0.05)?, at(0.95)?))
+        let at = |share: f64| {
+            let index = (times.len().saturating_sub(1) as f64 * share) as usize;
+            times.get(index).map(|time| time.seconds())
+        };
+        Some((block, level(block)? / 1e9, at(0.05)?, at(0.95)?))
     });
     let known: Vec<_> = known.collect();
     let most = known.iter().map(|(.., high)| *high).reduce(f64::max)?;
     let least = known.iter().map(|(_, _, low, _)| *low).reduce(f64::min)?;
-    let (left, right, top, bottom) = AREA;
     let room = ((most - least) * 0.1).max(most * 0.005);
-    let y = Scale::new(Spread::Linear, ((least - room).max(0.0), most + room), (bottom, top));
-    let x = Scale::new(Spread::Linear, (0.0, known.len() as f64 - 1.0), (left + 16.0, right - 16.0));
-    let mut chart = Chart::new("blocks in the order of time", &format!("time of an iteration{}", mark(record)));
-    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &time(tick)));
-    for (index, (block, level, low, high)) in known.iter().enumerate() {
-        let class = if block.side == AbSide::A { SIDES[0].1 } else { SIDES[1].1 };
-        let x = x.at(index as f64);
-        chart.shapes.push(Shape::line("whisker", (x, y.at(*low)), (x, y.at(*high))));
-        let way = block.round.map_or("apart".to_owned(), |round| format!("round {}", round + 1));
-        let title = format!("{}, {way}: {}", block.side.name(), time(*level));
-        chart.shapes.push(Shape::circle(class, (x, y.at(*level)), 4.5).titled(title));
-        let apart_begins = block.round.is_none() && index > 0 && known[index - 1].0.round.is_some();
-        if apart_begins {
-            chart.shapes.push(Shape::line("dashed", (x - 6.0, top), (x - 6.0, bottom)).titled("from here on apart"));
-            chart.shapes.push(Shape::text("faint", (x, top + 8.0), "each side apart"));
-        }
-    }
     let turns = record.result.as_ref().map(|result| &result.turns);
-    for (side, class) in SIDES {
+    let mut sides = [AbSide::A, AbSide::B].map(|side| {
         let mean = turns.map(|turns| if side == AbSide::A { turns.a } else { turns.b });
-        let mean = mean.map(|mean| format!(": {}", time(mean))).unwrap_or_default();
-        chart.legend(class, format!("{}{mean}", side.name()));
+        let mean = mean.map(|mean| format!(" ({} in turn)", time(mean))).unwrap_or_default();
+        Series::new(&format!("{}{mean}", side.name()), usize::from(side == AbSide::B), Style::Points, [])
+    });
+    for (number, (block, level, low, high)) in (1..).zip(&known) {
+        let series = &mut sides[usize::from(block.side == AbSide::B)];
+        series.x.push(f64::from(number));
+        series.y.push(*level);
+        series.low.push(*low);
+        series.high.push(*high);
     }
-    Some(chart.picture(format!("The blocks of a and b in the order of time{}", mark(record))))
+    let apart = known.iter().position(|(block, ..)| block.round.is_none()).filter(|first| *first > 0);
+    let plot = Plot {
+        x: Axis::linear("blocks in the order of time", "", (1.0, known.len() as f64)),
+        y: Axis::linear(&format!("time of an iteration{}", mark(record)), "s", ((least - room).max(0.0), most + room)),
+        series: sides.into_iter().filter(|side| !side.x.is_empty()).collect(),
+        marks: apart.map(|first| (first as f64 + 0.5, "each side separately".to_owned())).into_iter().collect(),
+    };
+    let description = format!("The blocks of a and b in the order of time{}", mark(record));
+    Some(Picture { plots: vec![plot.clone()], ..plot.chart(AREA).picture(description) })
 }
 
 fn effect(record: &AbRecord) -> Option<Picture> {
     let judged = record.result.as_ref()?;
-    let mut all = vec![("in turn", judged.turns.ratio, judged.turns.interval)];
-    all.extend(judged.apart.as_ref().map(|apart| ("apart", apart.ratio, apart.interval)));
+    let mut all = vec![("interleaved", judged.turns.ratio, judged.turns.interval)];
+    all.extend(judged.apart.as_ref().map(|apart| ("separate", apart.ratio, apart.interval)));
     let threshold = judged.turns.threshold;
     let matters = (1.0 / (1.0 + threshold), 1.0 + threshold);
     let ends = all.iter().flat_map(|(_, ratio, interval)| {
@@ -77,7 +76,7 @@ fn effect(record: &AbRecord) -> Option<Picture> {
         [low, high, *ratio]
     });
     let (least, most) = ends.fold((matters.0, matters.1), |(least, most), end| (least.min(end), most.max(end)));
-    let (left, right, top, bottom) = AREA;
+    let Area { left, right, top, bottom } = AREA;
     let x = Scale::new(Spread::Linear, (least - (most - least) * 0.1, most + (most - least) * 0.1), (left, right));
     let mut chart = Chart::new(&format!("time of b over time of a{}", mark(record)), "");
     let band = (x.at(matters.0), x.at(matters.1));
@@ -97,5 +96,5 @@ fn effect(record: &AbRecord) -> Option<Picture> {
         let title = format!("{name}: {:+.2} %", 100.0 * (ratio - 1.0));
         chart.shapes.push(Shape::circle("fill-part-2", (x.at(*ratio), y), 6.0).titled(title));
     }
-    Some(chart.picture(format!("The effect of b beside a with its 95 % interval{}", mark(record))))
+    Some(chart.picture(format!("The effect of b against a with its 95 % interval{}", mark(record))))
 }

@@ -55,13 +55,19 @@ impl Rows {
         self.shapes.push(Shape::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
     }
 
-    /// A text behind a row's bars.
+    /// A text after a row's bars.
     pub fn value(&mut self, row: usize, behind: f64, text: String) {
         self.shapes.push(Shape::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
     }
 
     pub fn picture(self, description: String) -> Picture {
-        Picture { width: WIDTH, height: self.rows as f64 * ROW + AXIS, description, shapes: self.shapes }
+        Picture {
+            width: WIDTH,
+            height: self.rows as f64 * ROW + AXIS,
+            description,
+            shapes: self.shapes,
+            plots: Vec::new(),
+        }
     }
 }
 
@@ -70,7 +76,7 @@ pub fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
 }
 
-/// The text of a round number beside a tick, without zeros that say nothing: `20 µs` for `20.00 µs`, `0` for `0 ns`.
+/// The text of a round number at a tick, without redundant zeros: `20 µs` for `20.00 µs`, `0` for `0 ns`.
 pub fn round(text: &str) -> String {
     let (number, unit) =
         text.split_once(' ').map_or((text, String::new()), |(number, unit)| (number, format!(" {unit}")));
@@ -81,14 +87,24 @@ pub fn round(text: &str) -> String {
     }
 }
 
-/// A chart's area in pixels: left, right, top and bottom.
-pub const AREA: (f64, f64, f64, f64) = (76.0, WIDTH - 16.0, 14.0, 264.0);
+/// A chart's area in pixels.
+#[derive(Clone, Copy)]
+pub struct Area {
+    pub left: f64,
+    pub right: f64,
+    pub top: f64,
+    pub bottom: f64,
+}
 
-/// Height of a chart without its legend.
-const CHART: f64 = 306.0;
+/// The area of the only chart of a picture.
+pub const AREA: Area = Area { left: 76.0, right: WIDTH - 16.0, top: 20.0, bottom: 270.0 };
+
+/// Room below a chart for its axis.
+const BELOW: f64 = 42.0;
 
 /// A chart with two axes.
 pub struct Chart {
+    pub area: Area,
     pub shapes: Vec<Shape>,
     legend: Vec<(&'static str, String)>,
 }
@@ -96,26 +112,31 @@ pub struct Chart {
 impl Chart {
     /// A chart with the names of its axes.
     pub fn new(x: &str, y: &str) -> Chart {
-        let (left, right, top, bottom) = AREA;
+        Chart::within(AREA, x, y)
+    }
+
+    /// A chart in an area, with the names of its axes.
+    pub fn within(area: Area, x: &str, y: &str) -> Chart {
+        let Area { left, right, top, bottom } = area;
         let shapes = vec![
             Shape::line("axis", (left, bottom), (right, bottom)),
             Shape::line("axis", (left, top), (left, bottom)),
             Shape::text("faint", (f64::midpoint(left, right), bottom + 36.0), x).anchored("middle"),
-            Shape::text("faint", (left - 70.0, top - 3.0), y),
+            Shape::text("faint", ((left - 70.0).max(0.0), top - 8.0), y),
         ];
-        Chart { shapes, legend: Vec::new() }
+        Chart { area, shapes, legend: Vec::new() }
     }
 
     /// A tick of the axis at the bottom.
     pub fn tick_x(&mut self, x: f64, text: String) {
-        let (_, _, _, bottom) = AREA;
+        let bottom = self.area.bottom;
         self.shapes.push(Shape::line("axis", (x, bottom), (x, bottom + 4.0)));
         self.shapes.push(Shape::text("faint", (x, bottom + 18.0), text).anchored("middle"));
     }
 
     /// A tick of the axis on the left, with a line across.
     pub fn tick_y(&mut self, y: f64, text: &str) {
-        let (left, right, ..) = AREA;
+        let Area { left, right, .. } = self.area;
         self.shapes.push(Shape::line("grid", (left, y), (right, y)));
         self.shapes.push(Shape::text("faint", (left - 6.0, y + 4.0), round(text)).anchored("end"));
     }
@@ -126,13 +147,17 @@ impl Chart {
     }
 
     pub fn picture(self, description: String) -> Picture {
-        let Chart { mut shapes, legend } = self;
+        let Chart { area, mut shapes, legend } = self;
+        let height = area.bottom + BELOW;
         let rows = legend.len().div_ceil(3);
         for (index, (class, meaning)) in legend.into_iter().enumerate() {
-            let (x, y) = (AREA.0 + (index % 3) as f64 * 225.0, CHART + (index / 3) as f64 * 18.0);
-            shapes.push(Shape::rect(class, x, y, 12.0, 12.0));
+            let (x, y) = (AREA.left + (index % 3) as f64 * 225.0, height + (index / 3) as f64 * 18.0);
+            shapes.push(match class {
+                "dashed" => Shape::line(class, (x, y + 6.0), (x + 12.0, y + 6.0)),
+                _ => Shape::rect(class, x, y, 12.0, 12.0),
+            });
             shapes.push(Shape::label((x + 17.0, y + 10.0), &meaning));
         }
-        Picture { width: WIDTH, height: CHART + rows as f64 * 18.0 + 4.0, description, shapes }
+        Picture { width: WIDTH, height: height + rows as f64 * 18.0 + 4.0, description, shapes, plots: Vec::new() }
     }
 }

@@ -52,7 +52,7 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
         let top = index as f64 * (TRACK + SPACE) + 16.0;
         let means = counter.means(STEPS, most);
         let highest = means.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let text = format!("{}, at most {}", counter.name, counter.text(highest));
+        let text = format!("{}, at most {}", counter.name, round(&counter.text(highest)));
         shapes.push(Shape::text("ink", (0.0, top - 4.0), text));
         let width = (WIDTH - 20.0) / STEPS as f64;
         let mut path = format!("M0 {:.1}", top + TRACK);
@@ -71,5 +71,5 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
     }
     shapes.push(Shape::text("faint", (0.0, bottom + 16.0), name));
     let description = format!("Occupied units, rates and copies over one iteration, {name}");
-    Some(Picture { width: WIDTH, height: bottom + 22.0, description, shapes })
+    Some(Picture { width: WIDTH, height: bottom + 22.0, description, shapes, plots: Vec::new() })
 }

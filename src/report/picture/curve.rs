@@ -1,6 +1,6 @@
 //! Curves of a sweep: time, rate, efficiency and every metric over each axis, with a line for each value of another axis.
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use crate::measure::cases::{Case, Header};
 use crate::measure::direction;
@@ -8,11 +8,11 @@ use crate::measure::effect::Direction;
 use crate::measure::pace::Pace;
 use crate::measure::record::MetricRecord;
 use crate::measure::scaling::{self, Along, Baseline, Curve, Growth, Interval, number};
-use crate::report::quantity::quantity;
 
-use super::chart::{AREA, Chart};
-use super::scale::{Scale, Spread};
-use super::{Choice, FILLS, Gallery, Picture, STROKES, Shape};
+use super::chart::AREA;
+use super::plot::{Axis, Plot, Series, Style};
+use super::scale::Spread;
+use super::{Choice, FILLS, Gallery, Picture};
 
 /// Maximum number of lines in a picture, and of pictures in a gallery.
 const LINES: usize = FILLS.len();
@@ -31,7 +31,7 @@ enum Shown<'a> {
     Metric(&'a str),
 }
 
-/// One point: its place along the axis, as text and by index, and its value.
+/// A point: its place along the axis as text, and its value.
 struct Point {
     label: String,
     value: Interval,
@@ -187,72 +187,63 @@ fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture
         (false, true) => ", emulated",
         (false, false) => "",
     };
-    let mut chart = Chart::new(&axis, &format!("{what}{mark}"));
-    let labels: IndexSet<&str> = lines.iter().flat_map(|line| &line.points).map(|point| point.label.as_str()).collect();
-    let places = Places::new(&labels);
-    let ends = lines.iter().flat_map(|line| &line.points).flat_map(|point| [point.value.low, point.value.high]);
+    let places = Places::new(lines);
     let ideals = lines.first().map(|line| ideal(line, shown)).unwrap_or_default();
+    let ends = lines.iter().flat_map(|line| &line.points).flat_map(|point| [point.value.low, point.value.high]);
     let most = ends.chain(ideals.iter().map(|(_, value)| *value)).fold(f64::MIN_POSITIVE, f64::max);
-    let (_, _, top, bottom) = AREA;
-    let y = Scale::new(Spread::Linear, (0.0, most * 1.05), (bottom, top));
-    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &quantity(tick, unit)));
-    let every = labels.len().div_ceil(12);
-    for label in labels.iter().step_by(every) {
-        chart.tick_x(places.x(label), (*label).to_owned());
-    }
-    if ideals.len() > 1 {
-        let line: Vec<(f64, f64)> = ideals.iter().map(|(label, value)| (places.x(label), y.at(*value))).collect();
-        chart.shapes.push(Shape::through("dashed", &line).titled("ideal scaling"));
-    }
-    for (index, line) in lines.iter().enumerate() {
-        draw_line(&mut chart, (line, index), shown, &|label| places.x(label), &|value| y.at(value), unit);
-    }
+    let ideals = (ideals.len() > 1).then(|| {
+        let points = ideals.iter().map(|(label, value)| (places.at(label), *value));
+        Series::new("ideal scaling", 0, Style::Dashed, points)
+    });
+    let own = lines.iter().enumerate().map(|(color, line)| series(line, color, shown, &places, unit));
+    let marks = knees(lines, shown, &places, unit);
+    // Texts of marks lie above the curves.
+    let room = 1.05 + 0.06 * marks.len() as f64;
+    let plot = Plot {
+        series: ideals.into_iter().chain(own).collect(),
+        marks,
+        y: Axis::linear(&format!("{what}{mark}"), unit, (0.0, most * room)),
+        x: places.axis(&axis),
+    };
     let held: Vec<String> = match lines {
         [line] => line.curve.held.iter().map(|(name, value)| format!(", {name} = {value}")).collect(),
         _ => Vec::new(),
     };
-    chart.picture(format!("{what} over {axis}{}{mark}", held.concat()))
+    let picture = plot.chart(AREA).picture(format!("{what} over {axis}{}{mark}", held.concat()));
+    Picture { plots: vec![plot], ..picture }
 }
 
-fn draw_line(
-    chart: &mut Chart,
-    (line, index): (&Line, usize),
-    shown: Shown,
-    x: &dyn Fn(&str) -> f64,
-    y: &dyn Fn(f64) -> f64,
-    unit: &str,
-) {
-    let at = |point: &Point| (x(&point.label), y(point.value.value));
+fn series(line: &Line, color: usize, shown: Shown, places: &Places, unit: &str) -> Series {
     let mut sorted: Vec<&Point> = line.points.iter().collect();
-    sorted.sort_by(|a, b| at(a).0.total_cmp(&at(b).0));
-    chart.shapes.push(Shape::through(STROKES[index], &sorted.iter().map(|point| at(point)).collect::<Vec<_>>()));
-    for point in &sorted {
-        let (left, value) = at(point);
-        let (low, high) = (y(point.value.low), y(point.value.high));
-        if low - high > 1.0 {
-            chart.shapes.push(Shape::line("whisker", (left, low), (left, high)));
-        }
-        let name = if line.name.is_empty() { String::new() } else { format!("{}, ", line.name) };
-        let title = format!("{name}{}: {}", point.label, quantity(point.value.value, unit));
-        chart.shapes.push(Shape::circle(FILLS[index], (left, value), 4.0).titled(title));
-    }
-    if let Some(best) = best(line, shown, unit) {
-        let title = format!("best: {} ({})", best.label, quantity(best.value.value, unit));
-        chart.shapes.push(Shape::circle("outline", at(best), 8.0).titled(title));
-    }
-    let judged = best(line, shown, unit).is_some() && !matches!(shown, Shown::Metric(_));
-    let knee = line.curve.knee.filter(|_| judged);
-    if let Some(knee) = knee.map(|knee| &line.curve.points[knee].value) {
-        let (_, _, top, bottom) = AREA;
-        let title = format!("knee: {knee}");
-        chart.shapes.push(Shape::line("dashed", (x(knee), top), (x(knee), bottom)).titled(title));
-    }
-    if !line.name.is_empty() {
-        chart.legend(FILLS[index], &line.name);
+    sorted.sort_by(|a, b| places.at(&a.label).total_cmp(&places.at(&b.label)));
+    let best = best(line, shown, unit).map(|best| best.label.as_str());
+    let points = sorted.iter().map(|point| (places.at(&point.label), point.value.value));
+    Series {
+        low: sorted.iter().map(|point| point.value.low).collect(),
+        high: sorted.iter().map(|point| point.value.high).collect(),
+        best: sorted.iter().position(|point| Some(point.label.as_str()) == best),
+        ..Series::new(&line.name, color, Style::Line, points)
     }
 }
 
-/// The best point of a line; `None` without a conclusion, or if nobody knows which direction is better.
+/// The knees of the lines; lines with the same knee share a mark.
+fn knees(lines: &[Line], shown: Shown, places: &Places, unit: &str) -> Vec<(f64, String)> {
+    let mut knees: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for line in lines {
+        let judged = best(line, shown, unit).is_some() && !matches!(shown, Shown::Metric(_));
+        if let Some(knee) = line.curve.knee.filter(|_| judged) {
+            knees.entry(&line.curve.points[knee].value).or_default().push(&line.name);
+        }
+    }
+    let alone = knees.len() == 1;
+    let text = |knee: &str, names: &[&str]| match alone {
+        true => format!("knee: {knee}"),
+        false => format!("knee of {}: {knee}", names.join(", ")),
+    };
+    knees.iter().map(|(knee, names)| (places.at(knee), text(knee, names))).collect()
+}
+
+/// The best point of a line; `None` without a conclusion, or if it is unknown which direction is better.
 fn best<'a>(line: &'a Line, shown: Shown, unit: &str) -> Option<&'a Point> {
     if !line.curve.conclusive {
         return None;
@@ -295,31 +286,37 @@ fn ideal<'a>(line: &Line<'a>, shown: Shown) -> Vec<(&'a str, f64)> {
 }
 
 /// Places of the values of an axis: by number if all are numbers, otherwise at equal distances.
-struct Places<'a> {
-    labels: &'a IndexSet<&'a str>,
-    scale: Scale,
+struct Places {
+    labels: IndexSet<String>,
     by_number: bool,
 }
 
-impl<'a> Places<'a> {
-    fn new(labels: &'a IndexSet<&'a str>) -> Places<'a> {
-        let (left, right, ..) = AREA;
-        let room = (left + 24.0, right - 24.0);
-        let numbers: Option<Vec<f64>> = labels.iter().map(|label| number(label)).collect();
-        let ends = numbers.as_ref().map(|numbers| {
-            numbers.iter().fold((f64::MAX, f64::MIN), |(least, most), number| (least.min(*number), most.max(*number)))
-        });
-        let last = (labels.len().max(2) - 1) as f64;
-        let scale = match ends {
-            Some((least, most)) if least > 0.0 && most >= least * WIDE => Scale::new(Spread::Log, (least, most), room),
-            Some(ends) => Scale::new(Spread::Linear, ends, room),
-            None => Scale::new(Spread::Linear, (0.0, last), room),
-        };
-        Places { labels, scale, by_number: numbers.is_some() }
+impl Places {
+    fn new(lines: &[Line]) -> Places {
+        let mut labels: IndexSet<String> =
+            lines.iter().flat_map(|line| &line.points).map(|point| point.label.clone()).collect();
+        let by_number = labels.iter().all(|label| number(label).is_some());
+        if by_number {
+            labels.sort_by(|a, b| number(a).unwrap_or_default().total_cmp(&number(b).unwrap_or_default()));
+        }
+        Places { labels, by_number }
     }
 
-    fn x(&self, label: &str) -> f64 {
-        let index = || self.labels.get_index_of(label).unwrap_or(0) as f64;
-        self.scale.at(if self.by_number { number(label).unwrap_or_default() } else { index() })
+    fn at(&self, label: &str) -> f64 {
+        match self.by_number {
+            true => number(label).unwrap_or_default(),
+            false => self.labels.get_index_of(label).unwrap_or(0) as f64,
+        }
+    }
+
+    fn axis(&self, name: &str) -> Axis {
+        let ticks: Vec<(f64, String)> = self.labels.iter().map(|label| (self.at(label), label.clone())).collect();
+        let range = match (ticks.first(), ticks.last()) {
+            (Some((least, _)), Some((most, _))) => (*least, *most),
+            _ => (0.0, 1.0),
+        };
+        let wide = self.by_number && range.0 > 0.0 && range.1 >= range.0 * WIDE;
+        let spread = if wide { Spread::Log } else { Spread::Linear };
+        Axis { name: name.to_owned(), unit: String::new(), spread, range, ticks }
     }
 }

@@ -92,5 +92,11 @@ fn draw(name: &str, variant: &Variant, device: usize) -> Option<Picture> {
         shapes.push(Shape::text("faint", (x.at(tick), top + 16.0), format!("{tick}")).anchored("middle"));
     }
     shapes.push(Shape::text("faint", (WIDTH / 2.0, top + 32.0), "measured iterations").anchored("middle"));
-    Some(Picture { width: WIDTH, height: top + 38.0, description: format!("Readings of the device, {name}"), shapes })
+    Some(Picture {
+        width: WIDTH,
+        height: top + 38.0,
+        description: format!("Readings of the device, {name}"),
+        shapes,
+        plots: Vec::new(),
+    })
 }

@@ -11,6 +11,7 @@ mod health;
 mod iteration;
 mod memory;
 mod modes;
+mod plot;
 mod roofline;
 mod samples;
 mod scale;
@@ -20,7 +21,7 @@ mod svg;
 mod times;
 
 use serde::Serialize;
-use serde::ser::{SerializeSeq, Serializer};
+use serde::ser::{SerializeSeq, SerializeStruct, Serializer};
 
 pub use blocks::blocks;
 pub use counters::counters;
@@ -30,6 +31,7 @@ pub use health::health;
 pub use iteration::iterations;
 pub use memory::memory;
 pub use modes::modes;
+pub use plot::Plot;
 pub use roofline::rooflines;
 pub use samples::samples;
 pub use split::splits;
@@ -44,13 +46,16 @@ const WIDTH: f64 = 760.0;
 const LABEL: usize = 32;
 
 /// A picture.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Picture {
     pub width: f64,
     pub height: f64,
     /// The content in a sentence, for screen readers.
     pub description: String,
+    /// The shapes of the SVG file, and of the page unless the picture has plots.
     pub shapes: Vec<Shape>,
+    /// Charts that the page draws instead of the shapes.
+    pub plots: Vec<Plot>,
 }
 
 /// An element of SVG.
@@ -122,6 +127,11 @@ impl Gallery {
         })
     }
 
+    /// All pictures of the gallery.
+    pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
+        self.pictures.iter().map(|(_, picture)| picture)
+    }
+
     /// Each picture with a name for files of lower-case letters, digits and hyphens, such as `curve-streams-median`.
     pub fn files(&self) -> impl Iterator<Item = (String, &Picture)> {
         self.pictures.iter().map(|(chosen, picture)| {
@@ -140,6 +150,23 @@ fn word(text: &str) -> String {
         .collect();
     let words: Vec<&str> = letters.split('-').filter(|word| !word.is_empty()).collect();
     words.join("-").chars().take(40).collect()
+}
+
+impl Serialize for Picture {
+    /// What the page draws: the plots, or the shapes with their size.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Picture { width, height, description, shapes, plots } = self;
+        let mut fields = serializer.serialize_struct("Picture", 4)?;
+        fields.serialize_field("description", description)?;
+        if plots.is_empty() {
+            fields.serialize_field("width", width)?;
+            fields.serialize_field("height", height)?;
+            fields.serialize_field("shapes", shapes)?;
+        } else {
+            fields.serialize_field("plots", plots)?;
+        }
+        fields.end()
+    }
 }
 
 impl Serialize for Shape {

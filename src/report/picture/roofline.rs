@@ -9,7 +9,7 @@ use crate::measure::record::{OperationRecord, RankRecord, RunRecord};
 use crate::report::run::percent;
 use crate::report::variant::{named, rank_name};
 
-use super::chart::{AREA, Chart, round};
+use super::chart::{AREA, Area, Chart, round};
 use super::scale::{Scale, Spread};
 use super::{Gallery, Picture, Shape, kind_fill, shortened};
 
@@ -90,7 +90,7 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
     let corners = roofs.compute.values().filter_map(|peak| Some(peak / roofs.memory?));
     let most = most.max(corners.fold(0.0, f64::max));
     let (slowest, fastest) = ends(&mut points.iter().map(Point::rate).chain(roofs.compute.values().copied()));
-    let (left, right, top, bottom) = AREA;
+    let Area { left, right, top, bottom } = AREA;
     let x = Scale::new(Spread::Log, (least / 2.0, most * 4.0), (left, right));
     let y = Scale::new(Spread::Log, (slowest / 2.0, fastest * 2.0), (bottom, top));
     let mut chart = Chart::new("arithmetic operations per byte", &format!("FLOP/s, {name}"));
@@ -126,7 +126,7 @@ impl Labels {
     fn beside(&mut self, (x, y): (f64, f64), radius: f64, name: &str) -> Option<Shape> {
         let name = shortened(name, LETTERS);
         let width = name.chars().count() as f64 * LETTER;
-        let (left, right, top, bottom) = AREA;
+        let Area { left, right, top, bottom } = AREA;
         let sides = [x + radius + 3.0, x - radius - 3.0 - width].map(|begin| (begin, y + 4.0));
         let above_below = [y - radius - 4.0, y + radius + 12.0].map(|base| (x - width / 2.0, base));
         let free = |(begin, base): &(f64, f64)| {
@@ -191,7 +191,7 @@ fn roofs(operations: &[OperationRecord]) -> Roofs {
 }
 
 fn draw_roofs(chart: &mut Chart, roofs: &Roofs, x: Scale, y: Scale) {
-    let (left, right, top, _) = AREA;
+    let Area { left, right, top, .. } = AREA;
     for (name, peak) in &roofs.compute {
         // A flat roof begins at the slope.
         let from = roofs.memory.map_or(left, |memory| x.at((peak / memory).max(x.least)));

@@ -1,7 +1,10 @@
 //! Scales of axes: from values to pixels, with round numbers between.
 
+use serde::Serialize;
+
 /// How values are spread along an axis.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Spread {
     Linear,
     /// Equal factors have equal distances; values are positive.

@@ -108,6 +108,7 @@ fn graph(name: &str, iteration: &Iteration) -> Picture {
         height: streams.len() as f64 * STREAM + 16.0,
         description: format!("{name}: operations by stream, and what each waits for"),
         shapes,
+        plots: Vec::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A picture as an SVG file, which needs nothing else.
+//! A picture as a self-contained SVG file.
 
 use crate::report::page::escaped;
 
@@ -10,7 +10,7 @@ const THEME: &str = include_str!("../../../assets/view/theme.css");
 /// The rules of the classes that shapes have.
 const RULES: &str = include_str!("../../../assets/view/picture.css");
 
-/// The rules with the colours of these blocks of the theme, the first that has each. Programs that convert SVG know no
+/// The rules with the colours of these blocks of the theme, the first that has each. Programs that convert SVG have no
 /// variables.
 fn colored(blocks: &[usize]) -> String {
     let mut rules = RULES.replace(".picture ", "");
@@ -25,7 +25,7 @@ fn colored(blocks: &[usize]) -> String {
 
 /// The picture as a file, light or dark as its reader prefers.
 pub fn svg(picture: &Picture) -> String {
-    let Picture { width, height, description, shapes } = picture;
+    let Picture { width, height, description, shapes, .. } = picture;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\" role=\"img\">\n<title>{}</title>\n<style>\n{}\

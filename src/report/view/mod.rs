@@ -26,15 +26,25 @@ const STYLE: &str = concat!(
     include_str!("../../../assets/view/theme.css"),
     include_str!("../../../assets/view/style.css"),
     include_str!("../../../assets/view/picture.css"),
+    include_str!("../../../assets/uplot/uPlot.min.css"),
 );
 
+/// uPlot, which draws curves, with its licence. Pages without curves do without it.
+const CURVES: [&str; 4] = [
+    "/*\n",
+    include_str!("../../../assets/uplot/LICENSE"),
+    "\n*/\n",
+    include_str!("../../../assets/uplot/uPlot.iife.min.js"),
+];
+
 /// The parts of the page's program, each after those that it uses.
-const PROGRAM: [&str; 10] = [
+const PROGRAM: [&str; 11] = [
     include_str!("../../../assets/view/format.js"),
     include_str!("../../../assets/view/dom.js"),
     include_str!("../../../assets/view/model.js"),
     include_str!("../../../assets/view/tables.js"),
     include_str!("../../../assets/view/charts.js"),
+    include_str!("../../../assets/view/plots.js"),
     include_str!("../../../assets/view/reports.js"),
     include_str!("../../../assets/view/drawing.js"),
     include_str!("../../../assets/view/timeline.js"),
@@ -114,6 +124,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Reports without pictures.
+    pub fn reports(pages: Vec<Page>) -> View<'static> {
+        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+        View { title: names.join(" | "), runs: &[], galleries: Vec::new(), pages }
+    }
+
     /// A plan: pictures of its document and of its memory, with a report.
     pub fn plan(document: &PlanDocument, memory: Option<Gallery>, page: Page) -> View<'static> {
         View {
@@ -136,7 +152,8 @@ impl<'a> View<'a> {
 
     /// The page.
     pub fn html(&self) -> String {
-        let program = PROGRAM.concat();
+        let has_curves = self.galleries.iter().flat_map(Gallery::pictures).any(|picture| !picture.plots.is_empty());
+        let program = [if has_curves { CURVES.concat() } else { String::new() }, PROGRAM.concat()].concat();
         let runs = self.runs.iter().map(|record| run(record, None));
         let text = page::text(&runs.chain(self.pages.iter().cloned()).collect::<Vec<_>>());
         let compressed = miniz_oxide::deflate::compress_to_vec_zlib(self.data().as_bytes(), LEVEL);

@@ -21,7 +21,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// Takes in a factor, and perhaps a mask, of the scores or of the queries.
+    /// Adds a factor, and possibly a mask, of the scores or of the queries.
     fn multiply(&mut self, op: OpId, factor: &Factor) {
         self.ops.push(op);
         self.scale *= factor.scale;
@@ -29,7 +29,7 @@ impl Chain {
     }
 }
 
-/// The attention around a softmax; `None` if it is none.
+/// The attention that contains a softmax; `None` if its neighbours do not form one.
 fn around(scene: &Scene, softmax: OpId) -> Option<Found> {
     let spec = scene.named(softmax, "softmax")?;
     let mut chain = Chain { ops: vec![softmax], scale: spec.attrs.number("scale"), causal: false };
@@ -96,7 +96,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Takes in the transposes that put heads before positions, and back behind the last product, if all four are there:
+    /// Adds the transposes that move heads before positions, and back after the last product, if all four exist:
     /// `attention` has an option for them.
     fn before_turns(&mut self, scene: &Scene, chain: &mut Chain) -> Option<()> {
         let swaps = |op: OpId| {

@@ -1,5 +1,5 @@
-//! Casts that nobody needs: of values that never change, back to the type they came from, and for readers that take the
-//! narrower type themselves.
+//! Needless casts: of values that never change, back to the original type, and for readers that accept the narrower
+//! type.
 
 use crate::base::{DType, OpId, ViewId};
 use crate::model::MemoryKind;
@@ -144,7 +144,7 @@ fn of_constant(scene: &Scene, op: OpId) -> Option<Found> {
             "`{}` casts `{name}` in each iteration, and no operation of the step writes it",
             scene.name(op)
         ),
-        help: format!("if `{name}` stands for weights, cast it once in `setup`, or declare it as {to}"),
+        help: format!("if `{name}` holds weights, cast it once in `setup`, or declare it as {to}"),
         places: vec![(scene.span(op), format!("{from} to {to}, the same values each time"))],
         changes: vec![(op, None)],
     })

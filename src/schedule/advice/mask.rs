@@ -22,7 +22,7 @@ pub struct Factor {
     pub input: usize,
     /// The number that they are multiplied by; above 0.
     pub scale: f64,
-    /// Whether the elements of keys behind a query's own place become hugely negative, so that their weights are 0.
+    /// Whether the elements of keys after a query's own place become hugely negative, so that their weights are 0.
     pub causal: bool,
 }
 
@@ -97,7 +97,7 @@ struct Evaluated<'a> {
 }
 
 impl Evaluated<'_> {
-    /// The element of the output where the unknown input has a value.
+    /// The output element for this value of the unknown input.
     fn value(&self, score: f64, row: u64, column: u64) -> Option<f64> {
         let inputs = self.known.iter().map(|known| known.as_ref().map_or(score, |known| known.at(row, column)));
         let inputs: Vec<[f64; 1]> = inputs.map(|value| [value]).collect();
@@ -105,7 +105,7 @@ impl Evaluated<'_> {
         Some(self.spec.expression.as_ref()?.evaluate(1, &inputs, &mut Vec::new())[0])
     }
 
-    /// The number that an element is multiplied by; `None` if the output is no multiple of it.
+    /// The number that an element is multiplied by; `None` if the output is not proportional to it.
     fn scale(&self, row: u64, column: u64) -> Option<f64> {
         let scale = self.value(1.0, row, column)?;
         let linear = [0.0, -2.5, 3.0, 700.0].into_iter().all(|score| {
@@ -120,8 +120,8 @@ impl Evaluated<'_> {
         [1.0, -2.5, 700.0].into_iter().all(masked)
     }
 
-    /// The factor of what a query sees, if it sees the keys up to its own place and no others. The place of the last query is
-    /// that of the last key.
+    /// The factor of the keys that a query sees, if it sees exactly the keys up to its own position. The last query has
+    /// the position of the last key.
     fn causal(&self) -> Option<f64> {
         let dims = self.spec.outputs[0].dims;
         let (queries, keys) = (dims[dims.len() - 2], dims[dims.len() - 1]);

@@ -34,7 +34,7 @@ use scene::{Found, Scene};
 /// A kind of advice.
 struct Kind {
     code: &'static str,
-    /// Finds it in a slot of the cycle.
+    /// Finds advice of this kind in a slot of the cycle.
     find: fn(&Scene) -> Vec<Found>,
 }
 
@@ -57,7 +57,7 @@ const KINDS: &[Kind] = kinds! {
 const LEAST: f64 = 0.01;
 
 /// Number of operations above which a program gets no advice, since finding it would take seconds.
-const MOST_OPERATIONS: usize = 200_000;
+const MAX_OPERATIONS: usize = 200_000;
 
 /// Roughly what following a piece of advice gains in an iteration, on average over the cycle. All of it is modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,13 +66,13 @@ pub struct Gain {
     pub most_ns: Nanos,
     /// Time of all operations, one after the other.
     pub whole_ns: Nanos,
-    /// By how much the critical path becomes shorter.
+    /// Time by which the critical path becomes shorter.
     pub path_ns: Nanos,
     /// Bytes that need not be moved.
     pub bytes: u64,
     /// Launches that are saved.
     pub launches: f64,
-    /// Time in which the host issues these.
+    /// Host time of these launches.
     pub host_ns: Nanos,
     /// The device whose profile the times are modelled with.
     pub modelled_on: String,
@@ -111,7 +111,7 @@ pub struct PlanAdvice {
     pub help: String,
     /// Locations, that of the operation that decides first, each with its part in the finding.
     pub places: Vec<(SrcSpan, String)>,
-    /// How often the cycle has it.
+    /// Number of occurrences in the cycle.
     pub times: usize,
     pub gain: Gain,
 }
@@ -160,7 +160,7 @@ struct Group {
 
 /// Advice about a program for the device of a profile, that with the largest gain first.
 pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<PlanAdvice> {
-    if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > MOST_OPERATIONS {
+    if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > MAX_OPERATIONS {
         return Vec::new();
     }
     let Some(flow) = Flow::of(program) else { return Vec::new() };

@@ -20,21 +20,21 @@ pub struct Layout<'a> {
     wrong: &'a [usize],
     /// Offsets of heads that the parser could not parse, sorted.
     unread: &'a [u32],
-    /// Preceding was laid out last.
+    /// The item that was laid out last.
     last: Last,
 }
 
-/// Preceding precedes the next piece.
+/// The item before the next piece.
 #[derive(Clone, Copy)]
 struct Last {
-    /// Its end in the text.
+    /// End of the item in the text.
     end: usize,
     what: Preceding,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Preceding {
-    /// Nothing: a file or block begins here.
+    /// No item: a file or a block begins here.
     Begin,
     Comment,
     Piece,

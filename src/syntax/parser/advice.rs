@@ -101,12 +101,12 @@ fn reserved(place: &FailurePoint) -> Option<String> {
     }
     match word {
         "at" if place.rule == Rule::stmt_piece => {
-            help("the other rank stands behind what is written there: `copy(x -> y at rank + 1)`")
+            help("write the other rank after the output: `copy(x -> y at rank + 1)`")
         }
         "over" if place.rule == Rule::stmt_piece => {
-            help("the group stands behind the parentheses: `all_reduce(x -> x) over dp`")
+            help("write the group after the parentheses: `all_reduce(x -> x) over dp`")
         }
-        "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
+        "after" if place.rule == Rule::stmt_piece => help("`after` follows a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {
             help("a condition has no `in`: write `n == 1 or n == 2`")
         }
@@ -114,17 +114,17 @@ fn reserved(place: &FailurePoint) -> Option<String> {
             let name = place.word_before();
             let allowed = place.rest.split('=').next().unwrap_or("").trim_end();
             let default = place.rest.split_once('=').map_or("4", |(_, default)| default.trim());
-            Some(format!("the default stands before `in`: `param {name} = {default} {allowed}`"))
+            Some(format!("write the default before `in`: `param {name} = {default} {allowed}`"))
         }
         "in" if place.lead() == "metric" && place.expects("\"") => {
-            help("the unit stands behind the expression, in quotes: `metric rate = bytes / time \"GB/s\"`")
+            help("write the unit after the expression, in quotes: `metric rate = bytes / time \"GB/s\"`")
         }
-        "on" if place.lead() == "step" => help("`on s { … }` stands inside of the step: `step { on s { … } }`"),
+        "on" if place.lead() == "step" => help("`on s { … }` belongs inside the step: `step { on s { … } }`"),
         "for" if place.inside() == Some('[') && place.expects("*") => {
-            help("operators work on all members of a list: `[0, 1, 2] * 2`; a loop stands in the step")
+            help("operators work on all members of a list: `[0, 1, 2] * 2`; a loop belongs in the step")
         }
         "in" if place.lead() == "buffer" && place.expects("*") => {
-            help("the space stands before `=`: `buffer x: f32[8] in pinned = zeros`")
+            help("write the space before `=`: `buffer x: f32[8] in pinned = zeros`")
         }
         "else" | "if" | "for" | "on" | "let" if !place.before.ends_with(word) && place.expects("*") => None,
         word if words::is_reserved(word) => no_name(word),
@@ -138,7 +138,7 @@ fn number(place: &FailurePoint) -> Option<String> {
     let unit = place.word();
     if place.after_digit() && crate::base::units::unit(unit).is_some() {
         let number = place.word_before();
-        return Some(format!("a unit touches its number: `{number}{unit}`"));
+        return Some(format!("write a unit directly after its number: `{number}{unit}`"));
     }
     if place.after_digit() && place.rest.starts_with(',') && digits.len() == 3 && begins_with_digit {
         return Some(format!("digits are grouped by `_`: `{}_{digits}`", place.word_before()));
@@ -171,13 +171,13 @@ fn arrow(place: &FailurePoint) -> Option<String> {
         return None;
     }
     match place.rule {
-        Rule::def_piece => help("outputs stand within the parentheses: `def f(x -> y) { … }`"),
+        Rule::def_piece => help("write outputs inside the parentheses: `def f(x -> y) { … }`"),
         Rule::stmt_piece if place.inside().is_none() => {
             let output = place.rest[2..].trim();
             let call = place.before.strip_suffix(')').filter(|_| is_path(output));
             Some(match call {
-                Some(call) => format!("outputs stand within the parentheses: `{call} -> {output})`"),
-                None => "outputs stand within the parentheses: `copy(x -> y)`".to_owned(),
+                Some(call) => format!("write outputs inside the parentheses: `{call} -> {output})`"),
+                None => "write outputs inside the parentheses: `copy(x -> y)`".to_owned(),
             })
         }
         _ => None,
@@ -217,7 +217,7 @@ fn equals(place: &FailurePoint) -> Option<String> {
     match lead {
         "for" => help("write `for i in 0..4 { … }`"),
         "buffer" => {
-            help("a type stands behind a colon, and `=` before what it holds at first: `buffer x: f32[8] = zeros`")
+            help("write the type after a colon, and the initial contents after `=`: `buffer x: f32[8] = zeros`")
         }
         _ if place.rule == Rule::stmt_piece && place.inside().is_none() => {
             let call = place.rest[1..].trim();
@@ -245,11 +245,11 @@ fn colon(place: &FailurePoint) -> Option<String> {
         "preset" if place.inside().is_none() => {
             Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
         }
-        "stream" => Some(format!("options stand in parentheses: `stream {name}(priority: high)`")),
+        "stream" => Some(format!("write options in parentheses: `stream {name}(priority: high)`")),
         "preset" => Some(format!("a preset has `=`: `{name} = …`")),
         "param" | "let" | "metric" => {
             let value = place.rest.split_once('=').map_or(place.rest[1..].trim(), |(_, value)| value.trim());
-            Some(format!("a value stands behind `=`, and gives the type: `{} {name} = {value}`", place.lead()))
+            Some(format!("write the value after `=`; it determines the type: `{} {name} = {value}`", place.lead()))
         }
         _ => None,
     }
@@ -258,7 +258,7 @@ fn colon(place: &FailurePoint) -> Option<String> {
 fn operator(place: &FailurePoint) -> Option<String> {
     let (before, rest) = (place.before, place.rest);
     match rest.chars().next()? {
-        '!' => help("a condition is turned around by `not`"),
+        '!' => help("a condition is negated by `not`"),
         '>' if before.ends_with('<') => help("write `!=`"),
         '*' if before.ends_with('*') => help("a power is `pow(x, 2)`"),
         '<' if rest.starts_with("<<<") => {
@@ -290,19 +290,19 @@ fn head(place: &FailurePoint) -> Option<String> {
             help("write `on s after a { … }`, without a comma")
         }
         ("on", Some(',')) if place.expects("after") => help("a block runs on one stream: write an `on` for each"),
-        ("meta", Some('(')) => help("facts stand in braces: `meta { category: \"gemm\" }`"),
+        ("meta", Some('(')) => help("write facts in braces: `meta { category: \"gemm\" }`"),
         (_, Some(',')) if place.rule == Rule::decl_piece && place.rest.len() == 1 && place.inside().is_none() => {
-            help("remove it: nothing stands behind it")
+            help("remove it: nothing follows it")
         }
         ("buffer", None) if place.before.ends_with(',') => {
             let names = place.before.trim_end_matches(',');
-            Some(format!("write a name behind `,`, or the type: `{names}: f32[1024]`"))
+            Some(format!("write a name after `,`, or the type: `{names}: f32[1024]`"))
         }
         ("on", None) if place.word_before() == "on" => help("write the stream: `on s { … }`"),
         ("step" | "setup" | "teardown", Some(c)) if place.expects("(") && is_word(c) => {
             Some(format!("remove it: a `{}` has no name", place.lead()))
         }
-        ("draw", _) if place.expects("~") => help("a distribution stands behind `~`: `draw load[4] ~ uniform(1, 64)`"),
+        ("draw", _) if place.expects("~") => help("write a distribution after `~`: `draw load[4] ~ uniform(1, 64)`"),
         ("draw", _) if place.before.ends_with('~') => help("name a distribution: `draw load[4] ~ uniform(1, 64)`"),
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
@@ -316,7 +316,7 @@ fn head(place: &FailurePoint) -> Option<String> {
         ("param" | "let" | "metric", Some(_))
             if place.expects("=") && !place.word().is_empty() && !place.rest.contains('=') =>
         {
-            Some(format!("a value stands behind `=`: `{} {name} = {}`", place.lead(), place.rest.trim_end()))
+            Some(format!("write a value after `=`: `{} {name} = {}`", place.lead(), place.rest.trim_end()))
         }
         ("metric", Some(_)) if place.expects("=") && !place.word().is_empty() => {
             Some(format!("a name is one word: `metric {name}_{} = …`", place.word()))
@@ -330,13 +330,13 @@ fn head(place: &FailurePoint) -> Option<String> {
         }
         ("buffer", _) if place.expects(":") && place.inside().is_none() => {
             let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
-            Some(format!("its type stands behind a colon: `{}: {ty}`", place.before))
+            Some(format!("write its type after a colon: `{}: {ty}`", place.before))
         }
         ("param", Some(',')) if place.inside().is_none() && place.expects("*") => {
-            help("values that are allowed stand in brackets, `in [4, 8]`; one range stands alone, `in 1..=8`")
+            help("write allowed values in brackets, `in [4, 8]`, and a single range without, `in 1..=8`")
         }
         ("param" | "let" | "metric" | "expect", Some(',')) if place.inside().is_none() => {
-            help("remove it: nothing has to stand between declarations")
+            help("remove it: declarations need no separator")
         }
         ("preset", _) if place.expects("{") => Some(format!("write `preset {name} {{ n = 4 }}`")),
         ("def", _) if place.expects("(") && place.inside().is_none() => {
@@ -354,7 +354,7 @@ fn is_type(text: &str) -> bool {
 }
 
 fn choice(place: &FailurePoint) -> Option<String> {
-    const CHOICE: &str = "a choice between values is written `if c { a } else { b }`";
+    const CHOICE: &str = "write a choice between values as `if c { a } else { b }`";
     if place.word() == "if" && place.expects("*") {
         return Some(CHOICE.to_owned());
     }
@@ -389,7 +389,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
     // The parser took a declaration for a part of the expression above it.
     let begun = place.word_before();
     if place.expects("*") && lead(begun, true).is_some() && begun != place.lead() {
-        return Some(format!("`{begun}` begins a declaration: what stands before it is not complete"));
+        return Some(format!("`{begun}` begins a declaration: the text before it is not complete"));
     }
     match place.rule {
         Rule::if_piece if at_end && behind == "if" => help("write a condition: `if n > 1 { … }`"),
@@ -408,12 +408,12 @@ fn missing(place: &FailurePoint) -> Option<String> {
             Some(format!("an operation has parentheses: `{}(…)`", place.word_before()))
         }
         _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
-            help("what stands before it is complete: remove it, or write an operator between the two")
+            help("the text before it is complete: remove it, or write an operator between the two")
         }
         _ if at_end && behind.is_empty() => help("write a value, such as `4`"),
-        _ if at_end && place.expects_value() => Some(format!("write a value behind `{behind}`")),
+        _ if at_end && place.expects_value() => Some(format!("write a value after `{behind}`")),
         _ if place.before == place.lead() && place.expects("a..z") && !place.expects_value() => {
-            Some(format!("write a name behind `{}`", place.lead()))
+            Some(format!("write a name after `{}`", place.lead()))
         }
         _ => None,
     }
@@ -423,17 +423,17 @@ fn missing(place: &FailurePoint) -> Option<String> {
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
     if place.lead() == "require" && found == "," {
-        return help("the message stands behind the condition: `require n > 4 \"n is too small\"`");
+        return help("write the message after the condition: `require n > 4 \"n is too small\"`");
     }
     if found == "," && place.before.split_whitespace().rev().nth(1) == Some("over") {
-        return Some(format!("several factors of a mesh stand in brackets: `over [{}, …]`", place.word_before()));
+        return Some(format!("write several factors of a mesh in brackets: `over [{}, …]`", place.word_before()));
     }
     if place.word_before() == "over" && !found.is_empty() {
         return help("a group is a factor of the mesh: `mesh dp = world / 4, tp = 4`, and `over tp`");
     }
     if found == "{" && place.word_before() == "in" {
         let values = place.rest[1..].split('}').next().unwrap_or("").trim();
-        return Some(format!("values that are allowed stand in brackets: `in [{values}]`"));
+        return Some(format!("write allowed values in brackets: `in [{values}]`"));
     }
     if found == "]"
         && place.before.ends_with('[')
@@ -445,7 +445,7 @@ fn stray(place: &FailurePoint) -> Option<String> {
     match place.tokens {
         _ if found.is_empty() => None,
         _ if place.rule == Rule::stmt_piece && found == "," && place.inside().is_none() => {
-            help("remove it: nothing has to stand between statements")
+            help("remove it: statements need no separator")
         }
         [only] if !name && !["over", "at", "like"].contains(&only.as_str()) && !only.contains("..") => {
             Some(format!("write `{only}` before `{found}`"))

@@ -22,9 +22,9 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let foreign = foreign(text);
     let texts = errors.iter().filter(|error| matches!(error, SyntaxError::UnclosedText { .. }));
     let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, offset_of(error))).collect();
-    let mut told: Vec<SyntaxError> = Vec::new();
+    let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
-        if told.len() == limit {
+        if reported.len() == limit {
             break;
         }
         let at = offset_of(&error);
@@ -37,7 +37,7 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
         {
             continue;
         }
-        match (told.last(), &error) {
+        match (reported.last(), &error) {
             // An unterminated text cannot begin a statement either.
             (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
             // Words after an unexpected word on the same line belong to the same mistake.
@@ -46,25 +46,25 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             // The token that ended a piece too early does not begin another one.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
-                told.pop();
-                told.push(error);
+                reported.pop();
+                reported.push(error);
             }
             // One error suffices for `else if` without a block.
             (Some(SyntaxError::MissingBlock { word, at }), SyntaxError::MissingBlock { at: next, .. })
                 if word == "else" && next.offset() == at.offset() + "else ".len() =>
             {
-                told.pop();
-                told.push(error);
+                reported.pop();
+                reported.push(error);
             }
-            _ => told.push(helped(error, at, text)),
+            _ => reported.push(helped(error, at, text)),
         }
     }
     let comments = foreign.iter().filter(|stretch| text[stretch.start..].starts_with("/*")).take(limit);
-    told.extend(comments.map(|stretch| comment(stretch.start, base)));
-    told.sort_by_key(SyntaxError::offset);
-    let mut told = folded(told);
-    told.truncate(limit);
-    told
+    reported.extend(comments.map(|stretch| comment(stretch.start, base)));
+    reported.sort_by_key(SyntaxError::offset);
+    let mut reported = folded(reported);
+    reported.truncate(limit);
+    reported
 }
 
 /// Comments and texts in the form of other languages: `# …`, `/* … */` and `'…'`. Linear time, since a file may be one
@@ -210,7 +210,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
             let number = text[..at].trim_end();
             let number = &number[number.trim_end_matches(|c| is_number(c) || c == '.' || c == '_').len()..];
-            format!("a unit touches its number: `{number}{word}`")
+            format!("write a unit directly after its number: `{number}{word}`")
         }
         _ if !first_on_line && word == "on" => {
             let words: Vec<&str> = line(text, at).split_whitespace().collect();
@@ -218,16 +218,16 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("a buffer's space stands behind `in`: `buffer x: f32[8] in {}`", space.unwrap_or("device"))
         }
         _ if !first_on_line && word == "as" => {
-            "a metric's unit stands behind it in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()
+            "write the unit of a metric after it, in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()
         }
         None if first_on_line && behind.starts_with('=') && !behind.starts_with("==") => format!(
             "write `let {word} = …` for a value, `stream {word}` for a stream, `buffer {word}: f32[1024]` for memory"
         ),
         _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
         _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
-        _ if !first_on_line && behind.starts_with(':') => format!("an option stands in parentheses: `({word}: …)`"),
+        _ if !first_on_line && behind.starts_with(':') => format!("write an option in parentheses: `({word}: …)`"),
         _ if !first_on_line && !operation => {
-            format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
+            format!("the text before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') => help.to_owned(),
         None if other_languages::statement(word).is_some() => {
@@ -236,7 +236,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if word == "for" && behind.contains("{ metric ") => {
             "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
         }
-        _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
+        _ if operation => "operations and their blocks belong inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {

@@ -186,7 +186,7 @@ fn records_are_collected_and_everything_is_detached() {
     // Another profiler, or no permission: a reason in words, and nothing stays enabled.
     for (code, why) in [
         (MULTIPLE_SUBSCRIBERS, "another profiler is attached to the process"),
-        (INSUFFICIENT_PRIVILEGES, "the driver permits CUPTI to administrators alone"),
+        (INSUFFICIENT_PRIVILEGES, "the driver permits only administrators to use CUPTI"),
         (999, "`cuptiSubscribe` returned 999 (told)"),
     ] {
         SUBSCRIBES.store(code, Ordering::Relaxed);

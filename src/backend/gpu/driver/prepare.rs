@@ -186,10 +186,10 @@ impl<A: Api> GpuDriver<A> {
             return Err(ExecError::NoManaged { device: self.api.device().name });
         }
         let available = self.api.free_memory().map_err(device)?;
-        let full = |bytes: u64, space: Space, available: u64, said: String| ExecError::OutOfMemory {
+        let full = |bytes: u64, space: Space, available: u64, details: String| ExecError::OutOfMemory {
             needed: Bytes(bytes).to_string(),
             space: space.name(),
-            available: format!("{} are there{said}", Bytes(available)),
+            available: format!("{} are available{details}", Bytes(available)),
             largest: "`aorta plan` shows them".to_owned(),
         };
         // An allocation that failed for another reason than lack of memory keeps its own error.

@@ -10,7 +10,7 @@ use super::super::flows::{Demand, Flows, Resource};
 use super::Owner;
 
 /// Shares of a capacity that are negligible.
-const SMALL: f64 = 1e-3;
+const NEGLIGIBLE: f64 = 1e-3;
 
 /// Indices of one device's capacities.
 const MEMORY: u32 = 0;
@@ -49,7 +49,7 @@ impl Paths {
     pub(super) fn kernel(&mut self, device: usize, busy: &Busy, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let mut demands = Vec::new();
         let mut add = |capacity: u32, share: f64| {
-            if share >= SMALL {
+            if share >= NEGLIGIBLE {
                 demands.push(Demand { resource: Self::of_device(device, capacity), share: share.min(1.0) });
             }
         };
@@ -122,7 +122,7 @@ impl Paths {
             first.1 += if same { other.1 } else { 0.0 };
             same
         });
-        let noticed = shares.into_iter().filter(|(_, share)| *share >= SMALL);
+        let noticed = shares.into_iter().filter(|(_, share)| *share >= NEGLIGIBLE);
         let demand = |(path, share): (Path, f64)| {
             let resource = *self.between.entry(path).or_insert_with(|| flows.resource());
             Demand { resource, share: share.min(1.0) }

@@ -7,11 +7,11 @@ use super::{Action, Machine, Owner, TaskId, whole};
 
 /// Number of groups in which a less urgent kernel's blocks are assigned. A more urgent kernel gets the units when a
 /// group ends.
-const GROUPS_OF_LESS_URGENT: u64 = 64;
+const GROUPS_OF_LOW_PRIORITY: u64 = 64;
 
 /// Reciprocal of the minimum share of a device's block slots that a partially running kernel is assigned. Otherwise
 /// kernels whose blocks end at different times would fragment each other's slots endlessly.
-const PIECES: u64 = 8;
+const MAX_PARTS: u64 = 8;
 
 /// Blocks of a kernel that began together.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +76,11 @@ impl Machine {
         let most_urgent = self.most_urgent;
         let state = self.state(task);
         let fit = state.waiting.min(free / share);
-        let least = if state.running == 0 { 1 } else { state.waiting.min(room.div_ceil(PIECES)) };
+        let least = if state.running == 0 { 1 } else { state.waiting.min(room.div_ceil(MAX_PARTS)) };
         if fit < least {
             return false;
         }
-        let groups = if state.placing.priority > most_urgent { GROUPS_OF_LESS_URGENT } else { cost::GROUPS };
+        let groups = if state.placing.priority > most_urgent { GROUPS_OF_LOW_PRIORITY } else { cost::GROUPS };
         let rounds = cost::rounds(blocks, fit, room, groups);
         let count = (fit * rounds).min(state.waiting);
         state.waiting -= count;

@@ -1,0 +1,114 @@
+//! Reads scenarios, and reports all of their mistakes, whichever command reads them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::config::{ConfigError, Mistakes, Scenario};
+
+use super::ab::AbArgs;
+use super::error::{CliError, InputError};
+use super::exec::{ExecArgs, parsed};
+use super::sweep::SweepArgs;
+use super::{ab, container, file_access, library, load, project, sweep};
+
+/// Reads a scenario, and finds the files that it names.
+///
+/// # Errors
+///
+/// The scenario has mistakes, or names a file out of its reach.
+pub fn read(path: &Path) -> Result<Scenario, CliError> {
+    let name = path.display().to_string();
+    let (scenario, mut mistakes) = Scenario::read(&name, &load::read(path, load::FileKind::Scenario)?);
+    let Some(mut scenario) = scenario else { return Err(ConfigError::from(mistakes).into()) };
+    check_arguments::<ExecArgs>("exec", &name, &scenario, &mut mistakes);
+    check_arguments::<SweepArgs>("sweep", &name, &scenario, &mut mistakes);
+    check_arguments::<AbArgs>("ab", &name, &scenario, &mut mistakes);
+    sweep::check_axes(&name, &scenario, &mut mistakes);
+    ab::check_sides(&name, &scenario, &mut mistakes);
+    find_files(path, &mut scenario, &mut mistakes);
+    mistakes.finish()?;
+    Ok(scenario)
+}
+
+/// Replaces the names of files by paths that lead to them from the current folder.
+fn find_files(path: &Path, scenario: &mut Scenario, mistakes: &mut Mistakes) {
+    if !scenario.workload.is_empty() {
+        match workload(path, &scenario.workload) {
+            Ok(found) => scenario.workload = found,
+            Err(error) => mistakes.add(&["workload"], error),
+        }
+    }
+    let files = [
+        ("profile", &mut scenario.profile),
+        ("topology", &mut scenario.topology),
+        ("expected", &mut scenario.expected),
+    ];
+    for (what, file) in files {
+        if let Some(file) = file.as_mut().filter(|file| file.ends_with(".ron")) {
+            let found = beside(path, file).unwrap_or_else(|| PathBuf::from(&*file));
+            match file_access::check(path, &found, what) {
+                Ok(()) => *file = found.display().to_string(),
+                Err(error) => mistakes.add(&[what], error),
+            }
+        }
+    }
+}
+
+/// A file that a scenario names by a path relative to itself; `None` if there is none.
+fn beside(scenario: &Path, name: &str) -> Option<PathBuf> {
+    scenario.parent().map(|folder| folder.join(name)).filter(|file| container::is_file(file))
+}
+
+/// The `FILE` argument for a workload that a scenario or a suite names: a file beside it, a workload of its project or a
+/// shipped one, or any other file within its reach.
+pub fn workload(by: &Path, name: &str) -> Result<String, InputError> {
+    let found = match beside(by, name) {
+        Some(file) => file,
+        None => {
+            let folder = by.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            match project::find(name, folder)? {
+                Some(file) => file,
+                None if library::find(name).is_some() => return Ok(name.to_owned()),
+                None => PathBuf::from(name),
+            }
+        }
+    };
+    file_access::check(by, &found, "workload")?;
+    Ok(found.display().to_string())
+}
+
+/// The arguments of a command, such as `sweep`, that the scenario at `path` gives.
+///
+/// # Errors
+///
+/// The command does not accept a value.
+pub fn arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario) -> Result<A, InputError> {
+    let words: Vec<String> = scenario.arguments(command).into_iter().flat_map(|(_, words)| words).collect();
+    // A path is no option.
+    let file = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    parsed(command, &[vec![file], words].concat()).map_err(|mistake| mistake.of("the scenario", path))
+}
+
+/// Reports the fields whose values a command does not accept.
+fn check_arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
+    let Err(all) = arguments::<A>(command, path, scenario) else { return };
+    // A rank is only valid with the world that it belongs to.
+    let given = || scenario.arguments(command).into_iter().filter(|(_, words)| !words.is_empty());
+    for (field, words) in given().filter(|(field, _)| field.name != "rank") {
+        let all = [vec!["file".to_owned()], words.clone()].concat();
+        if parsed::<A>(command, &all).is_ok() {
+            continue;
+        }
+        for word in words {
+            let value = word.strip_prefix(field.option).unwrap_or_default().to_owned();
+            if let Err(mistake) = parsed::<A>(command, &["file".to_owned(), word]) {
+                mistakes.add(&[field.name], mistake.of(&format!("`{}`", field.name), &value));
+            }
+        }
+    }
+    // Fields that are valid alone and exclude each other. Other mistakes come first, since they may be the reason.
+    if mistakes.count() == 0 {
+        mistakes.add(&[], all);
+    }
+}

@@ -1,0 +1,130 @@
+//! Reads RON files with all of their mistakes, each at its place.
+//!
+//! The reader of RON stops at the first mistake. So a wrong entry is reported, replaced by spaces, and the text is read
+//! again, until the rest is valid. The checks of values then report theirs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ron::Error;
+use serde::de::DeserializeOwned;
+
+use crate::base::{SourceMap, SrcSpan};
+
+use super::bad_ron::{bad_ron, offset, token};
+use super::error::ConfigError;
+use super::mistakes::{Lost, MAX_MISTAKES, Mistake, Mistakes};
+use super::places::{Entry, Places};
+
+/// RON options for all files: `Some` can be left out.
+pub(super) fn options() -> ron::Options {
+    ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
+}
+
+/// Reads a text as a `T`; `None` if too little of it is valid. `file` is its name in messages, and `help` says where its
+/// fields are explained.
+pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (Option<T>, Mistakes) {
+    let mut sources = SourceMap::new();
+    // Files are far smaller than a map. Without a place, the message is still complete.
+    sources.add(file, text).unwrap_or_default();
+    let mut mistakes = Mistakes { sources: Arc::new(sources), places: None, lost: Vec::new(), all: Vec::new() };
+    let mut rest = text.to_owned();
+    loop {
+        mistakes.places = Places::of(&rest);
+        let mut error = match options().from_str::<T>(&rest) {
+            Ok(value) => return (Some(value), mistakes),
+            Err(error) => error,
+        };
+        let mut start = offset(&rest, error.span.start);
+        // The name of a first field is read together with the bracket before it.
+        if let Error::SuggestRawIdentifier(name) = &error.code {
+            start += rest[start..].find(name.as_str()).unwrap_or(0);
+        }
+        let path = mistakes.places.as_ref().map(|places| places.around(start)).unwrap_or_default();
+        if let Error::SuggestRawIdentifier(name) = &error.code
+            && path.last().is_some_and(|entry| entry.value.contains(&start) && !entry.name.contains(&start))
+        {
+            error.code = Error::Message(format!("`{name}` is not a known word"));
+        }
+        let (at, removed) = extent(&rest, start, &error.code, &path);
+        let is_consequence = match &error.code {
+            Error::MissingStructField { field, .. } => {
+                let group = path.iter().rev().find(|entry| entry.value.end > start);
+                group.is_some_and(|group| mistakes.lost.iter().any(|lost| lost.is(&group.value, field)))
+            }
+            _ => false,
+        };
+        if !is_consequence {
+            let field = path.iter().rev().find(|entry| entry.key.is_some()).map(|entry| &rest[entry.name.clone()]);
+            let is_cut = removed.is_some() && !is_value(&error.code);
+            let (what, label) = bad_ron(&error.code, field, (&rest[at.clone()], is_cut), help);
+            mistakes.all.push(Mistake { what: Arc::new(what), at: SrcSpan::new(at.start, at.end), label });
+        }
+        match removed {
+            Some(removed) if mistakes.all.len() < MAX_MISTAKES => {
+                mistakes.lost.push(Lost { start: removed.whole().start, key: removed.key.clone() });
+                blank(&mut rest, removed.whole());
+            }
+            _ => return (None, mistakes),
+        }
+    }
+}
+
+/// The bytes that a message shows, and the entry without which the rest may be valid; `None` if nothing can be
+/// left out.
+fn extent<'e>(text: &str, start: usize, error: &Error, path: &[&'e Entry]) -> (Range<usize>, Option<&'e Entry>) {
+    let is_about_name = matches!(
+        error,
+        Error::NoSuchStructField { .. } | Error::DuplicateStructField { .. } | Error::SuggestRawIdentifier(_)
+    );
+    // These are found at the closing bracket of the entry that they are about.
+    let is_about_group = matches!(error, Error::MissingStructField { .. } | Error::ExpectedDifferentLength { .. });
+    let path = match is_about_group {
+        true => &path[..path.iter().rposition(|entry| entry.value.end > start).map_or(0, |last| last + 1)],
+        false => path,
+    };
+    let removed = path.iter().rev().find(|entry| entry.is_removable()).copied();
+    let shown = match path.last() {
+        Some(entry) if is_about_name => entry.name.clone(),
+        Some(entry) if is_about_group || is_value(error) => entry.value.clone(),
+        // The first part of the value has been read, such as the number of `5us`. Otherwise a comma or a bracket is
+        // missing, and the rest cannot be understood without it.
+        Some(entry) if entry.is_plain && entry.is_removable() && !entry.value.is_empty() => entry.value.clone(),
+        _ => return (token(text, start), None),
+    };
+    if shown.is_empty() {
+        return (token(text, start), removed);
+    }
+    let line = text[shown.clone()].find('\n').map_or(shown.end, |end| shown.start + end);
+    (shown.start..line, removed)
+}
+
+/// True for an error in a value, false for one between values.
+fn is_value(error: &Error) -> bool {
+    use Error::*;
+    !matches!(
+        error,
+        Eof | ExpectedComma
+            | ExpectedArrayEnd
+            | ExpectedMapEnd
+            | ExpectedMapColon
+            | ExpectedStructLikeEnd
+            | ExpectedOptionEnd
+            | TrailingCharacters
+            | UnexpectedChar(_)
+            | UnclosedBlockComment
+            | UnclosedLineComment
+    )
+}
+
+/// Replaces bytes by spaces. Line ends stay, so that all places stay.
+fn blank(text: &mut String, range: Range<usize>) {
+    let spaces: String = text[range.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
+    text.replace_range(range, &spaces);
+}
+
+/// The value, unless a mistake was found.
+pub(super) fn strict<T>((value, mistakes): (Option<T>, Mistakes)) -> Result<T, ConfigError> {
+    mistakes.finish()?;
+    Ok(value.expect("a text without mistakes has a value"))
+}

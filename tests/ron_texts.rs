@@ -1,0 +1,111 @@
+//! Texts in RON: exactly the mistakes that were made are reported, each at its line, and no text makes a reader panic.
+
+use aorta::config::{ConfigError, Expected, Profile, Project, Scenario, Settings, Suite};
+use miette::Diagnostic;
+use proptest::prelude::*;
+
+/// Fields of a scenario: valid, and with a mistake.
+const FIELDS: [(&str, &str); 16] = [
+    ("workload: \"moe\"", "workload: 3"),
+    ("effort: quick", "efort: quick"),
+    ("streams: 2", "streams: \"2\""),
+    ("params: {tokens: 8, \"dtype\": bf16}", "set: {tokens: 8}"),
+    ("settings: {in_flight: 3}", "settings: {in_flight: 99}"),
+    ("environment: {NCCL_DEBUG: WARN}", "environment: {LD_PRELOAD: \"x\"}"),
+    ("limits: {time: (to: \"5us\")}", "limits: {time: (to: \"5parsec\", from: \"1us\")}"),
+    ("timeout: \"9s\"", "timeout: 9s"),
+    ("gate: \"off\" /* a, b */", "gate: of"),
+    ("axes: {streams: [1, 2]}", "axes: {streams: (1, 2)}"),
+    ("sync: end // a comment, with a comma", "sync: start // a comment, with a comma"),
+    ("fail_on: [\"worse\"]", "fail-on: [\"worse\"]"),
+    ("verify: true", "verify: yes"),
+    ("authors: [\"A (b), c\", \"D\"]", "authors: [\"A (b), c\", D]"),
+    ("warmup: 3", "warmup: 1.5"),
+    ("cycle: 2", "fuse: false, fuse: true"),
+];
+
+/// The lines of a text on which mistakes are reported; `None` if there are none.
+fn lines<T>(read: Result<T, ConfigError>) -> Option<Vec<usize>> {
+    match read {
+        Ok(_) => None,
+        Err(ConfigError::File(mistakes)) => {
+            let line = |mistake: &dyn Diagnostic| {
+                let label = mistake.labels().and_then(|mut labels| labels.next()).expect("it has a label");
+                let place = mistakes.sources().locate(label.offset() as u32).expect("its place lies in the text");
+                place.line
+            };
+            Some(mistakes.all().map(line).collect())
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn each_mistake_is_reported_at_its_line(
+        order in Just((0..FIELDS.len()).collect::<Vec<_>>()).prop_shuffle(),
+        wrong in prop::collection::vec(any::<bool>(), FIELDS.len()),
+        trailing in any::<bool>(),
+    ) {
+        let mut text = "(".to_owned();
+        let mut expected = Vec::new();
+        for (place, &field) in order.iter().enumerate() {
+            let (good, bad) = FIELDS[field];
+            let line = if wrong[field] { bad } else { good };
+            let (value, comment) = line.split_once(" //").map_or((line, String::new()), |(value, comment)| (value, format!(" //{comment}")));
+            let comma = if trailing || place + 1 < order.len() { "," } else { "" };
+            text += &format!("\n  {value}{comma}{comment}");
+            if wrong[field] {
+                expected.push(place + 2);
+            }
+        }
+        text += "\n)";
+        let found = lines(Scenario::parse("a.ron", &text)).unwrap_or_default();
+        prop_assert_eq!(found, expected, "{}", text);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(
+        file in 0usize..6,
+        edits in prop::collection::vec((any::<u32>(), prop::sample::select(vec!["", "(", ")", "[", "]", "{", "}", ",", ":", "\"", "//", "/*", "'", "#", "é", "x", "1", "\n"])), 1..6),
+    ) {
+        let texts = [
+            FIELDS.map(|(good, _)| format!("{good}\n,")).concat(),
+            include_str!("../config/suites/p0.ron").chars().take(3000).collect(),
+            "library: [\".\"], description: \"d\"".to_owned(),
+            "in_flight: 3, quick: (warmup: 1, iterations: 2), timeout: \"5s\"".to_owned(),
+            include_str!("../config/expected/h200.ron").chars().take(2000).collect(),
+            include_str!("../config/devices/h200.ron").chars().take(2000).collect(),
+        ];
+        let mut text = format!("({})", texts[file]);
+        for (at, edit) in edits {
+            let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            let at = places[at as usize % places.len()];
+            match edit {
+                "" => drop(text.remove(at)),
+                edit => text.insert_str(at, edit),
+            }
+            if text.is_empty() {
+                break;
+            }
+        }
+        lines(Scenario::parse("a.ron", &text));
+        lines(Suite::parse("a.ron", &text));
+        lines(Project::parse("a.ron", &text));
+        lines(Settings::layered(Some(("a.ron", text.as_str())), &[]));
+        lines(Expected::parse("a.ron", &text));
+        lines(Profile::parse("a.ron", &text));
+    }
+}
+
+#[test]
+fn deep_brackets_are_refused() {
+    for open in ["(", "[", "{", "(a: ", "(cases: [", "(workload: \"moe\", params: {n: "] {
+        let text = open.repeat(100_000);
+        assert!(Scenario::parse("a.ron", &text).is_err() && Suite::parse("a.ron", &text).is_err(), "{open}");
+        let closed = format!("(workload: \"moe\", params: {{n: {}{}}})", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(Scenario::parse("a.ron", &closed).is_err());
+    }
+}
