@@ -99,13 +99,13 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
     let cost = spec.cost();
     let busy = busy(spec, cached, profile);
     let grids: Vec<Grid> = launches.iter().map(|launch| Grid::of(spec, launch, &cost)).collect();
-    // Of several launches, each does the part of the work that it fills the device for.
-    let filled: f64 = grids.iter().map(|grid| grid.filled(profile)).sum();
+    // Of several launches, those that occupy more of the device do more of the work.
+    let occupied: f64 = grids.iter().map(|grid| grid.occupied(profile)).sum();
     launches
         .iter()
         .zip(grids)
         .map(|(launch, grid)| {
-            let part = grid.filled(profile) / filled;
+            let part = grid.occupied(profile) / occupied;
             task(launch, &cost, grid, part, busy.scaled(part), profile)
         })
         .collect()

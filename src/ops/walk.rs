@@ -25,7 +25,7 @@ const WIDEST: u64 = 32;
 const PACKS: u64 = 8;
 
 /// Maximum number of bytes that a thread loads before it computes, limited by registers.
-const HELD: u64 = 256;
+pub const HELD: u64 = 256;
 
 /// An elementwise expression with its shape and operands.
 #[derive(Debug)]
