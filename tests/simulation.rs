@@ -22,7 +22,6 @@ fn ideal() -> Profile {
     for figure in [
         &mut profile.kernel_floor,
         &mut profile.memory_latency,
-        &mut profile.access_latency,
         &mut profile.matrix_floor,
         &mut profile.gap_same,
         &mut profile.gap_event,

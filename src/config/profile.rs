@@ -51,9 +51,6 @@ pub struct Profile {
     pub kernel_floor: Figure,
     /// Additional time for the first access to memory.
     pub memory_latency: Figure,
-    /// Time for which a thread waits for each further access.
-    #[serde(default = "Figure::none")]
-    pub access_latency: Figure,
     /// Minimum duration of a matrix product.
     pub matrix_floor: Figure,
     /// Additional time of a product whose depth blocks share.
@@ -280,7 +277,6 @@ impl Profile {
         let times = [
             ("kernel_floor", &self.kernel_floor),
             ("memory_latency", &self.memory_latency),
-            ("access_latency", &self.access_latency),
             ("host_link.latency", &self.host_link.latency),
             ("host_link.kernel_other_way", &self.host_link.kernel_other_way),
             ("matrix_floor", &self.matrix_floor),

@@ -6,7 +6,6 @@ pub mod cache;
 mod exchange;
 pub mod floor;
 mod ideal;
-mod kernel;
 mod peer;
 
 use std::num::NonZeroU32;
@@ -16,7 +15,6 @@ use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, Resource};
-use kernel::Grid;
 pub use peer::peer;
 
 /// The resources of the device that one launch uses.
@@ -97,22 +95,12 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
         return vec![peer(spec, profile)];
     }
     let cost = spec.cost();
-    let busy = busy(spec, cached, profile);
-    let grids: Vec<Grid> = launches.iter().map(|launch| Grid::of(spec, launch, &cost)).collect();
-    // Of several launches, those that occupy more of the device do more of the work.
-    let occupied: f64 = grids.iter().map(|grid| grid.occupied(profile)).sum();
-    launches
-        .iter()
-        .zip(grids)
-        .map(|(launch, grid)| {
-            let part = grid.occupied(profile) / occupied;
-            task(launch, &cost, grid, part, busy.scaled(part), profile)
-        })
-        .collect()
+    let parts = launches.len() as f64;
+    let busy = busy(spec, cached, profile).scaled(1.0 / parts);
+    launches.iter().map(|launch| task(launch, &cost, parts, busy, profile)).collect()
 }
 
-/// The task of a launch that does a part of an operation's work.
-fn task(launch: &Launch, cost: &Cost, grid: Grid, part: f64, busy: Busy, profile: &Profile) -> Task {
+fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile) -> Task {
     // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
@@ -137,13 +125,22 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, part: f64, busy: Busy, profile
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) => {
-            let block_time = grid.block_time(cost, part, peak(cost, profile), profile);
+            let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
+            let block_time = match cost.hold {
+                Some(time) => time.0 as f64,
+                None => {
+                    (cost.flops.max(cost.tiling.flops) / block_rate(cost, profile)).max(issue_time(cost, profile))
+                        / parts
+                        / blocks as f64
+                        * 1e9
+                }
+            };
             let floor = match cost.matrix {
                 Some(_) if cost.tiling.shares_depth => profile.matrix_floor.value() + profile.matrix_join.value(),
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
-            Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor: floor + latency }
+            Task::Kernel { blocks, share: cost.share.max(1), block_time, busy, floor: floor + latency }
         }
     }
 }
@@ -159,15 +156,32 @@ fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
     }
 }
 
-/// Operations per second of the arithmetic of an operation, on the whole device.
-fn peak(cost: &Cost, profile: &Profile) -> f64 {
-    match cost.matrix {
+/// Operations per second of one block, if as many run as fit.
+fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
+    let peak = match cost.matrix {
         Some(arithmetic) => {
             let share = if cost.tiling.unaligned { profile.unaligned_matrix.value() } else { 1.0 };
             matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile) * share
         }
         None => profile.peak["vector"].value(),
-    }
+    };
+    let resident = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
+    peak / resident
+}
+
+/// Time in seconds to issue a block's instructions if it could use all issue slots, while as many blocks share its unit
+/// as there are.
+///
+/// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
+/// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps
+/// (docs/measurements/2026-11-21-beside-others.md).
+fn issue_time(cost: &Cost, profile: &Profile) -> f64 {
+    // The peak counts a fused multiply-add as two operations, but it is one instruction.
+    let issued = cost.instructions / (profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value());
+    let special = cost.special / profile.peak["special"].value();
+    let units = profile.units.value();
+    let fit = f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
+    issued.max(special) * units * (cost.blocks as f64 / units).ceil().clamp(1.0, fit.max(1.0))
 }
 
 /// Peak rate of the device's matrix units in operations per second.
@@ -179,9 +193,6 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.matrix_efficiency[arithmetic.name()].value()
 }
 
-/// Size in bytes of a sector, the smallest piece that a unit reads from or writes to the last-level cache.
-const SECTOR: f64 = ops::SECTOR as f64;
-
 /// Times for which an operation's traffic occupies memories and links, each without other traffic.
 fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let cost = spec.cost();
@@ -190,7 +201,7 @@ fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
     Busy {
         memory: (memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile))
-            .max(cost.sectors * SECTOR / profile.cache_bandwidth.value() * 1e9),
+            .max(cost.sectors * ops::SECTOR as f64 / profile.cache_bandwidth.value() * 1e9),
         // No cache of the device keeps host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
@@ -225,8 +236,8 @@ pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     ((cost.read + cost.written).device + cost.sent + cost.received) as f64 <= cache_room(profile)
 }
 
-/// Time in ns from the end of a graph's node to the start of one that waits for it. A node finds its description and its
-/// arguments in the cache, unless that is flushed before each iteration: `cold`.
+/// Time in ns from the end of a graph's node to the start of a node that depends on it. With `cold` caches, which are flushed before
+/// each iteration, the device reads the node's description and arguments from memory first.
 pub fn node_gap(cold: bool, profile: &Profile) -> f64 {
     profile.graph.gap.value() + if cold { profile.memory_latency.value() } else { 0.0 }
 }

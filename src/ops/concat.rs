@@ -67,7 +67,7 @@ impl Operation for Concat {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let sectors = walk::sectors(&tasks(spec, &Expression::identity()));
-        Cost { sectors, ahead: walk::HELD, ..spec.streaming_cost(0.0, u64::from(BLOCK) * 4) }
+        Cost { sectors, ..spec.streaming_cost(0.0, u64::from(BLOCK) * 4) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

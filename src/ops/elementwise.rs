@@ -253,7 +253,6 @@ pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
         instructions: each(expression.instructions()),
         special: each(expression.special()),
         sectors: walk::sectors(&[task(expression, spec)]),
-        ahead: walk::HELD,
         ..spec.streaming_cost(each(expression.flops()), u64::from(BLOCK) * 4)
     }
 }

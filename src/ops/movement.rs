@@ -66,7 +66,6 @@ impl Operation for Gather {
         Cost {
             read: rows + Spec::bytes_of(&spec.inputs[1..]),
             written: Spec::bytes_of(&spec.outputs),
-            dependent: 1,
             blocks,
             share: 4,
             ..Cost::default()

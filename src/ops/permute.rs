@@ -303,7 +303,6 @@ impl Operation for Unpermute {
                 + (OF_A_PACK / columns.pack as f64 + 2.0) * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
-            dependent: 1,
             blocks: Chunks::of(x.dims[0], &columns).blocks(),
             share: 4,
             ..Cost::default()
@@ -412,8 +411,7 @@ fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f
     }
 }
 
-/// Kernel text: a group of threads processes a row or a chunk of it, each thread some columns. It reads several rows before it
-/// adds them.
+/// Kernel text: a group of threads computes a row or a chunk of it. A thread reads several rows before it adds them.
 const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
   u64 row = (u64)(blockIdx.x / CHUNKS) * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (row >= count) return;

@@ -260,7 +260,6 @@ impl RowSplit {
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
-            ahead: self.packs * self.pack * spec.inputs[0].dtype.size(),
             blocks: self.blocks() * if self.chunks > 1 { 2 } else { 1 },
             share: share(self.block()),
             ..spec.streaming_cost(flops, 1)

@@ -48,7 +48,6 @@ impl Split {
             instructions: each * elements + OF_A_THREAD * threads,
             special: threads,
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
-            ahead: self.sharing.packs * self.sharing.pack * spec.inputs[0].dtype.size(),
             blocks: self.blocks(),
             share: share(self.sharing.block()),
             // A square, an addition, a subtraction and a product for each element, or less.

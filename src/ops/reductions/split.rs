@@ -35,9 +35,8 @@ fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
     (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
-/// Returns the number of blocks that share the work of one, for a kernel of `blocks` blocks whose threads take this many steps
-/// each: 1 if the device is full, or if there are too few steps to pay for the launch that joins the parts. A part has at
-/// least `least` steps.
+/// Returns the number of parts into which the work of each of `blocks` blocks is divided, if its threads take this many steps: 1
+/// if the blocks fill the device, or if the steps are too few to justify a second launch. A part has at least `least` steps.
 pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
     match blocks < RESIDENT_BLOCKS && steps >= MANY_STEPS {
         true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps / least).max(1),
@@ -238,7 +237,6 @@ impl Split {
                 + OF_A_PIECE * pieces
                 + OF_A_THREAD * threads,
             special: (f64::from(expression.special()) + special) * elements,
-            ahead: self.under_way * self.pack * spec.inputs.iter().map(|input| input.dtype.size()).sum::<u64>(),
             share: share(self.block()),
             ..cost
         }

@@ -60,7 +60,6 @@ impl Split {
         let again = |again: bool| if again { Spec::bytes_of(&spec.inputs) } else { Traffic::NONE };
         Cost {
             reread: again(!self.sharing.whole),
-            ahead: self.sharing.packs * self.sharing.pack * spec.inputs[0].dtype.size(),
             blocks: self.rows.count.div_ceil(self.sharing.block_rows()).max(1),
             share: share(self.sharing.block()),
             ..spec.streaming_cost(flops, 1)
