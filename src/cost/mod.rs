@@ -199,9 +199,10 @@ fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
     let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
+    let bytes = memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile);
+    let sectors = memory_time(cost.sectors * ops::SECTOR as f64, 1.0, profile);
     Busy {
-        memory: (memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile))
-            .max(cost.sectors * ops::SECTOR as f64 / profile.cache_bandwidth.value() * 1e9),
+        memory: bytes.max(sectors),
         // No cache of the device keeps host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
