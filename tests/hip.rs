@@ -481,8 +481,8 @@ fn each_compiled_kernel_is_kept_at_once() {
     let cache = folder.path().join("cache");
     let environment = [("HIP_DOUBLE_FAULT", "compile:map"), ("XDG_CACHE_HOME", cache.to_str().expect("a plain path"))];
     let output = run_with(libraries, &environment, &[&file.display().to_string()]);
-    assert_eq!(output.code, Some(4), "{}", output.told);
-    assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
+    assert_eq!(output.code, Some(4), "{}", output.printed);
+    assert!(output.printed.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.printed);
     let kernels = std::fs::read_dir(cache.join("aorta").join("kernels")).expect("the cache of kernels");
     let kept = kernels.filter_map(Result::ok).filter(|file| file.path().extension().is_some_and(|end| end == "bin"));
     assert!(kept.count() > 0, "the other kernels are kept");

@@ -155,3 +155,31 @@ fn pools_of_any_form() {
     }
     file.check();
 }
+
+/// Few windows that are so large that several blocks read each, and a second kernel joins their parts; and some that are
+/// slightly too small for that.
+#[test]
+fn pools_of_few_large_windows() {
+    let mut file = File::new(36);
+    for case in 0..cases(12) {
+        let dtype = file.pick(&FLOATS);
+        let mode = ["max", "mean"][case % 2];
+        let lead = [1 + file.below(2), 1 + file.below(2)];
+        let sizes = [60 + file.below(90), 61 + file.below(90)];
+        let (windows, options) = match file.below(3) {
+            0 => ([1, 1], "adaptive: true".to_owned()),
+            1 => ([1 + file.below(3), 1 + file.below(3)], "adaptive: true".to_owned()),
+            _ => {
+                let dilation = if mode == "max" { 1 + file.below(2) } else { 1 };
+                let size = sizes.map(|size| (size - 1) / dilation);
+                let windows = [0, 1].map(|axis| (sizes[axis] + 2 - dilation * (size[axis] - 1) - 1) / 2 + 1);
+                (windows, format!("size: {size:?}, stride: 2, padding: 1, dilation: {dilation}"))
+            }
+        };
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &sizes].concat()));
+        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &windows].concat()));
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, {options})"));
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: {mode}, {options})"));
+    }
+    file.check();
+}

@@ -199,8 +199,10 @@ fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
     let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
+    let bytes = memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile);
+    let sectors = memory_time(cost.sectors * ops::SECTOR as f64, 1.0, profile);
     Busy {
-        memory: memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile),
+        memory: bytes.max(sectors),
         // The device does not cache host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
@@ -234,6 +236,12 @@ pub fn cache_room(profile: &Profile) -> f64 {
 pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     let cost = spec.cost();
     ((cost.read + cost.written).device + cost.sent + cost.received) as f64 <= cache_room(profile)
+}
+
+/// Time in ns from the end of a graph's node to the start of a node that depends on it. With `cold` caches, which are flushed before
+/// each iteration, the device reads the node's description and arguments from memory first.
+pub fn node_gap(cold: bool, profile: &Profile) -> f64 {
+    profile.graph.gap.value() + if cold { profile.memory_latency.value() } else { 0.0 }
 }
 
 /// Number of groups in which a kernel's blocks start if it has the device alone. A kernel with more waves starts

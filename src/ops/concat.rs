@@ -57,7 +57,8 @@ impl Operation for Concat {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        spec.streaming_cost(0.0, u64::from(BLOCK) * 4)
+        let sectors = walk::sectors(&tasks(spec, &Expression::identity()));
+        Cost { sectors, ..spec.streaming_cost(0.0, u64::from(BLOCK) * 4) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -79,23 +80,26 @@ impl Operation for Concat {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (axis, whole, identity) = (along(spec), &spec.outputs[0], Expression::identity());
-        let mut from = 0;
-        let tasks: Vec<Task> = spec
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(place, x)| {
-                let y = Operand::of(spec.inputs.len(), whole, whole.strides).cut(axis, from, x.dims[axis]);
-                from += x.dims[axis];
-                let inputs = vec![Operand::of(place, x, x.strides)];
-                Task { expression: &identity, dims: x.dims, outputs: vec![y], inputs }
-            })
-            .collect();
-        walk::launches("concat", &tasks, DType::F32)
+        walk::launches("concat", &tasks(spec, &Expression::identity()), DType::F32)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::concat(rule, along(rule.spec))
     }
+}
+
+/// The copies of the inputs to their places in the output.
+fn tasks<'a>(spec: &Spec, identity: &'a Expression) -> Vec<Task<'a>> {
+    let (axis, whole) = (along(spec), &spec.outputs[0]);
+    let mut from = 0;
+    spec.inputs
+        .iter()
+        .enumerate()
+        .map(|(place, x)| {
+            let y = Operand::of(spec.inputs.len(), whole, whole.strides).cut(axis, from, x.dims[axis]);
+            from += x.dims[axis];
+            let inputs = vec![Operand::of(place, x, x.strides)];
+            Task { expression: identity, dims: x.dims, outputs: vec![y], inputs }
+        })
+        .collect()
 }

@@ -139,7 +139,7 @@ impl Operation for Cast {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        elementwise_cost(spec, 0)
+        cost(&Expression::identity(), spec)
     }
 
     fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -197,7 +197,7 @@ impl Operation for Fill {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        elementwise_cost(spec, 0)
+        cost(&Expression::constant(spec.attrs.number("value")), spec)
     }
 
     fn reference(&self, spec: &Spec, _: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -227,13 +227,9 @@ pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     Cost {
         instructions: each(expression.instructions()),
         special: each(expression.special()),
-        ..elementwise_cost(spec, expression.flops())
+        sectors: walk::sectors(&[task(expression, spec)]),
+        ..spec.streaming_cost(each(expression.flops()), u64::from(BLOCK) * 4)
     }
-}
-
-fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
-    let elements = spec.outputs[0].elements() as f64;
-    spec.streaming_cost(f64::from(flops) * elements, u64::from(BLOCK) * 4)
 }
 
 /// Elements evaluated at a time on the CPU.

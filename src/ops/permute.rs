@@ -5,6 +5,7 @@ use crate::base::{DType, Dims};
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::movement::{Columns, head_geometry};
+use super::occupancy::RESIDENT_BLOCKS;
 use super::radix::RowSort;
 use super::*;
 
@@ -100,7 +101,7 @@ impl Operation for Permute {
             instructions: sort.instructions() + OF_A_CHOICE * choices.elements() as f64 + OF_A_PACK * packs as f64,
             read: Spec::bytes_of(&[*choices]) + Traffic::of(x.space, y.bytes()) + sorted,
             written: Spec::bytes_of(&spec.outputs) + sorted,
-            blocks: sort.blocks() + blocks(choices.elements(), &columns),
+            blocks: sort.blocks() + Chunks::of(choices.elements(), &columns).blocks(),
             share: 4,
             ..Cost::default()
         }
@@ -149,10 +150,16 @@ impl Operation for Permute {
             u64_param("sc", counts.strides[0]),
             u64_param("n", columns.length),
         ];
-        let before =
-            format!("{}{}#define SIDE {}\n#define ELEMENT {dtype}\n", sort.text(), columns.text(), sort.side());
+        let chunks = Chunks::of(count, &columns);
+        let before = format!(
+            "{}{}{}#define SIDE {}\n#define ELEMENT {dtype}\n",
+            sort.text(),
+            columns.text(),
+            chunks.text(),
+            sort.side()
+        );
         let mut launches = sort.launches(choices, 1, &outer, 1);
-        launches.push(launch("permute", &before, &params, PERMUTE, blocks(count, &columns), BLOCK));
+        launches.push(launch("permute", &before, &params, PERMUTE, chunks.blocks(), BLOCK));
         launches
     }
 
@@ -161,9 +168,29 @@ impl Operation for Permute {
     }
 }
 
-/// Number of blocks if each row is processed by a group of threads.
-fn blocks(rows: u64, columns: &Columns) -> u64 {
-    rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1)
+/// The division of rows among blocks.
+struct Chunks {
+    /// Number of blocks along the rows. A group of threads processes a row, or a chunk of it.
+    along: u64,
+    /// Number of blocks that share a row: several if there are too few rows to fill the device.
+    of_row: u64,
+}
+
+impl Chunks {
+    fn of(rows: u64, columns: &Columns) -> Chunks {
+        let along = rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1);
+        let steps = columns.length.div_ceil(columns.pack * columns.threads).max(1);
+        Chunks { along, of_row: (2 * RESIDENT_BLOCKS).div_ceil(along).min(steps) }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.along * self.of_row
+    }
+
+    /// Kernel text that defines `CHUNKS`, the number of blocks that share a row.
+    fn text(&self) -> String {
+        format!("#define CHUNKS {}\n", self.of_row)
+    }
 }
 
 /// Moves rows in the order of the sorted choices. Invalid choices have no position; rows without a choice become
@@ -180,9 +207,9 @@ const PERMUTE: &str = r#"  P all = live(workspace);
     return from;
   };
   for (u64 e = GLOBAL_INDEX; e < experts; e += (u64)gridDim.x * blockDim.x) counts[e * sc] = (i32)(first(e + 1) - first(e));
-  u64 r = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+  u64 r = (u64)(blockIdx.x / CHUNKS) * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (r >= count) return;
-  u32 lane = threadIdx.x % LANES;
+  u32 lane = blockIdx.x % CHUNKS * LANES + threadIdx.x % LANES;
   bool taken = r < all;
   P choice = taken ? places_of(workspace, SIDE, count)[r] : 0;
   if (lane == 0) {
@@ -192,7 +219,7 @@ const PERMUTE: &str = r#"  P all = live(workspace);
   }
   const ELEMENT* from = x + (i64)(choice / each) * (i64)sx;
   ELEMENT* to = y + (i64)r * (i64)sy;
-  for (u64 j = (u64)lane * V; j < n; j += LANES * V) {
+  for (u64 j = (u64)lane * V; j < n; j += CHUNKS * LANES * V) {
     Pack<ELEMENT, V> v = {};
     if (taken) v = fetch(from + COLUMN(j, 1));
     put(to + COLUMN(j, 0), v);
@@ -240,7 +267,7 @@ impl Operation for Unpermute {
                 + (OF_A_PACK / columns.pack as f64 + 2.0) * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: blocks(x.dims[0], &columns),
+            blocks: Chunks::of(x.dims[0], &columns).blocks(),
             share: 4,
             ..Cost::default()
         }
@@ -285,13 +312,15 @@ impl Operation for Unpermute {
             params.push(param(format!("const {}* __restrict__ weights", c_type(weights.dtype)), Arg::Operand(2)));
             weight = "load<C>(weights[outer.offset(p, 1)])";
         }
+        let chunks = Chunks::of(x.dims[0], &columns);
         let before = format!(
-            "typedef {} C;\ntypedef {} Index;\n{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
+            "typedef {} C;\ntypedef {} Index;\n{}{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
             c_type(compute(spec)),
             index_type(places.elements()),
             columns.text(),
+            chunks.text(),
         );
-        vec![launch("unpermute", &before, &params, UNPERMUTE, blocks(x.dims[0], &columns), BLOCK)]
+        vec![launch("unpermute", &before, &params, UNPERMUTE, chunks.blocks(), BLOCK)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -326,11 +355,12 @@ fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f
     }
 }
 
-/// A group of threads processes a row, each thread some columns. Several rows are read ahead of their addition.
+/// Kernel text: a group of threads computes a row or a chunk of it. A thread reads several rows before it adds them.
 const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
-  u64 row = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+  u64 row = (u64)(blockIdx.x / CHUNKS) * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (row >= count) return;
-  for (u64 j = (u64)(threadIdx.x % LANES) * V; j < n; j += LANES * V) {
+  u32 lane = blockIdx.x % CHUNKS * LANES + threadIdx.x % LANES;
+  for (u64 j = (u64)lane * V; j < n; j += CHUNKS * LANES * V) {
     C sum[V];
 #pragma unroll
     for (int c = 0; c < V; c++) sum[c] = 0;

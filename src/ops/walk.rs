@@ -183,6 +183,39 @@ impl Walk {
         self.threads * self.each * self.pack
     }
 
+    /// Number of sectors of the device's memory that warps access. Neighbouring threads share a sector; the accesses of one thread
+    /// do not, since each is an instruction of its own. The L1 cache serves an operand that is read again along a dimension.
+    fn sectors(&self, operands: &[&Operand]) -> f64 {
+        let (along, tiles) = self.tiles();
+        let elements = self.length as f64 * self.outer.dims.iter().product::<u64>() as f64;
+        // Number of times that a thread accesses an operand, and the part of these accesses that a partial tile uses.
+        let (accesses, used) = ((tiles * self.each) as f64, elements / (tiles * self.tile()) as f64);
+        let of_operand = |(place, operand): (usize, &&Operand)| {
+            if matches!(operand.origin, Origin::Draws(_)) || operand.tensor.space.in_host() {
+                return 0.0;
+            }
+            let size = operand.size();
+            let strides = &self.outer.strides[place];
+            let repeats = self.outer.dims.iter().zip(strides.iter()).filter(|(_, stride)| **stride == 0);
+            let sectors = match self.steps[place] {
+                Step::Repeated => 0.0,
+                Step::Apart => elements * ((self.distances[place] * size) as f64 / SECTOR as f64).min(1.0),
+                Step::Neighbours(width) => {
+                    let (piece, apart, span) = (width * size, self.pack * size, self.threads * self.pack * size);
+                    let covered =
+                        if apart > SECTOR { self.threads * piece.div_ceil(SECTOR) } else { span.div_ceil(SECTOR) };
+                    // A tile smaller than a sector shares it with the next tile, if that is near.
+                    let next = if along > 1 { span } else { strides.last().map_or(span, |stride| stride * size) };
+                    let shared =
+                        if span < SECTOR { next.clamp(1, SECTOR) as f64 / SECTOR as f64 } else { covered as f64 };
+                    accesses * (self.pack / width) as f64 * shared * used
+                }
+            };
+            sectors / repeats.map(|(size, _)| size).product::<u64>() as f64
+        };
+        operands.iter().enumerate().map(of_operand).sum()
+    }
+
     /// Number of tiles along the innermost dimension, and in total.
     fn tiles(&self) -> (u64, u64) {
         let along = self.length.div_ceil(self.tile());
@@ -232,6 +265,15 @@ pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims],
         inputs: inputs.map(|(place, (tensor, strides))| Operand::of(place, tensor, *strides)).collect(),
     };
     launch_all(name, &[task], compute_type(spec))
+}
+
+/// Number of sectors of the device's memory that the kernels of these tasks access.
+pub fn sectors(tasks: &[Task]) -> f64 {
+    let of_task = |task: &Task| {
+        let operands: Vec<&Operand> = task.outputs.iter().chain(&task.inputs).collect();
+        Walk::of(task).sectors(&operands)
+    };
+    tasks.iter().map(of_task).sum()
 }
 
 /// Minimum limit of kernel arguments on all devices, in bytes.

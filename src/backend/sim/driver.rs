@@ -162,7 +162,7 @@ impl SimDriver {
                 latency: whole(profile.launch_latency.value()),
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
-                graph_gap: whole(profile.graph.gap.value()),
+                graph_gap: whole(crate::cost::node_gap(!image.cold.is_empty(), profile)),
                 graph_dispatch: whole(profile.graph.dispatch.value()),
                 depth: profile.host.queue_depth.value() as u32,
             },

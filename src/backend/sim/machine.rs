@@ -186,8 +186,8 @@ impl Machine {
             parts: vec![(u64::MAX, 0); lanes.len()],
             device_of: lanes.iter().map(|(device, _)| *device).collect(),
             capacity,
-            longest_gap: [&profile.gap_same, &profile.gap_event, &profile.graph.gap]
-                .map(|gap| whole(gap.value()))
+            longest_gap: [profile.gap_same.value(), profile.gap_event.value(), cost::node_gap(true, profile)]
+                .map(whole)
                 .into_iter()
                 .fold(0, Time::max),
             most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),

@@ -51,13 +51,13 @@ impl Operation for PoolBackward {
         Some(Pieces::Rows(vec![true; 2]))
     }
 
-    /// One kernel sums the gradients of the windows of each element. For maxima, a kernel before it finds the index of
-    /// the maximum of each window.
+    /// One kernel sums the gradients of the windows of each element. For maxima, one or two kernels before it find the index
+    /// of the maximum of each window.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let shape = Shape::of(spec);
         let kernels = Kernels { spec, shape };
-        let places = shape.is_max.then(|| kernels.launch(Task::Places));
-        places.into_iter().chain([kernels.launch(Task::Backward)]).collect()
+        let places = if shape.is_max { kernels.launches(Task::Places) } else { Vec::new() };
+        places.into_iter().chain(kernels.launches(Task::Backward)).collect()
     }
 
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {

@@ -4,13 +4,22 @@ use super::super::kernel::{BLOCK, c_type, index_type, launch, param, replaced, u
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// A warp computes a window with more than `LARGE` elements, a block one with more than `LARGER`; otherwise a thread
-/// does.
+/// Maximum number of elements of a window that one thread reads. A warp reads a larger window.
 const LARGE: u64 = 64;
+/// Maximum number of elements of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows
+/// exist to fill the device with warps.
 const LARGER: u64 = 1024;
 
 /// Maximum number of elements of a window that a thread reads at once.
 const AT_ONCE: u64 = 32;
+
+/// Number of elements that a thread reads before it uses the first, if several threads share a window.
+const AHEAD: u64 = 4;
+
+/// Instructions per element of a window that one thread reads, and that several threads share, which divide to find an element's
+/// place. The latter are 39 for means and 43 for maxima in code for sm_90 by NVRTC 13.0.
+const OF_A_TERM: f64 = 8.0;
+const OF_A_SHARED_TERM: f64 = 40.0;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +95,11 @@ struct Best {
 };
 "#;
 
-/// Kernel text: computes one window with `LANES` threads, which read several elements before they use the first.
+/// Kernel text: `LANES` threads read a window, or one of `PARTS` equal parts of its elements.
 const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   u32 lane = threadIdx.x % LANES;
+  const u32 part = (u32)(index % PARTS);
+  index /= PARTS;
   if (index >= count) return;
   u32 window[3], plane = plane_of(index, sizes.y, window);
   Range range = range_of(window, sizes);
@@ -125,18 +136,40 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
     u32 row = i / columns, slab = row / rows;
     a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;
   };
+  const u32 each = (all + PARTS - 1) / PARTS, begin = (u64)part * each < all ? part * each : all;
+  const u32 end = all - begin < each ? all : begin + each;
   // Past the last element, reads the last one again.
-  for (u32 first = lane; first < all; first += 4 * LANES) {
+  for (u32 first = begin + lane; first < end; first += 4 * LANES) {
     C values[4];
     u32 a[4], b[4], c[4];
 #pragma unroll
     for (u32 u = 0; u < 4; u++) {
-      at(first + u * LANES < all ? first + u * LANES : all - 1, a[u], b[u], c[u]);
+      at(first + u * LANES < end ? first + u * LANES : end - 1, a[u], b[u], c[u]);
       values[u] = read(a[u], b[u], c[u]);
     }
 #pragma unroll
-    for (u32 u = 0; u < 4; u++) if (first + u * LANES < all) take(values[u], a[u], b[u], c[u]);
+    for (u32 u = 0; u < 4; u++) if (first + u * LANES < end) take(values[u], a[u], b[u], c[u]);
   }
+#endif
+"#;
+
+/// Kernel text: a block reads the results of a window's parts.
+const FINISH: &str = r#"  Index index = (Index)blockIdx.x;
+  u32 lane = threadIdx.x;
+  u32 window[3], plane = plane_of(index, sizes.y, window);
+  Range range = range_of(window, sizes);
+  Best best = {-C(INFINITE), 0xffffffffu};
+  C sum = 0;
+  for (u32 part = lane; part < PARTS; part += LANES) {
+    Best other = partial[index * PARTS + part];
+    if (MAX && PLACES) best.join(other.value, other.place);
+    else if (MAX) best.value = f_max(best.value, other.value);
+    else sum += other.value;
+  }
+"#;
+
+/// Kernel text: joins the results of the threads of a window in its first thread.
+const JOIN: &str = r#"#if LANES > 1
   auto join = [&](int masks) {
 #pragma unroll
     for (int mask = masks / 2; mask > 0; mask /= 2) {
@@ -164,7 +197,14 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
 #endif
 #endif
   if (lane > 0) return;
-#if PLACES
+"#;
+
+/// Kernel text: writes the result of a part of a window.
+const STORE_PART: &str = r#"  partial[index * PARTS + part] = {MAX ? best.value : sum, best.place};
+"#;
+
+/// Kernel text: writes the result of a window.
+const STORE: &str = r#"#if PLACES
   places[index] = best.place;
 #else
   store<C>(y[offset_of(plane, window, sy, sizes)], MAX ? best.value : sum / divisor_of(range));
@@ -254,7 +294,7 @@ impl Kernels<'_> {
         let window = self.shape.window();
         if window <= LARGE || self.has_short_rows() {
             1
-        } else if window <= LARGER {
+        } else if window <= LARGER && (window <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
             WARP
         } else {
             u64::from(BLOCK)
@@ -281,18 +321,28 @@ impl Kernels<'_> {
         if task == Task::Backward { (self.elements(), 1) } else { (self.windows(), self.lanes()) }
     }
 
+    /// Number of parts of a window. A block reads a part, and a second kernel joins the parts. The number depends on the shape alone,
+    /// so every device adds in the same order.
+    fn parts(&self, task: Task) -> u64 {
+        match self.count(task) {
+            (windows, lanes) if lanes == u64::from(BLOCK) => parts(windows, self.shape.window() / lanes, AHEAD),
+            _ => 1,
+        }
+    }
+
     /// Returns the cost of the forward kernel, or of all kernels of the gradient.
     pub fn cost(&self, task: Task) -> Cost {
         let (count, lanes) = self.count(task);
         let terms = self.windows() as f64 * self.shape.window() as f64;
+        let shared = self.lanes() > 1;
         let passes = if task == Task::Backward && self.shape.is_max { 2.0 } else { 1.0 };
         let places = if passes > 1.0 { Traffic::of(Space::Device, 4 * self.windows()) } else { Traffic::NONE };
         Cost {
             flops: terms,
-            instructions: 8.0 * terms * passes,
+            instructions: if shared { OF_A_SHARED_TERM } else { OF_A_TERM } * terms * passes,
             read: Spec::bytes_of(&self.spec.inputs) + places,
             written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: (count * lanes).div_ceil(u64::from(BLOCK)).max(1),
+            blocks: (count * lanes * self.parts(task)).div_ceil(u64::from(BLOCK)).max(1),
             share: share(u64::from(BLOCK)),
             ..Cost::default()
         }
@@ -305,9 +355,25 @@ impl Kernels<'_> {
         Arg::Words(strides[..2].iter().copied().chain(three(spatial, 0)).collect())
     }
 
-    pub fn launch(&self, task: Task) -> Launch {
+    /// Returns the kernel of a task, and the kernel that joins the parts of windows if there are any.
+    pub fn launches(&self, task: Task) -> Vec<Launch> {
+        let joins = (self.parts(task) > 1).then(|| self.launch(task, true));
+        std::iter::once(self.launch(task, false)).chain(joins).collect()
+    }
+
+    /// Size in bytes of the places in the workspace, and of the results of parts after them.
+    fn workspace(&self, task: Task) -> (u64, u64) {
+        let places = if task == Task::Forward || !self.shape.is_max { 0 } else { 4 * self.windows() };
+        let parts = if task == Task::Backward { 1 } else { self.parts(task) };
+        let each = 2 * self.spec.inputs[0].dtype.compute().size();
+        (places.next_multiple_of(each), if parts > 1 { parts * self.windows() * each } else { 0 })
+    }
+
+    /// Returns a kernel of a task: the one that joins the parts of windows if `joins`.
+    fn launch(&self, task: Task, joins: bool) -> Launch {
         let Kernels { spec, shape } = self;
         let (count, lanes) = self.count(task);
+        let parts = self.parts(task);
         let dtype = spec.inputs[0].dtype;
         let sizes = [vec![shape.channels], three(shape.x, 1), three(shape.y, 1)].concat();
         let mut params = vec![
@@ -322,8 +388,12 @@ impl Kernels<'_> {
             Task::Backward => &[("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
-        if task != Task::Forward {
-            params.push(param("u32* places", Arg::Workspace(if shape.is_max { 4 * self.windows() } else { 0 })));
+        let (places, of_parts) = self.workspace(task);
+        if task != Task::Forward || parts > 1 {
+            params.push(param("u32* places", Arg::Workspace(places + of_parts)));
+        }
+        if parts > 1 {
+            params.push(u64_param("partial_at", places));
         }
         if task == Task::Backward {
             params.push(param("const Steps so", self.steps(2)));
@@ -334,13 +404,14 @@ impl Kernels<'_> {
         };
         let is_dilated = shape.is_dilated();
         let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
+        let threads = count * lanes * parts;
         // Upper bounds of the numbers from which indices and window ranges are computed.
         let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
-        let index = index_type(bounds.max().unwrap_or(0).max(count * lanes + u64::from(BLOCK)));
+        let index = index_type(bounds.max().unwrap_or(0).max(threads + u64::from(BLOCK)));
         let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
         let before = format!(
             "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
-             #define PLACES {}\n{}{}{}{dilation}{}",
+             #define PARTS {parts}\n#define PLACES {}\n{}{}{}{dilation}{}",
             c_type(dtype),
             c_type(dtype.compute()),
             u32::from(shape.window() <= AT_ONCE),
@@ -353,13 +424,22 @@ impl Kernels<'_> {
             each("PADDING", 2, 0),
             text(WINDOWS),
         );
-        let (name, body) = match task {
-            Task::Forward => ("pool", FORWARD),
-            Task::Places => ("pool_places", FORWARD),
-            Task::Backward => ("pool_backward", BACKWARD),
+        let partial = if parts > 1 { "  Best* partial = (Best*)((char*)places + partial_at);\n" } else { "" };
+        let body = match (task, joins) {
+            (Task::Backward, _) => text(BACKWARD),
+            (_, true) => format!("{partial}{FINISH}{JOIN}{STORE}"),
+            (_, false) if parts > 1 => format!("{partial}{}{JOIN}{STORE_PART}", text(FORWARD)),
+            (_, false) => format!("{}{JOIN}{STORE}", text(FORWARD)),
         };
-        let blocks = (count * lanes).div_ceil(u64::from(BLOCK));
-        launch(name, &before, &params, &text(body), blocks, BLOCK)
+        let name = match (task, joins) {
+            (Task::Forward, false) => "pool",
+            (Task::Forward, true) => "pool_join",
+            (Task::Places, false) => "pool_places",
+            (Task::Places, true) => "pool_places_join",
+            (Task::Backward, _) => "pool_backward",
+        };
+        let blocks = if joins { count } else { threads.div_ceil(u64::from(BLOCK)) };
+        launch(name, &before, &params, &body, blocks, BLOCK)
     }
 }
 

@@ -7,7 +7,7 @@ mod shape;
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::reductions::{Function, Group};
+use super::reductions::{Function, Group, parts};
 use super::windows::{self, MOST};
 use super::*;
 pub use gradient::PoolBackward;
@@ -87,7 +87,7 @@ impl Operation for Pool {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let shape = Shape::of(spec);
-        vec![Kernels { spec, shape }.launch(Task::Forward)]
+        Kernels { spec, shape }.launches(Task::Forward)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

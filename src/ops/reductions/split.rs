@@ -35,6 +35,15 @@ fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
     (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
+/// Returns the number of parts into which the work of each of `blocks` blocks is divided, if its threads take this many steps: 1
+/// if the blocks fill the device, or if the steps are too few to justify a second launch. A part has at least `least` steps.
+pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
+    match blocks < RESIDENT_BLOCKS && steps >= MANY_STEPS {
+        true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps / least).max(1),
+        false => 1,
+    }
+}
+
 /// The division of a reduction among threads.
 #[derive(Debug)]
 pub struct Split {
@@ -151,10 +160,7 @@ impl Split {
         };
         let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
-        let parts = match blocks < RESIDENT_BLOCKS && steps_of_a_thread >= MANY_STEPS {
-            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / STEPS_OF_A_PART).max(1),
-            false => 1,
-        };
+        let parts = self::parts(blocks, steps_of_a_thread, STEPS_OF_A_PART);
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
         let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
         Split {

@@ -1,0 +1,97 @@
+//! The work of an operation, from which the simulator and the advice derive its time.
+
+use super::{Arithmetic, Nanos, Space};
+
+/// The work of one execution of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Arithmetic operations; a fused multiply-add counts as two.
+    pub flops: f64,
+    /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
+    pub instructions: f64,
+    /// Instructions of the special-function units, included in `instructions`: base-2 exponentials, reciprocals, square
+    /// roots.
+    pub special: f64,
+    /// Minimum of bytes read and written. A copy between host and device counts its bytes once, as traffic of the host.
+    pub read: Traffic,
+    pub written: Traffic,
+    /// Bytes sent to and received from other ranks by sends, receives and copies between ranks. `read` and `written` do not
+    /// include them.
+    pub sent: u64,
+    pub received: u64,
+    /// Bytes that kernels read more than once.
+    pub reread: Traffic,
+    /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access sectors as a whole.
+    pub sectors: f64,
+    /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
+    pub blocks: u64,
+    /// Part of an SM or compute unit that a block occupies, in units of 1/32.
+    pub share: u32,
+    /// Type of arithmetic of the matrix units; `None` if they are not used.
+    pub matrix: Option<Arithmetic>,
+    /// How the vendor's library tiles a matrix product; the default for other work.
+    pub tiling: Tiling,
+    /// A fixed duration, independent of the device.
+    pub hold: Option<Nanos>,
+}
+
+impl Cost {
+    /// The value of `share` for a block that occupies a whole SM or compute unit.
+    pub const WHOLE_UNIT: u32 = 32;
+
+    /// Minimum of bytes moved, in all memories. Links between ranks are full duplex, so the larger of sent and received
+    /// bytes counts.
+    pub fn bytes(&self) -> u64 {
+        self.read.total() + self.written.total() + self.sent.max(self.received)
+    }
+}
+
+/// How a vendor's library divides a matrix product among blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tiling {
+    /// Arithmetic operations including the padding of partial tiles; 0 if unknown.
+    pub flops: f64,
+    /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
+    pub shares_depth: bool,
+    /// Whether rows of an operand are not aligned to 16 bytes. Libraries have slower kernels for these.
+    pub unaligned: bool,
+}
+
+/// Numbers of bytes by memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes in the device's memory.
+    pub device: u64,
+    /// Bytes in the host's memory, which a device accesses over its link.
+    pub host: u64,
+}
+
+impl Traffic {
+    /// No bytes.
+    pub const NONE: Traffic = Traffic { device: 0, host: 0 };
+
+    pub fn of(space: Space, bytes: u64) -> Traffic {
+        match space.in_host() {
+            false => Traffic { device: bytes, host: 0 },
+            true => Traffic { device: 0, host: bytes },
+        }
+    }
+
+    pub fn total(self) -> u64 {
+        self.device + self.host
+    }
+}
+
+impl std::ops::Add for Traffic {
+    type Output = Traffic;
+
+    fn add(self, other: Traffic) -> Traffic {
+        Traffic { device: self.device + other.device, host: self.host + other.host }
+    }
+}
+
+impl std::iter::Sum for Traffic {
+    fn sum<I: Iterator<Item = Traffic>>(parts: I) -> Traffic {
+        parts.fold(Traffic::NONE, std::ops::Add::add)
+    }
+}
