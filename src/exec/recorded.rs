@@ -150,7 +150,7 @@ fn complete(
     parts.sort_by_key(|part| (part.start, part.op));
     let mut trace = Trace { time: placed.time, spans, parts, ..trace };
     if let Some(origin) = &mut trace.origin {
-        origin.error = origin.error + placed.error;
+        origin.error += placed.error;
     }
     trace
 }

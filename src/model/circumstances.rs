@@ -61,13 +61,11 @@ impl<'a> Analyzer<'a> {
             walk::exprs(self.ast, &mut |expr| match &expr.kind {
                 _ if expr.span.start < within.start || expr.span.end() > within.end() => {}
                 ExprKind::Index { base, .. } if base.as_name().is_some_and(is_draw) => found.push(expr),
-                ExprKind::Name(symbol) if is_draw(*symbol) => {
-                    // The draw of an index that was found before it.
-                    if found.last().is_none_or(|last| last.span.start != expr.span.start) {
-                        found.push(expr);
-                    }
+                ExprKind::Name(symbol) if !is_draw(*symbol) => names.push((*symbol, expr.span)),
+                // An index was found before the draw in it.
+                ExprKind::Name(_) if found.last().is_none_or(|last| last.span.start != expr.span.start) => {
+                    found.push(expr);
                 }
-                ExprKind::Name(symbol) => names.push((*symbol, expr.span)),
                 _ => {}
             });
             for (symbol, span) in names {

@@ -132,6 +132,7 @@ impl Operation for Permute {
         let sort = RowSort::of(count, experts);
         let outer = head_geometry(places, choices, choices.dims.len());
         let columns = Columns::of(y, 1, x, 1);
+        let chunks = Chunks::of(count, &columns);
         let dtype = c_type(x.dtype);
         let params = [
             param("u8* workspace", Arg::Workspace(sort.workspace())),
@@ -149,15 +150,10 @@ impl Operation for Permute {
             u64_param("sx", x.strides[0]),
             u64_param("sc", counts.strides[0]),
             u64_param("n", columns.length),
+            u32_param("chunks", chunks.of_row),
         ];
-        let chunks = Chunks::of(count, &columns);
-        let before = format!(
-            "{}{}{}#define SIDE {}\n#define ELEMENT {dtype}\n",
-            sort.text(),
-            columns.text(),
-            chunks.text(),
-            sort.side()
-        );
+        let before =
+            format!("{}{}#define SIDE {}\n#define ELEMENT {dtype}\n", sort.text(), columns.text(), sort.side());
         let mut launches = sort.launches(choices, 1, &outer, 1);
         launches.push(launch("permute", &before, &params, PERMUTE, chunks.blocks(), BLOCK));
         launches
@@ -172,7 +168,7 @@ impl Operation for Permute {
 struct Chunks {
     /// Number of blocks along the rows. A group of threads processes a row, or a chunk of it.
     along: u64,
-    /// Number of blocks that share a row: several if there are too few rows to fill the device.
+    /// Number of blocks that share a row: several if one block for each group of rows leaves parts of the device idle.
     of_row: u64,
 }
 
@@ -180,16 +176,11 @@ impl Chunks {
     fn of(rows: u64, columns: &Columns) -> Chunks {
         let along = rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1);
         let steps = columns.length.div_ceil(columns.pack * columns.threads).max(1);
-        Chunks { along, of_row: (2 * RESIDENT_BLOCKS).div_ceil(along).min(steps) }
+        Chunks { along, of_row: RESIDENT_BLOCKS.div_ceil(along).min(steps) }
     }
 
     fn blocks(&self) -> u64 {
         self.along * self.of_row
-    }
-
-    /// Kernel text that defines `CHUNKS`, the number of blocks that share a row.
-    fn text(&self) -> String {
-        format!("#define CHUNKS {}\n", self.of_row)
     }
 }
 
@@ -207,9 +198,9 @@ const PERMUTE: &str = r#"  P all = live(workspace);
     return from;
   };
   for (u64 e = GLOBAL_INDEX; e < experts; e += (u64)gridDim.x * blockDim.x) counts[e * sc] = (i32)(first(e + 1) - first(e));
-  u64 r = (u64)(blockIdx.x / CHUNKS) * (blockDim.x / LANES) + threadIdx.x / LANES;
+  u64 r = (u64)(blockIdx.x / chunks) * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (r >= count) return;
-  u32 lane = blockIdx.x % CHUNKS * LANES + threadIdx.x % LANES;
+  u32 lane = blockIdx.x % chunks * LANES + threadIdx.x % LANES;
   bool taken = r < all;
   P choice = taken ? places_of(workspace, SIDE, count)[r] : 0;
   if (lane == 0) {
@@ -219,7 +210,7 @@ const PERMUTE: &str = r#"  P all = live(workspace);
   }
   const ELEMENT* from = x + (i64)(choice / each) * (i64)sx;
   ELEMENT* to = y + (i64)r * (i64)sy;
-  for (u64 j = (u64)lane * V; j < n; j += CHUNKS * LANES * V) {
+  for (u64 j = (u64)lane * V; j < n; j += chunks * LANES * V) {
     Pack<ELEMENT, V> v = {};
     if (taken) v = fetch(from + COLUMN(j, 1));
     put(to + COLUMN(j, 0), v);
@@ -293,6 +284,7 @@ impl Operation for Unpermute {
         let weights = spec.inputs.get(2);
         let outer = head_geometry(places, weights.unwrap_or(places), places.dims.len());
         let columns = Columns::of(x, 1, y, 1);
+        let chunks = Chunks::of(x.dims[0], &columns);
         let dtype = c_type(y.dtype);
         let mut params = vec![
             param(format!("{dtype}* __restrict__ x"), Arg::Operand(spec.inputs.len() as u8)),
@@ -306,19 +298,18 @@ impl Operation for Unpermute {
             u64_param("sx", x.strides[0]),
             u64_param("sy", y.strides[0]),
             u64_param("n", columns.length),
+            u32_param("chunks", chunks.of_row),
         ];
         let mut weight = "C(1)";
         if let Some(weights) = weights {
             params.push(param(format!("const {}* __restrict__ weights", c_type(weights.dtype)), Arg::Operand(2)));
             weight = "load<C>(weights[outer.offset(p, 1)])";
         }
-        let chunks = Chunks::of(x.dims[0], &columns);
         let before = format!(
-            "typedef {} C;\ntypedef {} Index;\n{}{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
+            "typedef {} C;\ntypedef {} Index;\n{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
             c_type(compute(spec)),
             index_type(places.elements()),
             columns.text(),
-            chunks.text(),
         );
         vec![launch("unpermute", &before, &params, UNPERMUTE, chunks.blocks(), BLOCK)]
     }
@@ -357,10 +348,10 @@ fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f
 
 /// Kernel text: a group of threads computes a row or a chunk of it. A thread reads several rows before it adds them.
 const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
-  u64 row = (u64)(blockIdx.x / CHUNKS) * (blockDim.x / LANES) + threadIdx.x / LANES;
+  u64 row = (u64)(blockIdx.x / chunks) * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (row >= count) return;
-  u32 lane = blockIdx.x % CHUNKS * LANES + threadIdx.x % LANES;
-  for (u64 j = (u64)lane * V; j < n; j += CHUNKS * LANES * V) {
+  u32 lane = blockIdx.x % chunks * LANES + threadIdx.x % LANES;
+  for (u64 j = (u64)lane * V; j < n; j += chunks * LANES * V) {
     C sum[V];
 #pragma unroll
     for (int c = 0; c < V; c++) sum[c] = 0;

@@ -318,7 +318,8 @@ impl Search<'_> {
     /// Adds the overlapping pairs among slices that are sorted along an axis. Only the first slot of a pair adds it.
     fn swept(&mut self, placed: &[Placed], slot: Option<u32>) -> bool {
         let Search { program, uses, pairs } = self;
-        let (mut read, mut written): (Vec<(u64, ViewId)>, Vec<(u64, ViewId)>) = (Vec::new(), Vec::new());
+        let mut read: Vec<(u64, ViewId)> = Vec::new();
+        let mut written: Vec<(u64, ViewId)> = Vec::new();
         for &(start, end, view) in placed {
             let mut meet = |open: &mut Vec<(u64, ViewId)>| {
                 open.retain(|(other_end, _)| *other_end > start);

@@ -224,7 +224,7 @@ impl<A: Api> Chooser<'_, A> {
             };
             if trial > 0 {
                 times.push(time);
-                spent = spent + time;
+                spent += time;
             }
             if spent > TIME_BUDGET {
                 break;

@@ -68,10 +68,10 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
         let empty = Point { first: operation, count: 0, time: Nanos(0), flops: 0.0, bytes: 0.0, ideal: Nanos(0) };
         let point = points.entry(key).or_insert(empty);
         point.count += 1;
-        point.time = point.time + time;
+        point.time += time;
         point.flops += operation.flops;
         point.bytes += operation.bytes as f64;
-        point.ideal = point.ideal + operation.ideal_ns.unwrap_or_default();
+        point.ideal += operation.ideal_ns.unwrap_or_default();
     }
     let is_shown = |point: &Point| [point.rate(), point.intensity()].into_iter().all(is_possible);
     let mut points: Vec<Point> = points.into_values().filter(is_shown).collect();

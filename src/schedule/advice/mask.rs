@@ -1,5 +1,7 @@
 //! Maps that multiply each element by one number, possibly with a causal mask. `attention` has options for both.
 
+use std::ops::Range;
+
 use crate::base::{OpId, ViewId};
 use crate::model::MemoryKind;
 use crate::ops::init::Init;
@@ -96,28 +98,28 @@ struct Evaluated<'a> {
     known: &'a [Option<Known>],
 }
 
+/// Values of an unknown input from which its factor is found: the first is 1, and the others check that the output is
+/// proportional.
+const SCORES: [f64; 5] = [1.0, 0.0, -2.5, 3.0, 700.0];
+
 impl Evaluated<'_> {
-    /// The output element if the unknown input has the value `score`.
-    fn value(&self, score: f64, row: u64, column: u64) -> Option<f64> {
-        let inputs = self.known.iter().map(|known| known.as_ref().map_or(score, |known| known.at(row, column)));
-        let inputs: Vec<[f64; 1]> = inputs.map(|value| [value]).collect();
-        let inputs: Vec<&[f64]> = inputs.iter().map(|value| &value[..]).collect();
-        Some(self.spec.expression.as_ref()?.evaluate(1, &inputs, &mut Vec::new())[0])
+    /// The output elements of some columns of a row for each of [`SCORES`] in the unknown input.
+    fn values(&self, row: u64, columns: Range<u64>) -> Option<[Vec<f64>; SCORES.len()]> {
+        let expression = self.spec.expression.as_ref()?;
+        let of_score = |score: f64| {
+            let element = |known: &Option<Known>, column| known.as_ref().map_or(score, |known| known.at(row, column));
+            let input = |known: &Option<Known>| columns.clone().map(|column| element(known, column)).collect();
+            let inputs: Vec<Vec<f64>> = self.known.iter().map(input).collect();
+            let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
+            expression.evaluate(inputs[0].len(), &inputs, &mut Vec::new()).to_vec()
+        };
+        Some(SCORES.map(of_score))
     }
 
-    /// The number that an element is multiplied by; `None` if the output is not proportional to it.
+    /// The number by which the element of a row and a column is multiplied; `None` if the output is not proportional to
+    /// it.
     fn scale(&self, row: u64, column: u64) -> Option<f64> {
-        let scale = self.value(1.0, row, column)?;
-        let linear = [0.0, -2.5, 3.0, 700.0].into_iter().all(|score| {
-            let value = self.value(score, row, column);
-            value.is_some_and(|value| (value - scale * score).abs() <= 1e-9 * (scale * score).abs())
-        });
-        (linear && scale.is_finite()).then_some(scale)
-    }
-
-    fn is_masked(&self, row: u64, column: u64) -> bool {
-        let masked = |score| self.value(score, row, column).is_some_and(|value| value <= MASKED);
-        [1.0, -2.5, 700.0].into_iter().all(masked)
+        factor(&self.values(row, column..column + 1)?, 0)
     }
 
     /// Returns the factor of the keys that a query attends to, if these are exactly the keys up to its own position;
@@ -128,11 +130,24 @@ impl Evaluated<'_> {
         let before = keys.checked_sub(queries)?;
         let scale = self.scale(0, 0).filter(|scale| *scale > 0.0)?;
         let step = if queries * keys <= ALL { 1 } else { (queries / ROWS).max(1) };
-        let right = |row: u64, column: u64| match column <= row + before {
-            true => self.scale(row, column).is_some_and(|found| (found - scale).abs() <= 1e-9 * scale),
-            false => self.is_masked(row, column),
+        let right = |row: u64| {
+            let Some(values) = self.values(row, 0..keys) else { return false };
+            (0..keys).all(|column| match column <= row + before {
+                true => factor(&values, column as usize).is_some_and(|found| (found - scale).abs() <= 1e-9 * scale),
+                false => values.iter().all(|outputs| outputs[column as usize] <= MASKED),
+            })
         };
         let mut rows = (0..queries).step_by(step as usize).chain(queries.checked_sub(1));
-        rows.all(|row| (0..keys).all(|column| right(row, column))).then_some(scale)
+        rows.all(right).then_some(scale)
     }
+}
+
+/// The number by which an element is multiplied, from its outputs for [`SCORES`]; `None` if they are not proportional.
+fn factor(values: &[Vec<f64>; SCORES.len()], element: usize) -> Option<f64> {
+    let scale = values[0][element];
+    let is_linear = values
+        .iter()
+        .zip(SCORES)
+        .all(|(outputs, score)| (outputs[element] - scale * score).abs() <= 1e-9 * (scale * score).abs());
+    (is_linear && scale.is_finite()).then_some(scale)
 }
