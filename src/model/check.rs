@@ -14,7 +14,7 @@ use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
 use super::callee::{GRADIENT, MARKERS};
-use super::declared::{collect_labels, declared_names, stream_name, word_parameter};
+use super::declared::{buffer_names, collect_labels, declared_names, stream_name, word_parameter};
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::locals::Locals;
@@ -59,14 +59,6 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
     };
     checker.file(ast);
     checker.errors
-}
-
-/// Locations of the names that a declaration gives to buffers.
-fn buffer_names(decl: &Decl) -> Vec<SrcSpan> {
-    match &decl.kind {
-        DeclKind::Buffer(buffer) => buffer.families.iter().map(|family| family.name.span).collect(),
-        _ => Vec::new(),
-    }
 }
 
 struct Checker<'a> {

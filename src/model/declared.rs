@@ -80,3 +80,11 @@ pub(super) fn collect_labels(block: &Block, families: bool, labels: &mut FxHashM
         }
     });
 }
+
+/// Locations of the names that a declaration gives to buffers.
+pub(super) fn buffer_names(decl: &Decl) -> Vec<SrcSpan> {
+    match &decl.kind {
+        DeclKind::Buffer(buffer) => buffer.families.iter().map(|family| family.name.span).collect(),
+        _ => Vec::new(),
+    }
+}
