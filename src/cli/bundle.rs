@@ -90,17 +90,9 @@ impl Gathered {
         if bytes.len() as u64 > MAX_PART {
             return Err(unreadable(format!("a bundle holds files of at most {MAX_PART} bytes")));
         }
-        let place = place(path).map_err(unreadable)?;
+        let place = container::location(path).map_err(unreadable)?;
         self.files.insert(place.clone(), bytes);
         Ok(place)
-    }
-}
-
-/// The canonical path of a file.
-fn place(path: &Path) -> Result<PathBuf, String> {
-    match container::inside(path).map_err(|error| error.to_string())? {
-        Some(inside) => Ok(inside.container.join(inside.part)),
-        None => path.canonicalize().map_err(|error| error.to_string()),
     }
 }
 
@@ -121,12 +113,13 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
     let mut gathered = Gathered::default();
     let workload = workload(&settled.file, &loaded, &mut gathered)?;
     let mut runs = workload.clone();
-    let mut by_name = false;
+    // A module beside the workload's folder needs a project as well.
+    let mut needs_project = loaded.files.project().is_some();
     let mut highest = None;
     if let Some(scenario) = &scenario {
         let path = Path::new(&file);
         let text = load::read(path, FileKind::Scenario)?;
-        by_name = is_by_name(path, &text, scenario)?;
+        needs_project |= is_by_name(path, &text, scenario)?;
         let climbs = named_files(&Scenario::parse(&file, &text)?).map(climbs).max().unwrap_or(0);
         runs = gathered.add(path, text.into_bytes())?;
         highest = runs.parent().and_then(|folder| folder.ancestors().nth(climbs)).map(Path::to_owned);
@@ -141,7 +134,7 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
             }
         }
     }
-    let mut parts = parts(gathered, &workload, &mut runs, highest, by_name);
+    let mut parts = parts(gathered, &workload, &mut runs, highest, needs_project);
     let record = match record {
         Some((record, path)) => {
             check_record((&record, &path), &file, &settled, &loaded)?;
@@ -171,11 +164,11 @@ fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<Path
     let is_shipped = loaded.origin == load::LIBRARY;
     let folder = match is_shipped {
         true => PathBuf::from(LIBRARY),
-        false => place(Path::new(file))
-            .map_err(|why| InputError::Unreadable { name: file.to_owned(), why, help: None })?
-            .parent()
-            .map(Path::to_owned)
-            .unwrap_or_default(),
+        false => {
+            let unreadable = |why| InputError::Unreadable { name: file.to_owned(), why, help: None };
+            container::location(Path::new(file)).map_err(unreadable)?;
+            loaded.files.folder.clone()
+        }
     };
     for (name, bytes) in &loaded.files.parts {
         gathered.files.insert(folder.join(name), bytes.to_vec());
@@ -220,7 +213,7 @@ fn is_by_name(path: &Path, text: &str, read: &Scenario) -> Result<bool, CliError
     if library::find(&written).is_some() && written == read.workload {
         return Ok(true);
     }
-    let same = |other: &Path| place(other).ok() == place(found).ok();
+    let same = |other: &Path| container::location(other).ok() == container::location(found).ok();
     if same(&folder.join(&written)) {
         return Ok(false);
     }
@@ -238,14 +231,14 @@ fn is_by_name(path: &Path, text: &str, read: &Scenario) -> Result<bool, CliError
 }
 
 /// The parts of a bundle: paths relative to the nearest common parent of all files and of `highest`, the highest folder
-/// that the scenario's paths pass through. `runs` becomes the name of its part. A workload that is found by its name
-/// gets a project.
+/// that the scenario's paths pass through. `runs` becomes the name of its part. If `needs_project`, they
+/// get a project with the workload's folder as its library.
 fn parts(
     gathered: Gathered,
     workload: &Path,
     runs: &mut PathBuf,
     highest: Option<PathBuf>,
-    by_name: bool,
+    needs_project: bool,
 ) -> IndexMap<String, Part> {
     let is_shipped = workload.starts_with(LIBRARY);
     let own = gathered.files.keys().filter(|path| !(is_shipped && path.starts_with(LIBRARY)));
@@ -257,7 +250,7 @@ fn parts(
     let name = |path: &Path| container::normal(&below(path)).unwrap_or_default();
     let mut parts: IndexMap<String, Part> =
         gathered.files.iter().map(|(path, bytes)| (name(path), Part::new(bytes.clone()))).collect();
-    if by_name {
+    if needs_project {
         let library = below(workload).parent().and_then(container::normal).unwrap_or_default();
         parts.insert(PROJECT_FILE.to_owned(), Part::new(Project::with_library(&library).into_bytes()));
     }

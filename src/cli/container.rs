@@ -107,6 +107,14 @@ pub fn normal(path: &Path) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// The location of a file: its canonical path, or the path of a part below its container.
+pub fn location(path: &Path) -> Result<PathBuf, String> {
+    match inside(path).map_err(|error| error.to_string())? {
+        Some(inside) => Ok(inside.container.join(inside.part)),
+        None => path.canonicalize().map_err(|error| error.to_string()),
+    }
+}
+
 /// True if the path is a file, on the disk or in a container.
 pub fn is_file(path: &Path) -> bool {
     path.is_file() || inside(path).is_ok_and(|inside| inside.is_some_and(|inside| inside.bytes().is_some()))

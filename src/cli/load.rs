@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 use crate::base::shell;
 use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, Ranks, standard_module};
-use crate::config::{Settings, SyncSetting};
+use crate::config::{Project, Settings, SyncSetting};
 use crate::exec::ExecError;
 use crate::measure::record::Workload;
 use crate::model;
@@ -75,7 +75,10 @@ pub struct Loaded {
 pub struct Files {
     /// Name of the workload among `parts`.
     pub workload: String,
-    /// Contents by path, relative to the workload's folder.
+    /// The folder to which paths are relative, as [`container::location`] gives it: that of the workload, or the nearest
+    /// one above it that has all files. Empty for a text without a file.
+    pub folder: PathBuf,
+    /// Contents by path.
     pub parts: IndexMap<String, Arc<[u8]>>,
     /// Files with data, by path: they are read only when the workload runs.
     pub data: IndexMap<String, Arc<DataFile>>,
@@ -86,18 +89,52 @@ impl Files {
     fn of(text: &Text) -> Files {
         let name = text.path.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
         let workload = name.map_or_else(|| text.name.replace("<stdin>", "stdin.aorta"), str::to_owned);
-        Files { parts: IndexMap::from([(workload.clone(), text.text.as_bytes().into())]), workload, ..Files::default() }
+        let folder = |path: &PathBuf| match container::inside(path) {
+            Ok(Some(_)) => container::location(path).ok()?.parent().map(Path::to_owned),
+            // The file may be a link, but its modules are found beside the link.
+            _ => container::location(path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
+                .ok(),
+        };
+        let folder = text.path.as_ref().and_then(folder).unwrap_or_default();
+        let parts = IndexMap::from([(workload.clone(), text.text.as_bytes().into())]);
+        Files { workload, folder, parts, data: IndexMap::new() }
     }
 
     /// Adds a file that the workload uses.
-    fn add(&mut self, found: &ModuleText, folder: &Path) {
-        let name = Path::new(&found.name);
-        let Some(name) = container::normal(name.strip_prefix(folder).unwrap_or(name)) else { return };
+    fn add(&mut self, found: &ModuleText) {
+        let Ok(location) = container::location(Path::new(&found.name)) else { return };
+        while !location.starts_with(&self.folder) {
+            if !self.rise() {
+                return;
+            }
+        }
+        let below = location.strip_prefix(&self.folder).unwrap_or(&location);
+        let Some(name) = container::normal(below) else { return };
         match (&found.data, &found.code) {
             (Some(data), _) => drop(self.data.insert(name, data.clone())),
             (None, Some(code)) => drop(self.parts.insert(name, code.clone())),
             (None, None) => drop(self.parts.insert(name, found.text.as_bytes().into())),
         }
+    }
+}
+
+impl Files {
+    /// Makes all paths relative to the folder above; false if there is none.
+    fn rise(&mut self) -> bool {
+        let Some(name) = self.folder.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
+            return false;
+        };
+        let above = |path: &str| format!("{name}/{path}");
+        self.workload = above(&self.workload);
+        self.parts = self.parts.drain(..).map(|(path, bytes)| (above(&path), bytes)).collect();
+        self.data = self.data.drain(..).map(|(path, data)| (above(&path), data)).collect();
+        self.folder.pop()
+    }
+
+    /// The text of a project that lets the workload use all files; `None` if they lie in its folder or below.
+    pub fn project(&self) -> Option<String> {
+        let (folder, _) = self.workload.rsplit_once('/')?;
+        Some(Project::with_library(folder))
     }
 }
 
@@ -219,11 +256,10 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
         bar.borrow_mut().get_or_insert_with(|| Progress::counting(count, total, "programs analyzed or planned"));
     };
     let files = RefCell::new(Files::of(text));
-    let folder = text.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let find = |path: &str, by: Option<&str>| {
         let found = module(text, settings, path, by)?;
         if standard_module(path).is_none() {
-            files.borrow_mut().add(&found, folder);
+            files.borrow_mut().add(&found);
         }
         Ok(found)
     };

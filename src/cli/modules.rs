@@ -1,4 +1,4 @@
-//! Finds the files of modules, traces and data: beside the workload that uses them, or below its folder.
+//! Finds the files of modules, traces and data: in the folder of the workload that uses them or below it, or in its project.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::compile::{COMPILED, DATA, METADATA, ModuleText, SOURCES, standard_module};
 use crate::ops::DataFile;
 
-use super::container;
+use super::{container, project};
 
 /// The workload that uses modules.
 pub struct User<'a> {
@@ -21,11 +21,10 @@ pub struct User<'a> {
 /// module that uses it; `None` for the workload itself. `read` returns the text of a file, and `read_code` the bytes of
 /// compiled code.
 ///
-///
 /// # Errors
 ///
-/// The reason why the file cannot be used. The file lies in the folder of the workload or below it, with links
-/// resolved, so that an untrusted workload cannot read other files.
+/// The reason why the file cannot be used. With links resolved, the file lies in the folder of the workload or of its
+/// project, or below, so that an untrusted workload cannot read other files.
 pub fn find(
     user: &User,
     path: &str,
@@ -54,14 +53,25 @@ pub fn find(
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => Path::new(".").to_owned(),
     };
-    let root = folder(file);
-    let from = by.map_or_else(|| root.clone(), |by| folder(Path::new(by)));
+    let own = folder(file);
+    let wanted = by.map_or_else(|| own.clone(), |by| folder(Path::new(by))).join(path);
     if Path::new(path).is_absolute() {
         return Err(OUTSIDE.to_owned());
     }
-    let shown = match container::inside(file).map_err(|error| error.to_string())? {
-        Some(_) => in_container(&root, &from.join(path))?,
-        None => on_disk(&root, &from.join(path), path)?,
+    let inside = container::inside(file).map_err(|error| error.to_string())?;
+    let locate = |root: &Path| match inside {
+        Some(_) => in_container(root, &wanted),
+        None => on_disk(root, &wanted, path),
+    };
+    let shown = match locate(&own) {
+        Err(why) if why == OUTSIDE => {
+            // A bundle or a record has all its files in one place, as a project does.
+            let project = inside.as_ref().map(|inside| inside.container.clone()).or_else(|| project::folder(&own));
+            let project = project.ok_or(why)?;
+            let project = if project.as_os_str().is_empty() { Path::new(".") } else { &project };
+            locate(project).map_err(|why| if why == OUTSIDE { OUTSIDE_PROJECT.to_owned() } else { why })?
+        }
+        found => found?,
     };
     let name = shown.display().to_string();
     let found = ModuleText::text(name, String::new());
@@ -72,8 +82,9 @@ pub fn find(
     })
 }
 
-/// Why a file is not read.
+/// Why a file is not read: without a project, and within one.
 const OUTSIDE: &str = "it is outside of the workload's folder";
+const OUTSIDE_PROJECT: &str = "it is outside of the workload's project";
 
 const MISSING: &str = "there is no such file";
 
@@ -90,7 +101,9 @@ fn on_disk(root: &Path, wanted: &Path, written: &str) -> Result<PathBuf, String>
     let Ok(real) = wanted.canonicalize() else {
         // The message must not reveal whether a file exists elsewhere.
         let leaves = Path::new(written).components().any(|part| part == Component::ParentDir);
-        return Err(if leaves { OUTSIDE } else { MISSING }.to_owned());
+        let folder = wanted.parent().and_then(|folder| folder.canonicalize().ok());
+        let is_here = folder.is_some_and(|folder| folder.starts_with(&real_root));
+        return Err(if leaves && !is_here { OUTSIDE } else { MISSING }.to_owned());
     };
     let Ok(inside) = real.strip_prefix(&real_root) else { return Err(OUTSIDE.to_owned()) };
     if inside.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b".")) {

@@ -16,6 +16,8 @@ struct Project {
     scenario: &'static str,
     workload: &'static str,
     by_name: bool,
+    /// True if the files that the workload uses are in another folder of the project.
+    has_shared: bool,
     modules: usize,
     comments: Vec<usize>,
     ends_whole: bool,
@@ -29,13 +31,13 @@ struct Project {
 fn project() -> impl Strategy<Value = Project> {
     let folder = prop::sample::select(vec!["", "a/", "a/b/", "nets/", "with space/"]);
     let launch = prop::sample::select(vec!["stream", "graph", "both"]);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let comments = prop::collection::vec(0..COMMENTS.len(), 0..4);
     (folder.clone(), folder, flags, 0..4usize, comments, 1..40u32, launch).prop_map(
         |(
             scenario,
             workload,
-            (by_name, ends_whole, has_trace, has_profile, has_kernel),
+            (by_name, has_shared, ends_whole, has_trace, has_profile, has_kernel),
             modules,
             comments,
             size,
@@ -45,6 +47,7 @@ fn project() -> impl Strategy<Value = Project> {
                 scenario,
                 workload,
                 by_name,
+                has_shared,
                 modules,
                 comments,
                 ends_whole,
@@ -68,6 +71,9 @@ impl Project {
         let comments: String = self.comments.iter().map(|comment| format!("// {}\n", COMMENTS[*comment])).collect();
         let end = if self.ends_whole { "\n" } else { "" };
         let folder = self.workload;
+        let above = "../".repeat(folder.matches('/').count());
+        // The folder of the files that the workload uses, and how it names that folder.
+        let (shared, to) = if self.has_shared { ("lib/", format!("{above}lib/")) } else { (folder, String::new()) };
         // Modules in folders inside one another; each uses the next.
         let module = |number: usize| format!("{}m{number}.aorta", "deep/".repeat(number));
         for number in 0..self.modules {
@@ -76,23 +82,27 @@ impl Project {
                 true => (format!("use \"deep/m{next}.aorta\"\n"), format!("m{next}.value + 1")),
                 false => (String::new(), "1".to_owned()),
             };
-            sandbox.write(&format!("{folder}{}", module(number)), format!("{head}{comments}let value = {value}{end}"));
+            sandbox.write(&format!("{shared}{}", module(number)), format!("{head}{comments}let value = {value}{end}"));
         }
-        let (head, value) = if self.modules > 0 { ("use \"m0.aorta\"\n", "m0.value") } else { ("", "1") };
+        let (head, value) =
+            if self.modules > 0 { (format!("use \"{to}m0.aorta\"\n"), "m0.value") } else { (String::new(), "1") };
         let (draw, times) = match self.has_trace {
-            true => ("draw d[1] ~ trace(\"d.csv\", column: \"d\")\n", "d[0]"),
-            false => ("", "1"),
+            true => (format!("draw d[1] ~ trace(\"{to}d.csv\", column: \"d\")\n"), "d[0]"),
+            false => (String::new(), "1"),
         };
-        sandbox.write(&format!("{folder}d.csv"), format!("d\n1\n2{end}"));
+        sandbox.write(&format!("{shared}d.csv"), format!("d\n1\n2{end}"));
         let code =
             "extern \"C\" __global__ void k(const float* a, float* b, long long m) { b[blockIdx.x] = a[blockIdx.x]; }";
-        sandbox.write(&format!("{folder}deep/k.cu"), format!("{comments}{code}{end}"));
+        sandbox.write(&format!("{shared}deep/k.cu"), format!("{comments}{code}{end}"));
         let (kernel, call) = match self.has_kernel {
             true => (
-                "kernel k(a: f32[m] -> b: f32[m]) { grid: m, block: 1, file: \"deep/k.cu\", reference: map(a + 0) }\n",
+                format!(
+                    "kernel k(a: f32[m] -> b: f32[m]) {{ grid: m, block: 1, file: \"{to}deep/k.cu\", \
+                     reference: map(a + 0) }}\n"
+                ),
                 "k(x -> z)",
             ),
-            false => ("", "copy(x -> z)"),
+            false => (String::new(), "copy(x -> z)"),
         };
         let text = format!(
             "{head}{comments}param n = 4\n{kernel}{draw}buffer x, z: f32[n * {value}] = ones\n\
@@ -149,4 +159,27 @@ fn drawn_projects_come_back() {
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A workload uses the files of its project, and no others.
+#[test]
+fn a_workload_uses_the_files_of_its_project() {
+    let sandbox = Sandbox::new();
+    sandbox.write("project/aorta.ron", "(library: [\"work\"])");
+    sandbox.write("project/lib/m.aorta", "def twice(x -> y) { map(x * 2 -> y) }");
+    sandbox.write("m.aorta", "def twice(x -> y) { map(x * 2 -> y) }");
+    let cases = [
+        ("../lib/m.aorta", None),
+        ("../lib/n.aorta", Some("there is no such file")),
+        ("../none/m.aorta", Some("it is outside of the workload's project")),
+        ("../../m.aorta", Some("it is outside of the workload's project")),
+        ("/m.aorta", Some("it is outside of the workload's folder")),
+    ];
+    for (path, why) in cases {
+        let text = format!("use {path:?}\nbuffer x: f32[64]\nstep {{ m.twice(x -> x) }}\n");
+        sandbox.write("project/work/a.aorta", text);
+        let output = sandbox.run(&["check", "project/work/a.aorta"]);
+        assert_eq!(output.code, Some(if why.is_some() { 2 } else { 0 }), "{path}: {}", output.stderr);
+        assert!(why.is_none_or(|why| output.stderr.contains(why)), "{path}: {}", output.stderr);
+    }
 }

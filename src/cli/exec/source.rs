@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::args::ExecArgs;
 use crate::cli::load::{self, FileKind, Loaded};
-use crate::config::{Scenario, Settings, is_allowed_variable};
+use crate::config::{PROJECT_FILE, Scenario, Settings, is_allowed_variable};
 use crate::measure::record::Source;
 
 /// Name of the scenario that repeats a run.
@@ -28,6 +28,7 @@ pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Sourc
         parts.extend(text.ok().map(|text| (name.to_owned(), text.into_bytes())));
         *path = name.to_owned();
     }
+    parts.extend(loaded.files.project().map(|text| (PROJECT_FILE.to_owned(), text.into_bytes())));
     parts.insert(0, (SCENARIO.to_owned(), scenario.to_ron().into_bytes()));
     Source::new(SCENARIO, parts.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())))
 }

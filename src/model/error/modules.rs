@@ -9,8 +9,8 @@ pub enum ModuleError {
     #[diagnostic(
         code(aorta::model::unknown_module),
         help(
-            "write a path from the folder of this file to one in the workload's folder or below it, such as \
-             `use \"lib/blocks.aorta\"`, or a shipped module, `use std.transformer`"
+            "write a path from the folder of this file to one in the workload's folder or below it, or in its project, \
+             such as `use \"lib/blocks.aorta\"`, or a shipped module, `use std.transformer`"
         )
     )]
     UnknownModule {

@@ -215,7 +215,7 @@ impl<'a> RunData<'a> {
     }
 }
 
-/// The files that operations come from. The record stores a file's path relative to the workload's folder, but
+/// The files that operations come from. The record stores a file's path relative to the folder of all its files, but
 /// operations name it as the user gave it.
 fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
     let texts: Vec<(&str, String)> = record.source.iter().flat_map(Source::texts).collect();
@@ -225,8 +225,10 @@ fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
     let files: IndexSet<&str> = places.filter_map(|place| place.rsplitn(3, ':').nth(2)).collect();
     let mut bytes = 0;
     let mut lines = |file: &str| {
-        let is_end =
-            |part: &str| file.strip_suffix(part).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'));
+        let ends = |path: &str, end: &str| {
+            path.strip_suffix(end).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+        };
+        let is_end = |part: &str| ends(file, part) || ends(part, file);
         let (_, text) = texts.iter().filter(|(part, _)| is_end(part)).max_by_key(|(part, _)| part.len())?;
         bytes += text.len();
         Some(text.lines().map(str::to_owned).collect()).filter(|_| bytes <= MAX_SOURCES)
