@@ -200,7 +200,8 @@ impl Bundle {
     }
 }
 
-/// What a text is that does not begin as a bundle, with its line and what to type; `None` if it is unknown.
+/// Recognizes a text that is no bundle, such as a scenario or a record. Returns the line to show, a description of the text
+/// and a help; `None` for an unknown text.
 fn foreign(text: &str) -> Option<(usize, &'static str, String)> {
     let text = text.trim_start_matches('\u{feff}');
     let head =

@@ -327,7 +327,7 @@ impl<'a> Walker<'a> {
                 let (open, line) = (level.bracket, line_of(self.text, level.at));
                 let (start, has_message) = (level.at, last == 1 && self.text[level.at..].starts_with('{'));
                 match self.slips.iter_mut().find(|slip| has_message && slip.at.start == start) {
-                    // Both brackets of the file are wrong, which one message says.
+                    // The opening bracket of the file is wrong too: its message covers both.
                     Some(opening) => opening.fixes.push((at.clone(), ")".to_owned())),
                     None => {
                         let message = format!("`{close}` does not close the `{open}` of line {line}");

@@ -160,7 +160,7 @@ impl Cache {
     }
 }
 
-/// One execution of an operation, for the model of the cache.
+/// An operation's accesses to memory in one execution, as the model of the cache needs them.
 pub struct Access<'a> {
     pub spec: &'a Spec,
     /// For each operand, inputs first, its offset in device memory; `None` if it is elsewhere.

@@ -13,7 +13,7 @@ pub struct Definition {
     pub unit: &'static str,
     /// The kind of samples that the value is the median of.
     pub samples: &'static str,
-    /// What the metric is useful for.
+    /// The questions that the metric answers.
     pub good_for: &'static str,
     /// How the metric can mislead.
     pub traps: &'static str,

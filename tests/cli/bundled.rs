@@ -165,8 +165,8 @@ fn drawn_projects_come_back() {
 #[test]
 fn a_workload_uses_the_files_of_its_project() {
     let sandbox = Sandbox::new();
-    sandbox.write("project/aorta.ron", "(library: [\"work\"])");
-    sandbox.write("project/lib/m.aorta", "def twice(x -> y) { map(x * 2 -> y) }");
+    sandbox.write("team/aorta.ron", "(library: [\"nets\"])");
+    sandbox.write("team/lib/m.aorta", "def twice(x -> y) { map(x * 2 -> y) }");
     sandbox.write("m.aorta", "def twice(x -> y) { map(x * 2 -> y) }");
     let cases = [
         ("../lib/m.aorta", None),
@@ -177,8 +177,8 @@ fn a_workload_uses_the_files_of_its_project() {
     ];
     for (path, why) in cases {
         let text = format!("use {path:?}\nbuffer x: f32[64]\nstep {{ m.twice(x -> x) }}\n");
-        sandbox.write("project/work/a.aorta", text);
-        let output = sandbox.run(&["check", "project/work/a.aorta"]);
+        sandbox.write("team/nets/a.aorta", text);
+        let output = sandbox.run(&["check", "team/nets/a.aorta"]);
         assert_eq!(output.code, Some(if why.is_some() { 2 } else { 0 }), "{path}: {}", output.stderr);
         assert!(why.is_none_or(|why| output.stderr.contains(why)), "{path}: {}", output.stderr);
     }

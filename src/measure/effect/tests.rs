@@ -117,7 +117,7 @@ fn other_percentiles_raise_few_false_alarms_too() {
 
 #[test]
 fn an_effect_of_five_percent_is_seen() {
-    // One run per side, 2 % noise: 50 samples suffice, even with autocorrelation.
+    // Each side is one run, with a noise of 2 %. Then 50 samples show the effect, and 100 with autocorrelation.
     for (n, memory, power) in [(20, 0.0, 0.9), (50, 0.0, 0.99), (100, 0.5, 0.99)] {
         let mut random = Random(5);
         let tally = Tally::of(TIMES, 1.05, || {
@@ -181,8 +181,8 @@ fn runs_that_differ_raise_few_false_alarms() {
 
 #[test]
 fn single_runs_do_not_show_variation_between_runs() {
-    // One run per side: without an assumed variation, false alarms are far more frequent than 5 %. This is what the
-    // caution warns of.
+    // Each side is one run, so samples do not show how much runs differ. If no difference between runs is assumed, false
+    // alarms are far more frequent than 5 %; the report cautions against that.
     let tally = |compare: fn(&[f64], &[f64]) -> Effect, deviation: f64| {
         let mut random = Random(9);
         let mut run = || runs_apart(&mut random, 1, 1.0, deviation).remove(0);

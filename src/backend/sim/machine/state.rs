@@ -31,7 +31,7 @@ impl Machine {
             longest_gap: _,
             blocks,
             meetings,
-            // Both fields follow from the state of the ranks that wait.
+            // `awaited` and `awaited_lanes` follow from the state of the ranks that wait.
             awaited: _,
             awaited_lanes: _,
             moved: _,
