@@ -67,7 +67,8 @@ fn link(direction: Direction, profile: &Profile) -> f64 {
 
 /// Direction and bytes of a copy between the host and the device; `None` for other operations.
 pub fn link_bytes(spec: &Spec) -> Option<(Direction, f64)> {
-    if spec.operation.category() != Category::Copy {
+    let in_host = |tensor: &Tensor| tensor.space.in_host();
+    if spec.operation.category() != Category::Copy || !spec.inputs.iter().chain(&spec.outputs).any(in_host) {
         return None;
     }
     let launches = spec.launch();

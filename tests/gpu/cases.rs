@@ -8,7 +8,7 @@ use crate::{folder, gpu, program};
 fn ab(folder: &tempfile::TempDir, text: &str, arguments: &[&str]) -> (String, Option<i32>) {
     let file = folder.path().join("ab.aorta");
     std::fs::write(&file, text).expect("a file can be written");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta"))
+    let output = std::process::Command::new(program())
         .args(["ab", "ab.aorta", "--backend", "cuda", "--device", "0"])
         .args(arguments)
         .current_dir(folder.path())
@@ -60,7 +60,7 @@ fn sweep(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<serde_json::Valu
     let file = folder.path().join("chains.aorta");
     std::fs::write(&file, CHAINS).expect("a file can be written");
     let cases = folder.path().join("cases.jsonl");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta"))
+    let output = std::process::Command::new(program())
         .args(["sweep", &file.display().to_string(), "--backend", "cuda", "--json", &cases.display().to_string()])
         .args(arguments)
         .stdin(std::process::Stdio::null())

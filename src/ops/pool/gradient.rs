@@ -23,13 +23,15 @@ impl Operation for PoolBackward {
         call.needs_device()?;
         (0..2).try_for_each(|index| call.needs_wide_float(index))?;
         call.needs_spatial(0, LAYOUT)?;
-        (0..2).try_for_each(|index| call.needs_few_places(&call.inputs[index], &[1]))?;
+        call.needs_few_places(&call.inputs[0], &[1])?;
         let [x, dy] = [0, 1].map(|input| &call.inputs[input].tensor);
         let expected = windows::shape(x.dims[0], x.dims[1], call.pooled(Some(dy.dims))?);
         if (dy.dtype, dy.dims) != (x.dtype, expected) {
             let help = format!("the result of this `pool` is {}{expected}, and so is its gradient", x.dtype);
             return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {dy}"), &help));
         }
+        // Only now is it known to have a dimension of channels.
+        call.needs_few_places(&call.inputs[1], &[1])?;
         Ok(vec![call.output(0, x.dtype, x.dims)?])
     }
 
