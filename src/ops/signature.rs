@@ -96,6 +96,23 @@ impl Category {
     }
 }
 
+/// A property that most operations lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Property {
+    /// An output may be the same slice as an input.
+    InPlace,
+    /// Input and output may overlap if the smaller one is this rank's part of the larger one.
+    OwnPart,
+    /// A host stream can run it.
+    OnHost,
+    /// No stream of the device can run it.
+    HostOnly,
+    /// Fusion may replace the inputs by an elementwise expression.
+    TakesExpression,
+    /// Its output may be in the memory of another rank: `y at 1`.
+    WritesToPeers,
+}
+
 /// An input: one position before the arrow.
 #[derive(Debug)]
 pub enum Input {

@@ -19,6 +19,10 @@ impl Operation for AllGather {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OwnPart]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         needs_stretches(call)?;
         let (source, ranks) = (call.inputs[0].tensor, u64::from(call.team.ranks));
@@ -59,10 +63,6 @@ impl Operation for AllGather {
         launched(entry(spec, CollectiveKind::AllGather))
     }
 
-    fn own_part(&self) -> bool {
-        true
-    }
-
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::all_gather(rule)
     }
@@ -86,6 +86,10 @@ impl Operation for Broadcast {
                 doc: "source rank within the group",
             }],
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -116,10 +120,6 @@ impl Operation for Broadcast {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let peer = spec.attrs.int("root") as u32;
         launched(Collective { peer, ..entry(spec, CollectiveKind::Broadcast) })
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

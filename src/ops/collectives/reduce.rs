@@ -100,6 +100,10 @@ impl Operation for AllReduce {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         needs_reducible(call)?;
         let source = call.inputs[0].tensor;
@@ -132,10 +136,6 @@ impl Operation for AllReduce {
         launched(Collective { reduction: reduction(&spec.attrs), ..entry(spec, CollectiveKind::AllReduce) })
     }
 
-    fn in_place(&self) -> bool {
-        true
-    }
-
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::all_reduce(rule)
     }
@@ -154,6 +154,10 @@ impl Operation for ReduceScatter {
             outputs: &["dst"],
             options: &[OP],
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OwnPart]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -207,10 +211,6 @@ impl Operation for ReduceScatter {
         launched(Collective { count, reduction: reduction(&spec.attrs), ..all })
     }
 
-    fn own_part(&self) -> bool {
-        true
-    }
-
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::reduce_scatter(rule)
     }
@@ -237,6 +237,10 @@ impl Operation for Reduce {
                 },
             ],
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -285,10 +289,6 @@ impl Operation for Reduce {
         let peer = spec.attrs.int("root") as u32;
         let all = entry(spec, CollectiveKind::Reduce);
         launched(Collective { reduction: reduction(&spec.attrs), peer, ..all })
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
