@@ -481,7 +481,7 @@ impl<'a> Analyzer<'a> {
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
                 _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
-            self.types_differ(op.text(), (a_type, left.span), (b_type, right.span), help);
+            self.types_differ(op.name(), (a_type, left.span), (b_type, right.span), help);
             return None;
         };
         Some((FigureExpr::Binary(function, Box::new(a), Box::new(b)), ty))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::base::named::named;
 use crate::base::{
     Around, DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, TurnId,
     ViewId,
@@ -188,20 +189,13 @@ impl StepOptions {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// An iteration begins when the previous one is complete.
-    Iteration,
-    /// Only streams and data order iterations.
-    End,
-}
-
-impl Sync {
-    pub fn name(self) -> &'static str {
-        match self {
-            Sync::Iteration => "iteration",
-            Sync::End => "end",
-        }
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Sync {
+        /// An iteration begins when the previous one is complete.
+        Iteration = "iteration",
+        /// Only streams and data order iterations.
+        End = "end",
     }
 }
 
