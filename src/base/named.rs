@@ -17,11 +17,12 @@ macro_rules! named {
             /// Every value, in the order of the definition.
             pub const ALL: [$name; [$($text),+].len()] = [$($name::$value),+];
 
+            /// The names, in the same order.
+            pub const NAMES: [&'static str; Self::ALL.len()] = [$($text),+];
+
             /// The name in files, options, records and reports.
             pub fn name(self) -> &'static str {
-                match self {
-                    $($name::$value => $text,)+
-                }
+                Self::NAMES[self as usize]
             }
 
             /// The value with this name; `None` if there is none.

@@ -121,6 +121,17 @@ pub enum MemoryKind {
     Scratch,
 }
 
+impl MemoryKind {
+    /// Text before the name of a memory in messages: a memory that the text does not declare has the name of an operation.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            MemoryKind::Buffer(_) => "",
+            MemoryKind::Bare(_) => "input of ",
+            MemoryKind::Scratch => "output of ",
+        }
+    }
+}
+
 /// A part of a buffer: a range of its memory, with dimensions of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
@@ -479,11 +490,7 @@ impl Program {
         let memory = self.views.memory(view);
         let info = self.memory(memory);
         let dims = self.layout(memory).dims;
-        let mut text = String::from(match info.kind {
-            MemoryKind::Bare(_) => "input of ",
-            MemoryKind::Scratch => "output of ",
-            MemoryKind::Buffer(_) => "",
-        });
+        let mut text = String::from(info.kind.prefix());
         let extents = self.views.extents(view);
         // The index of a family precedes the part: `w[0].up`.
         let name = self.names.name(info.name);

@@ -423,26 +423,30 @@ pub struct Parts {
     pub received: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CollectiveKind {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    AllToAll,
-    Broadcast,
-    Reduce,
-    Send,
-    Recv,
-    Barrier,
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum CollectiveKind {
+        AllReduce = "all_reduce",
+        AllGather = "all_gather",
+        ReduceScatter = "reduce_scatter",
+        AllToAll = "all_to_all",
+        Broadcast = "broadcast",
+        Reduce = "reduce",
+        Send = "send",
+        Recv = "recv",
+        Barrier = "barrier",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reduction {
-    Sum,
-    Mean,
-    Min,
-    Max,
-    Product,
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Reduction {
+        Sum = "sum",
+        Mean = "mean",
+        Min = "min",
+        Max = "max",
+        Product = "product",
+    }
 }
 
 /// Shape and strides that a kernel iterates over.

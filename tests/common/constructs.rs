@@ -59,7 +59,7 @@ impl Constructs {
             lacking(&STATEMENTS, &|word| self.statements.contains(word)),
             lacking(&RESERVED, &|word| self.words.contains(word)),
             lacking(&EXPRESSIONS, &|kind| self.expressions.contains(kind)),
-            lacking(&BinaryOp::ALL.map(BinaryOp::name), &|sign| self.operators.contains(sign)),
+            lacking(&BinaryOp::NAMES, &|sign| self.operators.contains(sign)),
         ]
         .concat()
     }

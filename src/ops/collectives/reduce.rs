@@ -4,16 +4,10 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-const OP: OptionSpec = OptionSpec::word("op", &["sum", "mean", "min", "max", "product"], "the reduction");
+const OP: OptionSpec = OptionSpec::word("op", &Reduction::NAMES, "the reduction");
 
 fn reduction(attrs: &Attrs) -> Reduction {
-    match attrs.word("op") {
-        "mean" => Reduction::Mean,
-        "min" => Reduction::Min,
-        "max" => Reduction::Max,
-        "product" => Reduction::Product,
-        _ => Reduction::Sum,
-    }
+    Reduction::from_name(attrs.word("op")).expect("the words of the option are names of reductions")
 }
 
 /// The mean of integers may not be an integer.

@@ -118,7 +118,7 @@ fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
     }
     if has("*") {
         groups.push("an operator");
-        known.extend(OPERATOR.into_iter().chain(BinaryOp::ALL.map(BinaryOp::name)));
+        known.extend(OPERATOR.into_iter().chain(BinaryOp::NAMES));
     }
     let mut literal: Vec<String> = tokens
         .iter()
