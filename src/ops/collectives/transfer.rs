@@ -137,13 +137,13 @@ pub(super) fn transfer(members: &mut [Member]) {
     let mut sent: BTreeMap<(u32, u32), VecDeque<&[f64]>> = BTreeMap::new();
     for member in members.iter() {
         for part in parts(member.spec).filter(|part| part.spec.operation.name() == Transfer::Send.name()) {
-            let way = (part.spec.team.rank, Transfer::Send.peer(&part.spec));
+            let way = (part.spec.team.rank, Transfer::Send.peer(part.spec));
             sent.entry(way).or_default().push_back(&member.inputs[part.inputs.start]);
         }
     }
     for member in members.iter_mut() {
         for part in parts(member.spec).filter(|part| part.spec.operation.name() == Transfer::Recv.name()) {
-            let way = (Transfer::Recv.peer(&part.spec), part.spec.team.rank);
+            let way = (Transfer::Recv.peer(part.spec), part.spec.team.rank);
             if let Some(values) = sent.get_mut(&way).and_then(VecDeque::pop_front) {
                 copy(values, &mut member.outputs[part.outputs.start]);
             }
