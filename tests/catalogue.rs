@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType, host_operations};
+use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType, Property, host_operations};
 
 /// The options of all operations, including their scalar inputs.
 fn options() -> impl Iterator<Item = &'static OptionSpec> {
@@ -43,7 +43,7 @@ fn the_gpu_benchmark_compares_every_operation_that_has_a_result() {
     let results = CATALOGUE
         .iter()
         .filter(|operation| !operation.signature().outputs.is_empty() && operation.category() != Category::Synthetic)
-        .filter(|operation| operation.runs_on_device());
+        .filter(|operation| !operation.has(Property::HostOnly));
     let compared = |name: &str| benchmark.contains(&format!("\"{name}\"")) && benchmark.contains(&format!("{name}("));
     let lacks: Vec<&str> = results.map(|operation| operation.name()).filter(|name| !compared(name)).collect();
     assert!(lacks.is_empty(), "benches/h200/operation_cases.py compares no {lacks:?}");
@@ -54,7 +54,7 @@ fn the_file_of_operations_uses_every_operation_of_one_rank() {
     let file = include_str!("workloads/operations.aorta");
     let alone = CATALOGUE.iter().filter(|operation| operation.category() != Category::Collective);
     let uses = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('('));
-    let on_device = alone.filter(|operation| operation.runs_on_device());
+    let on_device = alone.filter(|operation| !operation.has(Property::HostOnly));
     let lacks: Vec<&str> = on_device.map(|operation| operation.name()).filter(|name| !uses(file, name)).collect();
     assert!(lacks.is_empty(), "tests/workloads/operations.aorta uses no {lacks:?}");
     let file = include_str!("workloads/host.aorta");

@@ -68,7 +68,7 @@ fn units() -> String {
 }
 
 fn statistics() -> String {
-    code(Statistic::ALL.map(Statistic::name)) + "\n"
+    code(Statistic::NAMES) + "\n"
 }
 
 /// The figures that a file may ask for.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::named::named;
+
 /// A value for each of the two blocks; `None` for a block that the file does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around<T> {
@@ -11,22 +13,12 @@ pub struct Around<T> {
     pub teardown: Option<T>,
 }
 
-/// A block of statements that runs once: `setup` before the first iteration, `teardown` after the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum OnceBlock {
-    Setup,
-    Teardown,
-}
-
-impl OnceBlock {
-    pub const ALL: [OnceBlock; 2] = [OnceBlock::Setup, OnceBlock::Teardown];
-
-    /// The word in a file.
-    pub fn name(self) -> &'static str {
-        match self {
-            OnceBlock::Setup => "setup",
-            OnceBlock::Teardown => "teardown",
-        }
+named! {
+    /// A block of statements that runs once: `setup` before the first iteration, `teardown` after the last.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum OnceBlock {
+        Setup = "setup",
+        Teardown = "teardown",
     }
 }
 

@@ -4,60 +4,28 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::float8::{E4M3, E5M2};
+use super::named::named;
 
-/// Type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DType {
-    F64,
-    F32,
-    F16,
-    BF16,
-    /// `float8_e4m3fn` of PyTorch.
-    E4M3,
-    /// `float8_e5m2` of PyTorch.
-    E5M2,
-    I64,
-    I32,
-    I8,
-    U8,
+named! {
+    /// Type of a tensor's elements.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum DType {
+        F64 = "f64",
+        F32 = "f32",
+        F16 = "f16",
+        BF16 = "bf16",
+        /// `float8_e4m3fn` of PyTorch.
+        E4M3 = "e4m3",
+        /// `float8_e5m2` of PyTorch.
+        E5M2 = "e5m2",
+        I64 = "i64",
+        I32 = "i32",
+        I8 = "i8",
+        U8 = "u8",
+    }
 }
 
 impl DType {
-    /// Every element type.
-    pub const ALL: [DType; 10] = [
-        DType::F64,
-        DType::F32,
-        DType::F16,
-        DType::BF16,
-        DType::E4M3,
-        DType::E5M2,
-        DType::I64,
-        DType::I32,
-        DType::I8,
-        DType::U8,
-    ];
-
-    /// Name in the language.
-    pub fn name(self) -> &'static str {
-        match self {
-            DType::F64 => "f64",
-            DType::F32 => "f32",
-            DType::F16 => "f16",
-            DType::BF16 => "bf16",
-            DType::E4M3 => "e4m3",
-            DType::E5M2 => "e5m2",
-            DType::I64 => "i64",
-            DType::I32 => "i32",
-            DType::I8 => "i8",
-            DType::U8 => "u8",
-        }
-    }
-
-    /// The type of that name in the language; `None` if there is none.
-    pub fn from_name(name: &str) -> Option<DType> {
-        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
-    }
-
     /// Bytes of one element.
     pub fn size(self) -> u64 {
         match self {

@@ -10,6 +10,7 @@ pub mod dtype;
 mod float8;
 pub mod ids;
 pub mod json;
+pub mod named;
 pub mod parallel;
 pub mod plural;
 pub mod random;

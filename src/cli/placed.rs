@@ -2,11 +2,11 @@
 //!
 //! The compiler knows a value of a parameter as the text of `--set NAME`. A user who wrote it in a file looks for it there.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, Severity};
+use miette::{Diagnostic, LabeledSpan};
+use thiserror::Error;
 
 use crate::base::SourceMap;
 use crate::compile::Boxed;
@@ -92,34 +92,11 @@ fn moved(
 }
 
 /// A diagnostic with other labels.
-#[derive(Debug)]
+#[derive(Debug, Error, Diagnostic)]
+#[error("{what}")]
+#[diagnostic(forward(what))]
 struct Placed {
     what: Boxed,
+    #[label(collection)]
     labels: Vec<LabeledSpan>,
-}
-
-impl fmt::Display for Placed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.what.fmt(f)
-    }
-}
-
-impl std::error::Error for Placed {}
-
-impl Diagnostic for Placed {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.code()
-    }
-
-    fn severity(&self) -> Option<Severity> {
-        self.what.severity()
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.help()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        Some(Box::new(self.labels.iter().cloned()))
-    }
 }

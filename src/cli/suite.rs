@@ -236,7 +236,7 @@ fn placed(mistake: CaseMistake, case: &SuiteCase, suite: (&str, &str), mistakes:
 fn commands(planned: &[SuitePlan]) -> String {
     let line = |SuitePlan { planned, .. }: &SuitePlan| match &planned.command {
         Ok(arguments) => format!("{}: aorta exec {}\n", planned.name, shell::command(arguments)),
-        Err((status, why)) => format!("{}: {}: {why}\n", planned.name, status.word()),
+        Err((status, why)) => format!("{}: {}: {why}\n", planned.name, status.name()),
     };
     planned.iter().map(line).collect()
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, Severity};
+use miette::Diagnostic;
+use thiserror::Error;
 
 use crate::base::{SourceMap, SrcSpan};
 use crate::model::{Mistake, ModelError};
@@ -134,36 +135,12 @@ fn is_consequence(error: &ModelError, lost: &HashSet<&str>) -> bool {
 }
 
 /// A mistake found on another rank than the first.
-#[derive(Debug)]
-struct OnRank<D> {
+#[derive(Debug, Error, Diagnostic)]
+#[error("{what}, on rank {rank} of {world}")]
+#[diagnostic(forward(what))]
+struct OnRank<D: Diagnostic + 'static> {
     what: D,
     rank: u32,
     /// Number of ranks.
     world: u32,
-}
-
-impl<D: Diagnostic> fmt::Display for OnRank<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, on rank {} of {}", self.what, self.rank, self.world)
-    }
-}
-
-impl<D: Diagnostic> std::error::Error for OnRank<D> {}
-
-impl<D: Diagnostic> Diagnostic for OnRank<D> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.code()
-    }
-
-    fn severity(&self) -> Option<Severity> {
-        self.what.severity()
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.help()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.what.labels()
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::base::named::named;
 use crate::base::units::{self, Dimension};
 use crate::base::{suggest, visible};
 
@@ -82,25 +83,16 @@ impl Figure {
     }
 }
 
-/// Source and destination of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CopyDirection {
-    H2d,
-    D2h,
-    D2d,
-    /// To another rank's device.
-    Peer,
-}
-
-impl CopyDirection {
-    pub fn name(self) -> &'static str {
-        match self {
-            CopyDirection::H2d => "h2d",
-            CopyDirection::D2h => "d2h",
-            CopyDirection::D2d => "d2d",
-            CopyDirection::Peer => "peer",
-        }
+named! {
+    /// Source and destination of a copy.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CopyDirection {
+        H2d = "h2d",
+        D2h = "d2h",
+        D2d = "d2d",
+        /// To another rank's device.
+        Peer = "peer",
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan};
+use miette::Diagnostic;
+use thiserror::Error;
 
 use crate::base::{SourceMap, SrcSpan, suggest};
 
@@ -14,9 +15,12 @@ use super::places::Places;
 pub(super) const MAX_MISTAKES: usize = 100;
 
 /// A mistake at its place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error, Diagnostic)]
+#[error("{what}")]
+#[diagnostic(forward(what))]
 pub struct Mistake {
     pub(super) what: Arc<dyn Diagnostic + Send + Sync>,
+    #[label("{label}")]
     pub(super) at: SrcSpan,
     pub(super) label: String,
 }
@@ -119,28 +123,5 @@ impl fmt::Display for Mistakes {
             1 => write!(f, "; and another mistake"),
             count => write!(f, "; and {count} more mistakes"),
         }
-    }
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.what.fmt(f)
-    }
-}
-
-impl std::error::Error for Mistake {}
-
-impl Diagnostic for Mistake {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.code()
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.what.help()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = LabeledSpan::new_with_span(Some(self.label.clone()), self.at);
-        Some(Box::new(std::iter::once(label)))
     }
 }

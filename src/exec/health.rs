@@ -70,22 +70,6 @@ impl Health {
             if reasons.is_empty() { "for no reason that the driver gives".to_owned() } else { reasons.join(", ") };
         Some(format!("{why}, clock {clock} of {most} MHz"))
     }
-
-    /// Returns the state in one line; `None` if nothing is known.
-    pub fn line(&self) -> Option<String> {
-        let reading = |now: Option<u32>, most: Option<u32>, unit: &str| match (now, most) {
-            (Some(now), Some(most)) => Some(format!("{now} of {most} {unit}")),
-            (Some(now), None) => Some(format!("{now} {unit}")),
-            _ => None,
-        };
-        let parts = [
-            reading(self.clock_mhz, self.max_clock_mhz, "MHz"),
-            reading(self.power_watts, self.power_limit_watts, "W"),
-            reading(self.celsius, None, "°C"),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
-    }
 }
 
 #[cfg(test)]
@@ -117,11 +101,5 @@ mod tests {
             "for no reason that the driver gives, clock 1400 of 1980 MHz"
         );
         assert_eq!(throttled(&Health::default()), None, "who says nothing is not accused");
-    }
-
-    #[test]
-    fn a_line_has_what_is_known() {
-        assert_eq!(at(1410, &[], 0).line().unwrap(), "1410 of 1980 MHz");
-        assert_eq!(Health::default().line(), None);
     }
 }

@@ -40,7 +40,7 @@ pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROS
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
 pub use peers::{MAX_MESSAGE, Peers, agree, gather};
-pub use prepare::{Options, largest, prepare};
+pub use prepare::{Options, prepare};
 pub use queues::Queues;
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use recorded::ObservedBy;

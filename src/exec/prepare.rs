@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::base::{Around, Bytes, MemoryId, Nanos, OnceBlock, Space, SrcSpan};
 use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, ObserveSetting, Settings};
-use crate::model::{MemoryKind, Program, Sync};
+use crate::model::{Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
-use crate::schedule::{Placement, Schedule};
+use crate::schedule::{self, Placement, Schedule};
 
 use super::clock;
 use super::driver::Backend;
@@ -272,26 +272,9 @@ pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend
                 needed: Bytes(needed).to_string(),
                 space,
                 available: format!("{} are available", Bytes(available)),
-                largest: largest(program),
+                largest: schedule::largest(program, |_| true).1,
             });
         }
     }
     Ok(())
-}
-
-/// Describes the largest memories of a program, for messages.
-pub fn largest(program: &Program) -> String {
-    let mut sizes: Vec<(u64, MemoryId)> =
-        (0..program.memories.len()).map(MemoryId::from).map(|id| (program.memory_bytes(id), id)).collect();
-    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
-    let text = |(bytes, id): &(u64, MemoryId)| {
-        let memory = program.memory(*id);
-        let kind = match memory.kind {
-            MemoryKind::Buffer(_) => "",
-            MemoryKind::Bare(_) => "input of ",
-            MemoryKind::Scratch => "output of ",
-        };
-        format!("{kind}{} {}", program.names.name(memory.name), Bytes(*bytes))
-    };
-    sizes.iter().take(3).map(text).collect::<Vec<_>>().join(", ")
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use miette::LabeledSpan;
 
+use crate::base::named::named;
 use crate::base::{MemoryId, Nanos, OnceBlock, SrcSpan};
 use crate::model::Sync;
 
@@ -38,22 +39,14 @@ const MAX_CLOCK_DIFFERENCE: Nanos = Nanos(1_000_000_000);
 /// Resolution that any device's clock is assumed to have at worst.
 const WORST_RESOLUTION: Nanos = Nanos(1_000);
 
-/// How operations are launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LaunchMode {
-    /// Each operation by its own calls.
-    Stream,
-    /// A whole iteration by one graph launch.
-    Graph,
-}
-
-impl LaunchMode {
-    /// Name in options and records: `stream` or `graph`.
-    pub fn name(self) -> &'static str {
-        match self {
-            LaunchMode::Stream => "stream",
-            LaunchMode::Graph => "graph",
-        }
+named! {
+    /// How operations are launched.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum LaunchMode {
+        /// Each operation by its own calls.
+        Stream = "stream",
+        /// A whole iteration by one graph launch.
+        Graph = "graph",
     }
 }
 

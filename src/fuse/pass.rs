@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{OpId, ViewId};
 use crate::model::{MemoryKind, Op, OpSet, Program, Rewritten};
+use crate::ops::Property;
 use crate::ops::fused::{self, Apart, Joined, OfPair, Related, traffic};
 
 use super::between::Graph;
@@ -245,7 +246,7 @@ impl Pass<'_> {
         // Outputs that the operation updates are its last inputs.
         let updated = if spec.operation.updates(&spec.attrs) { outputs.len() } else { 0 };
         let read = &inputs[..inputs.len() - updated];
-        let is_overwritten = |output: &&ViewId| !spec.operation.in_place() && read.contains(output);
+        let is_overwritten = |output: &&ViewId| !spec.operation.has(Property::InPlace) && read.contains(output);
         let mut written = a.outputs.iter().chain(&b.outputs);
         if let Some(output) = written.find(is_cut).or_else(|| outputs.iter().find(is_overwritten)) {
             return Err(Reason::Overlap(program.view_text(*output)));

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::base::json;
+use crate::base::named::named;
 use crate::config::SuiteTable;
 
 use super::record::{self, RunRecord};
@@ -120,39 +121,28 @@ pub struct Axis {
     pub values: Vec<String>,
 }
 
-/// Outcome of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    Done,
-    /// Completed, but its times are too unsteady for conclusions.
-    Unstable,
-    /// An expectation or the verification failed. The case has a record.
-    #[serde(rename = "not held")]
-    NotHeld,
-    /// Not run: its values do not give a valid program, or this machine has no backend for it.
-    Skipped,
-    /// The suite names a workload that does not exist.
-    Missing,
-    #[serde(rename = "out of memory")]
-    OutOfMemory,
-    Failed,
+named! {
+    /// Outcome of a case, the best first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Status {
+        Done = "done",
+        /// Completed, but its times are too unsteady for conclusions.
+        Unstable = "unstable",
+        /// An expectation or the verification failed. The case has a record.
+        #[serde(rename = "not held")]
+        NotHeld = "not held",
+        Failed = "failed",
+        #[serde(rename = "out of memory")]
+        OutOfMemory = "out of memory",
+        /// Not run: its values do not give a valid program, or this machine has no backend for it.
+        Skipped = "skipped",
+        /// The suite names a workload that does not exist.
+        Missing = "missing",
+    }
 }
 
 impl Status {
-    /// The outcome's word in files and tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Status::Done => "done",
-            Status::Unstable => "unstable",
-            Status::NotHeld => "not held",
-            Status::Skipped => "skipped",
-            Status::Missing => "missing",
-            Status::OutOfMemory => "out of memory",
-            Status::Failed => "failed",
-        }
-    }
-
     /// Whether the case was measured completely, so that it has a record.
     pub fn is_measured(self) -> bool {
         matches!(self, Status::Done | Status::Unstable | Status::NotHeld)

@@ -351,7 +351,7 @@ mod tests {
             .filter(|definition| !definition.usage.is_empty())
             .map(|definition| definition.name)
             .collect();
-        assert_eq!(asked, Figure::ALL.map(Figure::name));
+        assert_eq!(asked, Figure::NAMES);
         for definition in DEFINITIONS {
             let texts =
                 [definition.summary, definition.formula, definition.unit, definition.good_for, definition.traps];

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quantile::quantile;
 use super::stats::{Moments, logs, student};
+use crate::base::named::named;
 
 /// Default share below which effects do not matter.
 pub const THRESHOLD: f64 = 0.03;
@@ -64,17 +65,19 @@ pub enum Basis {
     Single,
 }
 
-/// Verdict on an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The interval excludes 1, and the effect exceeds the threshold.
-    Better,
-    /// The whole interval lies within the threshold.
-    Same,
-    /// Like `Better`, in the other direction.
-    Worse,
-    CannotTell,
+named! {
+    /// Verdict on an effect.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Verdict {
+        /// The interval excludes 1, and the effect exceeds the threshold.
+        Better = "better",
+        /// The whole interval lies within the threshold.
+        Same = "same",
+        /// Like `Better`, in the other direction.
+        Worse = "worse",
+        CannotTell = "cannot tell",
+    }
 }
 
 /// The difference between two sets of samples.

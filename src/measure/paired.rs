@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::{self, Direction, Verdict};
 use super::stats::{Moments, logs};
+use crate::base::named::named;
 use crate::base::random;
 
 /// Blocks per round, and blocks of each side in it.
@@ -31,21 +32,13 @@ const WIDEST: f64 = 2.0;
 /// Maximum number of orders in which a side is compared with itself.
 const ORDERS: u64 = 512;
 
-/// One of the two sides of an A/B comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AbSide {
-    A,
-    B,
-}
-
-impl AbSide {
-    /// Name in records and options: `a` or `b`.
-    pub fn name(self) -> &'static str {
-        match self {
-            AbSide::A => "a",
-            AbSide::B => "b",
-        }
+named! {
+    /// One of the two sides of an A/B comparison.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AbSide {
+        A = "a",
+        B = "b",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId};
 use crate::ops::init::Init;
-use crate::ops::{self, Attrs, Input, Operation, Team, usage};
+use crate::ops::{self, Attrs, Input, Operation, Property, Team, usage};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -191,7 +191,9 @@ impl<'a> Analyzer<'a> {
     /// Expands a call of an operation. Returns `None` if it has an error.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
-        if self.misplaced(operation, call) || !self.fits_host_stream(operation.name(), operation.runs_on_host(), call) {
+        if self.misplaced(operation, call)
+            || !self.fits_host_stream(operation.name(), operation.has(Property::OnHost), call)
+        {
             return None;
         }
         if !self.fits_device_stream(operation, call) {
@@ -275,10 +277,11 @@ impl<'a> Analyzer<'a> {
             // An operation that updates its outputs reads them after its other inputs.
             let updated = if operation.updates(&inputs.attrs) { reads - views.len().min(reads)..reads } else { 0..0 };
             for (place, (other, other_at)) in others.chain(later).enumerate() {
-                let same = place < reads && other == view && (operation.in_place() || updated.contains(&place));
+                let same =
+                    place < reads && other == view && (operation.has(Property::InPlace) || updated.contains(&place));
                 if !same
                     && self.program.views.overlap(view, other)
-                    && !(place < reads && operation.own_part() && self.is_own_part(view, other, team))
+                    && !(place < reads && operation.has(Property::OwnPart) && self.is_own_part(view, other, team))
                 {
                     let memory = self.program.views.memory(view);
                     let name = self.names.name(self.program.memory(memory).name).to_owned();
@@ -443,7 +446,7 @@ impl<'a> Analyzer<'a> {
                 outputs.push(Output::None);
                 continue;
             }
-            if !operation.writes_to_peers() {
+            if !operation.has(Property::WritesToPeers) {
                 self.no_peer(arg);
             }
             match self.output_argument(Some(operation.name()), arg) {

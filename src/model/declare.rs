@@ -317,7 +317,7 @@ impl<'a> Analyzer<'a> {
         let Some(name) = space else { return Space::Device };
         let text = self.names.name(name.symbol).to_owned();
         if Space::from_name(&text).is_none() {
-            let spaces = Space::ALL.map(Space::name);
+            let spaces = Space::NAMES;
             self.error(ModelError::WrongType {
                 expected: format!("one of {}", suggest::listed(&spaces)),
                 found: format!("`{text}`"),

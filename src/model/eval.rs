@@ -296,7 +296,7 @@ impl Analyzer<'_> {
             (Value::Number(a), Value::Number(b)) => self.arithmetic(op, *a, *b, spans, span),
             (Value::List(_), _) | (_, Value::List(_)) => {
                 let each = |this: &mut Self, a: &Value, b: &Value| this.binary(op, a.clone(), b.clone(), spans, span);
-                self.member_by_member(op.text(), &left, &right, spans, each)
+                self.member_by_member(op.name(), &left, &right, spans, each)
             }
             _ => {
                 let equal = match (&left, &right) {
@@ -312,7 +312,7 @@ impl Analyzer<'_> {
                     (BinaryOp::NotEqual, Some(equal)) => Value::Bool(!equal),
                     _ => {
                         self.error(ModelError::UnitsDiffer {
-                            op: op.text(),
+                            op: op.name(),
                             help: operands_help(op, &left, &right),
                             left: left.describe(&self.names),
                             left_at: spans.0.into(),
@@ -341,7 +341,7 @@ impl Analyzer<'_> {
         use BinaryOp::*;
         let alike = !matches!(op, Multiply | Divide);
         if alike && a.dimension != b.dimension {
-            self.units_differ(op.text(), &a, &b, spans);
+            self.units_differ(op.name(), &a, &b, spans);
             return Value::Unknown;
         }
         if matches!(op, Divide | Remainder) && b.value.float() == 0.0 {
@@ -372,7 +372,7 @@ impl Analyzer<'_> {
             GreaterEqual => return compared(f64::ge, i64::ge),
             And | Or => {
                 self.error(ModelError::UnitsDiffer {
-                    op: op.text(),
+                    op: op.name(),
                     help: "both sides have to be conditions: `a > 0 and b > 0`".to_owned(),
                     left: a.text(),
                     left_at: spans.0.into(),

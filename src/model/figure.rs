@@ -1,49 +1,52 @@
 //! Metrics of the language by name. `measure::definitions` has their formulas.
 
+use crate::base::named::named;
 use crate::base::units::Dimension;
 
-/// A quantity that a run measures or that is derived from a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Figure {
-    /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.
-    Time,
-    /// Time during which any operation of a set runs.
-    Busy,
-    /// Fraction of one set's busy time during which another set is busy too.
-    Overlap,
-    /// The time in which a set runs and no computation does.
-    Exposed,
-    /// Time from the end of the previous operation on the same real stream to an operation's start; can be negative.
-    Gap,
-    /// Time from the completion of an operation's last dependency to its start; can be negative.
-    Delay,
-    /// Duration divided by the duration when running alone.
-    Stretch,
-    /// Arithmetic of an iteration or of a set.
-    Flops,
-    /// Bytes that an iteration or a set has to move.
-    Bytes,
-    /// Bytes divided by time; for a set, divided by its busy time.
-    Bandwidth,
-    /// Network bytes of collectives, divided by the time during which any of them runs.
-    BusBandwidth,
-    /// The longest chain of dependencies, with observed durations.
-    CriticalPath,
-    /// The time of the same operations on one stream.
-    SerialTime,
-    /// Serial time divided by time.
-    Speedup,
-    /// Time by which an operation may end later without lengthening the critical path.
-    Slack,
-    /// Fraction of an iteration during which any operation of a set runs.
-    Utilization,
-    /// Device memory that the run allocates, in bytes.
-    MemoryPeak,
-    /// Properties of the device: compute units, memory, and peak rates.
-    DeviceUnits,
-    DeviceMemory,
-    DeviceBandwidth,
-    DeviceFlops,
+named! {
+    /// A quantity that a run measures or that is derived from a plan.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Figure {
+        /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.
+        Time = "time",
+        /// Time during which any operation of a set runs.
+        Busy = "busy",
+        /// Fraction of one set's busy time during which another set is busy too.
+        Overlap = "overlap",
+        /// The time in which a set runs and no computation does.
+        Exposed = "exposed",
+        /// Time from the end of the previous operation on the same real stream to an operation's start; can be negative.
+        Gap = "gap",
+        /// Time from the completion of an operation's last dependency to its start; can be negative.
+        Delay = "delay",
+        /// Duration divided by the duration when running alone.
+        Stretch = "stretch",
+        /// Arithmetic of an iteration or of a set.
+        Flops = "flops",
+        /// Bytes that an iteration or a set has to move.
+        Bytes = "bytes",
+        /// Bytes divided by time; for a set, divided by its busy time.
+        Bandwidth = "bandwidth",
+        /// Network bytes of collectives, divided by the time during which any of them runs.
+        BusBandwidth = "bus_bandwidth",
+        /// The longest chain of dependencies, with observed durations.
+        CriticalPath = "critical_path",
+        /// The time of the same operations on one stream.
+        SerialTime = "serial_time",
+        /// Serial time divided by time.
+        Speedup = "speedup",
+        /// Time by which an operation may end later without lengthening the critical path.
+        Slack = "slack",
+        /// Fraction of an iteration during which any operation of a set runs.
+        Utilization = "utilization",
+        /// Device memory that the run allocates, in bytes.
+        MemoryPeak = "memory.peak",
+        /// Properties of the device: compute units, memory, and peak rates.
+        DeviceUnits = "device.units",
+        DeviceMemory = "device.memory",
+        DeviceBandwidth = "device.bandwidth",
+        DeviceFlops = "device.flops",
+    }
 }
 
 /// Number of sets that a metric takes.
@@ -58,30 +61,6 @@ pub enum Sets {
 }
 
 impl Figure {
-    pub const ALL: [Figure; 21] = [
-        Figure::Time,
-        Figure::Busy,
-        Figure::Overlap,
-        Figure::Exposed,
-        Figure::Gap,
-        Figure::Delay,
-        Figure::Stretch,
-        Figure::Flops,
-        Figure::Bytes,
-        Figure::Bandwidth,
-        Figure::BusBandwidth,
-        Figure::CriticalPath,
-        Figure::SerialTime,
-        Figure::Speedup,
-        Figure::Slack,
-        Figure::Utilization,
-        Figure::MemoryPeak,
-        Figure::DeviceUnits,
-        Figure::DeviceMemory,
-        Figure::DeviceBandwidth,
-        Figure::DeviceFlops,
-    ];
-
     /// True if the value comes from iterations in which each operation was timed. `of_set` is true if the metric has a
     /// set of operations as its argument.
     pub fn is_observed(self, of_set: bool) -> bool {
@@ -107,36 +86,6 @@ impl Figure {
             | Figure::DeviceBandwidth
             | Figure::DeviceFlops => false,
         }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Time => "time",
-            Figure::Busy => "busy",
-            Figure::Overlap => "overlap",
-            Figure::Exposed => "exposed",
-            Figure::Gap => "gap",
-            Figure::Delay => "delay",
-            Figure::Stretch => "stretch",
-            Figure::Flops => "flops",
-            Figure::Bytes => "bytes",
-            Figure::Bandwidth => "bandwidth",
-            Figure::BusBandwidth => "bus_bandwidth",
-            Figure::CriticalPath => "critical_path",
-            Figure::SerialTime => "serial_time",
-            Figure::Speedup => "speedup",
-            Figure::Slack => "slack",
-            Figure::Utilization => "utilization",
-            Figure::MemoryPeak => "memory.peak",
-            Figure::DeviceUnits => "device.units",
-            Figure::DeviceMemory => "device.memory",
-            Figure::DeviceBandwidth => "device.bandwidth",
-            Figure::DeviceFlops => "device.flops",
-        }
-    }
-
-    pub(super) fn from_name(name: &str) -> Option<Figure> {
-        Self::ALL.into_iter().find(|figure| figure.name() == name)
     }
 
     pub(super) fn dimension(self) -> Dimension {

@@ -160,7 +160,7 @@ impl Analyzer<'_> {
 
 /// The statistic with this name, or with this name in other tools.
 fn statistic_of(name: &str) -> Option<&'static str> {
-    let known = Statistic::ALL.into_iter().map(Statistic::name).find(|known| *known == name);
+    let known = Statistic::from_name(name).map(Statistic::name);
     known.or(if name == "median" { Some("p50") } else { None })
 }
 

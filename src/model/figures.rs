@@ -340,7 +340,7 @@ impl<'a> Analyzer<'a> {
 
     fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
         let name = self.names.name(symbol).to_owned();
-        let figures = Figure::ALL.map(Figure::name);
+        let figures = Figure::NAMES;
         let near = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref)));
         let help = match (figure_elsewhere(&name), near) {
             (Some(help), _) => help.to_owned(),
@@ -403,9 +403,9 @@ impl<'a> Analyzer<'a> {
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
                 owner if OWNERS.contains(&owner) => Some(members_of(owner)),
-                name => figure_elsewhere(name)
-                    .map(str::to_owned)
-                    .or_else(|| suggest::did_you_mean(name, Figure::ALL.map(Figure::name))),
+                name => {
+                    figure_elsewhere(name).map(str::to_owned).or_else(|| suggest::did_you_mean(name, Figure::NAMES))
+                }
             };
             self.error(ModelError::UnknownFigure { name, at: span.into(), help });
             return None;
@@ -481,7 +481,7 @@ impl<'a> Analyzer<'a> {
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
                 _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
-            self.types_differ(op.text(), (a_type, left.span), (b_type, right.span), help);
+            self.types_differ(op.name(), (a_type, left.span), (b_type, right.span), help);
             return None;
         };
         Some((FigureExpr::Binary(function, Box::new(a), Box::new(b)), ty))
@@ -548,7 +548,7 @@ fn figure_elsewhere(name: &str) -> Option<&'static str> {
 
 /// Lists the metrics of an owner.
 fn members_of(owner: &str) -> String {
-    let names = Figure::ALL.map(Figure::name).into_iter();
+    let names = Figure::NAMES.into_iter();
     let of: Vec<&str> = names.filter(|name| name.split('.').next() == Some(owner) && *name != owner).collect();
     let verb = if of.len() == 1 { "is" } else { "are" };
     format!("of `{owner}` there {verb} {}", suggest::listed(&of))

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::base::{Space, SrcSpan, ViewId, suggest};
-use crate::ops::{self, Attr, DataFile, Operation};
+use crate::ops::{self, Attr, DataFile, Operation, Property};
 use crate::syntax::ast::{Call, Setting};
 
 use super::analyzer::Analyzer;
@@ -99,7 +99,7 @@ impl Analyzer<'_> {
 
     /// Checks that a stream of the device is not given an operation that only threads of the CPU can run.
     pub(super) fn fits_device_stream(&mut self, operation: &dyn Operation, call: &Call) -> bool {
-        if operation.runs_on_device() || self.current_threads().is_some() {
+        if !operation.has(Property::HostOnly) || self.current_threads().is_some() {
             return true;
         }
         self.error(HostStreamError::HostOnly { op: operation.name(), at: call.span.into() }.into());

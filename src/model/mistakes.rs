@@ -3,8 +3,9 @@
 use std::fmt;
 use std::mem::{Discriminant, discriminant};
 
-use miette::{Diagnostic, LabeledSpan, Severity};
+use miette::{Diagnostic, LabeledSpan};
 use rustc_hash::FxHashMap;
+use thiserror::Error;
 
 use crate::base::{SrcSpan, counted};
 
@@ -16,10 +17,22 @@ pub(super) const MAX_ERRORS: usize = 100;
 /// Maximum number of calls shown for one error: the innermost ones and the outermost one.
 const MAX_CALLS: usize = 3;
 
-/// An error, and the calls of the definitions that contain it.
-#[derive(Clone, Debug)]
+/// An error with its help, and labels for it and for the calls of the definitions that contain it.
+#[derive(Clone, Debug, Error, Diagnostic)]
+#[error("{error}")]
+#[diagnostic(forward(error))]
 pub struct Mistake {
     pub error: ModelError,
+    #[help]
+    help: Option<String>,
+    #[label(collection)]
+    labels: Vec<LabeledSpan>,
+}
+
+/// An error, and the calls of the definitions that contain it.
+#[derive(Debug)]
+struct Found {
+    error: ModelError,
     /// Calls, the innermost first.
     calls: Vec<CallSite>,
     /// Number of calls between the last two of `calls` that are not shown.
@@ -54,19 +67,14 @@ impl fmt::Display for Circumstances {
 }
 
 /// A call of a definition.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct CallSite {
     at: SrcSpan,
     /// Its arguments, such as `x: f32[8], n = 4`; may be empty.
     arguments: String,
 }
 
-impl Mistake {
-    /// Location as an offset, for sorting.
-    pub fn offset(&self) -> usize {
-        self.error.offset()
-    }
-
+impl Found {
     fn called_in(&mut self, site: CallSite) {
         if self.calls.len() == MAX_CALLS {
             self.calls.pop();
@@ -89,27 +97,9 @@ impl Mistake {
         }
         text
     }
-}
 
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Mistake {}
-
-impl Diagnostic for Mistake {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.error.code()
-    }
-
-    fn severity(&self) -> Option<Severity> {
-        self.error.severity()
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let help = self.error.help()?;
+    fn help(&self) -> Option<String> {
+        let help = self.error.help()?.to_string();
         let drawn = self.circumstances.as_ref().and_then(|found| found.drawn.first());
         let largest = match &self.error {
             ModelError::Slice(SliceError::SliceOutOfRange { size, .. }) => *size as i64,
@@ -117,12 +107,12 @@ impl Diagnostic for Mistake {
             _ => return Some(help),
         };
         Some(match drawn {
-            Some((name, _)) => Box::new(format!("{help}; limit what is drawn: `min({name}, {largest})`")),
+            Some((name, _)) => format!("{help}; limit what is drawn: `min({name}, {largest})`"),
             None => help,
         })
     }
 
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+    fn labels(&self) -> Vec<LabeledSpan> {
         let labels = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
             Some(text) if index == 0 => {
                 let mut text = text.to_owned();
@@ -139,14 +129,18 @@ impl Diagnostic for Mistake {
         let calls = self.calls.iter().enumerate().map(|(place, site)| {
             LabeledSpan::new(Some(self.call_text(place)), site.at.start as usize, site.at.len as usize)
         });
-        Some(Box::new(labels.chain(calls)))
+        labels.chain(calls).collect()
+    }
+
+    fn shown(self) -> Mistake {
+        Mistake { help: self.help(), labels: self.labels(), error: self.error }
     }
 }
 
 /// All errors found so far, without repetitions by loops and calls.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
-    found: Vec<Mistake>,
+    found: Vec<Found>,
     /// Indices in `found`, by kind of error and location.
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
     /// Indices in `found` of unknown names, by their message.
@@ -209,7 +203,7 @@ impl Mistakes {
         }
         self.known.insert(key, self.found.len());
         self.unknown.extend(unknown.map(|unknown| (unknown, self.found.len())));
-        self.found.push(Mistake {
+        self.found.push(Found {
             error,
             calls: Vec::new(),
             hidden_calls: 0,
@@ -230,7 +224,7 @@ impl Mistakes {
 
     /// Adds the circumstances of a call to all errors from index `first` on that name no drawn value.
     pub fn called_in(&mut self, first: usize, circumstances: &Circumstances) {
-        let silent = |mistake: &&mut Mistake| mistake.circumstances.as_ref().is_none_or(|known| known.drawn.is_empty());
+        let silent = |mistake: &&mut Found| mistake.circumstances.as_ref().is_none_or(|known| known.drawn.is_empty());
         for mistake in self.found[first..].iter_mut().filter(silent) {
             mistake.circumstances = Some(circumstances.clone());
         }
@@ -245,7 +239,7 @@ impl Mistakes {
 
     /// All errors sorted by location.
     pub fn sorted(mut self) -> Vec<Mistake> {
-        self.found.sort_by_key(Mistake::offset);
-        self.found
+        self.found.sort_by_key(|found| found.error.offset());
+        self.found.into_iter().map(Found::shown).collect()
     }
 }

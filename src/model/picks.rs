@@ -23,10 +23,10 @@ impl Analyzer<'_> {
     /// The statistic with a name; reports an error if there is none.
     pub(super) fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
         let text = self.names.name(name.symbol).to_owned();
-        if let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) {
+        if let Some(statistic) = Statistic::from_name(&text) {
             return Some(statistic);
         }
-        let known = Statistic::ALL.map(Statistic::name);
+        let known = Statistic::NAMES;
         let help = match text.as_str() {
             "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
             "avg" | "average" => Some("write `mean`".to_owned()),

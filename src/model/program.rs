@@ -7,6 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::base::named::named;
 use crate::base::{
     Around, DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, TurnId,
     ViewId,
@@ -120,6 +121,17 @@ pub enum MemoryKind {
     Scratch,
 }
 
+impl MemoryKind {
+    /// Text before the name of a memory in messages: a memory that the text does not declare has the name of an operation.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            MemoryKind::Buffer(_) => "",
+            MemoryKind::Bare(_) => "input of ",
+            MemoryKind::Scratch => "output of ",
+        }
+    }
+}
+
 /// A part of a buffer: a range of its memory, with dimensions of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
@@ -188,20 +200,13 @@ impl StepOptions {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// An iteration begins when the previous one is complete.
-    Iteration,
-    /// Only streams and data order iterations.
-    End,
-}
-
-impl Sync {
-    pub fn name(self) -> &'static str {
-        match self {
-            Sync::Iteration => "iteration",
-            Sync::End => "end",
-        }
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Sync {
+        /// An iteration begins when the previous one is complete.
+        Iteration = "iteration",
+        /// Only streams and data order iterations.
+        End = "end",
     }
 }
 
@@ -485,11 +490,7 @@ impl Program {
         let memory = self.views.memory(view);
         let info = self.memory(memory);
         let dims = self.layout(memory).dims;
-        let mut text = String::from(match info.kind {
-            MemoryKind::Bare(_) => "input of ",
-            MemoryKind::Scratch => "output of ",
-            MemoryKind::Buffer(_) => "",
-        });
+        let mut text = String::from(info.kind.prefix());
         let extents = self.views.extents(view);
         // The index of a family precedes the part: `w[0].up`.
         let name = self.names.name(info.name);

@@ -138,7 +138,7 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         return format!("that element type is `{dtype}` here");
     }
     if OTHERS.contains(&name) {
-        let all = DType::ALL.map(|dtype| dtype.name());
+        let all = DType::NAMES;
         return format!("the element types are {}", suggest::listed(&all));
     }
     if ["yes", "no"].contains(&name) {

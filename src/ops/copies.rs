@@ -103,10 +103,6 @@ fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
 }
 
 impl Operation for Copy {
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
     fn elements(&self, spec: &Spec) -> Option<Expression> {
         Counted::of(spec).is_none().then(Expression::identity)
     }
@@ -130,6 +126,10 @@ impl Operation for Copy {
                 ],
             }
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OnHost, Property::WritesToPeers]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -266,10 +266,6 @@ impl Operation for Copy {
             Some(list) => pages::stretches(list, source, target).into_iter().map(|part| engine(spec, &part)).collect(),
             None => vec![launch(spec, within(spec, source, target))],
         }
-    }
-
-    fn writes_to_peers(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -64,6 +64,10 @@ impl Operation for Dropout {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let x = &call.inputs[0];
@@ -98,10 +102,6 @@ impl Operation for Dropout {
             inputs: vec![Operand::of(0, x, x.strides), Operand::draws(seed(spec), y.dims)],
         };
         vec![walk::launch_all("dropout", &[task], compute_type(spec))]
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

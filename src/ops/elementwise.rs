@@ -18,10 +18,6 @@ pub struct Map;
 const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Operation for Map {
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
     fn elements(&self, spec: &Spec) -> Option<Expression> {
         spec.expression.as_deref().cloned()
     }
@@ -35,6 +31,10 @@ impl Operation for Map {
             outputs: &OUTPUTS,
             options: &[],
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace, Property::OnHost]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -92,10 +92,6 @@ impl Operation for Map {
         vec![launch("map", expression, spec)]
     }
 
-    fn in_place(&self) -> bool {
-        true
-    }
-
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::map(rule)
     }
@@ -105,10 +101,6 @@ impl Operation for Map {
 pub struct Cast;
 
 impl Operation for Cast {
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
     fn elements(&self, _: &Spec) -> Option<Expression> {
         Some(Expression::identity())
     }
@@ -124,6 +116,10 @@ impl Operation for Cast {
                 options: &[OptionSpec::absent("to", OptionType::DType, "the element type, where no output is given")],
             }
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OnHost]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -163,10 +159,6 @@ impl Operation for Cast {
 pub struct Fill;
 
 impl Operation for Fill {
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
     fn elements(&self, spec: &Spec) -> Option<Expression> {
         Some(Expression::constant(spec.attrs.number("value")))
     }
@@ -186,6 +178,10 @@ impl Operation for Fill {
                 options: &[],
             }
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OnHost]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -150,7 +150,7 @@ fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> 
 fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
     let first = Elementwise::of(related.first)?;
     let identity = Expression::identity();
-    let takes_expression = related.second.operation.takes_expression() && related.second.threads.is_none();
+    let takes_expression = related.second.operation.has(Property::TakesExpression) && related.second.threads.is_none();
     let expression = related.second.expression.as_deref().or(Some(&identity)).filter(|_| takes_expression)?;
     // Inputs that remain tensors, such as weights, follow the inputs of the expression.
     let own = expression.inputs();

@@ -7,11 +7,11 @@
 use crate::base::Space;
 
 use super::catalogue::CATALOGUE;
-use super::{Cost, Spec, Tensor, Traffic};
+use super::{Cost, Property, Spec, Tensor, Traffic};
 
 /// Names of the operations that a host stream can run.
 pub fn host_operations() -> Vec<&'static str> {
-    CATALOGUE.iter().filter(|operation| operation.runs_on_host()).map(|operation| operation.name()).collect()
+    CATALOGUE.iter().filter(|operation| operation.has(Property::OnHost)).map(|operation| operation.name()).collect()
 }
 
 /// Returns the tensor as if it were in the device's memory.

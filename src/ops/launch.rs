@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::base::named::named;
 use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
@@ -268,33 +269,21 @@ pub enum ConvForm {
     Weights,
 }
 
-/// The arithmetic of a matrix product: types of its inputs and of its accumulator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Arithmetic {
-    F64,
-    F32,
-    /// Inputs in `f32`, rounded to 10 bits of fraction by the matrix unit, accumulated in `f32`.
-    Tf32,
-    /// 16-bit inputs, accumulated in `f32`.
-    F16,
-    BF16,
-    /// Inputs in `e4m3` or `e5m2`, accumulated in `f32`. NVIDIA's Hopper accumulates with fewer bits.
-    F8,
-    /// Inputs in `i8`, accumulated in `i32`.
-    I8,
-}
-
-impl Arithmetic {
-    pub fn name(self) -> &'static str {
-        match self {
-            Arithmetic::F64 => "f64",
-            Arithmetic::F32 => "f32",
-            Arithmetic::Tf32 => "tf32",
-            Arithmetic::F16 => "f16",
-            Arithmetic::BF16 => "bf16",
-            Arithmetic::F8 => "f8",
-            Arithmetic::I8 => "i8",
-        }
+named! {
+    /// The arithmetic of a matrix product: types of its inputs and of its accumulator.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Arithmetic {
+        F64 = "f64",
+        F32 = "f32",
+        /// Inputs in `f32`, rounded to 10 bits of fraction by the matrix unit, accumulated in `f32`.
+        Tf32 = "tf32",
+        /// 16-bit inputs, accumulated in `f32`.
+        F16 = "f16",
+        BF16 = "bf16",
+        /// Inputs in `e4m3` or `e5m2`, accumulated in `f32`. NVIDIA's Hopper accumulates with fewer bits.
+        F8 = "f8",
+        /// Inputs in `i8`, accumulated in `i32`.
+        I8 = "i8",
     }
 }
 
@@ -434,26 +423,30 @@ pub struct Parts {
     pub received: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CollectiveKind {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    AllToAll,
-    Broadcast,
-    Reduce,
-    Send,
-    Recv,
-    Barrier,
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum CollectiveKind {
+        AllReduce = "all_reduce",
+        AllGather = "all_gather",
+        ReduceScatter = "reduce_scatter",
+        AllToAll = "all_to_all",
+        Broadcast = "broadcast",
+        Reduce = "reduce",
+        Send = "send",
+        Recv = "recv",
+        Barrier = "barrier",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reduction {
-    Sum,
-    Mean,
-    Min,
-    Max,
-    Product,
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Reduction {
+        Sum = "sum",
+        Mean = "mean",
+        Min = "min",
+        Max = "max",
+        Product = "product",
+    }
 }
 
 /// Shape and strides that a kernel iterates over.

@@ -100,7 +100,7 @@ pub use occupancy::SECTOR;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
-pub use signature::{Category, Input, Signature, usage};
+pub use signature::{Category, Input, Property, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
 
@@ -114,6 +114,14 @@ pub trait Operation: Sync {
 
     fn category(&self) -> Category {
         self.signature().category
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[]
+    }
+
+    fn has(&self, property: Property) -> bool {
+        self.properties().contains(&property)
     }
 
     /// Returns the element type and shape of each output, in order, or the error in the operands.
@@ -191,24 +199,9 @@ pub trait Operation: Sync {
         None
     }
 
-    /// Whether an output may be the same slice as an input.
-    fn in_place(&self) -> bool {
-        false
-    }
-
     /// Whether the operation reads its outputs. They are then inputs as well, after the others.
     fn updates(&self, _attrs: &Attrs) -> bool {
         false
-    }
-
-    /// Whether a host stream can run it.
-    fn runs_on_host(&self) -> bool {
-        false
-    }
-
-    /// Whether a stream of the device can run it.
-    fn runs_on_device(&self) -> bool {
-        true
     }
 
     /// Returns the expression that computes each output element, with smaller inputs broadcast. Host streams evaluate it.
@@ -220,22 +213,6 @@ pub trait Operation: Sync {
     /// Type in which kernels compute: by default the widest that any operand needs.
     fn compute_type(&self, spec: &Spec) -> DType {
         elementwise::compute_type(spec)
-    }
-
-    /// Whether fusion may replace the inputs by an elementwise expression.
-    fn takes_expression(&self) -> bool {
-        false
-    }
-
-    /// Whether its output may be in the memory of another rank: `y at 1`.
-    fn writes_to_peers(&self) -> bool {
-        false
-    }
-
-    /// Whether the operation can run in place on this rank's part: input and output overlap, and the smaller one is this
-    /// rank's part of the larger one.
-    fn own_part(&self) -> bool {
-        false
     }
 }
 

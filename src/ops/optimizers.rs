@@ -114,6 +114,10 @@ impl Operation for Optimizer {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace, Property::OnHost]
+    }
+
     fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
         match self {
             Optimizer::AdamW => ADAMW.outputs.len(),
@@ -170,16 +174,8 @@ impl Operation for Optimizer {
         vec![launch(self.name(), &self.expression(spec), spec)]
     }
 
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
     fn elements(&self, spec: &Spec) -> Option<Expression> {
         Some(self.expression(spec))
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn updates(&self, _: &Attrs) -> bool {

@@ -67,14 +67,6 @@ pub fn file_part(spec: &Spec) -> Option<FilePart> {
 }
 
 impl Operation for Read {
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
-    fn runs_on_device(&self) -> bool {
-        false
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
@@ -98,6 +90,10 @@ impl Operation for Read {
                 ],
             }
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OnHost, Property::HostOnly]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

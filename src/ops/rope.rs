@@ -61,6 +61,10 @@ impl Operation for Rope {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_rank(0, 1, "whose last is rotated")?;
@@ -138,10 +142,6 @@ impl Operation for Rope {
             inputs: [both(Operand::of(0, x, x.strides)), [angles(1), angles(2)]].concat(),
         };
         vec![walk::launch_all("rope", &[task], compute_type(spec))]
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

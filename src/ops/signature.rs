@@ -1,6 +1,7 @@
 //! Signatures of operations: name, category, inputs, outputs and options.
 
 use super::{Attr, Attrs, Operation, OptionSpec, Preset};
+use crate::base::named::named;
 
 /// Maximum number of inputs of an operation that accepts any number of tensors.
 const MOST_TENSORS: usize = 64;
@@ -64,36 +65,39 @@ impl Signature {
     }
 }
 
-/// The kind of work of an operation. Reports sum times by category.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Category {
-    Matrix,
-    Elementwise,
-    RowWise,
-    Movement,
-    Copy,
-    Collective,
-    Synthetic,
-    /// A kernel that the file declares.
-    Kernel,
-    /// A position in a stream without work: `signal`, `wait`, `sync`.
-    Marker,
+named! {
+    /// The kind of work of an operation. Reports sum times by category.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Category {
+        Matrix = "matrix",
+        Elementwise = "elementwise",
+        RowWise = "row-wise",
+        Movement = "movement",
+        Copy = "copy",
+        Collective = "collective",
+        Synthetic = "synthetic",
+        /// A kernel that the file declares.
+        Kernel = "kernel",
+        /// A position in a stream without work: `signal`, `wait`, `sync`.
+        Marker = "marker",
+    }
 }
 
-impl Category {
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::Matrix => "matrix",
-            Category::Elementwise => "elementwise",
-            Category::RowWise => "row-wise",
-            Category::Movement => "movement",
-            Category::Copy => "copy",
-            Category::Collective => "collective",
-            Category::Synthetic => "synthetic",
-            Category::Kernel => "kernel",
-            Category::Marker => "marker",
-        }
-    }
+/// A property that most operations lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Property {
+    /// An output may be the same slice as an input.
+    InPlace,
+    /// Input and output may overlap if the smaller one is this rank's part of the larger one.
+    OwnPart,
+    /// A host stream can run it.
+    OnHost,
+    /// No stream of the device can run it.
+    HostOnly,
+    /// Fusion may replace the inputs by an elementwise expression.
+    TakesExpression,
+    /// Its output may be in the memory of another rank: `y at 1`.
+    WritesToPeers,
 }
 
 /// An input: one position before the arrow.

@@ -38,10 +38,6 @@ impl Operation for Nop {
 pub struct Spin;
 
 impl Operation for Spin {
-    fn runs_on_host(&self) -> bool {
-        true
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
@@ -57,6 +53,10 @@ impl Operation for Spin {
                 options: &[OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy")],
             }
         }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::OnHost]
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -16,17 +16,6 @@ use super::variant::{launched, marks};
 /// Maximum number of metric columns.
 const MAX_METRICS: usize = 6;
 
-/// Every status, the best first.
-const STATUSES: [Status; 7] = [
-    Status::Done,
-    Status::Unstable,
-    Status::NotHeld,
-    Status::Failed,
-    Status::OutOfMemory,
-    Status::Skipped,
-    Status::Missing,
-];
-
 /// The records of the cases that were measured.
 pub fn records<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a RunRecord> {
     cases.iter().filter_map(|case| case.record.as_deref())
@@ -35,13 +24,13 @@ pub fn records<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a RunRecord> {
 /// Counts the cases by status, such as `3 done, 1 failed`.
 pub fn tally(cases: &[&Case]) -> String {
     let count = |status: &Status| cases.iter().filter(|case| case.status == *status).count();
-    let counts = STATUSES.iter().map(|status| (count(status), status.word())).filter(|(count, _)| *count > 0);
+    let counts = Status::ALL.iter().map(|status| (count(status), status.name())).filter(|(count, _)| *count > 0);
     counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The worst of several statuses; `None` if there are none.
 pub fn worst(statuses: impl Iterator<Item = Status>) -> Option<Status> {
-    statuses.max_by_key(|status| STATUSES.iter().position(|other| other == status))
+    statuses.max_by_key(|&status| status as usize)
 }
 
 /// Why cases have another status than done. Cases with the same reason share a line.
@@ -57,7 +46,7 @@ pub fn reasons(cases: &[&Case]) -> Vec<String> {
             1 => String::new(),
             more => format!(" and {}", counted(more - 1, "other")),
         };
-        format!("{}: {}{others}: {reason}", status.word(), names[0])
+        format!("{}: {}{others}: {reason}", status.name(), names[0])
     };
     by_reason.into_iter().map(line).collect()
 }
@@ -74,7 +63,7 @@ pub fn check(header: &Header, case: &Case, figures: String) -> Check {
         class: header.name.clone(),
         name: case.name.clone(),
         outcome,
-        kind: case.status.word(),
+        kind: case.status.name(),
         why: case.reason.clone().unwrap_or_default(),
         figures,
         seconds: Some(case.seconds),
@@ -168,7 +157,7 @@ impl<'a> Columns<'a> {
             Some(record) => record.variants.iter().map(|variant| self.row(case, record, variant)).collect(),
             None => {
                 let mut row = vec![ABSENT.to_owned(); self.names().len() - 1];
-                row.push(case.status.word().to_owned());
+                row.push(case.status.name().to_owned());
                 vec![row]
             }
         }
@@ -189,7 +178,7 @@ impl<'a> Columns<'a> {
         row.push(cell(rate.map(|rate| rate_text(self.unit, rate))));
         let metric = |name: &str| variant.metrics.iter().find(|metric| metric.name == name);
         row.extend(self.metrics.iter().map(|name| cell(metric(name).map(|metric| &metric.text))));
-        row.push(case.status.word().to_owned());
+        row.push(case.status.name().to_owned());
         row
     }
 }

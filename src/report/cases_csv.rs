@@ -26,7 +26,7 @@ fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
         first.insert(axis.name.clone(), case.values.get(&axis.name).cloned().unwrap_or_default());
     }
     let fixed_columns = [
-        ("status", case.status.word().to_owned()),
+        ("status", case.status.name().to_owned()),
         ("reason", case.reason.clone().unwrap_or_default()),
         ("seconds", case.seconds.to_string()),
     ];

@@ -76,7 +76,7 @@ fn case(pair: &CaseComparison, marked: bool) -> Section {
             cell(changed(row)),
             cell(interval(row)),
             threshold(row),
-            word(row.verdict).to_owned(),
+            row.verdict.name().to_owned(),
         ];
         let figures = marked.then(|| figures(pair).unwrap_or_else(|| "measured".to_owned()));
         table.row(cells.into_iter().chain(figures));
@@ -132,7 +132,7 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
             Verdict::CannotTell => (Outcome::Skipped, sentence(row), String::new()),
             _ => (Outcome::Passed, String::new(), sentence(row)),
         };
-        let kind = if pair.refused.is_empty() { word(row.verdict) } else { "refused" };
+        let kind = if pair.refused.is_empty() { row.verdict.name() } else { "refused" };
         Check { class: pair.case.clone(), name: row.metric.clone(), outcome, kind, why, figures, seconds: None }
     };
     let missing = |unmatched: &UnmatchedCase| Check {
@@ -179,15 +179,6 @@ fn interval(row: &MetricRow) -> Option<String> {
 fn threshold(row: &MetricRow) -> String {
     let percent = (1e4 * row.threshold).round() / 100.0;
     format!("{percent} %")
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Better => "better",
-        Verdict::Same => "same",
-        Verdict::Worse => "worse",
-        Verdict::CannotTell => "cannot tell",
-    }
 }
 
 /// `simulated`, or `simulated against measured`; `None` if both sides were measured.

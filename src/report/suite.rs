@@ -37,7 +37,7 @@ pub fn suite(suite: &Suite) -> Page {
     for case in &suite.cases {
         let columns = columns(case, pace);
         checks.push(check(suite.header, case, named_cells(&names[2..], &columns)));
-        table.row([case.name.clone(), case.status.word().to_owned()].into_iter().chain(columns));
+        table.row([case.name.clone(), case.status.name().to_owned()].into_iter().chain(columns));
     }
     let table = declared.map_or(table, |declared| suite_table::table(declared, &suite.cases));
     let notes = reasons(&suite.cases).into_iter().chain(doubts(suite)).collect();

@@ -100,7 +100,7 @@ fn row(declared: &SuiteTable, cases: &[&Case]) -> Vec<Option<Value>> {
                 number(of).zip(number(to)).map(|(of, to)| of / to).filter(|ratio| ratio.is_finite()).map(Value::Ratio)
             }
             TableCell::Status(words) => {
-                let status = worst(cases.iter().map(|case| case.status)).map(Status::word);
+                let status = worst(cases.iter().map(|case| case.status)).map(Status::name);
                 status.map(|word| Value::Text(words.get(word).cloned().unwrap_or_else(|| word.to_owned())))
             }
         };

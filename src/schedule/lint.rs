@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::base::{Bytes, LaneId, MemoryId, Nanos, Space, SrcSpan, counted};
 use crate::config::{Profile, QueueRule};
 use crate::cost;
-use crate::model::{MemoryKind, OpKind, Program};
+use crate::model::{Memory, OpKind, Program};
 use crate::ops::Spec;
 use crate::plan::Plan;
 
@@ -101,29 +101,28 @@ pub fn check_memory(
     if needed <= available {
         return Ok(());
     }
-    let mut sizes: Vec<(u64, MemoryId)> = (0..program.memories.len())
-        .map(MemoryId::from)
-        .filter(|&id| program.memory(id).space == Space::Device)
-        .map(|id| (program.memory_bytes(id), id))
-        .collect();
-    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
-    let name = |&(bytes, id): &(u64, MemoryId)| {
-        let memory = program.memory(id);
-        let of = match memory.kind {
-            MemoryKind::Buffer(_) => "",
-            MemoryKind::Bare(_) => "input of ",
-            MemoryKind::Scratch => "output of ",
-        };
-        format!("{of}{} {}", program.names.name(memory.name), Bytes(bytes))
-    };
+    let (first, largest) = largest(program, |memory| memory.space == Space::Device);
     Err(Box::new(ScheduleError::TooMuchMemory {
         needed: Bytes(needed).to_string(),
         space: Space::Device.name(),
         has: has.to_owned(),
         available: Bytes(available).to_string(),
-        largest: sizes.iter().take(3).map(name).collect::<Vec<_>>().join(", "),
-        at: sizes.first().map_or(SrcSpan::default(), |&(_, id)| program.memory(id).span).into(),
+        largest,
+        at: first.map_or(SrcSpan::default(), |id| program.memory(id).span).into(),
     }))
+}
+
+/// The largest memory that `counts`, and a text with the names and sizes of the three largest.
+pub fn largest(program: &Program, counts: impl Fn(&Memory) -> bool) -> (Option<MemoryId>, String) {
+    let ids = (0..program.memories.len()).map(MemoryId::from).filter(|&id| counts(program.memory(id)));
+    let mut sizes: Vec<(u64, MemoryId)> = ids.map(|id| (program.memory_bytes(id), id)).collect();
+    sizes.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
+    let text = |&(bytes, id): &(u64, MemoryId)| {
+        let memory = program.memory(id);
+        format!("{}{} {}", memory.kind.prefix(), program.names.name(memory.name), Bytes(bytes))
+    };
+    let texts: Vec<String> = sizes.iter().take(3).map(text).collect();
+    (sizes.first().map(|&(_, id)| id), texts.join(", "))
 }
 
 /// Returns advice for the device of a profile.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::named::named;
 use crate::base::units::Unit;
 use crate::base::{Interner, SrcSpan, Symbol, visible};
 
@@ -382,64 +383,26 @@ pub enum ExprKind {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinaryOp {
-    Or,
-    And,
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-}
-
-impl BinaryOp {
-    pub const ALL: [BinaryOp; 13] = [
-        BinaryOp::Or,
-        BinaryOp::And,
-        BinaryOp::Equal,
-        BinaryOp::NotEqual,
-        BinaryOp::Less,
-        BinaryOp::LessEqual,
-        BinaryOp::Greater,
-        BinaryOp::GreaterEqual,
-        BinaryOp::Add,
-        BinaryOp::Subtract,
-        BinaryOp::Multiply,
-        BinaryOp::Divide,
-        BinaryOp::Remainder,
-    ];
-
-    /// The operator written as `text`; `None` if there is none.
-    pub fn of(text: &str) -> Option<BinaryOp> {
-        Self::ALL.into_iter().find(|op| op.text() == text)
-    }
-
-    /// The operator as written.
-    pub fn text(self) -> &'static str {
-        match self {
-            BinaryOp::Or => "or",
-            BinaryOp::And => "and",
-            BinaryOp::Equal => "==",
-            BinaryOp::NotEqual => "!=",
-            BinaryOp::Less => "<",
-            BinaryOp::LessEqual => "<=",
-            BinaryOp::Greater => ">",
-            BinaryOp::GreaterEqual => ">=",
-            BinaryOp::Add => "+",
-            BinaryOp::Subtract => "-",
-            BinaryOp::Multiply => "*",
-            BinaryOp::Divide => "/",
-            BinaryOp::Remainder => "%",
-        }
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum BinaryOp {
+        Or = "or",
+        And = "and",
+        Equal = "==",
+        NotEqual = "!=",
+        Less = "<",
+        LessEqual = "<=",
+        Greater = ">",
+        GreaterEqual = ">=",
+        Add = "+",
+        Subtract = "-",
+        Multiply = "*",
+        Divide = "/",
+        Remainder = "%",
     }
 }
+
+impl BinaryOp {}
 
 impl Expr {
     /// The name, if the expression consists only of a name; `None` otherwise.

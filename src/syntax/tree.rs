@@ -282,7 +282,7 @@ impl<'a> Writer<'a> {
             ExprKind::Negate(operand) => format!("-{}", self.operand(operand)),
             ExprKind::Not(operand) => format!("not {}", self.operand(operand)),
             ExprKind::Binary { op, left, right } => {
-                format!("{} {} {}", self.operand(left), op.text(), self.operand(right))
+                format!("{} {} {}", self.operand(left), op.name(), self.operand(right))
             }
             ExprKind::Call { callee, args } => format!("{}({})", self.name(callee.symbol), self.list(args)),
             ExprKind::Index { base, items } => format!("{}[{}]", self.operand(base), self.list(items)),

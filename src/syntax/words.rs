@@ -253,7 +253,7 @@ mod tests {
         let literals = literals();
         let infix = ["kw_or", "kw_and", "compare", "sum", "product"].map(|rule| &literals[rule]);
         let operators: BTreeSet<String> = infix.into_iter().flatten().filter(|sign| *sign != ">").cloned().collect();
-        let ops = BinaryOp::ALL.map(BinaryOp::text).into_iter().filter(|op| *op != ">");
+        let ops = BinaryOp::NAMES.into_iter().filter(|op| *op != ">");
         assert_eq!(operators, set(ops));
     }
 

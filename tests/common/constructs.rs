@@ -41,7 +41,7 @@ impl Constructs {
         walk::exprs(ast, &mut |expr| {
             match &expr.kind {
                 ExprKind::Quantity { unit, .. } => drop(self.units.insert(unit.name)),
-                ExprKind::Binary { op, .. } => drop(self.operators.insert(op.text())),
+                ExprKind::Binary { op, .. } => drop(self.operators.insert(op.name())),
                 _ => {}
             }
             let shown = format!("{:?}", expr.kind);
@@ -59,7 +59,7 @@ impl Constructs {
             lacking(&STATEMENTS, &|word| self.statements.contains(word)),
             lacking(&RESERVED, &|word| self.words.contains(word)),
             lacking(&EXPRESSIONS, &|kind| self.expressions.contains(kind)),
-            lacking(&BinaryOp::ALL.map(BinaryOp::text), &|sign| self.operators.contains(sign)),
+            lacking(&BinaryOp::NAMES, &|sign| self.operators.contains(sign)),
         ]
         .concat()
     }

@@ -391,10 +391,10 @@ fn language_is_documented() {
     let file = "docs/language.md or docs/language-reference.md";
     let text = page("docs/language.md") + &page("docs/language-reference.md");
     names_all(file, &text, "reserved words", aorta::syntax::RESERVED);
-    names_all(file, &text, "element types", DType::ALL.map(DType::name));
+    names_all(file, &text, "element types", DType::NAMES);
     names_all(file, &text, "units", units::UNITS.iter().map(|unit| unit.name));
-    names_all(file, &text, "figures", Figure::ALL.map(Figure::name));
-    names_all(file, &text, "statistics", Statistic::ALL.map(Statistic::name));
+    names_all(file, &text, "figures", Figure::NAMES);
+    names_all(file, &text, "statistics", Statistic::NAMES);
 }
 
 #[test]

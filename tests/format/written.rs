@@ -538,7 +538,7 @@ impl<'a> Author<'a> {
             }
             ExprKind::Binary { op, left, right } => {
                 self.operand(left, own);
-                self.put(op.text());
+                self.put(op.name());
                 self.operand(right, own + 1);
             }
             ExprKind::Call { callee, args } => {

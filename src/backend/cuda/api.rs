@@ -1,6 +1,6 @@
 //! Implements `Api` for CUDA: each method is one driver call, or a few that belong together.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
@@ -28,6 +28,9 @@ impl Api for Cuda {
     const EVENTS_IN_GRAPHS: bool = true;
     const STEPS_ON_STREAMS: bool = true;
     const HOST_COPIES_BY_KERNEL: bool = false;
+
+    // Portable, so that other devices can write it too.
+    const PINNED: c_uint = number::HOST_ALLOC_PORTABLE;
 
     type Product = Product;
     type Convolution = Convolution;
@@ -161,41 +164,8 @@ impl Api for Cuda {
         Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
     }
 
-    fn allocate(&self, bytes: u64) -> Call<u64> {
-        let mut address = 0;
-        // SAFETY: the output pointer is valid for the call.
-        let code = unsafe { (self.driver.table.mem_alloc)(&mut address, bytes as usize) };
-        self.check("cuMemAlloc", code).map(|()| address)
-    }
-
-    unsafe fn free(&self, address: u64) {
-        // SAFETY: the caller vouches for the address.
-        unsafe { (self.driver.table.mem_free)(address) };
-    }
-
-    fn allocate_pinned(&self, bytes: u64) -> Call<u64> {
-        let mut address: *mut c_void = std::ptr::null_mut();
-        // SAFETY: the output pointer is valid for the call. Portable, so that other devices can write it too.
-        let flags = number::HOST_ALLOC_PORTABLE;
-        let code = unsafe { (self.driver.table.mem_host_alloc)(&mut address, bytes as usize, flags) };
-        self.check("cuMemHostAlloc", code).map(|()| address as u64)
-    }
-
-    unsafe fn free_pinned(&self, address: u64) {
-        // SAFETY: the caller vouches for the address.
-        unsafe { (self.driver.table.mem_free_host)(address as *mut c_void) };
-    }
-
     fn shares_managed(&self) -> bool {
         self.driver.attribute(self.device, number::ATTRIBUTE_CONCURRENT_MANAGED).is_some_and(|shares| shares > 0)
-    }
-
-    fn allocate_managed(&self, bytes: u64) -> Call<u64> {
-        let mut address = 0;
-        let flags = number::MEM_ATTACH_GLOBAL;
-        // SAFETY: the output pointer is valid for the call.
-        let code = unsafe { (self.driver.table.mem_alloc_managed)(&mut address, bytes as usize, flags) };
-        self.check("cuMemAllocManaged", code).map(|()| address)
     }
 
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call {

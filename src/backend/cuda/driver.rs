@@ -14,6 +14,11 @@ static NAMES: Names = Names {
     synchronize: "cuCtxSynchronize",
     priority_range: "cuCtxGetStreamPriorityRange",
     memory_info: "cuMemGetInfo_v2",
+    malloc: "cuMemAlloc_v2",
+    malloc_managed: "cuMemAllocManaged",
+    free: "cuMemFree_v2",
+    host_malloc: "cuMemHostAlloc",
+    host_free: "cuMemFreeHost",
     stream_create: "cuStreamCreateWithPriority",
     stream_destroy: "cuStreamDestroy_v2",
     stream_query: "cuStreamQuery",
@@ -35,6 +40,12 @@ static NAMES: Names = Names {
     graph_destroy: "cuGraphDestroy",
     graph_exec_destroy: "cuGraphExecDestroy",
     graph_upload: "cuGraphUpload",
+    ipc_get_mem_handle: "cuIpcGetMemHandle",
+    ipc_open_mem_handle: "cuIpcOpenMemHandle_v2",
+    ipc_close_mem_handle: "cuIpcCloseMemHandle",
+    host_register: "cuMemHostRegister_v2",
+    host_unregister: "cuMemHostUnregister",
+    host_device_pointer: "cuMemHostGetDevicePointer_v2",
 };
 
 functions! {
@@ -51,11 +62,6 @@ functions! {
         primary_ctx_retain = "cuDevicePrimaryCtxRetain"(*mut CUcontext, CUdevice);
         primary_ctx_release = "cuDevicePrimaryCtxRelease_v2"(CUdevice);
         ctx_set_current = "cuCtxSetCurrent"(CUcontext);
-        mem_alloc = "cuMemAlloc_v2"(*mut CUdeviceptr, usize);
-        mem_alloc_managed = "cuMemAllocManaged"(*mut CUdeviceptr, usize, c_uint);
-        mem_free = "cuMemFree_v2"(CUdeviceptr);
-        mem_host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
-        mem_free_host = "cuMemFreeHost"(*mut c_void);
         memset_d8_async = "cuMemsetD8Async"(CUdeviceptr, u8, usize, CUstream);
         memcpy_htod_async = "cuMemcpyHtoDAsync_v2"(CUdeviceptr, *const c_void, usize, CUstream);
         memcpy_dtoh_async = "cuMemcpyDtoHAsync_v2"(*mut c_void, CUdeviceptr, usize, CUstream);
@@ -72,13 +78,6 @@ functions! {
         memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
         // Since CUDA 11.7.
         stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
-        // Copies to ranks in other processes.
-        ipc_get_mem_handle = "cuIpcGetMemHandle"(*mut IpcHandle, CUdeviceptr);
-        ipc_open_mem_handle = "cuIpcOpenMemHandle_v2"(*mut CUdeviceptr, IpcHandle, c_uint);
-        ipc_close_mem_handle = "cuIpcCloseMemHandle"(CUdeviceptr);
-        mem_host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
-        mem_host_unregister = "cuMemHostUnregister"(*mut c_void);
-        mem_host_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut CUdeviceptr, *mut c_void, c_uint);
         // Newer headers map this name to the second version of the function.
         elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
         elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
@@ -87,17 +86,11 @@ functions! {
     }
 }
 
-/// `CUipcMemHandle`: handle under which another process opens memory, passed by value.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct IpcHandle(pub [u8; 64]);
-
 /// Constants of the driver's header.
 pub mod number {
     pub use crate::backend::gpu::runtime::number::*;
 
     pub const HOST_ALLOC_PORTABLE: u32 = 1;
-    pub const MEM_ATTACH_GLOBAL: u32 = 1;
     pub const WAIT_VALUE_EQ: u32 = 1;
     pub const WRITE_VALUE_DEFAULT: u32 = 0;
     pub const EVENT_RECORD_EXTERNAL: u32 = 1;

@@ -1,6 +1,4 @@
-//! Access from one device to others, of this process or of other processes: memory, copies, flags.
-
-use std::ffi::c_void;
+//! Access from one device to others: copies, flags.
 
 use cudarc::driver::sys::{
     CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st,
@@ -11,11 +9,11 @@ use cudarc::driver::sys::{
 };
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, Handle, PeerAccess, Step};
+use crate::backend::gpu::{Api, Call, PeerAccess, Step};
 use crate::ops::Copy as CopyLaunch;
 
 use super::Cuda;
-use super::driver::{IpcHandle, number};
+use super::driver::number;
 
 /// The error for an old driver that lacks a function for copies to other devices, or for flags.
 fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
@@ -25,55 +23,7 @@ fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
     )
 }
 
-/// The error for an old driver that lacks a function for memory of other processes.
-fn no_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(symbol, "this driver lacks the function, so it cannot open memory of other processes")
-}
-
 impl PeerAccess for Cuda {
-    unsafe fn export(&self, address: u64) -> Call<Handle> {
-        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_ipc("cuIpcGetMemHandle"))?;
-        let mut handle = IpcHandle([0; 64]);
-        // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
-        let code = unsafe { export(&mut handle, address) };
-        self.check("cuIpcGetMemHandle", code).map(|()| handle.0)
-    }
-
-    fn import(&self, handle: &Handle) -> Call<u64> {
-        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_ipc("cuIpcOpenMemHandle"))?;
-        let mut address = 0;
-        // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
-        let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
-        self.check("cuIpcOpenMemHandle", code).map(|()| address)
-    }
-
-    unsafe fn close(&self, address: u64) {
-        if let Some(close) = self.driver.table.ipc_close_mem_handle {
-            // SAFETY: the caller vouches for the address.
-            unsafe { close(address) };
-        }
-    }
-
-    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
-        let table = &self.driver.table;
-        let register = table.mem_host_register.ok_or_else(|| no_ipc("cuMemHostRegister"))?;
-        let find = table.mem_host_device_pointer.ok_or_else(|| no_ipc("cuMemHostGetDevicePointer"))?;
-        let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
-        // SAFETY: the caller vouches for the memory.
-        self.check("cuMemHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
-        let mut there = 0;
-        // SAFETY: the output pointer is valid for the call, and the memory is registered.
-        let code = unsafe { find(&mut there, address as *mut c_void, 0) };
-        self.check("cuMemHostGetDevicePointer", code).map(|()| there)
-    }
-
-    unsafe fn unregister(&self, address: u64) {
-        if let Some(unregister) = self.driver.table.mem_host_unregister {
-            // SAFETY: the caller vouches for the address.
-            unsafe { unregister(address as *mut c_void) };
-        }
-    }
-
     fn reaches(&self, other: &Self) -> Call<bool> {
         let Some(can_access) = self.driver.table.device_can_access_peer else { return Ok(false) };
         let mut can = 0;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::missing_safety_doc, reason = "`Api` states one contract for all unsafe methods")]
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use crate::backend::collective::Collectives;
@@ -13,7 +13,7 @@ use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::parts::Part;
-use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
+use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Runtime, Stream, number};
 use super::tracer::Tracer;
 
 /// Addresses of a product's operands.
@@ -39,6 +39,13 @@ pub struct ConvAddresses {
 pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
+
+/// The function for memory of other processes, or the error for an old library that lacks it.
+fn required<F>(function: Option<F>, symbol: &'static str) -> Call<F> {
+    function.ok_or_else(|| {
+        Fault::new(symbol, "the installed version lacks the function, so it cannot open memory of other processes")
+    })
+}
 
 /// Registers and memory of a compiled kernel, and the number of its blocks that a compute unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,16 +76,6 @@ pub enum Step {
 ///
 /// The `unsafe` methods have the contract of [`Api`].
 pub trait PeerAccess {
-    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
-    unsafe fn export(&self, address: u64) -> Call<Handle>;
-    /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
-    fn import(&self, handle: &Handle) -> Call<u64>;
-    /// Closes memory of another process.
-    unsafe fn close(&self, address: u64);
-    /// Makes host memory accessible to devices and returns its address on this device.
-    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64>;
-    /// Undoes `register`.
-    unsafe fn unregister(&self, address: u64);
     /// True if this device can access the memory of another directly.
     fn reaches(&self, other: &Self) -> Call<bool>;
     /// Enables access to the memory of another device.
@@ -113,6 +110,9 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
 
     /// True if the runtime may copy to and from pinned host memory by a kernel. Otherwise a copy engine always does it.
     const HOST_COPIES_BY_KERNEL: bool;
+
+    /// Flags of pinned host memory that all devices access, also while a kernel runs.
+    const PINNED: c_uint;
 
     /// A matrix product bound to an algorithm.
     type Product;
@@ -383,15 +383,95 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.memory_info, code).map(|()| free as u64)
     }
 
-    fn allocate(&self, bytes: u64) -> Call<u64>;
-    unsafe fn free(&self, address: u64);
+    fn allocate(&self, bytes: u64) -> Call<u64> {
+        let runtime = self.runtime();
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call.
+        let code = unsafe { (runtime.malloc)(&mut address, bytes as usize) };
+        self.check(runtime.names.malloc, code).map(|()| address as u64)
+    }
+
+    unsafe fn free(&self, address: u64) {
+        // SAFETY: the caller vouches for the address.
+        unsafe { (self.runtime().free)(address as Address) };
+    }
+
     /// Allocates pinned host memory that kernels and copy engines access at the same address.
-    fn allocate_pinned(&self, bytes: u64) -> Call<u64>;
-    unsafe fn free_pinned(&self, address: u64);
+    fn allocate_pinned(&self, bytes: u64) -> Call<u64> {
+        let runtime = self.runtime();
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call.
+        let code = unsafe { (runtime.host_malloc)(&mut address, bytes as usize, Self::PINNED) };
+        self.check(runtime.names.host_malloc, code).map(|()| address as u64)
+    }
+
+    unsafe fn free_pinned(&self, address: u64) {
+        // SAFETY: the caller vouches for the address.
+        unsafe { (self.runtime().host_free)(address as *mut c_void) };
+    }
+
     /// Whether the device and the host can access managed memory at the same time.
     fn shares_managed(&self) -> bool;
+
     /// Allocates managed memory, which the host accesses at the same address. [`Api::free`] frees it.
-    fn allocate_managed(&self, bytes: u64) -> Call<u64>;
+    fn allocate_managed(&self, bytes: u64) -> Call<u64> {
+        let runtime = self.runtime();
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call.
+        let code = unsafe { (runtime.malloc_managed)(&mut address, bytes as usize, number::MEM_ATTACH_GLOBAL) };
+        self.check(runtime.names.malloc_managed, code).map(|()| address as u64)
+    }
+
+    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
+    unsafe fn export(&self, address: u64) -> Call<Handle> {
+        let runtime = self.runtime();
+        let export = required(runtime.ipc_get_mem_handle, runtime.names.ipc_get_mem_handle)?;
+        let mut handle = IpcHandle([0; 64]);
+        // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
+        let code = unsafe { export(&mut handle, address as Address) };
+        self.check(runtime.names.ipc_get_mem_handle, code).map(|()| handle.0)
+    }
+
+    /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
+    fn import(&self, handle: &Handle) -> Call<u64> {
+        let runtime = self.runtime();
+        let import = required(runtime.ipc_open_mem_handle, runtime.names.ipc_open_mem_handle)?;
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
+        let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
+        self.check(runtime.names.ipc_open_mem_handle, code).map(|()| address as u64)
+    }
+
+    /// Closes memory of another process.
+    unsafe fn close(&self, address: u64) {
+        if let Some(close) = self.runtime().ipc_close_mem_handle {
+            // SAFETY: the caller vouches for the address.
+            unsafe { close(address as Address) };
+        }
+    }
+
+    /// Makes host memory accessible to devices and returns its address on this device.
+    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
+        let (runtime, names) = (self.runtime(), self.runtime().names);
+        let register = required(runtime.host_register, names.host_register)?;
+        let find = required(runtime.host_device_pointer, names.host_device_pointer)?;
+        let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
+        // SAFETY: the caller vouches for the memory.
+        self.check(names.host_register, unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
+        let mut there = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call, and the memory is registered.
+        let code = unsafe { find(&mut there, address as *mut c_void, 0) };
+        self.check(names.host_device_pointer, code).map(|()| there as u64)
+    }
+
+    /// Undoes `register`.
+    unsafe fn unregister(&self, address: u64) {
+        if let Some(unregister) = self.runtime().host_unregister {
+            // SAFETY: the caller vouches for the address.
+            unsafe { unregister(address as *mut c_void) };
+        }
+    }
+
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call;
     unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call;
     /// Reads device memory. All work that writes it must have completed.

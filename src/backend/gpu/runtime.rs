@@ -12,6 +12,13 @@ pub type Function = *mut c_void;
 pub type CapturedGraph = *mut c_void;
 /// An instantiated graph (`CUgraphExec`, `hipGraphExec_t`).
 pub type Graph = *mut c_void;
+/// An address in device memory, `CUdeviceptr` or a pointer of HIP.
+pub type Address = *mut c_void;
+
+/// `CUipcMemHandle` or `hipIpcMemHandle_t`: handle under which another process opens memory, passed by value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct IpcHandle(pub [u8; 64]);
 
 /// Constants with the same value for both vendors.
 pub mod number {
@@ -25,6 +32,7 @@ pub mod number {
     pub const CAPTURE_RELAXED: u32 = 2;
     pub const HOST_REGISTER_PORTABLE: u32 = 1;
     pub const HOST_REGISTER_MAPPED: u32 = 2;
+    pub const MEM_ATTACH_GLOBAL: u32 = 1;
     pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
     /// Attribute of a function: the most threads that a block may have.
     pub const FUNCTION_MAX_THREADS: u32 = 0;
@@ -42,6 +50,11 @@ functions! {
         synchronize();
         priority_range(*mut c_int, *mut c_int);
         memory_info(*mut usize, *mut usize);
+        malloc(*mut Address, usize);
+        malloc_managed(*mut Address, usize, c_uint);
+        free(Address);
+        host_malloc(*mut *mut c_void, usize, c_uint);
+        host_free(*mut c_void);
         stream_create(*mut Stream, c_uint, c_int);
         stream_destroy(Stream);
         stream_query(Stream);
@@ -68,5 +81,12 @@ functions! {
     }
     optional {
         graph_upload(Graph, Stream);
+        // Copies to ranks in other processes.
+        ipc_get_mem_handle(*mut IpcHandle, Address);
+        ipc_open_mem_handle(*mut Address, IpcHandle, c_uint);
+        ipc_close_mem_handle(Address);
+        host_register(*mut c_void, usize, c_uint);
+        host_unregister(*mut c_void);
+        host_device_pointer(*mut Address, *mut c_void, c_uint);
     }
 }

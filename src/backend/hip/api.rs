@@ -1,7 +1,7 @@
 //! Implements `Api` for HIP.
 
 use std::convert::Infallible;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -81,6 +81,9 @@ impl Api for Hip {
     // By default the runtime's own waits and writes are kernels too, and a capture does not record them.
     const STEPS_ON_STREAMS: bool = false;
     const HOST_COPIES_BY_KERNEL: bool = true;
+
+    // Coherent memory: otherwise a running kernel would not see the host's writes, and a gate would never open.
+    const PINNED: c_uint = number::HOST_PORTABLE | number::HOST_MAPPED | number::HOST_COHERENT;
 
     type Product = Product;
     // Generated kernels compute all convolutions.
@@ -257,42 +260,8 @@ impl Api for Hip {
         Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
     }
 
-    fn allocate(&self, bytes: u64) -> Call<u64> {
-        let mut address: *mut c_void = std::ptr::null_mut();
-        // SAFETY: the output pointer is valid for the call.
-        let code = unsafe { (self.driver.table.malloc)(&mut address, bytes as usize) };
-        self.check("hipMalloc", code).map(|()| address as u64)
-    }
-
-    unsafe fn free(&self, address: u64) {
-        // SAFETY: the caller vouches for the address.
-        unsafe { (self.driver.table.free)(address as *mut c_void) };
-    }
-
-    fn allocate_pinned(&self, bytes: u64) -> Call<u64> {
-        let mut address: *mut c_void = std::ptr::null_mut();
-        // Coherent memory: otherwise a running kernel would not see the host's writes, and a gate would never open.
-        let flags = number::HOST_PORTABLE | number::HOST_MAPPED | number::HOST_COHERENT;
-        // SAFETY: the output pointer is valid for the call.
-        let code = unsafe { (self.driver.table.host_malloc)(&mut address, bytes as usize, flags) };
-        self.check("hipHostMalloc", code).map(|()| address as u64)
-    }
-
-    unsafe fn free_pinned(&self, address: u64) {
-        // SAFETY: the caller vouches for the address.
-        unsafe { (self.driver.table.host_free)(address as *mut c_void) };
-    }
-
     fn shares_managed(&self) -> bool {
         self.driver.attribute(self.index, number::ATTRIBUTE_CONCURRENT_MANAGED).is_some_and(|shares| shares > 0)
-    }
-
-    fn allocate_managed(&self, bytes: u64) -> Call<u64> {
-        let mut address: *mut c_void = std::ptr::null_mut();
-        let flags = number::MEM_ATTACH_GLOBAL;
-        // SAFETY: the output pointer is valid for the call.
-        let code = unsafe { (self.driver.table.malloc_managed)(&mut address, bytes as usize, flags) };
-        self.check("hipMallocManaged", code).map(|()| address as u64)
     }
 
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call {

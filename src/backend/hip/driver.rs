@@ -6,7 +6,7 @@ use crate::backend::gpu::runtime::Runtime;
 use crate::backend::libraries::{NotOpened, SearchPaths, text};
 use crate::exec::{ExecError, Fault};
 
-use super::table::{NAMES, Table};
+use super::table::{NAMES, Table, lacking};
 
 /// Constants of the runtime's header, the same in every version from 5.2 to 7.
 pub mod number {
@@ -20,7 +20,6 @@ pub mod number {
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
-    pub const MEM_ATTACH_GLOBAL: u32 = 1;
     pub const HOST_TO_DEVICE: u32 = 1;
     pub const DEVICE_TO_HOST: u32 = 2;
     pub const DEVICE_TO_DEVICE: u32 = 3;
@@ -107,8 +106,7 @@ impl HipDriver {
 
     /// Names of optional functions that this runtime lacks.
     pub fn lacking(&self) -> Vec<&'static str> {
-        let upload = self.runtime.graph_upload.is_none().then_some(NAMES.graph_upload);
-        self.table.lacking().into_iter().chain(upload).collect()
+        [self.table.lacking(), lacking(&self.runtime)].concat()
     }
 
     /// Returns a fault if a call's status is not 0.

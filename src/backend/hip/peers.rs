@@ -1,65 +1,16 @@
-//! Access from one device to others, of this process or of other processes: memory, copies, kinds of links.
+//! Access from one device to others: copies, kinds of links.
 
 use std::ffi::{c_int, c_void};
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, Handle, PeerAccess, Step};
+use crate::backend::gpu::{Api, Call, PeerAccess, Step};
 use crate::exec::Fault;
 use crate::ops::Copy as CopyLaunch;
 
 use super::Hip;
 use super::driver::number;
-use super::table::IpcHandle;
-
-/// The error for an old runtime that lacks a function for memory of other processes.
-fn no_function(symbol: &'static str) -> Box<Fault> {
-    Fault::new(symbol, "this runtime lacks the function, so it cannot open memory of other processes")
-}
 
 impl PeerAccess for Hip {
-    unsafe fn export(&self, address: u64) -> Call<Handle> {
-        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_function("hipIpcGetMemHandle"))?;
-        let mut handle = IpcHandle([0; 64]);
-        // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
-        let code = unsafe { export(&mut handle, address as *mut c_void) };
-        self.check("hipIpcGetMemHandle", code).map(|()| handle.0)
-    }
-
-    fn import(&self, handle: &Handle) -> Call<u64> {
-        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_function("hipIpcOpenMemHandle"))?;
-        let mut address = std::ptr::null_mut();
-        // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
-        let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
-        self.check("hipIpcOpenMemHandle", code).map(|()| address as u64)
-    }
-
-    unsafe fn close(&self, address: u64) {
-        if let Some(close) = self.driver.table.ipc_close_mem_handle {
-            // SAFETY: the caller vouches for the address.
-            unsafe { close(address as *mut c_void) };
-        }
-    }
-
-    unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
-        let table = &self.driver.table;
-        let register = table.host_register.ok_or_else(|| no_function("hipHostRegister"))?;
-        let find = table.host_device_pointer.ok_or_else(|| no_function("hipHostGetDevicePointer"))?;
-        let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
-        // SAFETY: the caller vouches for the memory.
-        self.check("hipHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
-        let mut there = std::ptr::null_mut();
-        // SAFETY: the output pointer is valid for the call, and the memory is registered.
-        let code = unsafe { find(&mut there, address as *mut c_void, 0) };
-        self.check("hipHostGetDevicePointer", code).map(|()| there as u64)
-    }
-
-    unsafe fn unregister(&self, address: u64) {
-        if let Some(unregister) = self.driver.table.host_unregister {
-            // SAFETY: the caller vouches for the address.
-            unsafe { unregister(address as *mut c_void) };
-        }
-    }
-
     fn reaches(&self, other: &Self) -> Call<bool> {
         let mut can = 0;
         let (own, other) = (self.index as c_int, other.index as c_int);

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use hip_sys::hiprt;
 
-use crate::backend::gpu::runtime::Runtime;
+use crate::backend::gpu::runtime::{IpcHandle, Runtime};
 
 /// The plain type that corresponds to a type at the language boundary.
 pub trait Plain {
@@ -27,7 +27,7 @@ plain! {
     hiprt::hipDeviceProp_t => c_void,
     hiprt::hipDeviceAttribute_t => c_uint, hiprt::hipMemcpyKind => c_uint, hiprt::hipFunction_attribute => c_uint,
     hiprt::hipStreamCaptureMode => c_uint,
-    super::table::IpcHandle => super::table::IpcHandle, hiprt::hipIpcMemHandle_t => super::table::IpcHandle,
+    IpcHandle => IpcHandle, hiprt::hipIpcMemHandle_t => IpcHandle,
     // Our status is signed, as for every vendor.
     hiprt::hipError_t => c_int,
 }

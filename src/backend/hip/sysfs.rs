@@ -208,7 +208,8 @@ mod tests {
         assert_eq!(fact("links"), Some("7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s"));
         assert_eq!(fact("vbios"), None, "what is not there is absent");
         let health = sysfs.health().unwrap();
-        assert_eq!(health.line().unwrap(), "1900 of 2100 MHz, 64 °C", "without a power there is none");
+        let readings = (health.clock_mhz, health.max_clock_mhz, health.celsius, health.power_watts);
+        assert_eq!(readings, (Some(1900), Some(2100), Some(64), None), "without a power there is none");
         assert_eq!(health.power_limit_watts, Some(750));
         // The second partition of the same device has no compute node here, and shares the files of the PCI device.
         let second = Sysfs::new(root.path(), "0000:1b:00.1");

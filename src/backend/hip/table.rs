@@ -5,16 +5,9 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::backend::gpu::runtime::{self, Event, Stream};
+use crate::backend::gpu::runtime::{self, Address, Event, Stream};
 use crate::backend::libraries::Opened;
 use crate::exec::ExecError;
-
-/// `hipIpcMemHandle_t`: handle under which another process opens memory, passed by value.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct IpcHandle(pub [u8; 64]);
-/// An address in device memory.
-pub type Address = *mut c_void;
 
 /// Declares the table in three parts: required functions, optional ones, and optional ones newer than `hip-sys`.
 macro_rules! table {
@@ -80,6 +73,12 @@ macro_rules! names {
             $($maybe: stringify!($maybe_symbol),)*
         };
 
+        /// Names of the optional functions of `Runtime` that this runtime lacks.
+        pub fn lacking(runtime: &runtime::Runtime) -> Vec<&'static str> {
+            let absent = [$((runtime.$maybe.is_none(), stringify!($maybe_symbol)),)*];
+            absent.into_iter().filter(|(absent, _)| *absent).map(|(_, name)| name).collect()
+        }
+
         #[cfg(feature = "hip-sys")]
         super::prototypes::alike! {
             $($symbol($($arg),*) |runtime| runtime.$field;)*
@@ -93,6 +92,11 @@ names! {
         synchronize = hipDeviceSynchronize();
         priority_range = hipDeviceGetStreamPriorityRange(_, _);
         memory_info = hipMemGetInfo(_, _);
+        malloc = hipMalloc(_, _);
+        malloc_managed = hipMallocManaged(_, _, _);
+        free = hipFree(_);
+        host_malloc = hipHostMalloc(_, _, _);
+        host_free = hipHostFree(_);
         stream_create = hipStreamCreateWithPriority(_, _, _);
         stream_destroy = hipStreamDestroy(_);
         stream_query = hipStreamQuery(_);
@@ -116,6 +120,12 @@ names! {
     }
     optional {
         graph_upload = hipGraphUpload(_, _);
+        ipc_get_mem_handle = hipIpcGetMemHandle(_, _);
+        ipc_open_mem_handle = hipIpcOpenMemHandle(_, _, _);
+        ipc_close_mem_handle = hipIpcCloseMemHandle(_);
+        host_register = hipHostRegister(_, _, _);
+        host_unregister = hipHostUnregister(_);
+        host_device_pointer = hipHostGetDevicePointer(_, _, _);
     }
 }
 
@@ -132,11 +142,6 @@ table! {
         device_properties = hipGetDeviceProperties(*mut c_void, c_int);
         can_access_peer = hipDeviceCanAccessPeer(*mut c_int, c_int, c_int);
         enable_peer_access = hipDeviceEnablePeerAccess(c_int, c_uint);
-        malloc = hipMalloc(*mut *mut c_void, usize);
-        malloc_managed = hipMallocManaged(*mut *mut c_void, usize, c_uint);
-        free = hipFree(*mut c_void);
-        host_malloc = hipHostMalloc(*mut *mut c_void, usize, c_uint);
-        host_free = hipHostFree(*mut c_void);
         memset_async = hipMemsetAsync(*mut c_void, c_int, usize, Stream);
         copy_to_device = hipMemcpyHtoDAsync(Address, *mut c_void, usize, Stream);
         copy_to_host = hipMemcpyDtoHAsync(*mut c_void, Address, usize, Stream);
@@ -153,13 +158,6 @@ table! {
     }
     optional {
         link_type = hipExtGetLinkTypeAndHopCount(c_int, c_int, *mut c_uint, *mut c_uint);
-        // Copies to ranks in other processes.
-        ipc_get_mem_handle = hipIpcGetMemHandle(*mut IpcHandle, *mut c_void);
-        ipc_open_mem_handle = hipIpcOpenMemHandle(*mut *mut c_void, IpcHandle, c_uint);
-        ipc_close_mem_handle = hipIpcCloseMemHandle(*mut c_void);
-        host_register = hipHostRegister(*mut c_void, usize, c_uint);
-        host_unregister = hipHostUnregister(*mut c_void);
-        host_device_pointer = hipHostGetDevicePointer(*mut *mut c_void, *mut c_void, c_uint);
     }
     newer {
         // Since 6.0: fills the larger structure.

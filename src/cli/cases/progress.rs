@@ -86,7 +86,7 @@ fn summary(case: &Case) -> String {
     let median = case.record.as_ref().and_then(|record| record.variants.first()?.time.p50_ns);
     let simulated = case.record.as_ref().is_some_and(|record| record.simulated);
     let figure = median.map(|median| format!("{median}{}", if simulated { ", simulated" } else { "" }));
-    let status = case.status.word();
+    let status = case.status.name();
     match (figure, &case.reason) {
         (Some(figure), None) => figure,
         (Some(figure), Some(reason)) => format!("{figure} ({status}: {reason})"),

@@ -153,7 +153,7 @@ pub fn of_case(case: &Case, axes: &[Axis], name: &str) -> Vec<ComparedRun> {
 
 fn failure(case: &Case) -> String {
     let reason = case.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{}{reason}", case.status.word())
+    format!("{}{reason}", case.status.name())
 }
 
 /// File name of a workload without its extension.

@@ -129,5 +129,5 @@ impl Operation for Batch {
 }
 
 fn is_transfer(spec: &Spec) -> bool {
-    [Send.name(), Recv.name()].contains(&spec.operation.name())
+    [Transfer::Send.name(), Transfer::Recv.name()].contains(&spec.operation.name())
 }

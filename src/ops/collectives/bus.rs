@@ -143,22 +143,23 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_whole() {
-        let gather = |ranks| spec(&AllGather, ranks, &[100], &[100 * u64::from(ranks)]);
+        let gather = |ranks| spec(&Copying::AllGather, ranks, &[100], &[100 * u64::from(ranks)]);
         assert_eq!(counted(&gather(4)), Some(1600.0 * 0.75));
         assert_eq!(counted(&gather(1)), None);
-        assert_eq!(counted(&spec(&AllReduce, 4, &[100], &[100])), Some(400.0 * 1.5));
+        assert_eq!(counted(&spec(&Reducing::AllReduce, 4, &[100], &[100])), Some(400.0 * 1.5));
         assert_eq!(counted(&spec(&Barrier, 4, &[], &[])), None);
     }
 
     /// In a ring, bus bandwidth counts the bytes that a rank sends once, in every notation.
     #[test]
     fn an_exchange_counts_the_larger_direction() {
-        let (send, recv) = (spec(&Send, 2, &[100], &[]), spec(&Recv, 2, &[], &[60]));
+        let (send, recv) = (spec(&Transfer::Send, 2, &[100], &[]), spec(&Transfer::Recv, 2, &[], &[60]));
         assert_eq!((counted(&send), counted(&recv)), (Some(400.0), Some(240.0)));
         let group = |specs: Vec<Spec>| Batch::of(specs, send.team);
         assert_eq!(counted(&group(vec![send.clone(), recv.clone()])), Some(400.0));
         assert_eq!(group(vec![send.clone(), recv.clone()]).cost().bytes(), 400);
-        let mut copy = Spec { operation: find("copy").expect("it is there"), ..spec(&Send, 2, &[100], &[100]) };
+        let mut copy =
+            Spec { operation: find("copy").expect("it is there"), ..spec(&Transfer::Send, 2, &[100], &[100]) };
         copy.attrs = copies::options("auto");
         let across = |sends, from| PeerCopy::of(sends, vec![(from, tensor(60))], send.team);
         let both = across(Some((1, copy.clone())), 1);
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(counted(&across(None, 1)), Some(240.0));
         assert_eq!(counted(&across(None, 0)), None, "what stays on a rank crosses nothing");
         // A collective uses both directions of a link.
-        let mixed = group(vec![send.clone(), spec(&AllReduce, 2, &[10], &[10])]);
+        let mixed = group(vec![send.clone(), spec(&Reducing::AllReduce, 2, &[10], &[10])]);
         assert_eq!(bus_bytes(&mixed), Some(BusBytes { sent: 440.0, received: 40.0 }));
     }
 

@@ -4,24 +4,47 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-/// `all_gather(src -> dst)`.
-pub struct AllGather;
+/// A collective that copies tensors to every rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copying {
+    /// `all_gather(src -> dst)`.
+    AllGather,
+    /// `broadcast(src -> dst, root: 0)`.
+    Broadcast,
+}
 
-impl Operation for AllGather {
+impl Operation for Copying {
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "all_gather",
-            summary: "gathers the tensors of all ranks on every rank, concatenated in rank order",
-            category: Category::Collective,
-            inputs: &[Input::Tensor("src")],
-            outputs: &["dst"],
-            options: &[],
+        const fn of(name: &'static str, summary: &'static str, options: &'static [OptionSpec]) -> Signature {
+            let inputs = &[Input::Tensor("src")];
+            Signature { name, summary, category: Category::Collective, inputs, outputs: &["dst"], options }
+        }
+        const ROOT: OptionSpec =
+            OptionSpec { name: "root", kind: MEMBER, default: Preset::Int(0), doc: "source rank within the group" };
+        const ALL_GATHER: Signature =
+            of("all_gather", "gathers the tensors of all ranks on every rank, concatenated in rank order", &[]);
+        const BROADCAST: Signature = of("broadcast", "copies the tensor of rank `root` to every rank", &[ROOT]);
+        match self {
+            Copying::AllGather => &ALL_GATHER,
+            Copying::Broadcast => &BROADCAST,
+        }
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        match self {
+            Copying::AllGather => &[Property::OwnPart],
+            Copying::Broadcast => &[Property::InPlace],
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         needs_stretches(call)?;
         let (source, ranks) = (call.inputs[0].tensor, u64::from(call.team.ranks));
+        let mut dims = source.dims;
+        if *self == Copying::Broadcast {
+            member(call, "root")?;
+            return stretch(call, source.dtype, source.elements(), Some(dims));
+        }
         let too_large = || OpError::Rank {
             op: "all_gather",
             needs: format!("a tensor of which {ranks} fit into memory"),
@@ -30,7 +53,6 @@ impl Operation for AllGather {
         };
         let count = source.elements().checked_mul(ranks).ok_or_else(too_large)?;
         // Tensors are concatenated along the first dimension; scalars become a vector.
-        let mut dims = source.dims;
         match dims.first() {
             Some(&first) => dims.set(0, first * ranks),
             None => dims = Dims::from_slice(&[ranks]).expect("a tensor has room for one dimension"),
@@ -47,7 +69,10 @@ impl Operation for AllGather {
     }
 
     fn exchange(&self, members: &mut [Member]) {
-        let all: Vec<f64> = members.iter().flat_map(|member| member.inputs[0].iter().copied()).collect();
+        let root =
+            members.first().filter(|_| *self == Copying::Broadcast).map(|one| one.spec.attrs.int("root") as usize);
+        let sent = (0..members.len()).filter(|&rank| root.is_none_or(|root| rank == root));
+        let all: Vec<f64> = sent.flat_map(|rank| members[rank].inputs[0].iter().copied()).collect();
         members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
     }
 
@@ -56,73 +81,19 @@ impl Operation for AllGather {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        launched(entry(spec, CollectiveKind::AllGather))
-    }
-
-    fn own_part(&self) -> bool {
-        true
+        launched(match self {
+            Copying::AllGather => entry(spec, CollectiveKind::AllGather),
+            Copying::Broadcast => {
+                let peer = spec.attrs.int("root") as u32;
+                Collective { peer, ..entry(spec, CollectiveKind::Broadcast) }
+            }
+        })
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        backward::all_gather(rule)
-    }
-}
-
-/// `broadcast(src -> dst, root: 0)`.
-pub struct Broadcast;
-
-impl Operation for Broadcast {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "broadcast",
-            summary: "copies the tensor of rank `root` to every rank",
-            category: Category::Collective,
-            inputs: &[Input::Tensor("src")],
-            outputs: &["dst"],
-            options: &[OptionSpec {
-                name: "root",
-                kind: MEMBER,
-                default: Preset::Int(0),
-                doc: "source rank within the group",
-            }],
+        match self {
+            Copying::AllGather => backward::all_gather(rule),
+            Copying::Broadcast => backward::broadcast(rule),
         }
-    }
-
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        needs_stretches(call)?;
-        member(call, "root")?;
-        let source = call.inputs[0].tensor;
-        stretch(call, source.dtype, source.elements(), Some(source.dims))
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        traffic(spec)
-    }
-
-    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        outputs[0].copy_from_slice(inputs[0]);
-    }
-
-    fn exchange(&self, members: &mut [Member]) {
-        let root = members.first().map_or(0, |member| member.spec.attrs.int("root") as usize);
-        let Some(values) = members.get(root).map(|member| member.inputs[0].clone()) else { return };
-        members.iter_mut().for_each(|member| copy(&values, &mut member.outputs[0]));
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        Some(Pieces::Blocks(spec.inputs[0].elements()))
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let peer = spec.attrs.int("root") as u32;
-        launched(Collective { peer, ..entry(spec, CollectiveKind::Broadcast) })
-    }
-
-    fn in_place(&self) -> bool {
-        true
-    }
-
-    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        backward::broadcast(rule)
     }
 }

@@ -12,9 +12,9 @@ mod transfer;
 pub use all_to_all::AllToAll;
 pub use batch::{Batch, Part, parts};
 pub use bus::{BusBytes, bus_bytes};
-pub use gather::{AllGather, Broadcast};
-pub use reduce::{AllReduce, Reduce, ReduceScatter};
-pub use transfer::{Barrier, Recv, Send};
+pub use gather::Copying;
+pub use reduce::Reducing;
+pub use transfer::{Barrier, Transfer};
 
 use crate::base::{DType, Dims, GroupId, Space};
 

@@ -4,16 +4,10 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-const OP: OptionSpec = OptionSpec::word("op", &["sum", "mean", "min", "max", "product"], "the reduction");
+const OP: OptionSpec = OptionSpec::word("op", &Reduction::NAMES, "the reduction");
 
 fn reduction(attrs: &Attrs) -> Reduction {
-    match attrs.word("op") {
-        "mean" => Reduction::Mean,
-        "min" => Reduction::Min,
-        "max" => Reduction::Max,
-        "product" => Reduction::Product,
-        _ => Reduction::Sum,
-    }
+    Reduction::from_name(attrs.word("op")).expect("the words of the option are names of reductions")
 }
 
 /// The mean of integers may not be an integer.
@@ -85,89 +79,88 @@ fn wrapped(dtype: DType, value: i64) -> f64 {
     }
 }
 
-/// `all_reduce(src -> dst, op: sum)`.
-pub struct AllReduce;
+/// A collective that reduces elementwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reducing {
+    /// `all_reduce(src -> dst, op: sum)`.
+    AllReduce,
+    /// `reduce_scatter(src -> dst, op: sum)`.
+    ReduceScatter,
+    /// `reduce(src -> dst, op: sum, root: 0)`.
+    Reduce,
+}
 
-impl Operation for AllReduce {
+impl Operation for Reducing {
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "all_reduce",
-            summary: "reduces the tensors of all ranks elementwise (a sum, or another `op`); every rank receives the result",
-            category: Category::Collective,
-            inputs: &[Input::Tensor("src")],
-            outputs: &["dst"],
-            options: &[OP],
+        const fn of(name: &'static str, summary: &'static str, options: &'static [OptionSpec]) -> Signature {
+            let inputs = &[Input::Tensor("src")];
+            Signature { name, summary, category: Category::Collective, inputs, outputs: &["dst"], options }
+        }
+        const ROOT: OptionSpec = OptionSpec {
+            name: "root",
+            kind: MEMBER,
+            default: Preset::Int(0),
+            doc: "destination rank within the group",
+        };
+        const ALL_REDUCE: Signature = of(
+            "all_reduce",
+            "reduces the tensors of all ranks elementwise (a sum, or another `op`); every rank receives the result",
+            &[OP],
+        );
+        const REDUCE_SCATTER: Signature = of(
+            "reduce_scatter",
+            "reduces the tensors of all ranks elementwise (a sum, or another `op`) and scatters the result: rank r receives the r-th part",
+            &[OP],
+        );
+        const REDUCE: Signature = of(
+            "reduce",
+            "reduces the tensors of all ranks elementwise (a sum, or another `op`); rank `root` alone receives the result",
+            &[OP, ROOT],
+        );
+        match self {
+            Reducing::AllReduce => &ALL_REDUCE,
+            Reducing::ReduceScatter => &REDUCE_SCATTER,
+            Reducing::Reduce => &REDUCE,
         }
     }
 
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        needs_reducible(call)?;
-        let source = call.inputs[0].tensor;
-        stretch(call, source.dtype, source.elements(), Some(source.dims))
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        traffic(spec)
-    }
-
-    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        outputs[0].copy_from_slice(inputs[0]);
-    }
-
-    fn exchange(&self, members: &mut [Member]) {
-        self.enclose_exchange(members);
-    }
-
-    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
-        let (all, tolerance) = reduced(members);
-        members.iter_mut().for_each(|member| copy(&all, &mut member.outputs[0]));
-        members.iter().map(|_| vec![tolerance.clone()]).collect()
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        Some(Pieces::Blocks(spec.inputs[0].elements()))
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        launched(Collective { reduction: reduction(&spec.attrs), ..entry(spec, CollectiveKind::AllReduce) })
-    }
-
-    fn in_place(&self) -> bool {
-        true
-    }
-
-    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        backward::all_reduce(rule)
-    }
-}
-
-/// `reduce_scatter(src -> dst, op: sum)`.
-pub struct ReduceScatter;
-
-impl Operation for ReduceScatter {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "reduce_scatter",
-            summary: "reduces the tensors of all ranks elementwise (a sum, or another `op`) and scatters the result: rank r receives the r-th part",
-            category: Category::Collective,
-            inputs: &[Input::Tensor("src")],
-            outputs: &["dst"],
-            options: &[OP],
+    fn properties(&self) -> &'static [Property] {
+        match self {
+            Reducing::AllReduce | Reducing::Reduce => &[Property::InPlace],
+            Reducing::ReduceScatter => &[Property::OwnPart],
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         needs_reducible(call)?;
         let (source, ranks) = (&call.inputs[0], u64::from(call.team.ranks));
-        let tensor = source.tensor;
-        needs_equal_parts(call, source)?;
-        // The part is a slice of the first dimension if that is divisible.
-        let dims = tensor.dims.first().copied().filter(|first| first.is_multiple_of(ranks)).map(|first| {
-            let mut dims = tensor.dims;
-            dims.set(0, first / ranks);
-            dims
-        });
-        stretch(call, tensor.dtype, tensor.elements() / ranks, dims)
+        let Tensor { dtype, mut dims, .. } = source.tensor;
+        let elements = source.tensor.elements();
+        match self {
+            Reducing::AllReduce => stretch(call, dtype, elements, Some(dims)),
+            Reducing::ReduceScatter => {
+                needs_equal_parts(call, source)?;
+                // The part is a slice of the first dimension if that is divisible.
+                let first = dims.first().copied().filter(|first| first.is_multiple_of(ranks));
+                let dims = first.map(|first| {
+                    dims.set(0, first / ranks);
+                    dims
+                });
+                stretch(call, dtype, elements / ranks, dims)
+            }
+            Reducing::Reduce => {
+                member(call, "root")?;
+                if call.outputs[0].is_none() {
+                    return Err(OpError::OutputMissing {
+                        op: "reduce",
+                        help: "the root alone writes it, so that it needs a buffer: write `-> y`; \
+                               `all_reduce` gives every rank the result",
+                        at: call.span.into(),
+                    });
+                }
+                stretch(call, dtype, elements, None)
+            }
+        }
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
@@ -185,114 +178,49 @@ impl Operation for ReduceScatter {
     fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
         let (all, tolerance) = reduced(members);
         let part = all.len() / members.len().max(1);
-        let mut tolerances = Vec::with_capacity(members.len());
-        for (rank, member) in members.iter_mut().enumerate() {
-            let own = rank * part..(rank + 1) * part;
-            copy(&all[own.clone()], &mut member.outputs[0]);
-            tolerances.push(vec![match &tolerance {
+        let root = members.first().filter(|_| *self == Reducing::Reduce).map(|member| member.spec.attrs.int("root"));
+        let of_rank = |(rank, member): (usize, &mut Member)| {
+            let received = match self {
+                Reducing::AllReduce => 0..all.len(),
+                Reducing::ReduceScatter => rank * part..(rank + 1) * part,
+                Reducing::Reduce if root == Some(rank as i64) => 0..all.len(),
+                Reducing::Reduce => return check::exactly(member.outputs),
+            };
+            copy(&all[received.clone()], &mut member.outputs[0]);
+            vec![match &tolerance {
                 Tolerance::Exact => Tolerance::Exact,
-                Tolerance::Within(radii) => Tolerance::Within(radii[own].to_vec()),
-            }]);
-        }
-        tolerances
+                Tolerance::Within(radii) => Tolerance::Within(radii[received].to_vec()),
+            }]
+        };
+        members.iter_mut().enumerate().map(of_rank).collect()
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        Some(Pieces::Blocks(spec.outputs[0].elements()))
+        let received = if *self == Reducing::ReduceScatter { &spec.outputs } else { &spec.inputs };
+        Some(Pieces::Blocks(received[0].elements()))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let count = spec.outputs[0].elements();
-        let all = entry(spec, CollectiveKind::ReduceScatter);
-        launched(Collective { count, reduction: reduction(&spec.attrs), ..all })
-    }
-
-    fn own_part(&self) -> bool {
-        true
+        let kind = match self {
+            Reducing::AllReduce => CollectiveKind::AllReduce,
+            Reducing::ReduceScatter => CollectiveKind::ReduceScatter,
+            Reducing::Reduce => CollectiveKind::Reduce,
+        };
+        let mut collective = Collective { reduction: reduction(&spec.attrs), ..entry(spec, kind) };
+        match self {
+            Reducing::AllReduce => {}
+            Reducing::ReduceScatter => collective.count = spec.outputs[0].elements(),
+            Reducing::Reduce => collective.peer = spec.attrs.int("root") as u32,
+        }
+        launched(collective)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        backward::reduce_scatter(rule)
-    }
-}
-
-/// `reduce(src -> dst, op: sum, root: 0)`.
-pub struct Reduce;
-
-impl Operation for Reduce {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "reduce",
-            summary: "reduces the tensors of all ranks elementwise (a sum, or another `op`); rank `root` alone receives the result",
-            category: Category::Collective,
-            inputs: &[Input::Tensor("src")],
-            outputs: &["dst"],
-            options: &[
-                OP,
-                OptionSpec {
-                    name: "root",
-                    kind: MEMBER,
-                    default: Preset::Int(0),
-                    doc: "destination rank within the group",
-                },
-            ],
+        match self {
+            Reducing::AllReduce => backward::all_reduce(rule),
+            Reducing::ReduceScatter => backward::reduce_scatter(rule),
+            Reducing::Reduce => backward::reduce(rule),
         }
-    }
-
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        needs_reducible(call)?;
-        member(call, "root")?;
-        if call.outputs[0].is_none() {
-            return Err(OpError::OutputMissing {
-                op: "reduce",
-                help: "the root alone writes it, so that it needs a buffer: write `-> y`; \
-                       `all_reduce` gives every rank the result",
-                at: call.span.into(),
-            });
-        }
-        let source = call.inputs[0].tensor;
-        stretch(call, source.dtype, source.elements(), None)
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        traffic(spec)
-    }
-
-    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        outputs[0].copy_from_slice(inputs[0]);
-    }
-
-    fn exchange(&self, members: &mut [Member]) {
-        self.enclose_exchange(members);
-    }
-
-    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
-        let (all, tolerance) = reduced(members);
-        let mut tolerances: Vec<Vec<Tolerance>> = members.iter().map(|member| check::exactly(member.outputs)).collect();
-        let root = members.first().map_or(0, |first| first.spec.attrs.int("root") as usize);
-        if let Some(member) = members.get_mut(root) {
-            copy(&all, &mut member.outputs[0]);
-            tolerances[root] = vec![tolerance];
-        }
-        tolerances
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        Some(Pieces::Blocks(spec.inputs[0].elements()))
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let peer = spec.attrs.int("root") as u32;
-        let all = entry(spec, CollectiveKind::Reduce);
-        launched(Collective { reduction: reduction(&spec.attrs), peer, ..all })
-    }
-
-    fn in_place(&self) -> bool {
-        true
-    }
-
-    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        backward::reduce(rule)
     }
 }
 

@@ -55,7 +55,7 @@ const VALUES: [&[f64]; 3] = [&[1.0, 2.0, 3.0], &[4.0, -5.0, 6.0], &[7.0, 9.0, 0.
 
 #[test]
 fn all_reduce_gives_every_rank_the_same() {
-    let of = |op| alike(&AllReduce, attrs(&[("op", Attr::Word(op))]), VALUES, 3);
+    let of = |op| alike(&Reducing::AllReduce, attrs(&[("op", Attr::Word(op))]), VALUES, 3);
     assert_eq!(of("sum"), vec![vec![12.0, 6.0, 9.0]; 3]);
     assert_eq!(of("mean"), vec![vec![4.0, 2.0, 3.0]; 3]);
     assert_eq!(of("min"), vec![vec![1.0, -5.0, 0.0]; 3]);
@@ -66,25 +66,25 @@ fn all_reduce_gives_every_rank_the_same() {
 #[test]
 fn reduce_scatter_gives_each_rank_its_part() {
     let options = attrs(&[("op", Attr::Word("sum"))]);
-    assert_eq!(alike(&ReduceScatter, options, VALUES, 1), [[12.0], [6.0], [9.0]]);
+    assert_eq!(alike(&Reducing::ReduceScatter, options, VALUES, 1), [[12.0], [6.0], [9.0]]);
 }
 
 #[test]
 fn reduce_gives_the_root_alone_the_result() {
     let options = attrs(&[("op", Attr::Word("max")), ("root", Attr::Int(1))]);
-    assert_eq!(alike(&Reduce, options, VALUES, 3), [[-1.0; 3], [7.0, 9.0, 6.0], [-1.0; 3]]);
+    assert_eq!(alike(&Reducing::Reduce, options, VALUES, 3), [[-1.0; 3], [7.0, 9.0, 6.0], [-1.0; 3]]);
 }
 
 #[test]
 fn broadcast_gives_every_rank_what_the_root_has() {
     let options = attrs(&[("root", Attr::Int(2))]);
-    assert_eq!(alike(&Broadcast, options, VALUES, 3), [[7.0, 9.0, 0.0]; 3]);
+    assert_eq!(alike(&Copying::Broadcast, options, VALUES, 3), [[7.0, 9.0, 0.0]; 3]);
 }
 
 #[test]
 fn all_gather_lines_up_the_ranks() {
     let parts: [&[f64]; 3] = [&[1.0, 2.0], &[3.0, 4.0], &[5.0, 6.0]];
-    assert_eq!(alike(&AllGather, Attrs::default(), parts, 6), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; 3]);
+    assert_eq!(alike(&Copying::AllGather, Attrs::default(), parts, 6), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; 3]);
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn a_batch_exchanges_all_its_parts() {
         let from = attrs(&[("from", Attr::Int(i64::from((rank + RANKS - 1) % RANKS)))]);
         let sum = attrs(&[("op", Attr::Word("sum"))]);
         let parts = vec![
-            spec(&Send, rank, to, &[2], &[]),
-            spec(&AllReduce, rank, sum, &[1], &[1]),
-            spec(&Recv, rank, from, &[], &[2]),
+            spec(&Transfer::Send, rank, to, &[2], &[]),
+            spec(&Reducing::AllReduce, rank, sum, &[1], &[1]),
+            spec(&Transfer::Recv, rank, from, &[], &[2]),
         ];
         Batch::of(parts, Team { group: GroupId(0), ranks: RANKS, rank })
     };
@@ -153,8 +153,14 @@ fn the_second_of_two_messages_stays_the_second() {
     let to = |rank: u32| attrs(&[("to", Attr::Int(i64::from(rank)))]);
     let from = |rank: u32| attrs(&[("from", Attr::Int(i64::from(rank)))]);
     let team = |rank| Team { group: GroupId(0), ranks: RANKS, rank };
-    let sender = Batch::of(vec![spec(&Send, 0, to(2), &[1], &[]), spec(&Send, 0, to(2), &[1], &[])], team(0));
-    let receiver = Batch::of(vec![spec(&Recv, 2, from(0), &[], &[1]), spec(&Recv, 2, from(0), &[], &[1])], team(2));
+    let sender = Batch::of(
+        vec![spec(&Transfer::Send, 0, to(2), &[1], &[]), spec(&Transfer::Send, 0, to(2), &[1], &[])],
+        team(0),
+    );
+    let receiver = Batch::of(
+        vec![spec(&Transfer::Recv, 2, from(0), &[], &[1]), spec(&Transfer::Recv, 2, from(0), &[], &[1])],
+        team(2),
+    );
     let outputs = exchanged(&[sender, receiver], &[vec![vec![1.0], vec![2.0]], vec![]]);
     assert_eq!(outputs[1], [[1.0], [2.0]]);
 }

@@ -145,6 +145,10 @@ impl Operation for BatchNorm {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_rank(0, 2, "samples and channels")?;
@@ -218,10 +222,6 @@ impl Operation for BatchNorm {
         let mut launches = Statistics::of(spec).launches(inputs);
         launches.push(walk::launch_all("batch_norm", &[task], compute_type(spec)));
         launches
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -37,6 +37,10 @@ impl Operation for GroupNorm {
         if self.instances { &INSTANCES } else { &GROUPS }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_rank(0, 2, "samples and channels")?;
@@ -82,10 +86,6 @@ impl Operation for GroupNorm {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (spec, channels) = self.rows(spec);
         vec![Split::of(&spec, &ROWS, &channels).launch(self.name(), &spec, &ROWS, &channels)]
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

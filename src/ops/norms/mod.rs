@@ -83,6 +83,10 @@ impl Operation for Norm {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rows()?;
         for input in call.inputs {
@@ -134,10 +138,6 @@ impl Operation for Norm {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let channels = Channels::of(spec);
         vec![Split::of(spec, self, &channels).launch(self.name(), spec, self, &channels)]
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

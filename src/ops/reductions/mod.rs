@@ -86,6 +86,10 @@ impl Operation for Reduce {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::TakesExpression]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         if call.inputs.is_empty() {
@@ -141,10 +145,6 @@ impl Operation for Reduce {
             true => spec.inputs.iter().map(|input| input.dtype.compute()).fold(DType::F32, DType::promote),
             false => compute_type(spec),
         }
-    }
-
-    fn takes_expression(&self) -> bool {
-        true
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {

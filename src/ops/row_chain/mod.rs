@@ -168,6 +168,10 @@ impl Operation for RowChain {
         }
     }
 
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
@@ -219,9 +223,5 @@ impl Operation for RowChain {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![Split::of(spec).launch(self.0, self.name(), spec)]
-    }
-
-    fn in_place(&self) -> bool {
-        true
     }
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::base::{OpId, SrcSpan};
-use crate::ops::{Collective, CollectiveKind, Reduction};
+use crate::ops::{Collective, CollectiveKind};
 use crate::plan::PlanError;
 
 use super::calls::{Channel, is_transfer};
@@ -225,7 +225,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
     };
     let text = |wait: &Wait| {
         let (call, (_, stream)) = (progress.call(wait.side), place(progress, wait.side));
-        let call = if is_copy(progress, wait.side) { "copy" } else { name(call.kind) };
+        let call = if is_copy(progress, wait.side) { "copy" } else { call.kind.name() };
         format!("rank {} waits in `{call}` on `{stream}` for rank {}", wait.side.0.rank, wait.for_rank)
     };
     let transfers = waits.iter().any(|wait| is_transfer(progress.call(wait.side)));
@@ -278,14 +278,14 @@ fn place(progress: &Progress, side: CallSite) -> (String, String) {
 /// Formats a call as `all_reduce` of 8 f32, `op: mean`.
 fn describe(call: &Collective) -> String {
     use CollectiveKind::*;
-    let mut text = format!("`{}`", name(call.kind));
+    let mut text = format!("`{}`", call.kind.name());
     if call.parts.is_some() {
         text += &format!(" of {} by `counts`", call.dtype);
     } else if call.kind != Barrier {
         text += &format!(" of {} {}", call.count, call.dtype);
     }
     if matches!(call.kind, AllReduce | ReduceScatter | Reduce) {
-        text += &format!(", `op: {}`", reduction(call.reduction));
+        text += &format!(", `op: {}`", call.reduction.name());
     }
     match call.kind {
         Broadcast | Reduce => text += &format!(", `root: {}`", call.peer),
@@ -294,28 +294,4 @@ fn describe(call: &Collective) -> String {
         _ => {}
     }
     text
-}
-
-fn name(kind: CollectiveKind) -> &'static str {
-    match kind {
-        CollectiveKind::AllReduce => "all_reduce",
-        CollectiveKind::AllGather => "all_gather",
-        CollectiveKind::ReduceScatter => "reduce_scatter",
-        CollectiveKind::AllToAll => "all_to_all",
-        CollectiveKind::Broadcast => "broadcast",
-        CollectiveKind::Reduce => "reduce",
-        CollectiveKind::Send => "send",
-        CollectiveKind::Recv => "recv",
-        CollectiveKind::Barrier => "barrier",
-    }
-}
-
-fn reduction(reduction: Reduction) -> &'static str {
-    match reduction {
-        Reduction::Sum => "sum",
-        Reduction::Mean => "mean",
-        Reduction::Min => "min",
-        Reduction::Max => "max",
-        Reduction::Product => "product",
-    }
 }

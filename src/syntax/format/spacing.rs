@@ -113,7 +113,7 @@ impl<'a> Tokens<'a> {
             return None;
         }
         let text = self.text(index);
-        match BinaryOp::of(text) {
+        match BinaryOp::from_name(text) {
             Some(BinaryOp::Or) => Some(Level::Or),
             Some(BinaryOp::And) => Some(Level::And),
             Some(BinaryOp::Add | BinaryOp::Subtract) => Some(Level::Sum),

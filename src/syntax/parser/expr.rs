@@ -185,7 +185,8 @@ impl<'a> Builder<'a> {
                 let span = left.expr.span.to(right.expr.span);
                 let depth = 1 + left.depth.max(right.depth);
                 let kind = ExprKind::Binary {
-                    op: BinaryOp::of(operator.as_str()).expect("the operators of the grammar are those of the tree"),
+                    op: BinaryOp::from_name(operator.as_str())
+                        .expect("the operators of the grammar are those of the tree"),
                     left: Box::new(left.expr),
                     right: Box::new(right.expr),
                 };

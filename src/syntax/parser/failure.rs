@@ -33,7 +33,7 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
     let word = &text[before.len()..position];
     let joins = text[position..].trim().is_empty()
-        && (BinaryOp::of(word).is_some()
+        && (BinaryOp::from_name(word).is_some()
             || word == "not"
             || (words::role(word) == Some(Role::Clause) && ends_operand(before.trim_end())));
     let reserved = !joins && words::is_reserved(word) && (!has("a..z") || has("0..9"));
@@ -118,7 +118,7 @@ fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
     }
     if has("*") {
         groups.push("an operator");
-        known.extend(OPERATOR.into_iter().chain(BinaryOp::ALL.map(BinaryOp::text)));
+        known.extend(OPERATOR.into_iter().chain(BinaryOp::NAMES));
     }
     let mut literal: Vec<String> = tokens
         .iter()
