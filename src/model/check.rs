@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
-use crate::ops::{self, Input, Operation, OptionType};
+use crate::ops::{self, Input, Operation, OptionSpec, OptionType};
 use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
@@ -417,11 +417,13 @@ impl<'a> Checker<'a> {
         for setting in &call.options {
             let key = self.names.name(setting.key.symbol);
             let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
-            match option.map(|option| &option.kind) {
-                Some(OptionType::Word(words)) => self.word_or_value(&setting.value, words),
+            match option {
+                Some(OptionSpec { kind: OptionType::Word(words), .. }) => self.word_or_value(&setting.value, words),
                 // An unknown option may have been meant for words.
                 None => self.word_or_value(&setting.value, &[]),
-                _ => self.expr(&setting.value),
+                Some(OptionSpec { name, kind, .. }) => {
+                    self.expr_at(&setting.value, NameRole::Option { option: name, kind });
+                }
             }
         }
         if let Some(over) = &call.over {
