@@ -161,6 +161,7 @@ fn fields_of_a_sweep_and_a_comparison_do_what_their_options_do() {
     // The second text is what the command has in both runs.
     let cases = [
         ("sweep", "zip: true", "", "--zip"),
+        ("sweep", "skip_invalid: true", "", "--skip-invalid"),
         ("sweep", "order: given", "", "--order given"),
         ("sweep", "sort: \"median\"", "", "--sort median"),
         ("sweep", "search: true", "", "--search"),

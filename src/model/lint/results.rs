@@ -41,7 +41,9 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
         // A metric of `f` or of `up` covers `f[3].up`.
         if !name.split(['.', '[', ']']).any(in_figure) {
             let help = match missing_arrows.get(&span) {
-                Some(output) => format!("`>` compares, an arrow is `->`: `-> {output}` writes the result to `{output}`"),
+                Some(output) => {
+                    format!("`>` compares, an arrow is `->`: `-> {output}` writes the result to `{output}`")
+                }
                 None => "write it to a buffer, `-> y`, or read it below; `-> _` discards it on purpose".to_owned(),
             };
             warnings.push(ModelWarning::UnreadResult { name, at: span.into(), help });
@@ -84,7 +86,8 @@ fn missing_arrows(ast: &Ast, program: &Program) -> FxHashMap<SrcSpan, String> {
         if let StmtKind::Call(call) = &stmt.kind
             && call.outputs.is_empty()
             && matches!(call.callee.as_slice(), [callee] if ast.names.name(callee.symbol) == "map")
-            && let Some(ExprKind::Binary { op: BinaryOp::Greater, right, .. }) = call.inputs.last().map(|arg| &arg.value.kind)
+            && let Some(ExprKind::Binary { op: BinaryOp::Greater, right, .. }) =
+                call.inputs.last().map(|arg| &arg.value.kind)
             && let Some(symbol) = first_name(right).filter(|symbol| tensors.contains(symbol))
         {
             found.insert(call.span, ast.names.name(symbol).to_owned());
