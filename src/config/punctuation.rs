@@ -318,6 +318,7 @@ impl<'a> Walker<'a> {
                 let name = self.levels[index].item.name.clone();
                 let unclosed: Vec<Level> = self.levels.drain(index + 1..).rev().collect();
                 self.unclosed(&unclosed, name, at.start);
+                *self.item() = Item::default();
             }
             None => {
                 let level = &self.levels[last];

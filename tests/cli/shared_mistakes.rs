@@ -112,7 +112,7 @@ fn wrong_cases_of_a_suite_are_underlined() {
         ),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", param: \"n\", values: [16, 99])]",
-            &["`n` cannot be 99", "s.ron:4:76"],
+            &["`n` cannot be 99", "s.ron:4:73"],
         ),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (), \"b\": (params: {n: 99})})]",
@@ -161,7 +161,7 @@ fn punctuation_says_what_to_type() {
         ("limits: {time: (to: \"5us\"}", &["this `(` is not closed", "write `)` before the `}` of line 3"]),
         (
             "limits: {time: (to: \"5us\"}, effort: quik",
-            &["this `(` is not closed", "write `)` before the `}` of line 3", "`quik`", "a.ron:3:38"],
+            &["this `(` is not closed", "write `)` before the `}` of line 3", "`quik`", "a.ron:3:39"],
         ),
         (
             "limits: {time: (to: \"5us\"),\n  effort: quik,\n  rank: 2.5",

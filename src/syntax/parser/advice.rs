@@ -406,6 +406,10 @@ fn missing(place: &FailurePoint) -> Option<String> {
         Rule::stmt_piece if place.rest.starts_with('{') && lead(place.lead(), true).is_some() => {
             Some(format!("a `{}` is declared outside of the step: move it out", place.lead()))
         }
+        Rule::stmt_piece if place.rest.starts_with('{') && place.word_before() == "group" => help(
+            "a `group` has no label of its own: label an operation inside, `group { swap: send(x, to: 1)  … }`; the first \
+             label stands for the whole",
+        ),
         Rule::stmt_piece if place.rest.starts_with('{') => Some(format!(
             "`{}` opens no block; a statement that does begins with {}",
             place.lead(),
