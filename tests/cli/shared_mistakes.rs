@@ -54,7 +54,7 @@ fn a_wrong_value_is_underlined_in_the_scenario() {
         ("axes: {launch: [\"stream\", \"grph\"]}", &["`launch` cannot be `grph`", "'graph'", "a.ron:3:29"]),
         (
             "axes: {\"set n\": [16, 300]}",
-            &["`n` cannot be 300", "a.ron:3:25", "can have `--set=n=300`", "--skip-invalid"],
+            &["`n` cannot be 300", "a.ron:3:24", "can have `--set=n=300`", "--skip-invalid"],
         ),
         ("axes: {\"set n\": \"16, 2 *\"}", &["aorta::syntax::", "a.ron:3:2"]),
         ("axes: {set: [1, 2]}", &["it has no name of what varies", "{\"set NAME\": [1, 2]}"]),
@@ -116,15 +116,15 @@ fn wrong_cases_of_a_suite_are_underlined() {
         ),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (), \"b\": (params: {n: 99})})]",
-            &["`n` cannot be 99", "s.ron:4:81"],
+            &["`n` cannot be 99", "s.ron:4:83"],
         ),
         (
             "workload: \"net.aorta\", preset: \"large\", axes: [(name: \"n\", cases: {\"a\": (preset: \"larg\")})]",
-            &["no preset `larg`", "s.ron:4:80"],
+            &["no preset `larg`", "s.ron:4:88"],
         ),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (limits: {rat: (to: 1)})})]",
-            &["a limit cannot be `rat`", "s.ron:4:75"],
+            &["a limit cannot be `rat`", "s.ron:4:76"],
         ),
     ];
     for (case, says) in cases {
