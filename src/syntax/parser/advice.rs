@@ -362,6 +362,9 @@ fn is_type(text: &str) -> bool {
 
 fn choice(place: &FailurePoint) -> Option<String> {
     const CHOICE: &str = "write a choice between values as `if c { a } else { b }`";
+    if place.word() == "if" && place.expects("when") {
+        return help("the condition of a copy to another rank follows `when`: `copy(x -> y at 1 when rank == 0)`");
+    }
     if place.word() == "if" && place.expects("*") {
         return Some(CHOICE.to_owned());
     }
