@@ -4,7 +4,7 @@ use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{MemoryId, Nanos};
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Ranks};
+use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Rank, Ranks};
 use aorta::measure;
 use aorta::model::{self, MemoryKind, ModelError, Options, PeerError, Program};
 use aorta::plan::{self, Plan};
@@ -333,6 +333,27 @@ fn a_simulated_copy_waits_for_who_gets_it() {
         let beside = "on t { copy(x -> y at 1 when rank == 0) } on u { spin(100us) }";
         let times = simulated(beside, 3, mode);
         assert!(times[2] < 130_000 && times[1] > LINK, "{times:?}");
+    }
+}
+
+/// A rank that neither sends nor receives has the operation in its observed iteration, with a time of its own.
+#[test]
+fn a_rank_without_a_part_in_a_copy_is_observed() {
+    for (step, worlds) in [
+        ("on s { copy(x -> y at 1 when rank == 0) map(y + 1 -> x) }", 2..5),
+        ("on s { copy(x -> y at (rank + 1) % world when world > 1) nop() }", 1..4),
+    ] {
+        for (mode, world) in worlds.flat_map(|world| [LaunchMode::Stream, LaunchMode::Graph].map(|mode| (mode, world)))
+        {
+            let text = format!("stream s\nbuffer x, y: f32[64]\nstep {{ {step} }}");
+            let sim = Sim::new(Profile::named("h200").expect("embedded"));
+            let ranks = World::new(&text, world, None, &sim);
+            let mut open = ranks.open(&sim);
+            open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
+            let observed = open.observe(mode, Observation::once(1), &Control::default());
+            let observed = observed.unwrap_or_else(|error| panic!("{step} on {world} ranks: {error}"));
+            assert!(observed.iter().all(|traces| traces[0].spans.len() == 2), "{step} on {world} ranks");
+        }
     }
 }
 

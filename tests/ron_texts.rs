@@ -5,7 +5,7 @@ use miette::Diagnostic;
 use proptest::prelude::*;
 
 /// Fields of a scenario: valid, and with a mistake.
-const FIELDS: [(&str, &str); 24] = [
+const FIELDS: [(&str, &str); 25] = [
     ("workload: \"moe\"", "workload: 3"),
     ("effort: quick", "efort: quick"),
     ("streams: 2", "streams: \"2\""),
@@ -29,6 +29,7 @@ const FIELDS: [(&str, &str); 24] = [
     ("licence: \"MIT\"", "\"licence\": \"MIT\""),
     ("threshold: \"3%\"", "threshold: '3%'"),
     ("no_apart: true", "no_apart:"),
+    ("skip_invalid: true", "skip_invalid:"),
     ("fresh: true, zip: true", "fresh: true zip: true"),
     ("sides: {a: \"--launch graph\"}", "sides: {a: \"--launch graph\"]"),
 ];

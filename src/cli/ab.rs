@@ -78,7 +78,11 @@ fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError
 /// Reads a side's options and compiles its workload, before anything runs.
 fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
-    match exec::examine(exec) {
+    let examined = exec::settle(exec).and_then(|(settled, settings)| {
+        exec::launch_of_side(settings.launch)?;
+        exec::compile(&settled, &settings)
+    });
+    match examined {
         Ok(_) => Ok(read),
         Err(error) => {
             output::eprint(&format!("Side {}, `aorta exec {}`:\n", side.name(), shell::command(&read.arguments)));

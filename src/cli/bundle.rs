@@ -134,7 +134,9 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
             }
         }
     }
-    let mut parts = parts(gathered, &workload, &mut runs, highest, needs_project);
+    // The author's project describes the files, whichever folders the bundle needs.
+    let project = needs_project.then(|| described(&settled.file)).transpose()?;
+    let mut parts = parts(gathered, &workload, &mut runs, highest, project);
     let record = match record {
         Some((record, path)) => {
             check_record((&record, &path), &file, &settled, &loaded)?;
@@ -231,14 +233,14 @@ fn is_by_name(path: &Path, text: &str, read: &Scenario) -> Result<bool, CliError
 }
 
 /// The parts of a bundle: paths relative to the nearest common parent of all files and of `highest`, the highest folder
-/// that the scenario's paths pass through. `runs` becomes the name of its part. If `needs_project`, they
-/// get a project with the workload's folder as its library.
+/// that the scenario's paths pass through. `runs` becomes the name of its part. `project`, if they need one, gets the
+/// workload's folder as its library.
 fn parts(
     gathered: Gathered,
     workload: &Path,
     runs: &mut PathBuf,
     highest: Option<PathBuf>,
-    needs_project: bool,
+    project: Option<Project>,
 ) -> IndexMap<String, Part> {
     let is_shipped = workload.starts_with(LIBRARY);
     let own = gathered.files.keys().filter(|path| !(is_shipped && path.starts_with(LIBRARY)));
@@ -250,11 +252,19 @@ fn parts(
     let name = |path: &Path| container::normal(&below(path)).unwrap_or_default();
     let mut parts: IndexMap<String, Part> =
         gathered.files.iter().map(|(path, bytes)| (name(path), Part::new(bytes.clone()))).collect();
-    if needs_project {
-        let library = below(workload).parent().and_then(container::normal).unwrap_or_default();
-        parts.insert(PROJECT_FILE.to_owned(), Part::new(Project::with_library(&library).into_bytes()));
+    if let Some(project) = project {
+        let library = vec![below(workload).parent().and_then(container::normal).unwrap_or_default()];
+        let text = Project { library, ..project }.to_ron();
+        parts.insert(PROJECT_FILE.to_owned(), Part::new(text.into_bytes()));
     }
     parts
+}
+
+/// The project of a workload, without its library; the default without one.
+fn described(file: &str) -> Result<Project, InputError> {
+    let folder = Path::new(file).parent().filter(|folder| !folder.as_os_str().is_empty());
+    let project = project::read(folder.unwrap_or(Path::new(".")))?.unwrap_or_default();
+    Ok(Project { library: Vec::new(), ..project })
 }
 
 /// The folder that two have in common.

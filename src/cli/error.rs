@@ -109,6 +109,13 @@ pub enum InputError {
     )]
     NoValidCase { count: usize, first: String, command: String },
 
+    #[error("no case of the sweep can have {values}; the reasons are shown above")]
+    #[diagnostic(
+        code(aorta::cli::refused_values),
+        help("correct the values; `--skip-invalid`, in a scenario `skip_invalid: true`, runs the other cases")
+    )]
+    RefusedValues { values: String },
+
     #[error("{name} is not a file of cases: {why}")]
     #[diagnostic(code(aorta::cli::no_cases), help("`aorta sweep FILE --json PATH` writes one"))]
     NoCases { name: String, why: String },

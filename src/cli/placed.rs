@@ -19,6 +19,9 @@ const UNKNOWN_PARAMETER: &str = "aorta::model::unknown_parameter";
 /// Code of the error about the name of a preset, which has no place in the workload.
 const UNKNOWN_PRESET: &str = "aorta::model::unknown_preset";
 
+/// Prefix of the names under which the compiler knows the texts of values.
+const SET: &str = "--set ";
+
 /// A value that a file gives to a workload.
 #[derive(Clone, Copy, Debug)]
 pub enum Given<'a> {
@@ -54,6 +57,18 @@ pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> 
     }
 }
 
+/// True if the diagnostic is about the value of this parameter, or about the preset, that an argument gives.
+pub fn is_of_argument(what: &dyn Diagnostic, sources: &SourceMap, option: &str, name: &str) -> bool {
+    if what.code().is_some_and(|code| code.to_string() == UNKNOWN_PRESET) {
+        return option == "preset";
+    }
+    let is_there = |label: LabeledSpan| {
+        let place = u32::try_from(label.offset()).ok().and_then(|offset| sources.locate(offset));
+        place.is_some_and(|place| place.file.strip_prefix(SET) == Some(name))
+    };
+    what.labels().is_some_and(|mut labels| labels.any(is_there))
+}
+
 /// The labels of a diagnostic with those of arguments moved to a file at `base`; `None` if none is of an argument that the
 /// file gives.
 fn moved(
@@ -72,7 +87,7 @@ fn moved(
     let labels = what.labels()?.map(|label| {
         let to = || {
             let place = sources.locate(u32::try_from(label.offset()).ok()?)?;
-            let param = place.file.strip_prefix("--set ")?;
+            let param = place.file.strip_prefix(SET)?;
             let value = sources.rest_of_line((label.offset() - place.offset) as u32);
             let (name, found) = find(Given::Param(param, value))?;
             if code == UNKNOWN_PARAMETER {

@@ -57,11 +57,20 @@ pub fn here() -> Result<Option<Library>, InputError> {
     of(Path::new("."))
 }
 
+/// The contents of the file of the nearest project at or above a folder; `None` without one.
+pub fn read(from: &Path) -> Result<Option<Project>, InputError> {
+    folder(from).map(|folder| parse(&folder)).transpose()
+}
+
+fn parse(folder: &Path) -> Result<Project, InputError> {
+    let file = folder.join(PROJECT_FILE);
+    Ok(Project::parse(&file.display().to_string(), &container::read(&file, FileKind::Project)?)?)
+}
+
 /// The project of a folder; `None` without one.
 fn of(from: &Path) -> Result<Option<Library>, InputError> {
     let Some(folder) = folder(from) else { return Ok(None) };
-    let file = folder.join(PROJECT_FILE);
-    let project = Project::parse(&file.display().to_string(), &container::read(&file, FileKind::Project)?)?;
+    let project = parse(&folder)?;
     let (mut files, mut entries) = (Vec::new(), 0);
     for library in &project.library {
         let library = folder.join(container::normal(Path::new(library)).unwrap_or_default());

@@ -1,6 +1,7 @@
 //! `aorta suite`: runs the cases of a suite, each in a process of its own, and reports them on one page.
 
 mod args;
+mod placed;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::base::{Bytes, counted, hex, shell};
-use crate::config::{ConfigError, Mistakes, Suite, SuiteCase};
+use crate::config::{Suite, SuiteCase};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::report::{self, View};
 
@@ -17,14 +18,13 @@ use super::cases::{self, Runner};
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
-use super::placed::{self, Given};
 use super::report::cases_json;
 use super::{
     CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, container, exec, library, load, output, project,
 };
 
 pub use args::{RunArgs, SuiteArgs};
-use plan::{CaseMistake, Machine, SuitePlan};
+use plan::{Machine, SuitePlan};
 
 /// Exit code of a suite with a case that is invalid on any machine.
 const BAD_INPUT: u8 = 2;
@@ -200,7 +200,7 @@ pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticsArg) -> Result<Str
     for plan in &mut planned {
         if let Some(mistake) = plan.mistake.take() {
             bad.entry(plan.case.declared)
-                .or_insert_with(|| placed(mistake, &plan.case, (&suite.name, &text), &mistakes));
+                .or_insert_with(|| placed::placed(mistake, &plan.case, (&suite, &text), &mistakes));
         }
     }
     let last = bad.pop_last();
@@ -208,27 +208,6 @@ pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticsArg) -> Result<Str
     match last {
         Some((_, error)) => Err(error),
         None => Ok(format!("{name}: good: {}\n{}", counted(planned.len(), "case"), commands(&planned))),
-    }
-}
-
-/// The error of a case with the lines of the suite, given by name and text, that have caused it.
-fn placed(mistake: CaseMistake, case: &SuiteCase, suite: (&str, &str), mistakes: &Mistakes) -> CliError {
-    let index = case.declared.to_string();
-    let case = ["cases", index.as_str()];
-    let place = |names: &[&str]| mistakes.place(&[&case[..], names].concat());
-    let field: Vec<&str> = mistake.field.iter().map(String::as_str).collect();
-    match *mistake.error {
-        CliError::Input(error) => {
-            let mut mistakes = mistakes.clone();
-            mistakes.add(&[&case[..], &field].concat(), error);
-            ConfigError::from(mistakes).into()
-        }
-        error => placed::in_file(error, suite, &|given| match given {
-            Given::Preset => place(&["preset"]),
-            Given::Param("streams", _) => place(&["streams"]).or_else(|| place(&["params", "streams"])),
-            // A value of an axis stands there.
-            Given::Param(name, _) => place(&["params", name]).or_else(|| place(&["axes"])),
-        }),
     }
 }
 

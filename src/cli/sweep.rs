@@ -3,6 +3,7 @@
 mod args;
 mod axes;
 mod preset;
+mod refused;
 mod scenario;
 mod search;
 mod values;
@@ -12,7 +13,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::{hex, shell};
+use crate::base::{hex, shell, suggest};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::measure::order::Order;
 use crate::report::{self, View};
@@ -114,22 +115,33 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     let places = if args.search { axes::covering(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
     let mut planned: Vec<Planned> = places.iter().map(|places| axes::case(&options.axes, &arguments, places)).collect();
     let (mut first, mut fit) = (None, None);
-    for case in &mut planned {
+    for (case, places) in planned.iter_mut().zip(&places) {
         let command = case.command.clone().unwrap_or_default();
         match examine(case) {
             Ok(loaded) => {
-                fit = loaded;
+                fit = loaded.zip(Some(places));
                 break;
             }
             Err(error) => first = first.or(Some((case.name.clone(), command, error))),
         }
     }
-    let Some(loaded) = fit else {
+    let Some((loaded, fitting)) = fit else {
         let (first, command, error) = first.expect("there is a case, and none that can run");
         error.print(how);
         let command = shell::command(command);
         return Err(InputError::NoValidCase { count: planned.len(), first, command }.into());
     };
+    if !args.skip_invalid {
+        let refused = refused::values(&options.axes, &arguments, &places, (fitting, args.zip));
+        if !refused.is_empty() {
+            let values: Vec<String> = refused.iter().map(|(value, _)| value.clone()).collect();
+            for (_, error) in refused {
+                scenario::placed(&args.file, error)?.print(how);
+            }
+            let values = suggest::listed(&values.iter().map(String::as_str).collect::<Vec<_>>());
+            return Err(InputError::RefusedValues { values }.into());
+        }
+    }
     let workload = loaded.compiled.sha256.clone();
     // A scenario contains more than its workload.
     let file = project::resolve(&args.file)?;

@@ -47,8 +47,17 @@ impl Project {
 
     /// The text of a project with one library.
     pub fn with_library(folder: &str) -> String {
-        let folder = if folder.is_empty() { "." } else { folder };
-        format!("(library: [{folder:?}])\n")
+        Project { description: None, library: vec![folder.to_owned()] }.to_ron()
+    }
+
+    /// The text of the project's file. A library without a name is the project's folder.
+    pub fn to_ron(&self) -> String {
+        let named = |folder: &String| if folder.is_empty() { ".".to_owned() } else { folder.clone() };
+        let library: Vec<String> = self.library.iter().map(named).collect();
+        match &self.description {
+            Some(description) => format!("(description: {description:?}, library: {library:?})\n"),
+            None => format!("(library: {library:?})\n"),
+        }
     }
 }
 
@@ -66,5 +75,8 @@ mod tests {
             assert!(read(bad).is_err(), "{bad}");
         }
         assert_eq!(Project::parse("aorta.ron", &Project::with_library("a b")).unwrap().library, ["a b"]);
+        let described =
+            Project { description: Some("a \"b\" \u{e9}".to_owned()), library: vec!["a".to_owned(), "b".to_owned()] };
+        assert_eq!(Project::parse("aorta.ron", &described.to_ron()).unwrap(), described);
     }
 }

@@ -315,12 +315,10 @@ impl<'a> Walker<'a> {
         match matching {
             Some(index) if index == last => {}
             Some(index) => {
-                for level in self.levels.drain(index + 1..).rev().collect::<Vec<_>>() {
-                    let (bracket, line) = (level.bracket, line_of(self.text, at.start));
-                    let help = format!("write `{}` before the `{close}` of line {line}", closing(bracket));
-                    let message = format!("this `{bracket}` is not closed");
-                    self.slips.push(Slip::new(level.at..level.at + 1, message, help));
-                }
+                let name = self.levels[index].item.name.clone();
+                let unclosed: Vec<Level> = self.levels.drain(index + 1..).rev().collect();
+                self.unclosed(&unclosed, name, at.start);
+                *self.item() = Item::default();
             }
             None => {
                 let level = &self.levels[last];
@@ -344,6 +342,43 @@ impl<'a> Walker<'a> {
         let item = self.item();
         let start = if item.parts > 0 && !item.is_group { item.last.as_ref().map(|last| last.start) } else { None };
         (item.last, item.is_group, item.parts) = (Some(start.unwrap_or(level.at)..at.end), true, item.parts + 1);
+    }
+
+    /// Reports brackets that are open at the closing bracket of another pair, the innermost first. `name` is the name of the
+    /// value that they belong to, `close` the offset of the closing bracket. The fix removes that value.
+    fn unclosed(&mut self, levels: &[Level], name: Option<Range<usize>>, close: usize) {
+        let Some(outermost) = levels.last() else { return };
+        let end = self.next_entry(outermost.at, close);
+        let start = name.as_ref().map_or(outermost.at, |name| name.start);
+        let lost = name.map(|name| self.text[name].trim_matches('"').to_owned());
+        let by: String = self.text[start..end].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
+        let next = self.text[end..].split(|c: char| c.is_whitespace() || ":,".contains(c)).next().unwrap_or_default();
+        let next = if end == close { &self.text[close..close + 1] } else { next };
+        let line = line_of(self.text, end);
+        for level in levels {
+            let help = format!("write `{}` before the `{next}` of line {line}", closing(level.bracket));
+            let message = format!("this `{}` is not closed", level.bracket);
+            let slip = Slip::new(level.at..level.at + 1, message, help);
+            self.slips.push(Slip { lost: lost.clone(), ..slip.fixed(start..end, &by) });
+        }
+    }
+
+    /// Offset of the first name that stands at the begin of a line, indented no deeper than the line of the bracket at `open`;
+    /// `close` if there is none before it. The value with this bracket probably ends there.
+    fn next_entry(&self, open: usize, close: usize) -> usize {
+        let indentation = |at: usize| {
+            let line = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
+            self.text[line..].len() - self.text[line..].trim_start_matches([' ', '\t']).len()
+        };
+        let is_first = |at: usize| self.text[..at].trim_end_matches([' ', '\t']).ends_with('\n');
+        let names = self.tokens.windows(2).filter_map(|pair| match pair {
+            [Token::Atom(name), Token::Colon] => Some(range(self.text, name).start),
+            _ => None,
+        });
+        names
+            .filter(|at| (open..close).contains(at))
+            .find(|at| is_first(*at) && indentation(*at) <= indentation(open))
+            .unwrap_or(close)
     }
 
     /// Reports the brackets that are open at the end.

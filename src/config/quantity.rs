@@ -9,12 +9,15 @@ use crate::base::units::{self, Dimension};
 
 use super::error::ConfigError;
 
+/// Unit of a share.
+const PERCENT: &str = "%";
+
 /// A number with its dimension, in base units: nanoseconds, bytes, operations, and their rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     pub value: f64,
     pub dimension: Dimension,
-    /// Unit that a metric defines, such as `tokens/s`; `None` for a unit of the language.
+    /// Unit that a metric defines, such as `tokens/s`, or `%`; `None` for other units of the language.
     pub counted: Option<String>,
 }
 
@@ -37,7 +40,7 @@ impl Quantity {
         let (factor, dimension, counted) = match unit.trim() {
             "" => return Err(wrong()),
             name => match (units::unit(name), nearest_unit(name)) {
-                (Some(unit), _) => (unit.factor, unit.dimension, None),
+                (Some(unit), _) => (unit.factor, unit.dimension, (name == PERCENT).then(|| name.to_owned())),
                 (None, Some(nearest_unit)) => {
                     return Err(format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"));
                 }
@@ -76,11 +79,21 @@ fn nearest_unit(name: &str) -> Option<&'static str> {
     crate::base::suggest::nearest(name, units::UNITS.iter().map(|unit| unit.name))
 }
 
+/// The number before `%` from which a share is read.
+fn percent(share: f64) -> f64 {
+    let near = share * 100.0;
+    // Rounding leaves the result next to the number in question.
+    let read = |number: &f64| Quantity::parse(&format!("{number}%")).is_ok_and(|read| read.value == share);
+    [near, near.next_up(), near.next_down()].into_iter().find(read).unwrap_or(near)
+}
+
 impl Quantity {
     /// The quantity in RON, without loss.
     fn ron(&self) -> String {
-        if let Some(counted) = &self.counted {
-            return format!("{:?}", format!("{} {counted}", self.value));
+        match self.counted.as_deref() {
+            Some(PERCENT) => return format!("\"{}%\"", percent(self.value)),
+            Some(counted) => return format!("{:?}", format!("{} {counted}", self.value)),
+            None => {}
         }
         let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
         // A unit with factor 1 preserves every bit of the value.
@@ -93,7 +106,8 @@ impl Quantity {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.counted {
+        match self.counted.as_deref() {
+            Some(PERCENT) => f.write_str(&self.dimension.display_in(self.value, PERCENT)),
             Some(counted) => units::Count(self.value, counted).fmt(f),
             None => f.write_str(&self.dimension.display(self.value)),
         }
@@ -148,10 +162,13 @@ impl Span {
     }
 
     /// True if the range has the dimension of `unit`. A unit that a metric defines has the same name. Plain numbers fit a
-    /// figure without a unit, and one whose unit cannot be written behind a number.
+    /// figure without a unit, and one whose unit cannot be written behind a number. Shares in `%` fit a plain figure too.
     pub fn fits(&self, unit: &str) -> bool {
-        if let Some(counted) = self.counted() {
-            return counted == unit;
+        match self.unit() {
+            Some(counted) => return counted == unit || (counted == PERCENT && unit.is_empty()),
+            // It is not clear whether 5 means 5 % or 500 %.
+            None if unit == PERCENT => return self.dimension().is_ok_and(|dimension| dimension.is_none()),
+            None => {}
         }
         match (self.dimension(), units::unit(unit)) {
             (Ok(Some(dimension)), Some(unit)) => dimension == unit.dimension,
@@ -162,6 +179,11 @@ impl Span {
 
     /// The unit of both ends, if only a metric defines it; `None` otherwise.
     pub fn counted(&self) -> Option<&str> {
+        self.unit().filter(|unit| *unit != PERCENT)
+    }
+
+    /// The unit of both ends, if a metric defines it or if it is `%`; `None` otherwise.
+    fn unit(&self) -> Option<&str> {
         self.from.as_ref().or(self.to.as_ref())?.counted.as_deref()
     }
 
@@ -214,6 +236,8 @@ impl fmt::Display for Span {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -235,6 +259,14 @@ mod tests {
         assert_eq!(Quantity::parse("250 rows").unwrap().si(), 250.0);
         for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "tokens/s", &vast, &nearly] {
             assert!(Quantity::parse(wrong).unwrap_err().contains("is no number with a unit"), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_written_without_loss(percent in -1e4..1e4f64) {
+            let share = Quantity::parse(&format!("{percent}%")).unwrap();
+            prop_assert_eq!(Quantity::parse(share.ron().trim_matches('"')).unwrap(), share);
         }
     }
 
@@ -261,14 +293,23 @@ mod tests {
             ("1ms", "s"),
             ("5GB/s", "B/s"),
             ("1M tokens/s", "tokens/s"),
-            ("0.5", "%"),
+            ("50%", "%"),
             ("3", "Gb/s"),
         ];
         for (end, unit) in good {
             assert!(fits(end, unit), "{end} of {unit}");
         }
-        for (end, unit) in [("1", "s"), ("5", "B/s"), ("3", "tokens/s"), ("1ms", ""), ("1ms", "tokens/s"), ("1 a", "b")]
-        {
+        for (end, unit) in [
+            ("1", "s"),
+            ("5", "B/s"),
+            ("3", "tokens/s"),
+            ("1ms", ""),
+            ("1ms", "tokens/s"),
+            ("1 a", "b"),
+            ("0.5", "%"),
+            ("5", "%"),
+            ("5%", "s"),
+        ] {
             assert!(!fits(end, unit), "{end} of {unit}");
         }
     }

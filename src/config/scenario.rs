@@ -263,6 +263,8 @@ scenario! {
     axes: IndexMap<String, String>;
     /// True to combine the first values of all axes, the second values, and so on
     zip: bool = "--zip" of "sweep";
+    /// True to skip the cases of a value that the workload refuses, instead of refusing the sweep
+    skip_invalid: bool = "--skip-invalid" of "sweep";
     /// The order in which the cases of a sweep run
     order: Option<CaseOrder> = "--order=" of "sweep";
     /// How the table of a sweep is sorted: by an axis, `median`, `rate` or a metric

@@ -3,13 +3,14 @@
 //! The value of an expression is known only after evaluation, but whether its names exist is checked here.
 
 mod kernel;
+mod unknown_name;
 
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
-use crate::ops::{self, Input, Operation, OptionType};
+use crate::ops::{self, Input, Operation, OptionSpec, OptionType};
 use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
@@ -20,7 +21,7 @@ use super::functions::{FUNCTIONS, unknown_function_help};
 use super::locals::Locals;
 use super::lower::elementwise_functions;
 use super::mistakes::MAX_ERRORS;
-use super::unknown::{self, NameRole};
+use super::unknown::NameRole;
 use super::unknown_operation::unknown_operation;
 
 /// Names that a declaration cannot have.
@@ -251,8 +252,16 @@ impl<'a> Checker<'a> {
 
     /// Checks the value of an option, or those of a list, which may be words.
     fn word_or_value(&mut self, value: &Expr, words: &[&str]) {
-        if let ExprKind::List(items) = &value.kind {
-            return items.iter().for_each(|item| self.word_or_value(item, words));
+        match &value.kind {
+            ExprKind::List(items) => return items.iter().for_each(|item| self.word_or_value(item, words)),
+            ExprKind::If { arms, otherwise } => {
+                for (condition, chosen) in arms {
+                    self.expr(condition);
+                    self.word_or_value(chosen, words);
+                }
+                return self.word_or_value(otherwise, words);
+            }
+            _ => {}
         }
         let is_word = value.as_name().is_some_and(|symbol| words.contains(&self.names.name(symbol)));
         // A bare name that is not a value may be a word, which is checked against its option.
@@ -417,11 +426,13 @@ impl<'a> Checker<'a> {
         for setting in &call.options {
             let key = self.names.name(setting.key.symbol);
             let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
-            match option.map(|option| &option.kind) {
-                Some(OptionType::Word(words)) => self.word_or_value(&setting.value, words),
+            match option {
+                Some(OptionSpec { kind: OptionType::Word(words), .. }) => self.word_or_value(&setting.value, words),
                 // An unknown option may have been meant for words.
                 None => self.word_or_value(&setting.value, &[]),
-                _ => self.expr(&setting.value),
+                Some(OptionSpec { name, kind, .. }) => {
+                    self.expr_at(&setting.value, NameRole::Option { option: name, kind });
+                }
             }
         }
         if let Some(over) = &call.over {
@@ -483,50 +494,6 @@ impl<'a> Checker<'a> {
     /// Returns the role of a name that must refer to a group of ranks.
     fn group(&self) -> NameRole {
         NameRole::Group { mesh: self.has_mesh }
-    }
-
-    /// The error for an unknown name.
-    fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
-        let name = self.names.name(symbol).to_owned();
-        if let (None, Some((_, own))) = (self.globals.get(&symbol), name.split_once('.')) {
-            let help = format!("a module can use only its own `let` and `def`: make `{own}` an argument of the `def`");
-            return ModelError::UnknownName { name: own.to_owned(), at: at.into(), help: Some(help) };
-        }
-        if let Some(&declared) = self.globals.get(&symbol) {
-            if declared.start < at.start {
-                let help = "a name is known below its declaration: its value cannot use the name itself";
-                return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
-            }
-            let help = "move the declaration above its first use".to_owned();
-            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
-        }
-        if let Some(&label) = self.later.get(&symbol) {
-            if label.start > at.start {
-                let help = format!(
-                    "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
-                     to wait \
-                     for the one of the iteration before"
-                );
-                return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };
-            }
-            let help = format!(
-                "the label is known in the loop, branch or `def` around it alone: `{name}[i]: …` makes a family, known \
-                 in the rest of the step or `def`"
-            );
-            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
-        }
-        if let Some(definition) = self.inner_labels.get(&symbol).filter(|_| !self.locals.scopes.is_empty()) {
-            let of = self.names.name(*definition);
-            let help = format!(
-                "`{name}` is a label inside of `{of}`: give the call a label, `c: {of}(…)`, and write `c.{name}`"
-            );
-            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
-        }
-        let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
-        let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
-        let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
-        let help = unknown::help(&name, self.place, known);
-        ModelError::UnknownName { name, at: at.into(), help: Some(help) }
     }
 
     fn exprs(&mut self, exprs: &[Expr]) {

@@ -102,6 +102,7 @@ impl<'a> Analyzer<'a> {
 
     /// Evaluates an expression that must be one of `words`.
     pub(super) fn word_of(&mut self, expr: &Expr, words: &'static [&'static str]) -> Option<&'static str> {
+        let expr = self.chosen(expr)?;
         let text = match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
             _ => match self.eval(expr) {

@@ -80,17 +80,26 @@ impl Analyzer<'_> {
                 self.field(&value, base, *name)
             }
             ExprKind::List(items) => self.list(items, expr.span),
-            ExprKind::If { arms, otherwise } => {
-                for (condition, value) in arms {
-                    match self.eval_bool(condition) {
-                        Some(true) => return self.eval(value),
-                        Some(false) => {}
-                        None => return Value::Unknown,
-                    }
+            ExprKind::If { .. } => match self.chosen(expr) {
+                Some(chosen) => self.eval(chosen),
+                None => Value::Unknown,
+            },
+        }
+    }
+
+    /// The value that a conditional expression chooses, not evaluated; the expression itself if it is not conditional. `None`
+    /// if a condition has a mistake.
+    pub(super) fn chosen<'e>(&mut self, mut expr: &'e Expr) -> Option<&'e Expr> {
+        while let ExprKind::If { arms, otherwise } = &expr.kind {
+            expr = otherwise;
+            for (condition, value) in arms {
+                if self.eval_bool(condition)? {
+                    expr = value;
+                    break;
                 }
-                self.eval(otherwise)
             }
         }
+        Some(expr)
     }
 
     fn name(&mut self, symbol: Symbol, span: SrcSpan) -> Value {
@@ -422,7 +431,7 @@ impl Analyzer<'_> {
     pub(super) fn text_of(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),
-            ExprKind::Index { .. } | ExprKind::Field { .. } => written(expr, &self.names),
+            ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Call { .. } => written(expr, &self.names),
             _ => "this".to_owned(),
         }
     }

@@ -23,6 +23,10 @@ pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];
 impl Analyzer<'_> {
     /// Analyzes `mesh dp = 2, tp = 4`: the last factor varies fastest with the rank.
     pub(super) fn mesh(&mut self, factors: &[Binding], at: SrcSpan) {
+        // The number of ranks has been refused already.
+        if self.mistakes.has_requirement() {
+            return factors.iter().for_each(|factor| self.scopes.declare(factor.name.symbol, Value::Unknown));
+        }
         let sizes: Vec<Option<u32>> = factors.iter().map(|factor| self.factor(factor)).collect();
         let known: Option<Vec<u32>> = sizes.into_iter().collect();
         let fits = known.filter(|sizes| self.factors_fit(sizes, at));

@@ -170,6 +170,11 @@ impl Mistakes {
         self.found.len()
     }
 
+    /// True if a `require` of the file does not hold.
+    pub fn has_requirement(&self) -> bool {
+        self.found.iter().any(|mistake| matches!(mistake.error, ModelError::Requirement { .. }))
+    }
+
     pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_ERRORS
     }

@@ -7,6 +7,7 @@ use crate::syntax::ast::{Call, Expr};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::unknown::spatial_word_help;
 use super::value::Value;
 
 impl Analyzer<'_> {
@@ -67,7 +68,7 @@ impl Analyzer<'_> {
             return self.data_file(path, expr.span);
         }
         let attr = match (&option.kind, &value) {
-            (_, Value::Unknown) => return None,
+            _ if value.has_unknown() => return None,
             (OptionType::Int(min, max) | OptionType::Spatial(min, max), Value::Number(number))
                 if number.dimension == Dimension::NONE =>
             {
@@ -99,6 +100,7 @@ impl Analyzer<'_> {
                 let plain = matches!(&value, Value::Number(number) if number.dimension == Dimension::NONE);
                 let help = match option.kind {
                     OptionType::Bool => Some("write `true` or `false`".to_owned()),
+                    OptionType::Spatial(..) if let Value::Text(word) = &value => spatial_word_help(option.name, word),
                     OptionType::Axes if plain => Some(format!("write it as a list: `{}: [0]`", option.name)),
                     _ if matches!(value, Value::Group(_)) => Some(
                         "`tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of this one"

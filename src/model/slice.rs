@@ -75,6 +75,17 @@ impl Analyzer<'_> {
                     },
                 }
             }
+            Value::Type(dtype, ref dims) => {
+                let all = dims.iter().map(u64::to_string).chain(items.iter().map(|item| written(item, &self.names)));
+                let all = all.collect::<Vec<_>>().join(", ");
+                self.error(ModelError::WrongType {
+                    expected: "an element type before `[`".to_owned(),
+                    found: value.describe(&self.names),
+                    at: base.span.into(),
+                    help: Some(format!("write all sizes in one bracket: `{dtype}[{all}]`")),
+                });
+                Value::Unknown
+            }
             other => {
                 self.wrong_type::<()>(
                     "something with an index: a buffer, a family, a list or a type",

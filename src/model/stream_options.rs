@@ -87,6 +87,7 @@ impl Analyzer<'_> {
 
     /// Evaluates an expression in which an undeclared name is treated as a word.
     fn word_or_value(&mut self, expr: &Expr) -> Value {
+        let Some(expr) = self.chosen(expr) else { return Value::Unknown };
         match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() => Value::Word(symbol),
             _ => self.eval(expr),

@@ -13,6 +13,12 @@ use super::value::{Scalar, Value};
 const INPUTS: [&str; 6] = ["src", "source", "from", "input", "inputs", "x"];
 const OUTPUTS: [&str; 8] = ["dst", "dest", "destination", "to", "out", "output", "outputs", "y"];
 
+/// Names of the order of dimensions in other tools.
+const PERMUTATIONS: [&str; 4] = ["dims", "perm", "permutation", "axes"];
+
+/// Operations whose first output is the first argument in other tools.
+const FIRST_OUTPUT: [&str; 2] = ["adamw", "sgd"];
+
 /// A call with its arguments reordered.
 #[derive(Default)]
 struct Parts<'a> {
@@ -35,6 +41,10 @@ impl Analyzer<'_> {
     /// Returns true if arguments of a call are in the wrong place and a simple change corrects them. Reports the
     /// corrected call.
     pub(super) fn misplaced(&mut self, operation: &dyn Operation, call: &Call) -> bool {
+        if let Some(error) = self.reordered_dims(operation, call) {
+            self.error(error);
+            return true;
+        }
         let options = operation.signature().options;
         let foreign = call
             .options
@@ -71,6 +81,31 @@ impl Analyzer<'_> {
         };
         self.error(error);
         true
+    }
+
+    /// The error for a `permute` that is meant to reorder dimensions, as in PyTorch; `None` for other calls.
+    fn reordered_dims(&self, operation: &dyn Operation, call: &Call) -> Option<ModelError> {
+        let x = written(&call.inputs.first().filter(|_| operation.name() == "permute")?.value, &self.names);
+        let help = |dims: &Expr| {
+            let dims = written(dims, &self.names);
+            Some(format!("`permute` sorts rows by expert: write `transpose({x}, dims: {dims})`"))
+        };
+        let dims = call.options.iter().find(|option| PERMUTATIONS.contains(&self.names.name(option.key.symbol)));
+        match (dims, call.inputs.as_slice()) {
+            (Some(option), _) => Some(ModelError::UnknownOption {
+                of: "permute".to_owned(),
+                name: self.names.name(option.key.symbol).to_owned(),
+                at: option.key.span.into(),
+                help: help(&option.value),
+            }),
+            (None, [_, dims]) if matches!(dims.value.kind, ExprKind::List(_)) => Some(ModelError::WrongType {
+                expected: "a tensor of choices".to_owned(),
+                found: "a list".to_owned(),
+                at: dims.value.span.into(),
+                help: help(&dims.value),
+            }),
+            _ => None,
+        }
     }
 
     fn written_call(&self, name: &str, parts: &Parts) -> String {
@@ -183,6 +218,10 @@ impl Analyzer<'_> {
                     parts.options.push((option.name, &setting.value));
                 }
             }
+        }
+        // Other tools name the tensor that is updated before its gradient.
+        if FIRST_OUTPUT.contains(&operation.name()) && parts.outputs.is_empty() && parts.inputs.len() > 1 {
+            parts.inputs.swap(0, 1);
         }
         let most = if names_output(operation, call) { parts.inputs.len() - 1 } else { signature.most() };
         for extra in parts.inputs.split_off(most.min(parts.inputs.len())) {

@@ -1,7 +1,7 @@
 //! Help for names that are not declared.
 
 use crate::base::{DType, suggest};
-use crate::ops::{self, Category};
+use crate::ops::{self, Category, OptionType};
 
 /// Names of element types in other tools.
 const TYPES: [(&[&str], DType); 10] = [
@@ -79,6 +79,8 @@ pub(super) enum NameRole {
     Stream,
     /// A group of a collective. `mesh` is true if the file declares a mesh that lacks this name.
     Group { mesh: bool },
+    /// The value of an operation's option.
+    Option { option: &'static str, kind: &'static OptionType },
 }
 
 /// Help for an unknown word, given the valid ones; `None` if none is similar.
@@ -89,6 +91,19 @@ pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
         .map(|(_, instead)| *instead);
     let near = instead.or_else(|| suggest::nearest(text, words.iter().copied()));
     near.map(|near| format!("did you mean `{near}`?"))
+}
+
+/// Help for a word that other tools accept as the value of a spatial option.
+pub(super) fn spatial_word_help(option: &str, word: &str) -> Option<String> {
+    match (option, word.to_ascii_lowercase().as_str()) {
+        ("padding", "same") => Some(
+            "`padding` is a number of zeros on both sides: with a stride of 1, `padding: 1` keeps the size for a kernel \
+             of 3, `padding: 2` for one of 5"
+                .to_owned(),
+        ),
+        ("padding", "valid") => Some("`padding: 0` is the default: leave it out".to_owned()),
+        _ => None,
+    }
 }
 
 /// Help for an unknown option of `of`, given the known ones.
@@ -163,6 +178,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
         NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
         NameRole::Stream => format!("declare it above: `stream {name}`"),
+        NameRole::Option { option, kind } => spatial_word_help(option, name).unwrap_or_else(|| {
+            format!("`{option}` takes {}: write it here, or declare `param {name}` above", kind.describe())
+        }),
         NameRole::Group { mesh: false } => {
             format!("declare the group above: `mesh {name} = world`; a collective without `over` runs over all ranks")
         }

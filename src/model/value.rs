@@ -141,6 +141,15 @@ impl Value {
         Value::Number(Number::int(value))
     }
 
+    /// True if the value, or a value in its lists, has been reported as an error.
+    pub fn has_unknown(&self) -> bool {
+        match self {
+            Value::Unknown => true,
+            Value::List(items) => items.iter().any(Value::has_unknown),
+            _ => false,
+        }
+    }
+
     /// Number of values in a list and its nested lists, up to `limit`; 1 for everything else.
     pub fn leaves(&self, limit: usize) -> usize {
         let Value::List(items) = self else { return 1 };

@@ -56,7 +56,7 @@ impl OptionSpec {
 }
 
 /// Type of an option's value.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum OptionType {
     /// A whole number in a range, both ends included.
     Int(i64, i64),

@@ -63,6 +63,9 @@ pub enum OpError {
             None if !expected.ends_with(']') && found.ends_with("[1]") => {
                 format!("a single value has no dimensions: write `y[0]` for a buffer `y: {found}`, or declare `y: {expected}`")
             }
+            None if !expected.ends_with(']') && has_dims(op) => {
+                format!("`{op}` reduces all dimensions: `dims: [1]` reduces one and keeps the others")
+            }
             None => format!("change the declaration or the slice behind the arrow, so that it is {expected}"),
         })
     )]
@@ -127,4 +130,13 @@ pub enum OpError {
         #[label("here")]
         at: SourceSpan,
     },
+}
+
+/// True if the operation reduces the dimensions that its option `dims` lists.
+fn has_dims(op: &str) -> bool {
+    super::find(op).is_some_and(|operation| {
+        let signature = operation.signature();
+        matches!(signature.inputs, [super::Input::Expression, ..])
+            && signature.options.iter().any(|option| option.name == "dims")
+    })
 }

@@ -20,10 +20,11 @@ pub fn divides(text: &str, base: u32, at: usize, tokens: &[Token]) -> bool {
     depth > 0 && behind_value && text[at..].starts_with("//") && divisor(&text[at + 2..]).is_some()
 }
 
-/// The first value of a comment that continues like an expression, up to a closing bracket. `None` if it does not.
+/// The first value of a comment that continues like an expression, up to a closing bracket or an arrow. `None` if it does
+/// not.
 fn divisor(comment: &str) -> Option<&str> {
     let line = comment.lines().next()?;
-    let end = line.find([')', ']', ','])?;
+    let end = [line.find([')', ']', ',']), line.find("->")].into_iter().flatten().min()?;
     let is_operand = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let mut parts = line[..end].split(['+', '-', '*', '/', '%']).map(str::trim);
     let first = parts.clone().next()?;

@@ -133,6 +133,11 @@ fn mistakes_in_a_side_point_at_it() {
         assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{given:?}");
         told += &format!("aorta ab chains.aorta {} '{}'\n{}\n", given[0], given[1], output.stderr);
     }
+    // The mistake of a scenario that is both sides is reported once.
+    sandbox.write("both.ron", "(workload: \"chains.aorta\", launch: both, backend: \"sim\")");
+    let output = sandbox.run(&["ab", "both.ron"]);
+    assert_eq!((output.code, output.stderr.matches("aorta::").count()), (Some(2), 1), "{}", output.stderr);
+    assert!(output.stderr.contains("a side of a comparison is measured in one way"), "{}", output.stderr);
     snapshot("ab_mistakes", &told);
 }
 

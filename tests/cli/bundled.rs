@@ -61,6 +61,9 @@ fn project() -> impl Strategy<Value = Project> {
     )
 }
 
+/// The description of a drawn project.
+const DESCRIPTION: &str = "Nets of \"team\" A";
+
 impl Project {
     /// The scenario's file.
     fn file(&self) -> String {
@@ -109,7 +112,8 @@ impl Project {
              step {{ map(x + {value} -> x) {call} spin(1us * {times}) }}{end}"
         );
         sandbox.write(&format!("{folder}net.aorta"), text);
-        sandbox.write("aorta.ron", format!("(library: [{:?}])", if folder.is_empty() { "." } else { folder }));
+        let library = if folder.is_empty() { "." } else { folder };
+        sandbox.write("aorta.ron", format!("(library: [{library:?}], description: {DESCRIPTION:?})"));
         let up = "../".repeat(self.scenario.matches('/').count());
         let workload = if self.by_name { "net".to_owned() } else { format!("{up}{folder}net.aorta") };
         let own = super::sandbox::project().join("config/devices/mi300x.ron");
@@ -136,6 +140,9 @@ fn drawn_projects_come_back() {
         sandbox.good(&["bundle", &project.file(), "-o", "a.aortab"]);
         sandbox.good(&["unbundle", "a.aortab", "-o", "copy"]);
         let text = sandbox.read("a.aortab");
+        // A bundle that needs a project has the author's description.
+        let has_project = text.lines().any(|line| line.starts_with("== aorta.ron "));
+        prop_assert_eq!(text.contains(&format!("{DESCRIPTION:?}")), has_project, "{}", text);
         let runs = text.lines().find_map(|line| line.strip_prefix("runs: ")).expect("a bundle runs something");
         sandbox.good(&["bundle", &format!("copy/{runs}"), "-o", "b.aortab"]);
         prop_assert_eq!(&text, &sandbox.read("b.aortab"));

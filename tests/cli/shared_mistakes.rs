@@ -33,7 +33,7 @@ fn refused(sandbox: &Sandbox, command: &str, text: &str, says: &[&str]) {
 #[test]
 fn a_wrong_value_is_underlined_in_the_scenario() {
     let sandbox = folder();
-    let cases: [(&str, &[&str]); 24] = [
+    let cases: [(&str, &[&str]); 28] = [
         ("params: {nn: 3}", &["no parameter `nn`", "a.ron:3:12", "did you mean `n`?"]),
         ("params: {n: 300}", &["`n` cannot be 300", "a.ron:3:15", "allowed: 16, 32, 64"]),
         ("params: {n: \"2 * m\"}", &["there is no `m` here", "a.ron:3:20"]),
@@ -46,10 +46,17 @@ fn a_wrong_value_is_underlined_in_the_scenario() {
         ("limits: {rate: (from: 1)}", &["the limit `rate`", "it is in rows/s", "\"1M rows/s\"", "a.ron:3:18"]),
         ("limits: {copied: (to: 5)}", &["the limit `copied`", "it is in B/s", "\"1GB/s\""]),
         ("limits: {time: (to: 5)}", &["it is a time", "\"5ms\"", "a.ron:3:18"]),
+        ("limits: {share: (to: 5)}", &["the limit `share`", "`at most 5`: it is in %", "\"5%\"", "a.ron:3:19"]),
+        ("limits: {copied: (to: \"5%\")}", &["the limit `copied`", "`at most 5 %`: it is in B/s", "\"1GB/s\""]),
         ("limits: {rat: (from: \"1 rows/s\")}", &["a limit cannot be `rat`", "did you mean `rate`?"]),
         ("axes: {\"set nn\": [1, 2]}", &["no parameter of that name", "a.ron:3:20", "did you mean `n`?"]),
-        ("axes: {preset: [\"large\", \"larg\"]}", &["no preset of that name", "did you mean `large`?"]),
-        ("axes: {launch: [\"stream\", \"grph\"]}", &["`launch` cannot be `grph`", "'graph'"]),
+        ("axes: {preset: [\"large\", \"larg\"]}", &["no preset of that name", "a.ron:3:28", "did you mean `large`?"]),
+        ("axes: {launch: [\"stream\", \"grph\"]}", &["`launch` cannot be `grph`", "'graph'", "a.ron:3:29"]),
+        (
+            "axes: {\"set n\": [16, 300]}",
+            &["`n` cannot be 300", "a.ron:3:24", "can have `--set=n=300`", "--skip-invalid"],
+        ),
+        ("axes: {\"set n\": \"16, 2 *\"}", &["aorta::syntax::", "a.ron:3:2"]),
         ("axes: {set: [1, 2]}", &["it has no name of what varies", "{\"set NAME\": [1, 2]}"]),
         ("axes: {\"streams n\": [1, 2]}", &["`streams` has no name behind it"]),
         ("axes: {\"set n\": [1, 2]}", &["none of the 2 cases can run"]),
@@ -91,7 +98,7 @@ fn a_wrong_value_is_underlined_in_the_scenario() {
 #[test]
 fn wrong_cases_of_a_suite_are_underlined() {
     let sandbox = folder();
-    let cases: [(&str, &[&str]); 9] = [
+    let cases: [(&str, &[&str]); 12] = [
         ("workload: \"nte.aorta\"", &["no shipped workload `nte.aorta`", "s.ron:4:16", "did you mean `net.aorta`?"]),
         ("workload: \"net.aorta\", preset: \"larg\"", &["no preset `larg`", "s.ron:4:38"]),
         ("workload: \"net.aorta\", params: {nn: 3}", &["no parameter `nn`", "s.ron:4:38"]),
@@ -101,11 +108,23 @@ fn wrong_cases_of_a_suite_are_underlined() {
         ("workload: \"net.aorta\", limits: {time: (to: 1)}", &["it is a time", "s.ron:4:44"]),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", param: \"nn\", values: [1, 2])]",
-            &["no parameter `nn`", "s.ron:4:29", "did you mean `n`?"],
+            &["no parameter `nn`", "s.ron:4:56", "did you mean `n`?"],
         ),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", param: \"n\", values: [16, 99])]",
-            &["`n` cannot be 99", "s.ron:4:35"],
+            &["`n` cannot be 99", "s.ron:4:73"],
+        ),
+        (
+            "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (), \"b\": (params: {n: 99})})]",
+            &["`n` cannot be 99", "s.ron:4:83"],
+        ),
+        (
+            "workload: \"net.aorta\", preset: \"large\", axes: [(name: \"n\", cases: {\"a\": (preset: \"larg\")})]",
+            &["no preset `larg`", "s.ron:4:88"],
+        ),
+        (
+            "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (limits: {rat: (to: 1)})})]",
+            &["a limit cannot be `rat`", "s.ron:4:76"],
         ),
     ];
     for (case, says) in cases {
@@ -124,7 +143,7 @@ fn wrong_cases_of_a_suite_are_underlined() {
 #[test]
 fn punctuation_says_what_to_type() {
     let sandbox = folder();
-    let lines: [(&str, &[&str]); 26] = [
+    let lines: [(&str, &[&str]); 30] = [
         ("preset: \"large\",,", &["there is no value before this `,`", "a.ron:3:19", "help: remove it"]),
         ("preset: \"large\" launch: both", &["a `,` is missing behind `\"large\"`", "write `preset: \"large\",`"]),
         ("authors: [\"A\" \"B\"]", &["a `,` is missing behind `\"A\"`", "a.ron:3:13"]),
@@ -140,6 +159,22 @@ fn punctuation_says_what_to_type() {
         ("/* a comment", &["the comment has no end"]),
         ("params: {n: 16]", &["`]` does not close the `{` of line 3", "write `}`"]),
         ("limits: {time: (to: \"5us\"}", &["this `(` is not closed", "write `)` before the `}` of line 3"]),
+        (
+            "limits: {time: (to: \"5us\"}, effort: quik",
+            &["this `(` is not closed", "write `)` before the `}` of line 3", "`quik`", "a.ron:3:39"],
+        ),
+        (
+            "limits: {time: (to: \"5us\"),\n  effort: quik,\n  rank: 2.5",
+            &["this `{` is not closed", "write `}` before the `effort` of line 4", "`quik`", "a.ron:4:11", "a.ron:5:9"],
+        ),
+        (
+            "axes: {\"set n\": [16, 32,\n    \"streams\": [1, 2]},\n  effort: quik",
+            &["this `[` is not closed", "write `]` before the `}` of line 4", "`quik`", "a.ron:5:11"],
+        ),
+        (
+            "authors: [\"A\", \"B\",\n  limits: {time: (to: \"5us\")},\n  effort: quik",
+            &["this `[` is not closed", "write `]` before the `limits` of line 4", "`quik`", "a.ron:5:11"],
+        ),
         ("limits: {time: \"5us\"}", &["a range is expected", "`time: (from: \"5us\")` or `time: (to: \"5us\")`"]),
         ("limits: {time: {to: \"5us\"}}", &["a range is expected", "write `time: (to: \"5us\")`"]),
         ("limits: [time]", &["names with their values are expected", "`limits: {time: (to: \"5us\")}`"]),

@@ -36,7 +36,7 @@ impl<'a> Exchanges<'a> {
 
     /// Actions of a copy between ranks, in the order of a GPU: signal that the destination is ready and wait for the
     /// receivers' signals; send; signal arrival and wait for incoming data. Consecutive copies that share a
-    /// synchronization omit the flags in between.
+    /// synchronization omit the flags in between; in the middle of them, a rank that does not send has no action.
     pub fn peer(
         &self,
         (crossing, sharing): (u32, Sharing),
@@ -73,9 +73,7 @@ impl<'a> Exchanges<'a> {
         let before = meet(0, true);
         let send = peer.sends.as_ref().map(|_| Action::Run(task));
         let behind = meet(1, false);
-        let actions: Vec<Action> = [before, send, behind].into_iter().flatten().collect();
-        // In the middle of a row, only a position on the stream remains.
-        if actions.is_empty() { vec![Action::Mark(None)] } else { actions }
+        [before, send, behind].into_iter().flatten().collect()
     }
 
     /// Action of an operation's collectives, which are issued as a group. `None` for a single rank, where they are

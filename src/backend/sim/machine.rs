@@ -391,7 +391,11 @@ impl Machine {
         state.open = u32::MAX;
         let (action, placing) = (state.action, state.placing);
         match (action, placing.queue) {
-            (Action::Mark(_), _) => self.ended(task),
+            // A mark may stand for an operation that does nothing on this rank.
+            (Action::Mark(_), _) => {
+                self.started(task);
+                self.ended(task);
+            }
             (Action::Meet(_), _) => {
                 self.started(task);
                 self.arrive(task);
@@ -476,7 +480,7 @@ impl Machine {
         let counted = state.counted;
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
-            Action::Mark(stamp) => stamp,
+            Action::Mark(stamp) => stamp.or(state.observed[1]),
             Action::Run(_) | Action::Exchange(_) | Action::Meet(_) => state.observed[1],
         };
         if let Some((lane, [_, closes])) = counted {

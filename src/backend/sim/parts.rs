@@ -62,7 +62,10 @@ impl Known {
                 let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
                 let mut add = |new: Vec<Part>| {
                     let first = parts.len() as u32;
-                    parts.extend(new);
+                    // Only a position on the stream remains of an operation that does nothing on this rank.
+                    let is_empty = new.is_empty();
+                    let mark = Part { action: Action::Mark(None), host: 0, holds_host: false };
+                    parts.extend(new.into_iter().chain(is_empty.then_some(mark)));
                     first..parts.len() as u32
                 };
                 if let ([launch @ Launch::Peer(peer)], [task]) = (&work.launches[..], &tasks[..]) {

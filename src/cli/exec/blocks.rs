@@ -23,11 +23,7 @@ const GRACE: Duration = Duration::from_secs(10);
 impl Run<'_> {
     /// Warms up, reports that, and measures blocks until standard input ends.
     pub(super) fn measure_blocks(&self) -> CliResult {
-        let mode = match self.settings.launch {
-            LaunchSetting::Stream => LaunchMode::Stream,
-            LaunchSetting::Graph => LaunchMode::Graph,
-            LaunchSetting::Both => return Err(both().into()),
-        };
+        let mode = launch_of_side(self.settings.launch)?;
         let asked = self.requests()?;
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
@@ -94,13 +90,18 @@ fn answer(message: &Message) {
     output::print(&format!("{line}\n"));
 }
 
-fn both() -> InputError {
-    InputError::BadValue {
-        what: "`--launch`".to_owned(),
-        value: "both".to_owned(),
-        why: "a side of a comparison is measured in one way".to_owned(),
-        help: "write `--launch stream` or `--launch graph`; `--a \"--launch stream\" --b \"--launch graph\"` compares \
-               the two"
-            .to_owned(),
+/// How a side of `aorta ab` launches its iterations. Fails for `both`.
+pub fn launch_of_side(launch: LaunchSetting) -> Result<LaunchMode, InputError> {
+    match launch {
+        LaunchSetting::Stream => Ok(LaunchMode::Stream),
+        LaunchSetting::Graph => Ok(LaunchMode::Graph),
+        LaunchSetting::Both => Err(InputError::BadValue {
+            what: "`--launch`".to_owned(),
+            value: "both".to_owned(),
+            why: "a side of a comparison is measured in one way".to_owned(),
+            help: "write `--launch stream` or `--launch graph`; `--a \"--launch stream\" --b \"--launch graph\"` \
+                   compares the two"
+                .to_owned(),
+        }),
     }
 }

@@ -39,6 +39,9 @@ pub struct SweepArgs {
     /// Seed of the search, 1 by default
     #[arg(long, value_name = "N", help_heading = "Search")]
     pub seed: Option<u64>,
+    /// Skip the cases of a value that the workload refuses, instead of refusing the sweep
+    #[arg(long)]
+    pub skip_invalid: bool,
     /// Order in which the cases run, shuffled by default
     #[arg(long, value_name = "ORDER")]
     pub order: Option<CaseOrder>,
@@ -112,6 +115,7 @@ impl SweepArgs {
         self.check_search(below.search)?;
         Ok(SweepArgs {
             zip: self.zip || below.zip,
+            skip_invalid: self.skip_invalid || below.skip_invalid,
             search: self.search || below.search,
             budget: self.budget.or(below.budget),
             seed: self.seed.or(below.seed),

@@ -5,7 +5,9 @@ use std::path::Path;
 use crate::base::suggest;
 use crate::cli::axis::NAMED;
 use crate::cli::error::{CliError, InputError};
+use crate::cli::load::{self, FileKind};
 use crate::cli::passed::{PassedOptions, exec_args};
+use crate::cli::placed::{self, Given};
 use crate::cli::{project, scenario};
 use crate::config::{Mistakes, Scenario, check_setting, check_variable};
 use crate::syntax::Ast;
@@ -40,7 +42,8 @@ pub fn completed(args: SweepArgs) -> Result<SweepArgs, CliError> {
 pub fn add_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
     let Some((file, scenario)) = find(&args.file)? else { return Ok(()) };
     for (axis, list) in &scenario.axes {
-        let (option, name) = split(&file, axis, list)?;
+        let (option, name) = split(axis)?;
+        values::split(list).into_iter().try_for_each(|value| check_value(&file, option, name, value))?;
         let given = if name.is_empty() { list.clone() } else { format!("{name}={list}") };
         let is_same = |given: &str| name.is_empty() || given.split_once('=').is_some_and(|(own, _)| own.trim() == name);
         let mut own = args.lists.given.iter().filter(|(given, _)| *given == option);
@@ -51,12 +54,8 @@ pub fn add_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
     Ok(())
 }
 
-/// The option of an axis, and the name that follows it: `set` and `n` of `set n`.
-///
-/// # Errors
-///
-/// The option takes no list, or a scenario may not set one of the values.
-fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a str), InputError> {
+/// The option of an axis, and the name that follows it: `set` and `n` of `set n`. Fails if the option takes no list.
+fn split(axis: &str) -> Result<(&'static str, &str), InputError> {
     let (option, name) = axis.split_once(' ').unwrap_or((axis, ""));
     let Some(option) = Axes::OPTIONS.iter().find(|known| **known == option) else {
         let help = format!("options with lists are {}", suggest::listed(Axes::OPTIONS));
@@ -74,18 +73,37 @@ fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a
         let help = format!("write `{option}`; a parameter is `\"set {name}\"`");
         return Err(InputError::bad_value("an axis", axis, &format!("`{option}` has no name behind it"), &help));
     }
-    for value in values::split(list) {
-        match *option {
-            "env" => check_variable(file, name, values::unquoted(value))?,
-            "config" => check_setting(file, name, value)?,
-            "set" => {}
-            option => drop(
-                exec_args(&["file".to_owned(), format!("--{option}={value}")])
-                    .map_err(|mistake| mistake.of(&format!("`{option}`"), value))?,
-            ),
-        }
-    }
     Ok((option, name))
+}
+
+/// Fails if a scenario cannot give this value to an option.
+fn check_value(file: &str, option: &str, name: &str, value: &str) -> Result<(), InputError> {
+    match option {
+        "env" => check_variable(file, name, values::unquoted(value))?,
+        "config" => check_setting(file, name, value)?,
+        "set" => {}
+        option => drop(
+            exec_args(&["file".to_owned(), format!("--{option}={value}")])
+                .map_err(|mistake| mistake.of(&format!("`{option}`"), value))?,
+        ),
+    }
+    Ok(())
+}
+
+/// The error of a value of an axis, with the line of the scenario that gives it; the same error for other files.
+pub fn placed(file: &str, error: CliError) -> Result<CliError, CliError> {
+    let Some((file, scenario)) = find(file)? else { return Ok(error) };
+    let text = load::read(Path::new(&file), FileKind::Scenario)?;
+    let (_, mistakes) = Scenario::read(&file, &text);
+    let place = |axis: &str, value: &str| {
+        let (axis, list) = scenario.axes.get_key_value(axis)?;
+        let index = values::split(list).iter().position(|known| *known == value)?.to_string();
+        mistakes.place(&["axes", axis, &index]).or_else(|| mistakes.place(&["axes", axis]))
+    };
+    Ok(placed::in_file(error, (&file, &text), &|given| match given {
+        Given::Param(name, value) => place(&format!("set {name}"), value).or_else(|| place(name, value)),
+        Given::Preset => None,
+    }))
 }
 
 /// Reports the axes of parameters and presets that the workload does not have.
@@ -101,18 +119,23 @@ pub fn check_program(scenario: &Scenario, ast: &Ast, mistakes: &mut Mistakes) {
         DeclKind::Preset { name, .. } => Some(*name),
         _ => None,
     });
-    let mut unknown = |axis: &str, what: &str, name: &str, known: &[&str]| {
+    let mut unknown = |path: &[&str], what: &str, name: &str, known: &[&str]| {
         let help = suggest::did_you_mean(name, known.to_vec());
         let help = help.unwrap_or_else(|| format!("`aorta show {}` lists each {what}", scenario.workload));
         let why = format!("the workload has no {what} of that name");
-        mistakes.add(&["axes", axis], InputError::bad_value(&format!("the {what} of an axis"), name, &why, &help));
+        mistakes.add(path, InputError::bad_value(&format!("the {what} of an axis"), name, &why, &help));
     };
     for (axis, list) in &scenario.axes {
         match axis.split_once(' ') {
-            Some(("set", name)) if !params.contains(&name.trim()) => unknown(axis, "parameter", name, &params),
+            Some(("set", name)) if !params.contains(&name.trim()) => {
+                unknown(&["axes", axis], "parameter", name, &params);
+            }
             None if axis == "preset" => {
-                let wrong = values::split(list).into_iter().filter(|preset| !presets.contains(preset));
-                wrong.for_each(|preset| unknown(axis, "preset", preset, &presets));
+                for (preset, index) in values::split(list).into_iter().zip(0usize..) {
+                    if !presets.contains(&preset) {
+                        unknown(&["axes", axis, &index.to_string()], "preset", preset, &presets);
+                    }
+                }
             }
             _ => {}
         }
@@ -122,8 +145,15 @@ pub fn check_program(scenario: &Scenario, ast: &Ast, mistakes: &mut Mistakes) {
 /// Reports the axes that a scenario cannot have.
 pub fn check(file: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
     for (axis, list) in &scenario.axes {
-        if let Err(error) = split(file, axis, list) {
-            mistakes.add(&["axes", axis], error);
+        match split(axis) {
+            Err(error) => mistakes.add(&["axes", axis], error),
+            Ok((option, name)) => {
+                for (value, index) in values::split(list).into_iter().zip(0usize..) {
+                    if let Err(error) = check_value(file, option, name, value) {
+                        mistakes.add(&["axes", axis, &index.to_string()], error);
+                    }
+                }
+            }
         }
     }
 }

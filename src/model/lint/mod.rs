@@ -60,13 +60,10 @@ pub enum ModelWarning {
     },
 
     #[error("the result of `{name}` is never read")]
-    #[diagnostic(
-        code(aorta::model::unread_result),
-        severity(Warning),
-        help("write it to a buffer, `-> y`, or read it below; `-> _` discards it on purpose")
-    )]
+    #[diagnostic(code(aorta::model::unread_result), severity(Warning), help("{help}"))]
     UnreadResult {
         name: String,
+        help: String,
         #[label("its output is scratch memory, which ends with the iteration")]
         at: SourceSpan,
     },

@@ -6,25 +6,27 @@ use crate::base::{MemoryId, OpId, Space, SrcSpan, Symbol};
 use crate::model::callee::GRADIENT;
 use crate::model::program::{MemoryKind, OpKind, Program, Step};
 use crate::syntax::Ast;
-use crate::syntax::ast::{Block, DeclKind, ExprKind, Param, StmtKind};
+use crate::syntax::ast::{BinaryOp, Block, DeclKind, Expr, ExprKind, Param, StmtKind};
 use crate::syntax::walk;
 
 use super::ModelWarning;
 
 /// Finds operations with computed inputs whose outputs are scratch memory that nothing reads in any turn.
 ///
-/// No warning for operations whose inputs nothing computes (as in a benchmark of a single shape), for outputs given as
-/// `_`, and for operations that a metric or a `grad` names.
+/// No warning for outputs given as `_`, and for operations that a metric or a `grad` names. Operations whose inputs
+/// nothing computes are probably a benchmark of a single shape: a warning only if a `>` was probably meant as an arrow.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let deliberately_unread = deliberately_unread(ast);
     let written = written(program);
+    let missing_arrows = missing_arrows(ast, program);
     // For each location, the first such operation; `None` once an operation there has been read.
     let mut found: FxHashMap<SrcSpan, Option<String>> = FxHashMap::default();
     for step in &program.cycle {
         let read = read(program, step);
         for op in step.ids() {
             let info = step.op(op);
-            let unread = is_unread(program, step, op, &read, &written);
+            let meant = missing_arrows.contains_key(&info.span) || reads_computed(program, step, op, &written);
+            let unread = meant && is_unread(program, step, op, &read);
             let entry = found.entry(info.span).or_insert_with(|| unread.then(|| program.op_text(info)));
             if !unread {
                 *entry = None;
@@ -38,18 +40,60 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
         let in_figure = |part: &str| figures.iter().any(|symbol| ast.names.name(*symbol) == part);
         // A metric of `f` or of `up` covers `f[3].up`.
         if !name.split(['.', '[', ']']).any(in_figure) {
-            warnings.push(ModelWarning::UnreadResult { name, at: span.into() });
+            let help = match missing_arrows.get(&span) {
+                Some(output) => {
+                    format!("`>` compares, an arrow is `->`: `-> {output}` writes the result to `{output}`")
+                }
+                None => "write it to a buffer, `-> y`, or read it below; `-> _` discards it on purpose".to_owned(),
+            };
+            warnings.push(ModelWarning::UnreadResult { name, at: span.into(), help });
         }
     }
 }
 
-fn is_unread(program: &Program, step: &Step, op: OpId, read: &[bool], written: &[bool]) -> bool {
-    let memory = |view: &crate::base::ViewId| program.views.memory(*view);
+fn is_unread(program: &Program, step: &Step, op: OpId, read: &[bool]) -> bool {
     let outputs = step.outputs(op);
     let scratch = |memory: MemoryId| program.memory(memory).kind == MemoryKind::Scratch;
-    !outputs.is_empty()
-        && outputs.iter().map(memory).all(|memory| scratch(memory) && !read[memory.index()])
-        && step.inputs(op).iter().map(memory).any(|memory| written[memory.index()])
+    let mut memories = outputs.iter().map(|view| program.views.memory(*view));
+    !outputs.is_empty() && memories.all(|memory| scratch(memory) && !read[memory.index()])
+}
+
+/// True if some operation writes an input of this one.
+fn reads_computed(program: &Program, step: &Step, op: OpId, written: &[bool]) -> bool {
+    step.inputs(op).iter().any(|view| written[program.views.memory(*view).index()])
+}
+
+/// The name before all indices and fields; `None` if the expression is not of this form.
+fn first_name(expr: &Expr) -> Option<Symbol> {
+    match &expr.kind {
+        ExprKind::Index { base, .. } | ExprKind::Field { base, .. } => first_name(base),
+        _ => expr.as_name(),
+    }
+}
+
+/// The calls of `map` without an output whose last expression is `… > x`, with `x`: a buffer, or an output of the
+/// definition.
+fn missing_arrows(ast: &Ast, program: &Program) -> FxHashMap<SrcSpan, String> {
+    let buffers = program.memories.iter().filter(|memory| matches!(memory.kind, MemoryKind::Buffer(_)));
+    let mut tensors: FxHashSet<Symbol> = buffers.map(|memory| memory.name).collect();
+    for decl in &ast.decls {
+        if let DeclKind::Def { signature, .. } = &decl.kind {
+            tensors.extend(signature.outputs.iter().map(|output| output.name.symbol));
+        }
+    }
+    let mut found = FxHashMap::default();
+    walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind
+            && call.outputs.is_empty()
+            && matches!(call.callee.as_slice(), [callee] if ast.names.name(callee.symbol) == "map")
+            && let Some(ExprKind::Binary { op: BinaryOp::Greater, right, .. }) =
+                call.inputs.last().map(|arg| &arg.value.kind)
+            && let Some(symbol) = first_name(right).filter(|symbol| tensors.contains(symbol))
+        {
+            found.insert(call.span, ast.names.name(symbol).to_owned());
+        }
+    });
+    found
 }
 
 /// For each memory, true if some operation writes it.

@@ -362,6 +362,9 @@ fn is_type(text: &str) -> bool {
 
 fn choice(place: &FailurePoint) -> Option<String> {
     const CHOICE: &str = "write a choice between values as `if c { a } else { b }`";
+    if place.word() == "if" && place.expects("when") {
+        return help("the condition of a copy to another rank follows `when`: `copy(x -> y at 1 when rank == 0)`");
+    }
     if place.word() == "if" && place.expects("*") {
         return Some(CHOICE.to_owned());
     }
@@ -406,6 +409,10 @@ fn missing(place: &FailurePoint) -> Option<String> {
         Rule::stmt_piece if place.rest.starts_with('{') && lead(place.lead(), true).is_some() => {
             Some(format!("a `{}` is declared outside of the step: move it out", place.lead()))
         }
+        Rule::stmt_piece if place.rest.starts_with('{') && place.word_before() == "group" => help(
+            "a `group` has no label of its own: label an operation inside, `group { swap: send(x, to: 1)  … }`; the first \
+             label stands for the whole",
+        ),
         Rule::stmt_piece if place.rest.starts_with('{') => Some(format!(
             "`{}` opens no block; a statement that does begins with {}",
             place.lead(),

@@ -1,0 +1,53 @@
+//! The error for a name that is not known where it is used.
+
+use crate::base::{DType, SrcSpan, Symbol};
+use crate::model::error::ModelError;
+use crate::model::unknown;
+
+use super::{BUILTINS, Checker};
+
+impl Checker<'_> {
+    /// The error for an unknown name.
+    pub(super) fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
+        let name = self.names.name(symbol).to_owned();
+        if let (None, Some((_, own))) = (self.globals.get(&symbol), name.split_once('.')) {
+            let help = format!("a module can use only its own `let` and `def`: make `{own}` an argument of the `def`");
+            return ModelError::UnknownName { name: own.to_owned(), at: at.into(), help: Some(help) };
+        }
+        if let Some(&declared) = self.globals.get(&symbol) {
+            if declared.start < at.start {
+                let help = "a name is known below its declaration: its value cannot use the name itself";
+                return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
+            }
+            let help = "move the declaration above its first use".to_owned();
+            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
+        }
+        if let Some(&label) = self.later.get(&symbol) {
+            if label.start > at.start {
+                let help = format!(
+                    "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
+                     to wait \
+                     for the one of the iteration before"
+                );
+                return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };
+            }
+            let help = format!(
+                "the label is known in the loop, branch or `def` around it alone: `{name}[i]: …` makes a family, known \
+                 in the rest of the step or `def`"
+            );
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
+        }
+        if let Some(definition) = self.inner_labels.get(&symbol).filter(|_| !self.locals.scopes.is_empty()) {
+            let of = self.names.name(*definition);
+            let help = format!(
+                "`{name}` is a label inside of `{of}`: give the call a label, `c: {of}(…)`, and write `c.{name}`"
+            );
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
+        }
+        let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
+        let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
+        let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
+        let help = unknown::help(&name, self.place, known);
+        ModelError::UnknownName { name, at: at.into(), help: Some(help) }
+    }
+}
