@@ -120,7 +120,7 @@ impl Split {
         let column = |input: usize, name: &str| {
             let tensor = &spec.inputs[input];
             if channels.alike > 1 {
-                let place = format!("({of_group}j / alike) * {name}_step");
+                let place = format!("({of_group}(u32)j / alike) * {name}_step");
                 return format!("C {name}s[V]; {name}s[0] = load<C>({name}[{place}]); EACH {name}s[i] = {name}s[0]; ");
             }
             let size = tensor.dtype.size();
@@ -173,13 +173,13 @@ const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
 /// that is small relative to the mean.
 pub const HELPERS: &str = r#"
 // The packs of a thread are `T` packs apart, so that neighbouring threads read neighbouring packs. `EVEN` pieces need
-// no bounds check.
+// no bounds check. The position `j` has 64 bits, so that the compiler adds its constant part to the address for free.
 #define EACH_PACK(start) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (u32 j = (start) + (k * T + lane) * V; EVEN || j < n)
+    if (i64 j = (i64)(start) + lane * V + k * T * V; EVEN || (u32)j < n)
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
 
-template <typename E> __device__ inline void read(const E* from, i64 step, u32 j, C* v) {
+template <typename E> __device__ inline void read(const E* from, i64 step, i64 j, C* v) {
   if (V > 1) {
     Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
     EACH v[i] = load<C>(pack.at[i]);
@@ -188,7 +188,7 @@ template <typename E> __device__ inline void read(const E* from, i64 step, u32 j
   }
 }
 
-template <typename E> __device__ inline void write(E* to, i64 step, u32 j, const C* v) {
+template <typename E> __device__ inline void write(E* to, i64 step, i64 j, const C* v) {
   if (V > 1) {
     Pack<E, V> pack;
     EACH store<C>(pack.at[i], v[i]);
@@ -260,9 +260,10 @@ template <typename P, typename F> __device__ inline P across(P a, F joined) {
     __syncthreads();
     if (threadIdx.x % 32 == 0) part[warp] = a;
     __syncthreads();
-    a = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : P();
+    const u32 other = threadIdx.x % (T > 512 ? 32 : T > 256 ? 16 : T > 128 ? 8 : T > 64 ? 4 : 2);
+    a = other < T / 32 ? part[first + other] : P();
 #pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) {
+    for (int mask = 1; mask < T / 32; mask *= 2) {
       P b = shuffled(a, mask);
       a = threadIdx.x & mask ? joined(b, a) : joined(a, b);
     }
