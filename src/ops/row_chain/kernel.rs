@@ -8,20 +8,11 @@ use super::super::kernel::{
 use super::super::layout::broadcast_strides;
 use super::super::norms::HELPERS;
 use super::super::occupancy::{UNITS, share};
-use super::super::rows::{Rows, Sharing, common_pack};
+use super::super::rows::{HELD, Rows, Sharing, common_pack};
 use super::*;
-
-/// Maximum number of tensors with a full row for which a thread holds 32 elements in registers instead of 16.
-const FEW: usize = 2;
-
-/// Registers of loaded elements per thread up to which a thread loads the inputs of both functions before it computes.
-const HELD: u64 = 48;
 
 /// Registers of loaded elements per thread if it loads some packs of one function's inputs at a time.
 const UNDER_WAY: u64 = 32;
-
-/// Size of a register in bytes.
-const REGISTER: u64 = 4;
 
 /// Division of rows among threads.
 pub struct Split {
@@ -58,9 +49,7 @@ impl Split {
         let rows = Rows::of(&outputs.iter().copied().chain(&views).collect::<Vec<_>>());
         let pack = common_pack(&outputs);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
-        let whole_rows = spec.inputs.iter().filter(|input| input.dims == dims).count();
-        let wide = compute_type(spec) == DType::F64 || whole_rows > FEW;
-        let sharing = Sharing::of(&rows, pack, if wide { 16 } else { 32 });
+        let sharing = Sharing::of(&rows, pack, if compute_type(spec) == DType::F64 { 16 } else { 32 });
         Split { rows, widths, sharing }
     }
 
@@ -86,7 +75,7 @@ impl Split {
         let params = self.parameters(core, spec, &functions);
         let definitions = format!(
             "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define CENTRED {}\n\
-             {HELPERS}{LOADS}{SOFTMAX}{}{}",
+             {HELPERS}{SOFTMAX}{}{}",
             bounds(sharing.block() as u32),
             c_type(compute),
             sharing.threads,
@@ -164,10 +153,7 @@ impl Split {
 
     /// Returns the number of registers that a pack of each of these inputs takes.
     fn registers(&self, spec: &Spec, inputs: &[usize]) -> u64 {
-        let of = |&input: &usize| {
-            let width = self.widths[input];
-            self.sharing.pack / width * (width * spec.inputs[input].dtype.size()).div_ceil(REGISTER)
-        };
+        let of = |&input: &usize| self.sharing.registers(self.widths[input], spec.inputs[input].dtype);
         inputs.iter().map(of).sum()
     }
 
@@ -190,7 +176,7 @@ impl Split {
             let step = self.step(spec.outputs.len() + input);
             read += &format!("fetch(a{input}, {step}, j, p{input}[b]); ");
         }
-        format!("{declared}\n    EACH_OF({count}) if (INSIDE) {{ {read}}}\n    ")
+        format!("{declared}\n    EACH_OF({count}) if (INSIDE(start)) {{ {read}}}\n    ")
     }
 
     /// Returns the stride of a tensor along a row as text. The compiler folds a stride of 1.
@@ -242,8 +228,9 @@ impl Split {
         // Elements outside of the row are computed too, from zeros: a branch would separate the work of two packs.
         let fill =
             |count: &str| format!("EACH_OF({count}) {{ EACH v[k][i] = {}; }}\n", self.call(spec, before, "", &[]));
-        let finish =
-            |count: &str| format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE) {{ {writes}}} }}\n");
+        let finish = |count: &str| {
+            format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
+        };
         let [early, late] = [before, behind].map(|function| self.loaded(spec, function));
         let both: Vec<usize> =
             early.iter().chain(late.iter().filter(|input| !early.contains(input))).copied().collect();
@@ -312,30 +299,12 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
     [function(before, "before", "b", numbers, 1), function(behind, "behind", "c", behind_numbers, outputs)]
 }
 
-/// Kernel text: loads of several packs per thread.
-const LOADS: &str = r#"
-// Packs `first` to `first + count` of a thread. They are `INSIDE` the row or outside of it as a whole.
+/// Kernel text: the packs of a batch, the largest element of a row, and the sum of exponentials relative to it.
+const SOFTMAX: &str = r#"
+// Packs `first` to `first + count` of a thread.
 #define EACH_OF(count) \
   _Pragma("unroll") for (u32 b = 0; b < count; b++) \
     if (u32 k = first + b; k < K)
-#define EACH_HELD _Pragma("unroll") for (u32 k = 0; k < K; k++)
-#define INSIDE i64 j = (i64)start + lane * V + k * T * V; EVEN || (u32)j < n
-
-// Loads the elements of a pack, `W` at a time.
-template <int W, typename E> __device__ inline void fetch(const E* from, i64 step, i64 j, Pack<E, W> (&p)[V / W]) {
-#pragma unroll
-  for (int w = 0; w < V / W; w++) {
-    if (W > 1) p[w] = *(const Pack<E, W>*)(from + j + w * W);
-    else p[w].at[0] = from[(j + w) * step];
-  }
-}
-template <int W, typename E> __device__ inline C element(const Pack<E, W> (&p)[V / W], int i) {
-  return load<C>(p[i / W].at[i % W]);
-}
-"#;
-
-/// Kernel text: the largest element of a row, and the sum of exponentials relative to it.
-const SOFTMAX: &str = r#"
 #define LOWEST (-C(INFINITE))
 struct Top { C value = LOWEST; };
 struct Peak { C top = LOWEST, sum = 0; };
@@ -372,7 +341,7 @@ const SUM_AGAIN: &str = r#"  Top largest;
   EACH_HELD {
     C e[V];
     EACH e[i] = f_exp(v[k][i] * scale - top);
-    if (INSIDE) { EACH sum += e[i]; }
+    if (INSIDE(0)) { EACH sum += e[i]; }
   }
   C share = C(1) / across(sum, Sum());
 "#;
