@@ -7,6 +7,9 @@ use super::super::kernel::{
 use super::split::Along;
 use super::*;
 
+/// Number of terms of a pack that overlap well enough without those of the next pack.
+const OVERLAPPING: u64 = 4;
+
 /// The end of a kernel: the statement that stores a result, and the declarations that this statement needs.
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
@@ -424,7 +427,10 @@ impl Common<'_> {
             false => read,
         };
         let to = self.offsets(if terms { &place } else { "j" });
-        let guard = match (even, is_short) {
+        // A branch around a term would separate it from the next one, so terms beyond the end are computed from zeros. A
+        // whole pack beyond it is left out if packs have terms enough to overlap.
+        let leaves_packs = in_packs || (!even && pack >= OVERLAPPING);
+        let guard = match (even || leaves_packs, is_short) {
             (true, false) => String::new(),
             (true, true) => "if (j + v < terms) ".to_owned(),
             (false, true) => format!("if ({within} && j + v < terms) "),
@@ -432,18 +438,18 @@ impl Common<'_> {
         };
         let result = if terms { "0" } else { "v" };
         let elements = elements.join(", ");
-        // A branch around a term would separate it from the next one, so terms beyond the end are computed from zeros.
         let take = match in_packs {
             true => format!(
-                "      if ({within}) {{\n        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
-                 all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n      }}\n",
+                "        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
+                 all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
                 if is_short { "j + v < terms" } else { "true" },
             ),
             false => format!(
-                "#pragma unroll\n      for (int v = 0; v < {pack}; v++) {{\n        auto x = compute({elements});\n        \
-                 {guard}take(acc[{result}], x, {term});\n      }}\n"
+                "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          auto x = compute({elements});\n          \
+                 {guard}take(acc[{result}], x, {term});\n        }}\n"
             ),
         };
+        let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
         body += &format!(
             r#"  Acc acc[W];
 #pragma unroll
