@@ -136,7 +136,7 @@ impl Pass<'_> {
                 if a >= b || !known.insert((a, b)) {
                     continue;
                 }
-                match self.writer_and_reader(a, b) {
+                match self.writer_and_reader((a, b), [first, second]) {
                     Some(Ok((place, node))) => {
                         self.replace((a, b), place, node);
                         is_joined = true;
@@ -149,9 +149,13 @@ impl Pass<'_> {
     }
 
     /// Fuses a node with one that reads its result. Returns the position and the fused node, or the reason why they cannot
-    /// be fused; `None` if neither of them is elementwise.
-    fn writer_and_reader(&self, first: usize, second: usize) -> Option<Result<(OpId, Node), Reason>> {
-        let program = self.graph.program;
+    /// be fused; `None` if neither of the two operations, by which they pass the result, is elementwise.
+    fn writer_and_reader(
+        &self,
+        (first, second): (usize, usize),
+        operations: [OpId; 2],
+    ) -> Option<Result<(OpId, Node), Reason>> {
+        let (program, step) = (self.graph.program, self.graph.step);
         let (a, b) = (&self.graph.nodes[first], &self.graph.nodes[second]);
         let specs = [a.spec(program)?, b.spec(program)?];
         if b.inputs.iter().any(|view| a.outputs.contains(view))
@@ -159,7 +163,8 @@ impl Pass<'_> {
         {
             return Some(found);
         }
-        if !specs.iter().any(|spec| fused::is_elementwise(spec)) {
+        let is_elementwise = |op: &OpId| program.op_spec(step.op(*op)).is_some_and(fused::is_elementwise);
+        if !operations.iter().any(is_elementwise) {
             return None;
         }
         let is_cut = |view: &&ViewId| b.inputs.iter().any(|read| read != *view && program.views.overlap(*read, **view));

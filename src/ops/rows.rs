@@ -80,6 +80,12 @@ impl Call<'_> {
 /// Minimum number of packs per thread: with fewer, exchanging values costs more than it saves.
 const LEAST_PACKS: u64 = 4;
 
+/// Registers of loaded elements per thread up to which a thread issues all of its loads before it computes.
+pub const HELD: u64 = 48;
+
+/// Size of a register in bytes.
+const REGISTER: u64 = 4;
+
 /// How threads divide rows that they hold in registers, in packs of contiguous elements.
 pub struct Sharing {
     /// Elements per pack, which a thread loads at once.
@@ -109,6 +115,11 @@ impl Sharing {
         let whole = length <= threads * most;
         let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
         Sharing { pack, packs, threads, whole }
+    }
+
+    /// Number of registers that a pack takes as it is loaded, `width` elements at a time.
+    pub fn registers(&self, width: u64, dtype: DType) -> u64 {
+        self.pack / width * (width * dtype.size()).div_ceil(REGISTER)
     }
 
     /// Threads per block: those of one row, or of as many rows as fit [`ROWS_BLOCK`].

@@ -4,7 +4,7 @@ use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
 use super::super::occupancy::share;
-use super::super::rows::{Rows, Sharing, common_pack};
+use super::super::rows::{HELD, Rows, Sharing, common_pack};
 use super::*;
 
 /// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
@@ -68,7 +68,10 @@ impl Split {
             param(format!("const {x}* x"), Arg::Operand(0)),
             param("C eps", Arg::real(compute, spec.attrs.number("eps"))),
         ];
-        params.extend(rows.steps.iter().zip(["sy", "sx", "sr", "st"]).map(|(step, name)| i64_param(name, *step)));
+        // The compiler folds a stride of 1.
+        let (ones, steps): (Vec<_>, Vec<_>) =
+            rows.steps.iter().zip(["sy", "sx", "sr", "st"]).partition(|one| *one.0 == 1);
+        params.extend(steps.into_iter().map(|(step, name)| i64_param(name, *step)));
         params.extend([
             geometry_param("g", &rows.geometry),
             u64_param("rows", rows.count),
@@ -98,6 +101,7 @@ impl Split {
              bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n  \
              const {x}* from = x + g.offset(at, 1);\n  {y}* to = y + g.offset(at, 0);\n"
         );
+        ones.into_iter().for_each(|(_, name)| body += &format!("  const i64 {name} = 1;\n"));
         if norm.adds {
             body +=
                 &format!("  const {x}* other = residual + g.offset(at, 2);\n  {x}* kept = total + g.offset(at, 3);\n");
@@ -116,26 +120,35 @@ impl Split {
         if channels.alike > 1 {
             params.push(u32_param("alike", channels.alike));
         }
-        // Access to a weight or bias: one load per pack, or loads of as many elements as are aligned.
-        let column = |input: usize, name: &str| {
+        // Number of elements of a weight or bias that a thread loads at once, as many as are aligned.
+        let width = |input: usize| {
             let tensor = &spec.inputs[input];
-            if channels.alike > 1 {
-                let place = format!("({of_group}j / alike) * {name}_step");
-                return format!("C {name}s[V]; {name}s[0] = load<C>({name}[{place}]); EACH {name}s[i] = {name}s[0]; ");
-            }
-            let size = tensor.dtype.size();
             let fits = |width: &u64| {
-                let bytes = width * size;
+                let bytes = width * tensor.dtype.size();
                 let begins = channels.groups == 1 || channels.each.is_multiple_of(*width);
                 tensor.strides[0] == 1 && bytes <= 16 && begins && u64::from(tensor.align).is_multiple_of(bytes)
             };
-            let width =
-                std::iter::successors(Some(*pack), |width| (*width > 1).then_some(width / 2)).find(fits).unwrap_or(1);
-            format!("C {name}s[V]; columns<{width}>({name}, {name}_step, {of_group}j, {name}s); ")
+            std::iter::successors(Some(*pack), |width| (*width > 1).then_some(width / 2)).find(fits).unwrap_or(1)
         };
-        let mut result = "      ".to_owned();
-        for (input, name) in (norm.rows()..inputs).zip(["weight", "bias"]) {
-            result += &column(input, name);
+        let columns = (norm.rows()..inputs).zip(["weight", "bias"]);
+        let registers = columns.clone().map(|(input, _)| sharing.registers(width(input), spec.inputs[input].dtype));
+        // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
+        let is_early = *whole && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
+        let (mut early, mut result) = (String::new(), "      ".to_owned());
+        for (input, name) in columns {
+            let (dtype, width) = (c_type(spec.inputs[input].dtype), width(input));
+            let step = if spec.inputs[input].strides[0] == 1 { "1".to_owned() } else { format!("{name}_step") };
+            if is_early {
+                early += &format!("  Pack<{dtype}, {width}> {name}_packs[K][V / {width}] = {{}};\n");
+                early += &format!("  EACH_PACK(0) {{ fetch({name}, {step}, {of_group}j, {name}_packs[k]); }}\n");
+                result += &format!("C {name}s[V]; EACH {name}s[i] = element({name}_packs[k], i); ");
+            } else if channels.alike > 1 {
+                let place = format!("({of_group}(u32)j / alike) * {step}");
+                result +=
+                    &format!("C {name}s[V]; {name}s[0] = load<C>({name}[{place}]); EACH {name}s[i] = {name}s[0]; ");
+            } else {
+                result += &format!("C {name}s[V]; columns<{width}>({name}, {step}, {of_group}j, {name}s); ");
+            }
         }
         let weight = if inputs > norm.rows() { " * weights[i]" } else { "" };
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
@@ -145,7 +158,7 @@ impl Split {
         let finish = "  C scale = f_rsqrt(all.squares / C(n) + eps);\n  if (!live) return;\n";
         body += &match whole {
             true => format!(
-                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}    all = of_row(v, n, lane);\n{finish}  \
+                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane);\n{finish}  \
                  EACH_PACK(0) {{\n{result}  }}\n"
             ),
             false => format!(
@@ -172,14 +185,15 @@ const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
 /// formulae and a pairwise algorithm for computing sample variances", 1979), which keeps the precision of a variance
 /// that is small relative to the mean.
 pub const HELPERS: &str = r#"
-// The packs of a thread are `T` packs apart, so that neighbouring threads read neighbouring packs. `EVEN` pieces need
-// no bounds check.
-#define EACH_PACK(start) \
-  _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (u32 j = (start) + (k * T + lane) * V; EVEN || j < n)
+// The packs of a thread are `T` packs apart, so that neighbouring threads read neighbouring packs. A pack is `INSIDE` the
+// row or outside of it as a whole; `EVEN` pieces need no check. The position `j` has 64 bits, so that the compiler adds its
+// constant part to the address for free.
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
+#define EACH_HELD _Pragma("unroll") for (u32 k = 0; k < K; k++)
+#define INSIDE(start) i64 j = (i64)(start) + lane * V + k * T * V; EVEN || (u32)j < n
+#define EACH_PACK(start) EACH_HELD if (INSIDE(start))
 
-template <typename E> __device__ inline void read(const E* from, i64 step, u32 j, C* v) {
+template <typename E> __device__ inline void read(const E* from, i64 step, i64 j, C* v) {
   if (V > 1) {
     Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
     EACH v[i] = load<C>(pack.at[i]);
@@ -188,7 +202,7 @@ template <typename E> __device__ inline void read(const E* from, i64 step, u32 j
   }
 }
 
-template <typename E> __device__ inline void write(E* to, i64 step, u32 j, const C* v) {
+template <typename E> __device__ inline void write(E* to, i64 step, i64 j, const C* v) {
   if (V > 1) {
     Pack<E, V> pack;
     EACH store<C>(pack.at[i], v[i]);
@@ -198,18 +212,23 @@ template <typename E> __device__ inline void write(E* to, i64 step, u32 j, const
   }
 }
 
+// Loads the elements of a pack, `W` at a time. They are converted when they are used, so that no load waits for another.
+template <int W, typename E> __device__ inline void fetch(const E* from, i64 step, i64 j, Pack<E, W> (&p)[V / W]) {
+#pragma unroll
+  for (int w = 0; w < V / W; w++) {
+    if (W > 1) p[w] = *(const Pack<E, W>*)(from + j + w * W);
+    else p[w].at[0] = from[(j + w) * step];
+  }
+}
+template <int W, typename E> __device__ inline C element(const Pack<E, W> (&p)[V / W], int i) {
+  return load<C>(p[i / W].at[i % W]);
+}
+
 // Loads the elements of a weight or bias, `W` at a time.
 template <int W, typename E> __device__ inline void columns(const E* from, i64 step, i64 j, C* v) {
-  if (W > 1) {
-#pragma unroll
-    for (int p = 0; p < V / W; p++) {
-      Pack<E, W> pack = *(const Pack<E, W>*)(from + j + p * W);
-#pragma unroll
-      for (int i = 0; i < W; i++) v[p * W + i] = load<C>(pack.at[i]);
-    }
-  } else {
-    EACH v[i] = load<C>(from[(j + i) * step]);
-  }
+  Pack<E, W> p[V / W];
+  fetch(from, step, j, p);
+  EACH v[i] = element(p, i);
 }
 
 // Statistics of elements of a row: their number, their mean, and the sum of squared differences to the mean; without a
@@ -260,9 +279,10 @@ template <typename P, typename F> __device__ inline P across(P a, F joined) {
     __syncthreads();
     if (threadIdx.x % 32 == 0) part[warp] = a;
     __syncthreads();
-    a = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : P();
+    const u32 other = threadIdx.x % (T > 512 ? 32 : T > 256 ? 16 : T > 128 ? 8 : T > 64 ? 4 : 2);
+    a = other < T / 32 ? part[first + other] : P();
 #pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) {
+    for (int mask = 1; mask < T / 32; mask *= 2) {
       P b = shuffled(a, mask);
       a = threadIdx.x & mask ? joined(b, a) : joined(a, b);
     }

@@ -7,6 +7,9 @@ use super::super::kernel::{
 use super::split::Along;
 use super::*;
 
+/// Number of terms of a pack that overlap well enough without those of the next pack.
+const OVERLAPPING: u64 = 4;
+
 /// The end of a kernel: the statement that stores a result, and the declarations that this statement needs.
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
@@ -188,7 +191,7 @@ __device__ inline Acc across(Acc a) {
     __syncthreads();
     a = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : none();
 #pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) a = join(a, shuffled(a, mask));
+    for (int mask = 1; mask < T / 32; mask *= 2) a = join(a, shuffled(a, mask));
   }
   return a;
 }
@@ -285,6 +288,20 @@ impl Common<'_> {
         params
     }
 
+    /// Returns text that computes the offset of a piece in each operand. `place` is the position of the piece, `j` its
+    /// first term.
+    fn offsets(&self, place: &str) -> String {
+        let split = self.split;
+        let operands = self.inputs + 1;
+        if split.walks() {
+            return format!("        i64 to[{operands}];\n        reduced.offsets(j, to);\n");
+        }
+        let offset =
+            |operand: usize| if split.stride(operand) == 1 { format!("(i64)({place})") } else { "0".to_owned() };
+        let offsets: Vec<String> = (0..operands).map(offset).collect();
+        format!("        const i64 to[{operands}] = {{{}}};\n", offsets.join(", "))
+    }
+
     fn stored(&self, to: &str) -> String {
         self.finish.store.replace("TO", to)
     }
@@ -300,8 +317,8 @@ impl Common<'_> {
         let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
         params.extend(constants.iter().enumerate().map(constant));
         let index = index_type(split.results * split.terms + split.block() * pack * under_way);
+        params.extend(split.walks().then(|| geometry_param("reduced", &split.reduced)));
         params.extend([
-            geometry_param("reduced", &split.reduced),
             u64_param("terms", split.terms),
             u64_param("pieces", split.pieces()),
             u64_param("span", split.span()),
@@ -309,6 +326,9 @@ impl Common<'_> {
             u32_param("parts", parts),
         ]);
 
+        let terms = along == Along::Terms;
+        // Position of a thread's piece `e`. Its constant part becomes a part of the load's address.
+        let place = format!("(i64)base * {pack} + e * {}", threads * pack);
         // Access to each input along a pack: all elements at once, several at a time, or one by one.
         let mut read = String::new();
         let mut rest = String::new();
@@ -328,12 +348,12 @@ impl Common<'_> {
                     (pack, format!("step{i}"))
                 }
             };
-            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}];\n");
+            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}] = {{}};\n");
             if split.ragged && step == 1 {
                 read += &format!(
-                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + (i64)piece * {pack} - lead);\n"
+                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + {place});\n"
                 );
-                lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n");
+                lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n  a{i} -= lead;\n");
                 elements.push(format!("load<C>(p{i}[e][0].at[v])"));
                 continue;
             }
@@ -369,7 +389,6 @@ impl Common<'_> {
             _ => format!("__device__ inline C compute({arguments}) {{\n{}}}\n", expression.c_text()),
         };
 
-        let terms = along == Along::Terms;
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
@@ -393,8 +412,7 @@ impl Common<'_> {
         // A thread issues all of its loads before it uses the first value.
         let within = if even { "true" } else { "piece < end" };
         let each = format!(
-            "#pragma unroll\n    for (int e = 0; e < {under_way}; e++) {{\n      {index} piece = base + e * T;\n      \
-             if ({within}) {{\n"
+            "#pragma unroll\n    for (int e = 0; e < {under_way}; e++) {{\n      {index} piece = base + e * T;\n"
         );
         let (first, term) = match terms {
             true if split.ragged => (format!("({index})(piece * {pack} - lead)"), "j + v"),
@@ -408,8 +426,17 @@ impl Common<'_> {
             ),
             false => read,
         };
-        let guard = if is_short { "if (j + v < terms) " } else { "" };
-        let place = if terms { "0" } else { "v" };
+        let to = self.offsets(if terms { &place } else { "j" });
+        // A branch around a term would separate it from the next one, so terms beyond the end are computed from zeros. A
+        // whole pack beyond it is left out if packs have terms enough to overlap.
+        let leaves_packs = in_packs || (!even && pack >= OVERLAPPING);
+        let guard = match (even || leaves_packs, is_short) {
+            (true, false) => String::new(),
+            (true, true) => "if (j + v < terms) ".to_owned(),
+            (false, true) => format!("if ({within} && j + v < terms) "),
+            (false, false) => format!("if ({within}) "),
+        };
+        let result = if terms { "0" } else { "v" };
         let elements = elements.join(", ");
         let take = match in_packs {
             true => format!(
@@ -418,25 +445,24 @@ impl Common<'_> {
                 if is_short { "j + v < terms" } else { "true" },
             ),
             false => format!(
-                "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});\n"
+                "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          auto x = compute({elements});\n          \
+                 {guard}take(acc[{result}], x, {term});\n        }}\n"
             ),
         };
+        let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
         body += &format!(
             r#"  Acc acc[W];
 #pragma unroll
   for (int w = 0; w < W; w++) acc[w] = none();
   for ({index} base = begin + lane; base < end; base += T * {under_way}) {{
-{held}{each}        {index} j = {first};
-        i64 to[{operands}];
-        reduced.offsets(j, to);
-{read}      }}
+{held}{each}      if ({within}) {{
+        {index} j = {first};
+{to}{read}      }}
     }}
-{each}        {index} j = {first};
-{take}      }}
-    }}
+{each}      {index} j = {first};
+{take}    }}
   }}
-"#,
-            operands = count + 1,
+"#
         );
         if matches!(self.function, Function::ArgMax | Function::ArgMin) {
             let first = match (terms, split.ragged) {

@@ -1,7 +1,7 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
+use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, WARP, share};
 use super::*;
 
 /// Number of threads that saturates memory bandwidth: half of the resident threads of the device.
@@ -10,6 +10,10 @@ const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 /// Number of pieces that a thread loads ahead; and minimum number of steps per thread that justifies a second launch.
 const UNDER_WAY: u64 = 8;
 const MANY_STEPS: u64 = 16;
+
+/// Minimum number of terms per thread, as long as enough threads remain: with fewer, exchanging values costs more than it
+/// saves.
+const TERMS_OF_A_THREAD: u64 = 16;
 
 /// Minimum number of steps per thread and part.
 const STEPS_OF_A_PART: u64 = 2;
@@ -147,7 +151,11 @@ impl Split {
                 // load everything at once.
                 let reads = pieces.saturating_mul(spec.inputs.len() as u64);
                 let most = if reads <= UNDER_WAY / 2 * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
-                while threads < most && 2 * threads < pieces && groups * threads < ENOUGH_THREADS {
+                let is_enough = |threads: u64| groups * threads >= ENOUGH_THREADS;
+                while threads > WARP && terms < threads * TERMS_OF_A_THREAD && is_enough(threads / 2) {
+                    threads /= 2;
+                }
+                while threads < most && 2 * threads < pieces && !is_enough(threads) {
                     threads *= 2;
                 }
                 (threads, (u64::from(BLOCK) / threads).max(1))
@@ -162,7 +170,8 @@ impl Split {
         let steps_of_a_thread = pieces.div_ceil(threads);
         let parts = self::parts(blocks, steps_of_a_thread, STEPS_OF_A_PART);
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
-        let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
+        let steps_of_a_part = pieces.div_ceil(threads * parts);
+        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(UNDER_WAY.min(registers)).max(1));
         Split {
             kept,
             reduced,
@@ -179,6 +188,16 @@ impl Split {
             under_way,
             parts,
         }
+    }
+
+    /// Whether the offset of a term takes a calculation: terms have several dimensions, or a stride other than 0 and 1.
+    pub fn walks(&self) -> bool {
+        self.reduced.dims.len() > 1 || (1..self.reduced.strides.len()).any(|operand| self.stride(operand) > 1)
+    }
+
+    /// Stride of the innermost dimension of the terms in the output or an input, in elements.
+    pub fn stride(&self, operand: usize) -> u64 {
+        self.reduced.strides[operand].last().copied().unwrap_or(0)
     }
 
     /// Pieces per result, or per pack of results; a thread loads one piece at a time.

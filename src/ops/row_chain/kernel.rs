@@ -1,5 +1,6 @@
 //! The kernel of a chain. The threads of a row hold it in registers; for a row that is too long, the expression before
-//! the core is computed twice.
+//! the core is computed twice. A thread issues its loads before it uses the first value: loads between branches would
+//! wait for each other.
 
 use super::super::kernel::{
     Parameter, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
@@ -7,11 +8,11 @@ use super::super::kernel::{
 use super::super::layout::broadcast_strides;
 use super::super::norms::HELPERS;
 use super::super::occupancy::{UNITS, share};
-use super::super::rows::{Rows, Sharing, common_pack};
+use super::super::rows::{HELD, Rows, Sharing, common_pack};
 use super::*;
 
-/// Maximum number of tensors with a full row for which a thread holds 32 elements in registers instead of 16.
-const FEW: usize = 2;
+/// Registers of loaded elements per thread if it loads some packs of one function's inputs at a time.
+const UNDER_WAY: u64 = 32;
 
 /// Division of rows among threads.
 pub struct Split {
@@ -48,9 +49,7 @@ impl Split {
         let rows = Rows::of(&outputs.iter().copied().chain(&views).collect::<Vec<_>>());
         let pack = common_pack(&outputs);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
-        let whole_rows = spec.inputs.iter().filter(|input| input.dims == dims).count();
-        let wide = compute_type(spec) == DType::F64 || whole_rows > FEW;
-        let sharing = Sharing::of(&rows, pack, if wide { 16 } else { 32 });
+        let sharing = Sharing::of(&rows, pack, if compute_type(spec) == DType::F64 { 16 } else { 32 });
         Split { rows, widths, sharing }
     }
 
@@ -102,7 +101,7 @@ impl Split {
             let constant = if place < spec.inputs.len() { "const " } else { "" };
             all.push(param(format!("{constant}{}* m{place}", c_type(tensor.dtype)), Arg::Operand(place as u8)));
         }
-        let steps = rows.steps.iter().enumerate();
+        let steps = rows.steps.iter().enumerate().filter(|(_, step)| **step > 1);
         all.extend(steps.map(|(tensor, step)| i64_param(&format!("step{tensor}"), *step)));
         let option = match core {
             Core::Softmax => Some("scale"),
@@ -146,18 +145,43 @@ impl Split {
         self.rows.steps[spec.outputs.len() + input] == 0
     }
 
-    /// Returns text that reads a pack of each input of a function.
-    fn reads(&self, spec: &Spec, function: &Function) -> String {
-        let read = |&number: &usize| match number {
-            0 | BEFORE => String::new(),
-            _ if self.is_scalar(spec, number - 1) => String::new(),
-            _ => {
-                let (input, width) = (number - 1, self.widths[number - 1]);
-                let step = spec.outputs.len() + input;
-                format!("C e{input}[V]; columns<{width}>(a{input}, step{step}, j, e{input}); ")
-            }
-        };
-        function.inputs.iter().map(read).collect()
+    /// Returns the inputs that a thread loads for a function: those with an element or a value per column.
+    fn loaded(&self, spec: &Spec, function: &Function) -> Vec<usize> {
+        let inputs = function.inputs.iter().filter(|&&number| number != 0 && number != BEFORE).map(|number| number - 1);
+        inputs.filter(|&input| !self.is_scalar(spec, input)).collect()
+    }
+
+    /// Returns the number of registers that a pack of each of these inputs takes.
+    fn registers(&self, spec: &Spec, inputs: &[usize]) -> u64 {
+        let of = |&input: &usize| self.sharing.registers(self.widths[input], spec.inputs[input].dtype);
+        inputs.iter().map(of).sum()
+    }
+
+    /// Returns the number of packs of these inputs that a thread loads at a time.
+    fn batch(&self, spec: &Spec, inputs: &[usize]) -> u64 {
+        let packs = self.sharing.packs;
+        let most = (UNDER_WAY / self.registers(spec, inputs).max(1)).clamp(1, packs);
+        packs.div_ceil(packs.div_ceil(most))
+    }
+
+    /// Returns text that loads `count` packs of each input, from pack `first` on.
+    fn loads(&self, spec: &Spec, inputs: &[usize], count: &str) -> String {
+        if inputs.is_empty() {
+            return String::new();
+        }
+        let (mut declared, mut read) = (String::new(), String::new());
+        for &input in inputs {
+            let (dtype, width) = (c_type(spec.inputs[input].dtype), self.widths[input]);
+            declared += &format!("Pack<{dtype}, {width}> p{input}[{count}][V / {width}] = {{}}; ");
+            let step = self.step(spec.outputs.len() + input);
+            read += &format!("fetch(a{input}, {step}, j, p{input}[b]); ");
+        }
+        format!("{declared}\n    EACH_OF({count}) if (INSIDE(start)) {{ {read}}}\n    ")
+    }
+
+    /// Returns the stride of a tensor along a row as text. The compiler folds a stride of 1.
+    fn step(&self, tensor: usize) -> String {
+        if self.rows.steps[tensor] == 1 { "1".to_owned() } else { format!("step{tensor}") }
     }
 
     /// Returns the call of a function for element `i` of a pack. `result` is the core's result; the function assigns
@@ -167,7 +191,7 @@ impl Split {
             0 => result.to_owned(),
             BEFORE => "v[k][i]".to_owned(),
             _ if self.is_scalar(spec, number - 1) => format!("s{}", number - 1),
-            _ => format!("e{}[i]", number - 1),
+            _ => format!("element(p{}[b], i)", number - 1),
         };
         let constants = (0..function.constants.len()).map(|place| format!("{}{place}", function.prefix));
         let all = function.inputs.iter().map(argument).chain(constants).chain(targets.iter().cloned());
@@ -177,8 +201,6 @@ impl Split {
     /// Returns text that computes the rows.
     fn work(&self, core: Core, spec: &Spec, [before, behind]: &[Function; 2]) -> String {
         let (inputs, outputs, whole) = (spec.inputs.len(), spec.outputs.len(), self.sharing.whole);
-        let values = self.call(spec, before, "", &[]);
-        let fill = format!("EACH_PACK(start) {{ {}EACH v[k][i] = {values}; }}\n", self.reads(spec, before));
         // Exponentials replace their arguments in the registers, unless the arguments are needed again.
         let keeps = behind.inputs.contains(&BEFORE);
         let (part, joined, result) = match core {
@@ -201,16 +223,39 @@ impl Split {
             _ => self.call(spec, behind, result, &targets),
         };
         let declared: String = (0..outputs).map(|output| format!("C o{output}[V]; ")).collect();
-        let write = |output: usize| format!("write(a{}, step{output}, j, o{output}); ", inputs + output);
+        let write = |output: usize| format!("write(a{}, {}, j, o{output}); ", inputs + output, self.step(output));
         let writes: String = (0..outputs).map(write).collect();
-        let finish = format!("EACH_PACK(start) {{ {}{declared}EACH {assigned}; {writes}}}\n", self.reads(spec, behind));
+        // Elements outside of the row are computed too, from zeros: a branch would separate the work of two packs.
+        let fill =
+            |count: &str| format!("EACH_OF({count}) {{ EACH v[k][i] = {}; }}\n", self.call(spec, before, "", &[]));
+        let finish = |count: &str| {
+            format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
+        };
+        let [early, late] = [before, behind].map(|function| self.loaded(spec, function));
+        let both: Vec<usize> =
+            early.iter().chain(late.iter().filter(|input| !early.contains(input))).copied().collect();
+        let in_batches = |inputs: &[usize], work: &dyn Fn(&str) -> String| {
+            let count = self.batch(spec, inputs).to_string();
+            let loads = self.loads(spec, inputs, &count);
+            format!(
+                "_Pragma(\"unroll\") for (u32 first = 0; first < K; first += {count}) {{\n    {loads}{}  }}\n",
+                work(&count)
+            )
+        };
         let leave = "  if (!live) return;\n";
+        if whole && self.registers(spec, &both) * self.sharing.packs <= HELD {
+            let loads = self.loads(spec, &both, "K");
+            let start = "  const u32 start = 0, first = 0;\n  ";
+            let [filled, finished] = [fill("K"), finish("K")];
+            return format!("  C v[K][V];\n{begin}{start}{loads}{filled}{part}{joined}{leave}  {finished}");
+        }
+        let [filled, finished] = [in_batches(&early, &fill), in_batches(&late, &finish)];
         match whole {
-            true => format!("  C v[K][V];\n{begin}  const u32 start = 0;\n  {fill}{part}{joined}{leave}  {finish}"),
+            true => format!("  C v[K][V];\n{begin}  const u32 start = 0;\n  {filled}{part}{joined}{leave}  {finished}"),
             false => {
                 let pieces = "  for (u32 start = 0; start < n; start += T * K * V) {\n    ";
-                let second = format!("{pieces}{fill}    {finish}  }}\n");
-                format!("  C v[K][V];\n{begin}{pieces}{fill}{part}  }}\n{joined}{leave}{second}")
+                let second = format!("{pieces}{filled}    {finished}  }}\n");
+                format!("  C v[K][V];\n{begin}{pieces}{filled}{part}  }}\n{joined}{leave}{second}")
             }
         }
     }
@@ -254,8 +299,12 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
     [function(before, "before", "b", numbers, 1), function(behind, "behind", "c", behind_numbers, outputs)]
 }
 
-/// Kernel text: the largest element of a row, and the sum of exponentials relative to it.
+/// Kernel text: the packs of a batch, the largest element of a row, and the sum of exponentials relative to it.
 const SOFTMAX: &str = r#"
+// Packs `first` to `first + count` of a thread.
+#define EACH_OF(count) \
+  _Pragma("unroll") for (u32 b = 0; b < count; b++) \
+    if (u32 k = first + b; k < K)
 #define LOWEST (-C(INFINITE))
 struct Top { C value = LOWEST; };
 struct Peak { C top = LOWEST, sum = 0; };
@@ -280,7 +329,8 @@ struct Beside {
 const SUM: &str = r#"  Top largest;
   EACH_PACK(0) { EACH if (v[k][i] * scale > largest.value) largest.value = v[k][i] * scale; }
   C top = across(largest, Larger()).value, sum = 0;
-  EACH_PACK(0) { EACH { v[k][i] = f_exp(v[k][i] * scale - top); sum += v[k][i]; } }
+  EACH_HELD { EACH v[k][i] = f_exp(v[k][i] * scale - top); }
+  EACH_PACK(0) { EACH sum += v[k][i]; }
   C share = C(1) / across(sum, Sum());
 "#;
 
@@ -288,7 +338,11 @@ const SUM: &str = r#"  Top largest;
 const SUM_AGAIN: &str = r#"  Top largest;
   EACH_PACK(0) { EACH if (v[k][i] * scale > largest.value) largest.value = v[k][i] * scale; }
   C top = across(largest, Larger()).value, sum = 0;
-  EACH_PACK(0) { EACH sum += f_exp(v[k][i] * scale - top); }
+  EACH_HELD {
+    C e[V];
+    EACH e[i] = f_exp(v[k][i] * scale - top);
+    if (INSIDE(0)) { EACH sum += e[i]; }
+  }
   C share = C(1) / across(sum, Sum());
 "#;
 
