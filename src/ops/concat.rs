@@ -119,10 +119,10 @@ const TILE: u64 = 16 << 10;
 /// Number of rows of which a tile has a multiple, so that its part of each input is whole packs.
 const ROWS: u64 = 16;
 
-/// Maximum number of inputs of a kernel that has a loop for each.
+/// Maximum number of inputs of such a kernel, which compares the number of each pack with those of all.
 const MOST_INPUTS: usize = 32;
 
-/// Instructions per element: half of a division by a constant, and an access of shared memory, which counts as four.
+/// Instructions per element: a step to the next column, and an access of shared memory, which counts as four.
 const OF_AN_ELEMENT: f64 = 8.0;
 
 /// Rows that are joined in shared memory, because parts of rows are no whole packs.
@@ -167,52 +167,55 @@ impl Tiles {
             param(format!("{element}* __restrict__ y"), Arg::Operand(spec.inputs.len() as u8)),
             u64_param("all", all),
         ];
-        let mut reads = String::new();
-        let mut from = 0;
+        // Packs of a tile are numbered through all inputs, so that there is one loop instead of one for each.
+        let (mut choices, mut from, mut packs) = (String::new(), 0, 0);
         for (number, x) in spec.inputs.iter().enumerate() {
             let own = x.elements() / all;
             params.push(param(format!("const {element}* __restrict__ x{number}"), Arg::Operand(number as u8)));
-            reads += &format!("  take<{own}, {from}>(tile, x{number} + first * {own}, live);\n");
+            choices +=
+                &format!("    if (p >= {packs}) {{ x = x{number}; own = {own}; from = {from}; before = {packs}; }}\n");
             from += own;
+            packs += rows * own / pack;
         }
-        let before = format!(
-            r#"{bounds}typedef {element} E;
-typedef Pack<E, {pack}> Packed;
-// Reads `rows` rows of `OWN` elements, and puts them behind the first `FROM` elements of the rows of the tile.
-template <u32 OWN, u32 FROM> __device__ inline void take(E* tile, const E* x, u32 rows) {{
-  const u32 all = rows * OWN;
-#pragma unroll 4
-  for (u32 i = threadIdx.x * {pack}; i < all; i += {BLOCK} * {pack}) {{
-    Packed p;
-    if (i + {pack} <= all) {{
-      p = *(const Packed*)(x + i);
-    }} else {{
-      for (u32 v = 0; v < {pack} && i + v < all; v++) p.at[v] = x[i + v];
-    }}
-    u32 row = i / OWN, column = i - row * OWN;
-#pragma unroll
-    for (u32 v = 0; v < {pack}; v++) {{
-      if (i + v < all) tile[row * {row} + FROM + column] = p.at[v];
-      if (++column == OWN) {{ column = 0; row++; }}
-    }}
-  }}
-}}
-"#,
-            bounds = bounds(BLOCK),
-        );
+        let before = format!("{}typedef {element} E;\ntypedef Pack<E, {pack}> Packed;\n", bounds(BLOCK));
         let body = format!(
             r#"  __shared__ Packed packs[{shared}];
   E* tile = packs[0].at;
   const u64 first = (u64)blockIdx.x * {rows};
   const u32 live = (u32)(all - first < {rows} ? all - first : {rows});
-{reads}  __syncthreads();
-  E* to = y + first * {row};
+  for (u32 p = threadIdx.x; p < {packs}; p += {BLOCK}) {{
+    const E* x = x0;
+    u32 own = 0, from = 0, before = 0;
+{choices}    const u32 elements = live * own;
+    u32 i = (p - before) * {pack}, row = i / own, column = i - row * own;
+    if (i >= elements) continue;
+    x += first * own + i;
+    Packed held;
+    if (i + {pack} <= elements) {{
+      held = *(const Packed*)x;
+    }} else {{
+#pragma unroll
+      for (u32 v = 0; v < {pack}; v++) if (i + v < elements) held.at[v] = x[v];
+    }}
+    u32 to = row * {row} + from + column;
+#pragma unroll
+    for (u32 v = 0; v < {pack}; v++) {{
+      if (i + v < elements) tile[to] = held.at[v];
+      to++;
+      if (++column == own) {{
+        column = 0;
+        to += {row} - own;
+      }}
+    }}
+  }}
+  __syncthreads();
+  E* y0 = y + first * {row};
   const u32 elements = live * {row};
   for (u32 i = threadIdx.x; i * {pack} < elements; i += {BLOCK}) {{
     if ((i + 1) * {pack} <= elements) {{
-      ((Packed*)to)[i] = packs[i];
+      ((Packed*)y0)[i] = packs[i];
     }} else {{
-      for (u32 v = i * {pack}; v < elements; v++) to[v] = tile[v];
+      for (u32 v = i * {pack}; v < elements; v++) y0[v] = tile[v];
     }}
   }}
 "#,

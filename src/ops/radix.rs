@@ -76,6 +76,11 @@ impl Radix {
         self.passes
     }
 
+    /// Whether a single kernel sorts each list.
+    pub fn is_alone(&self) -> bool {
+        self.tiles == 1
+    }
+
     /// Whether a kernel of its own adds up the counts of tiles.
     fn is_summed(&self) -> bool {
         self.tiles > TILES

@@ -29,6 +29,9 @@ const MOST_THREADS: u64 = 512;
 const EACH: u64 = 8;
 const EACH_WIDE: u64 = 4;
 
+/// Maximum length of a row with keys of 64 bits that a block sorts by a network rather than by digits.
+const ALONE_WIDE: u64 = 1024;
+
 /// Instructions per pair of elements and step of the network, and per element and merge pass. One and ten of them access shared
 /// memory or shuffle, and each of these counts as four.
 const OF_A_PAIR: f64 = 10.0 + 4.0;
@@ -65,7 +68,9 @@ impl Split {
         let key = if bits > 32 { 8 } else { 4 };
         let radix = Radix::of(rows.count, rows.length, key, 0, bits);
         let merges = runs.next_power_of_two().ilog2();
-        let radix = (radix.passes() < merges).then_some(radix);
+        let alone = if key == 8 { ALONE_WIDE } else { RUN };
+        let is_faster = radix.passes() < merges || (radix.is_alone() && rows.length > alone);
+        let radix = is_faster.then_some(radix);
         Split { rows, run, runs, several, entry: key + 4, each, radix }
     }
 

@@ -366,10 +366,11 @@ const RANGE: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
 "#;
 
 /// Kernel text: the same for a block that owns the rows of `OWN` indices and searches all. A table finds the first of the block's
-/// indices with the same row: an entry is 0, or counts from the last index of the block, so that the first one is the largest.
+/// indices with the same row: an entry is 0, or counts from the last index of the block, so that the first one is the largest. It has
+/// many more entries than rows, so that few other indices meet an entry.
 const ALL: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   u64 first = (u64)(blockIdx.x / CHUNKS) * OWN, from = 0, to = count;
-  const u32 ENTRIES = 2 * OWN;
+  const u32 ENTRIES = 16 * OWN;
   __shared__ u32 table[ENTRIES], is_earlier[OWN];
   __shared__ i64 own_row[OWN];
   for (u32 k = t; k < ENTRIES; k += 256) table[k] = 0;
@@ -379,7 +380,7 @@ const ALL: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
     is_earlier[k] = 0;
   }
   __syncthreads();
-  auto entry = [](i64 row) { return (u32)row * 0x9e3779b1u / (0x80000000u / OWN); };
+  auto entry = [](i64 row) { return (u32)row * 0x9e3779b1u / (0x10000000u / OWN); };
   for (u32 k = t; k < OWN; k += 256) {
     const i64 row = own_row[k];
     if (row < 0) continue;
