@@ -162,6 +162,34 @@ fn gather_scatter_and_embedding_by_either_index() {
     file.check();
 }
 
+/// A few rows of many and many rows of few, by indices that can name any of them and some that do not exist.
+#[test]
+fn scatter_into_any_number_of_rows() {
+    let mut file = File::new(21);
+    for (count, inner, rows) in [
+        (1, 761, 315),
+        (3000, 7, 9000),
+        (2300, 40, 9000),
+        (700, 300, 40),
+        (9000, 8, 300),
+        (20_000, 19, 2500),
+        (30_000, 3, 20_000),
+        (40_000, 2, 100_000),
+    ] {
+        let dtype = file.pick(&FLOATS);
+        let index = file.pick(&["i32", "i64"]);
+        let [a, b, c] = ["a", "b", "c"].map(|name| format!("{name}{}", file.count));
+        let at = file.tensor(index, &[count]);
+        let _ = writeln!(file.buffers, "buffer {a}: i32[{count}]\nbuffer {b}: i32[{count}]\nbuffer {c}: i32[{count}]");
+        file.add(&format!("map(({a} * 10000 + {b} * 100 + {c}) % {} - 2 -> {at})", rows + 5));
+        let (x, y) = (file.tensor(dtype, &[count, inner]), file.tensor(dtype, &[rows, inner]));
+        let weights = if file.below(2) == 0 { format!(", {}", file.tensor(dtype, &[count])) } else { String::new() };
+        let combine = file.pick(&["set", "add", "add"]);
+        file.add(&format!("scatter({x}, {at}{weights}, combine: {combine} -> {y})"));
+    }
+    file.check();
+}
+
 #[test]
 fn rows_by_expert_and_back() {
     let mut file = File::new(13);
@@ -377,7 +405,7 @@ fn rope_with_angles_of_any_shape() {
 #[test]
 fn sorted_rows_of_any_length() {
     let mut file = File::new(10);
-    for length in [1, 2, 3, 33, 512, 1000, 2048, 2049, 5000] {
+    for length in [1, 2, 3, 33, 512, 1000, 2048, 2049, 4096, 5000, 9001, 20_000] {
         let dtype = file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8", "u8"]);
         let rows = if length < 1000 { file.pick(&[1, 5, 300]) } else { file.pick(&[1, 3]) };
         let x = file.tensor(dtype, &[rows, length]);

@@ -19,9 +19,9 @@ pub const INDICES: OptionSpec = OptionSpec::absent(
 /// Maximum number of pages of a copy: each may need a runtime call.
 const MAX_PAGES: usize = 4096;
 
-/// Maximum number of pages per launch. The kernel receives the list by value, and kernel parameters are limited to 4
-/// KiB.
-const PAGES: usize = 256;
+/// Maximum and minimum size in bytes of the list that a launch receives by value. Kernel parameters are limited to 4 KiB.
+const LIST: usize = 3 << 10;
+const LEAST_LIST: usize = 128;
 
 /// Consecutive pages, as slices of both sides with their offsets in bytes.
 pub struct Stretch {
@@ -77,7 +77,10 @@ pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch>
 pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);
-    let before = format!("{}struct Pages {{ i64 at[{PAGES}]; }};\n", columns.text());
+    // Short numbers, so that one launch copies as many pages as possible.
+    let (number, size) = if x.dims[0] <= 1 << 16 { ("unsigned short", 2) } else { ("u32", 4) };
+    let most = (list.len() * size).next_power_of_two().clamp(LEAST_LIST, LIST) / size;
+    let before = format!("{}struct alignas(8) Pages {{ {number} at[{most}]; }};\n", columns.text());
     let body = format!(
         r#"  const {dtype}* from = x + (u64)pages.at[blockIdx.y] * sx;
   {dtype}* to = y + (first + blockIdx.y) * sy;
@@ -87,14 +90,16 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     );
     let across = columns.length.div_ceil(u64::from(BLOCK) * columns.pack).clamp(1, 1 << 16);
     let launch = |(number, list): (usize, &[i64])| {
-        let mut at: Vec<u64> = list.iter().map(|&index| index as u64).collect();
-        at.resize(PAGES, 0);
+        // The numbers lie in a word from the lowest bits on, as in memory.
+        let word = |numbers: &[i64]| numbers.iter().rev().fold(0, |word, &number| word << (8 * size) | number as u64);
+        let mut at: Vec<u64> = list.chunks(8 / size).map(word).collect();
+        at.resize(most * size / 8, 0);
         let params = [
             param(format!("{dtype}* __restrict__ y"), Arg::Operand(1)),
             param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
             param("Pages pages", Arg::Words(at)),
             geometry_param("inner", &columns.geometry),
-            u64_param("first", (number * PAGES) as u64),
+            u64_param("first", (number * most) as u64),
             u64_param("sx", x.strides[0]),
             u64_param("sy", y.strides[0]),
             u64_param("n", columns.length),
@@ -102,7 +107,7 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
         let grid = [across, list.len() as u64, 1];
         Launch::Kernel(Kernel { grid, ..kernel("pages", &before, &params, &body, 1, BLOCK) })
     };
-    list.chunks(PAGES).enumerate().map(launch).collect()
+    list.chunks(most).enumerate().map(launch).collect()
 }
 
 /// Copies the pages of a checked list.

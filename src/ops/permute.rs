@@ -95,6 +95,7 @@ impl Operation for Permute {
         let (x, choices, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let sort = RowSort::of(choices.elements(), spec.attrs.int("experts") as u64);
         let columns = Columns::of(y, 1, x, 1);
+        let sort = *sort.radix();
         let sorted = Traffic::of(Space::Device, sort.moved());
         let packs = y.elements() / columns.pack;
         Cost {
@@ -135,7 +136,7 @@ impl Operation for Permute {
         let chunks = Chunks::of(count, &columns);
         let dtype = c_type(x.dtype);
         let params = [
-            param("u8* workspace", Arg::Workspace(sort.workspace())),
+            param("u8* workspace", Arg::Workspace(sort.radix().workspace())),
             param(format!("{dtype}* __restrict__ y"), Arg::Operand(2)),
             param("i32* __restrict__ places", Arg::Operand(3)),
             param("i32* counts", Arg::Operand(4)),
@@ -152,8 +153,12 @@ impl Operation for Permute {
             u64_param("n", columns.length),
             u32_param("chunks", chunks.of_row),
         ];
-        let before =
-            format!("{}{}#define SIDE {}\n#define ELEMENT {dtype}\n", sort.text(), columns.text(), sort.side());
+        let before = format!(
+            "{}{}#define SIDE {}\n#define ELEMENT {dtype}\n",
+            sort.radix().text(),
+            columns.text(),
+            sort.radix().side()
+        );
         let mut launches = sort.launches(choices, 1, &outer, 1);
         launches.push(launch("permute", &before, &params, PERMUTE, chunks.blocks(), BLOCK));
         launches
@@ -187,7 +192,7 @@ impl Chunks {
 /// Moves rows in the order of the sorted choices. Invalid choices have no position; rows without a choice become
 /// zeros.
 const PERMUTE: &str = r#"  P all = live(workspace);
-  const Row* sorted = rows_of(workspace, SIDE, count);
+  const Key* sorted = keys_of(workspace, SIDE);
   // Returns the first sorted choice with at least this expert.
   auto first = [&](u64 expert) {
     P from = 0, to = all;
@@ -202,7 +207,7 @@ const PERMUTE: &str = r#"  P all = live(workspace);
   if (r >= count) return;
   u32 lane = blockIdx.x % chunks * LANES + threadIdx.x % LANES;
   bool taken = r < all;
-  P choice = taken ? places_of(workspace, SIDE, count)[r] : 0;
+  P choice = taken ? places_of(workspace, SIDE)[r] : 0;
   if (lane == 0) {
     i64 own = (i64)choices[outer.offset((P)r, 1)];
     if (own < 0 || (u64)own >= experts) places[outer.offset((P)r, 0)] = -1;

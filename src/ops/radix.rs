@@ -1,80 +1,135 @@
-//! Stable radix sort of row indices, whose time does not depend on the values.
+//! Stable radix sort of keys with their positions, whose time does not depend on the keys.
 //!
-//! Each pass sorts by some bits of the row index. A block processes a tile of consecutive positions. One kernel counts
-//! the positions of each tile per bin; the next moves them to their bins, after those of earlier tiles, which
-//! preserves their order. A short list is a single tile, which one kernel sorts in all passes.
+//! Each pass sorts by one digit of the keys. A block processes a tile of consecutive positions: one kernel counts the keys of each
+//! tile per digit, and the next moves them behind those of smaller digits and of earlier tiles, which preserves their order.
+//! Between the two, a third kernel adds up the counts if there are many tiles. A list of one tile is sorted by a single kernel.
 
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
+use super::kernel::{
+    BLOCK, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+};
+use super::occupancy::{LARGEST_BLOCK, UNITS};
 use super::select::GROUPS;
 use super::*;
 
-/// Bits per pass. Each thread of a block has a two-byte counter per bin in shared memory.
-const BITS: u32 = 6;
+/// Maximum number of bits per digit, for keys of 4 and of 8 bytes. Each warp has a counter per digit in shared memory.
+const BITS: u32 = 9;
+const BITS_WIDE: u32 = 8;
 
-/// Maximum number of positions that a single block sorts.
-const ALONE: u64 = 4096;
+/// Minimum number of bits per digit: counters are read in packs of 16 bytes.
+const LEAST_BITS: u32 = 5;
 
-/// Minimum number of positions per tile, and maximum number of tiles, as long as two-byte counters suffice.
-const TILE: u64 = 1024;
-const TILES: u64 = 132;
-const LARGEST_TILE: u64 = (1 << 16) - BLOCK as u64;
-
-/// Maximum number of positions per thread that stay in registers, so that each pass reads them once.
+/// Minimum and maximum number of positions per thread. They stay in registers.
+const LEAST_HELD: u64 = 4;
 const HELD: u64 = 16;
+
+/// Maximum number of tiles whose counts each block adds up itself.
+const TILES: u64 = UNITS;
 
 /// Instructions per position and pass.
 const OF_A_PLACE: f64 = 40.0;
 
-/// Sorts the positions of `count` indices by row.
+/// Sorts several lists of the same length, each on its own.
 ///
-/// The workspace begins with the result: the number of positions with a valid row, then their rows in ascending order,
-/// then the positions. [`RowSort::text`] defines accessors.
+/// The workspace begins with the number of sorted positions, then has two halves of keys, and two of positions. The passes
+/// alternate between the halves.
 #[derive(Clone, Copy, Debug)]
-pub struct RowSort {
-    count: u64,
-    rows: u64,
-    passes: u32,
-    /// Number of bits by which each pass sorts.
+pub struct Radix {
+    lists: u64,
+    length: u64,
+    /// Size of a key in bytes, 4 or 8.
+    key: u64,
+    /// Number of low bits of the keys that are ignored, of bits per digit, and of digits.
+    low: u32,
     bits: u32,
+    passes: u32,
+    /// Number of positions per thread, and of tiles per list.
+    held: u64,
     tiles: u64,
 }
 
-impl RowSort {
-    pub fn of(count: u64, rows: u64) -> RowSort {
-        let all = (u64::BITS - rows.saturating_sub(1).leading_zeros()).max(1);
-        let passes = all.div_ceil(BITS);
-        let tiles = match count {
-            0..=ALONE => 1,
-            _ => count.div_ceil(TILE).min(TILES).max(count.div_ceil(LARGEST_TILE)),
+/// What a client of [`Radix`] adds to its kernels.
+pub struct Client<'a> {
+    /// Kernel text that includes [`GROUPS`] and defines macros. `DROPS` is 1 if positions can be left out. `FIRST(list, p, key)` sets the key of position `p`, and is false if the position is left
+    /// out. `LEAVE(list, at, key, place)` stores an element of the result; without it the last pass writes to the workspace.
+    pub text: &'a str,
+    pub params: &'a [Parameter],
+    /// Names of the kernels: of the only one, and of those that count, add up and move.
+    pub names: [&'static str; 4],
+}
+
+impl Radix {
+    /// A sort by bits `low` to below `high` of keys with `key` bytes.
+    pub fn of(lists: u64, length: u64, key: u64, low: u32, high: u32) -> Radix {
+        let all = (high - low).max(1);
+        let is_wide = key.max(bytes(index_type(length))) == 8;
+        let passes = all.div_ceil(if is_wide { BITS_WIDE } else { BITS });
+        let threads = u64::from(BLOCK);
+        let held = match length.div_ceil(threads) {
+            held @ 0..=HELD => held.max(1).next_power_of_two(),
+            _ => (lists * length).div_ceil(threads * UNITS).clamp(LEAST_HELD, HELD).next_power_of_two(),
         };
-        RowSort { count, rows, passes, bits: all.div_ceil(passes), tiles }
+        let tiles = length.div_ceil(held * threads).max(1);
+        Radix { lists, length, key, low, bits: all.div_ceil(passes).max(LEAST_BITS), passes, held, tiles }
+    }
+
+    pub fn passes(&self) -> u32 {
+        self.passes
+    }
+
+    /// Whether a single kernel sorts each list.
+    pub fn is_alone(&self) -> bool {
+        self.tiles == 1
+    }
+
+    /// Whether a kernel of its own adds up the counts of tiles.
+    fn is_summed(&self) -> bool {
+        self.tiles > TILES
+    }
+
+    /// Number of digits.
+    pub fn bins(&self) -> u64 {
+        1 << self.bits
+    }
+
+    fn place(&self) -> u64 {
+        bytes(index_type(self.length))
+    }
+
+    /// Bytes of the workspace before the counts: the number of positions, keys and positions.
+    fn halves(&self) -> u64 {
+        (16 + 2 * self.lists * self.length * (self.key + self.place())).next_multiple_of(16)
     }
 
     /// Bytes of workspace.
     pub fn workspace(&self) -> u64 {
-        let counted = if self.tiles > 1 { self.tiles << self.bits } else { 0 };
-        16 + 2 * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count))) + 4 * counted
+        let counted = match self.tiles {
+            1 => 0,
+            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { 2 } + 4) * self.bins(),
+        };
+        self.halves() + counted + 8 * (self.bins() + 1)
     }
 
-    /// Bytes read and written in device memory by all kernels, excluding the indices.
+    /// Bytes of keys and positions that all passes read, and that they write.
     pub fn moved(&self) -> u64 {
-        u64::from(self.passes) * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count)))
+        u64::from(self.passes) * self.lists * self.length * (self.key + self.place())
     }
 
     pub fn instructions(&self) -> f64 {
-        OF_A_PLACE * f64::from(self.passes) * self.count as f64
+        OF_A_PLACE * f64::from(self.passes) * (self.lists * self.length) as f64
     }
 
     /// Total number of blocks of all kernels.
     pub fn blocks(&self) -> u64 {
-        if self.tiles == 1 { 1 } else { 2 * u64::from(self.passes) * self.tiles }
+        let tiles = self.lists * self.tiles;
+        match self.tiles {
+            1 => tiles,
+            _ => u64::from(self.passes) * (2 * tiles + if self.is_summed() { self.summing() } else { 0 }),
+        }
     }
 
-    /// Kernel text of the types, and of accessors to the workspace: `live(workspace)` is the number of valid
-    /// positions; `rows_of(workspace, side, count)` and `places_of(…)` return the sorted rows and positions in half
-    /// [`RowSort::side`].
-    pub fn text(&self) -> String {
-        format!("typedef {} Row;\ntypedef {} P;\n{PARTS}", index_type(self.rows), index_type(self.count))
+    /// Number of blocks that add up counts: each has 32 digits of a list.
+    fn summing(&self) -> u64 {
+        self.lists * self.bins() / 32
     }
 
     /// Half of the workspace, 0 or 1, that holds the result.
@@ -82,36 +137,93 @@ impl RowSort {
         (self.passes - 1) % 2
     }
 
-    /// Returns the kernels. `indices` is operand number `operand`, and tensor `which` of `walk`.
-    pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
-        let each = self.count.div_ceil(self.tiles).div_ceil(u64::from(BLOCK)).max(1);
+    /// Kernel text of the types, and of accessors to the workspace: `live(workspace)` is the number of positions that are not left
+    /// out; `keys_of(workspace, side)` and `places_of(workspace, side)` are the sorted keys and positions; `starts_of(workspace)` has
+    /// the first sorted position of each digit of the last pass and the end, if there is one list.
+    pub fn text(&self) -> String {
+        let all = self.lists * self.length;
+        format!(
+            "typedef {} Key;\ntypedef {} P;\n#define SORTED {all}ull\n#define STARTS_AT {}ull\n{PARTS}",
+            if self.key == 8 { "u64" } else { "u32" },
+            index_type(self.length),
+            self.workspace() - 8 * (self.bins() + 1),
+        )
+    }
+
+    pub fn launches(&self, client: &Client) -> Vec<Launch> {
+        let counted = if self.is_summed() { "u32" } else { "unsigned short" };
         let before = format!(
-            "{}{}#define BITS {}\n#define PASSES {}\n#define ALONE {}\n#define TILES {}\n#define HELD {}\n#define WHICH {which}\n{GROUPS}",
-            bounds(BLOCK),
+            "{}{}#define DIGIT {}\n#define LOW {}\n#define PASSES {}\n#define HELD {}\n#define TILES {}\n#define SUMMED {}\n\
+             #define COUNTED_AT {}ull\ntypedef {counted} Counted;\n{EQUALS}",
             self.text(),
+            client.text,
             self.bits,
+            self.low,
             self.passes,
-            u32::from(self.tiles == 1),
+            self.held,
             self.tiles,
-            if each <= HELD { each } else { 0 },
+            u32::from(self.is_summed()),
+            self.halves(),
         );
-        let of_pass = |name, body: &str, pass: u32| {
-            let params = [
+        let [alone, count, sum, mover] = client.names;
+        let step = |name, body: &str, pass: u32, grid: u64, threads: u32| {
+            let mut params = vec![
                 param("u8* workspace", Arg::Workspace(self.workspace())),
-                param(format!("const {}* __restrict__ i", c_type(indices.dtype)), Arg::Operand(operand)),
-                geometry_param("walk", walk),
-                u64_param("count", self.count),
-                u64_param("rows", self.rows),
+                u64_param("length", self.length),
                 u32_param("pass", u64::from(pass)),
             ];
-            launch(name, &before, &params, &format!("{READ}{body}"), self.tiles, BLOCK)
+            params.extend_from_slice(client.params);
+            let before = format!("{}{before}", bounds(threads));
+            launch(name, &before, &params, &format!("{TILE}{body}"), grid, threads)
         };
-        match self.tiles {
-            1 => vec![of_pass("sort_rows", MOVE, 0)],
-            _ => (0..self.passes)
-                .flat_map(|pass| [of_pass("sort_count", COUNT, pass), of_pass("sort_move", MOVE, pass)])
-                .collect(),
+        let tiles = self.lists * self.tiles;
+        if self.tiles == 1 {
+            return vec![step(alone, MOVE, 0, tiles, BLOCK)];
         }
+        let mut launches = Vec::new();
+        for pass in 0..self.passes {
+            launches.push(step(count, COUNT, pass, tiles, BLOCK));
+            if self.is_summed() {
+                launches.push(step(sum, SUM, pass, self.summing(), LARGEST_BLOCK as u32));
+            }
+            launches.push(step(mover, MOVE, pass, tiles, BLOCK));
+        }
+        launches
+    }
+}
+
+/// Sorts the positions of indices by the row that they name. Positions whose index names no row are left out.
+#[derive(Clone, Copy, Debug)]
+pub struct RowSort {
+    radix: Radix,
+    rows: u64,
+}
+
+impl RowSort {
+    pub fn of(count: u64, rows: u64) -> RowSort {
+        RowSort::of_ranges(count, rows, 0)
+    }
+
+    /// Sorts by ranges of `1 << low` rows. Positions within a range keep their order.
+    pub fn of_ranges(count: u64, rows: u64, low: u32) -> RowSort {
+        let high = u64::BITS - rows.saturating_sub(1).leading_zeros();
+        RowSort { radix: Radix::of(1, count, bytes(index_type(rows)), low, high.max(low + 1)), rows }
+    }
+
+    pub fn radix(&self) -> &Radix {
+        &self.radix
+    }
+
+    /// Returns the kernels. `indices` is operand number `operand`, and tensor `which` of `walk`.
+    pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
+        let text = format!("#define WHICH {which}\n#define DROPS 1\n{GROUPS}{ROWS}");
+        let params = [
+            param(format!("const {}* __restrict__ i", c_type(indices.dtype)), Arg::Operand(operand)),
+            geometry_param("walk", walk),
+            u64_param("rows", self.rows),
+        ];
+        let names = ["sort_rows", "sort_count", "sort_sum", "sort_move"];
+        self.radix.launches(&Client { text: &text, params: &params, names })
     }
 }
 
@@ -120,155 +232,241 @@ fn bytes(index: &str) -> u64 {
     if index == "u32" { 4 } else { 8 }
 }
 
+/// Kernel text: the key of a position is the row that its index names.
+const ROWS: &str = r#"
+#define FIRST(list, p, key) ([&]() { \
+  i64 index = (i64)i[walk.offset(p, WHICH)]; \
+  key = (Key)index; \
+  return index >= 0 && (u64)index < rows; \
+}())
+"#;
+
 const PARTS: &str = r#"
 __device__ inline P& live(void* workspace) { return *(P*)workspace; }
-__device__ inline P* places_of(void* workspace, u32 side, u64 count) { return (P*)((u8*)workspace + 16) + side * count; }
-__device__ inline Row* rows_of(void* workspace, u32 side, u64 count) {
-  return (Row*)((u8*)workspace + 16 + 2 * count * sizeof(P)) + side * count;
+__device__ inline Key* keys_of(void* workspace, u32 side) { return (Key*)((u8*)workspace + 16) + side * SORTED; }
+__device__ inline P* places_of(void* workspace, u32 side) {
+  return (P*)((u8*)workspace + 16 + 2 * SORTED * sizeof(Key)) + side * SORTED;
+}
+__device__ inline P* starts_of(void* workspace) { return (P*)((u8*)workspace + STARTS_AT); }
+"#;
+
+/// Kernel text: compares a value with those of the 32 threads of a warp.
+pub const EQUALS: &str = r#"
+// Returns the value of a lane of the 32 threads.
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+#define SHUFFLE(value, lane) __shfl(value, (int)(lane), 32)
+#else
+#define SHUFFLE(value, lane) __shfl_sync(0xffffffffu, value, (int)(lane))
+#endif
+// Returns how many lower threads have the same value; `same` becomes the number of threads with it, and `leader` the lowest.
+__device__ inline u32 equals32(u32 value, u32& same, u32& leader) {
+  u32 lane = threadIdx.x % 32;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  u32 equal = __match_any_sync(0xffffffffu, value);
+#else
+  u32 equal = 1u << lane;
+#pragma unroll
+  for (u32 mask = 1; mask < 32; mask++) equal |= (u32)(SHUFFLE_XOR(value, mask) == value) << (lane ^ mask);
+#endif
+  same = __popc(equal);
+  leader = __popc((equal & (~equal + 1)) - 1);
+  return __popc(equal & ((1u << lane) - 1));
 }
 "#;
 
-/// Reads the row at a position of the pass, from the indices or from the result of the previous pass. Returns `BINS` if
-/// there is none.
-const READ: &str = r#"  const u32 BINS = 1u << BITS;
-  u32* counted = (u32*)(workspace + 16 + 2 * count * (sizeof(P) + sizeof(Row)));
-  P tile = (P)((count + TILES - 1) / TILES), first = (P)((u64)tile * blockIdx.x < count ? (u64)tile * blockIdx.x : count);
-  auto bin = [&](P p, u32 pass, Row& row) {
-    if (pass == 0) {
-      i64 index = (i64)i[walk.offset(p, WHICH)];
-      if (index < 0 || (u64)index >= rows) return BINS;
-      row = (Row)index;
-    } else {
-      row = rows_of(workspace, (pass - 1) % 2, count)[p];
-    }
-    return (u32)(row >> pass * BITS) & (BINS - 1);
+/// Kernel text: the block's tile. Each warp has consecutive positions, of which each thread has every 32nd.
+const TILE: &str = r#"  const u32 BINS = 1u << DIGIT;
+  u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+  Counted* counted = (Counted*)(workspace + COUNTED_AT);
+  const u32 each_tile = HELD * 256;
+  u64 list = blockIdx.x / TILES, begin = (u64)(blockIdx.x % TILES) * each_tile;
+  auto position = [&](u32 h) { return warp * (32 * HELD) + h * 32 + lane; };
+  auto digit = [&](Key key, u32 of_pass) { return (u32)(key >> (LOW + of_pass * DIGIT)) & (BINS - 1); };
+  // Number of positions of the tile.
+  auto size = [&]() {
+    u64 all = DROPS && pass > 0 ? (u64)live(workspace) : length;
+    return all < begin ? 0u : all - begin < each_tile ? (u32)(all - begin) : each_tile;
   };
-  auto end = [&](u32 pass) {
-    P all = pass == 0 ? (P)count : live(workspace);
-    return all < first ? first : all - first < tile ? all : first + tile;
+  // Reads a key of the tile; false if there is none.
+  auto read = [&](u32 l, u32 all, Key& key) {
+    if (l >= all) return false;
+    if (pass == 0) return (bool)FIRST(list, (P)(begin + l), key);
+    key = keys_of(workspace, (pass - 1) % 2)[list * length + begin + l];
+    return true;
   };
 "#;
 
-/// Counts the positions of the block's tile per bin.
-const COUNT: &str = r#"  __shared__ u32 counts[8][1 << BITS];
-  u32 warp = threadIdx.x / 32;
-  for (u32 b = threadIdx.x; b < 8 * BINS; b += blockDim.x) (&counts[0][0])[b] = 0;
+/// Kernel text: counts the keys of the block's tile per digit.
+const COUNT: &str = r#"  __shared__ u32 counts[8][1 << DIGIT];
+  for (u32 b = t; b < 8 * BINS; b += 256) (&counts[0][0])[b] = 0;
+  u32 all = size();
+  Key key[HELD];
+  bool is_read[HELD];
+#pragma unroll
+  for (u32 h = 0; h < HELD; h++) is_read[h] = read(position(h), all, key[h]);
   __syncthreads();
-  P last = end(pass);
-  Row row;
-#pragma unroll 4
-  for (P p = first + threadIdx.x; p < last; p += blockDim.x) {
-    u32 b = bin(p, pass, row);
-    if (b < BINS) atomicAdd(&counts[warp][b], 1u);
-  }
+#pragma unroll
+  for (u32 h = 0; h < HELD; h++) if (is_read[h]) atomicAdd(&counts[warp][digit(key[h], pass)], 1u);
   __syncthreads();
-  for (u32 b = threadIdx.x; b < BINS; b += blockDim.x) {
+  for (u32 b = t; b < BINS; b += 256) {
     u32 sum = 0;
 #pragma unroll
-    for (int w = 0; w < 8; w++) sum += counts[w][b];
-    counted[(u64)blockIdx.x * BINS + b] = sum;
+    for (u32 w = 0; w < 8; w++) sum += counts[w][b];
+    counted[(u64)blockIdx.x * BINS + b] = (Counted)sum;
   }
 "#;
 
-/// Moves the positions of the block's tile. A thread has consecutive positions and counts them per bin; prefix sums
-/// over the threads determine their destinations.
-const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
-  __shared__ P starts[1 << BITS], totals[1 << BITS], parts[2][256];
-  unsigned short* counts = packs[0].at;
-  u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+/// Kernel text: replaces the counts of tiles by sums over earlier tiles, and writes the total of each digit behind them. A block has
+/// 32 digits of a list, and each of its warps some tiles.
+const SUM: &str = r#"  __shared__ u32 parts[32][32];
+  list = blockIdx.x / (BINS / 32);
+  u32 b = blockIdx.x % (BINS / 32) * 32 + lane;
+  const u32 each = (TILES + 31) / 32;
+  u32 from = warp * each < TILES ? warp * each : TILES, to = from + each < TILES ? from + each : TILES, sum = 0;
+  Counted* of_list = counted + list * TILES * BINS + b;
+#pragma unroll 8
+  for (u32 tile = from; tile < to; tile++) sum += of_list[(u64)tile * BINS];
+  parts[warp][lane] = sum;
+  __syncthreads();
+  u32 before = 0, all = 0;
+#pragma unroll
+  for (u32 w = 0; w < 32; w++) {
+    if (w == warp) before = all;
+    all += parts[w][lane];
+  }
+#pragma unroll 8
+  for (u32 tile = from; tile < to; tile++) {
+    u32 of_tile = of_list[(u64)tile * BINS];
+    of_list[(u64)tile * BINS] = (Counted)before;
+    before += of_tile;
+  }
+  u32* totals = (u32*)(counted + gridDim.x / (BINS / 32) * (u64)TILES * BINS);
+  if (warp == 0) totals[list * BINS + b] = all;
+"#;
+
+/// Kernel text: moves the keys and positions of the block's tile. Each warp ranks its keys among those with the same digit. The tile
+/// is put into order in shared memory, so that neighbouring threads write neighbouring elements.
+const MOVE: &str = r#"  __shared__ u32 cursor[8][1 << DIGIT], local[1 << DIGIT], before[1 << DIGIT], total[1 << DIGIT];
+  __shared__ P starts[1 << DIGIT];
+  __shared__ union { Key keys[HELD * 256]; P places[HELD * 256]; } slots;
   Block block = {0};
-  for (u32 turn = 0; turn < (ALONE ? PASSES : 1); turn++) {
-    u32 now = pass + turn;
-    P last = end(now), each = (last - first + 255) / 256;
-    P from = first + each * t < last ? first + each * t : last;
-    P to = last - from < each ? last : from + each;
-    for (u32 b = 0; b < BINS; b++) counts[b * 256 + t] = 0;
-    Row row = 0;
-#if HELD
-    Row rows_held[HELD];
-    P places_held[HELD];
-    u32 bins[HELD];
+  u32 all = size();
+  Key key[HELD];
+  P place[HELD];
+  u32 bin[HELD], rank[HELD];
 #pragma unroll
-    for (u32 h = 0; h < HELD; h++) {
-      bins[h] = BINS;
-      if (from + h >= to) continue;
-      bins[h] = bin(from + h, now, rows_held[h]);
-      places_held[h] = now == 0 ? from + h : places_of(workspace, (now + 1) % 2, count)[from + h];
-    }
-#pragma unroll
-    for (u32 h = 0; h < HELD; h++) if (bins[h] < BINS) counts[bins[h] * 256 + t]++;
-#else
+  for (u32 h = 0; h < HELD; h++) {
+    u32 l = position(h);
+    bin[h] = read(l, all, key[h]) ? digit(key[h], pass) : BINS;
+    place[h] = l >= all || pass == 0 ? (P)(begin + l) : places_of(workspace, (pass - 1) % 2)[list * length + begin + l];
+  }
+  for (u32 b = t; b < BINS; b += 256) before[b] = total[b] = 0;
+  __syncthreads();
+  if (TILES > 1 && !SUMMED) {
+    // A thread adds up eight digits of some tiles.
+    typedef Pack<Counted, 8> Counts;
+    const u32 packs = BINS / 8, own = t % packs, tile = blockIdx.x % TILES;
+    u32 sums[8] = {}, earlier[8] = {};
 #pragma unroll 4
-    for (P p = from; p < to; p++) {
-      u32 b = bin(p, now, row);
-      if (b < BINS) counts[b * 256 + t]++;
-    }
-#endif
-    __syncthreads();
-    // 32 threads process a bin, each with the counts of eight threads. All threads of a wave of up to 64 have the same
-    // number of rounds.
-    for (u32 base = 0; base < BINS; base += 8) {
-      u32 b = base + warp;
-      Pack<unsigned short, 8> pack = {};
-      u32 sum = 0;
-      if (b < BINS) pack = packs[b * 32 + lane];
+    for (u32 other = t / packs; other < TILES; other += 256 / packs) {
+      Counts counts = ((const Counts*)(counted + (list * TILES + other) * BINS))[own];
 #pragma unroll
       for (int c = 0; c < 8; c++) {
-        u32 of_thread = pack.at[c];
-        pack.at[c] = (unsigned short)sum;
-        sum += of_thread;
+        sums[c] += counts.at[c];
+        if (other < tile) earlier[c] += counts.at[c];
       }
-      u32 left = scan32(sum);
+    }
 #pragma unroll
-      for (int c = 0; c < 8; c++) pack.at[c] += (unsigned short)left;
-      if (b < BINS) packs[b * 32 + lane] = pack;
-      if (b < BINS && lane == 0) totals[b] = sum;
+    for (int c = 0; c < 8; c++) {
+      if (sums[c] > 0) atomicAdd(&total[own * 8 + c], sums[c]);
+      if (earlier[c] > 0) atomicAdd(&before[own * 8 + c], earlier[c]);
     }
+  }
+#if SUMMED
+  const u32* totals = (const u32*)(counted + (u64)gridDim.x * BINS);
+  for (u32 b = t; b < BINS; b += 256) {
+    before[b] = counted[(u64)blockIdx.x * BINS + b];
+    total[b] = totals[list * BINS + b];
+  }
+#endif
+  for (u32 now = pass; now < (TILES == 1 ? PASSES : pass + 1); now++) {
+    for (u32 b = t; b < 8 * BINS; b += 256) (&cursor[0][0])[b] = 0;
     __syncthreads();
-    P all = 0, before = 0;
-    if (ALONE) {
-      if (t < BINS) all = totals[t];
-    } else {
-      // Several threads share a bin and each adds the counts of some tiles.
-      for (u32 other = t / BINS; other < TILES; other += 256 / BINS) {
-        u32 of_tile = counted[(u64)other * BINS + t % BINS];
-        all += of_tile;
-        if (other < blockIdx.x) before += of_tile;
-      }
-      parts[0][t] = all;
-      parts[1][t] = before;
-      __syncthreads();
-      all = before = 0;
-      for (u32 part = t; t < BINS && part < 256; part += BINS) {
-        all += parts[0][part];
-        before += parts[1][part];
-      }
-    }
-    P sum, start = block.before(all, sum);
-    if (t < BINS) starts[t] = start + before;
-    __syncthreads();
-    Row* rows_to = rows_of(workspace, now % 2, count);
-    P* places_to = places_of(workspace, now % 2, count);
-#if HELD
 #pragma unroll
     for (u32 h = 0; h < HELD; h++) {
-      if (bins[h] == BINS) continue;
-      P at = starts[bins[h]] + counts[bins[h] * 256 + t]++;
-      rows_to[at] = rows_held[h];
-      places_to[at] = places_held[h];
+      u32 same, leader, lower = equals32(bin[h], same, leader), first = 0;
+      if (lower == 0 && bin[h] < BINS) first = atomicAdd(&cursor[warp][bin[h]], same);
+      rank[h] = SHUFFLE(first, leader) + lower;
     }
-#else
-    const P* places_from = places_of(workspace, (now + 1) % 2, count);
-#pragma unroll 4
-    for (P p = from; p < to; p++) {
-      u32 b = bin(p, now, row);
-      if (b == BINS) continue;
-      P at = starts[b] + counts[b * 256 + t]++;
-      rows_to[at] = row;
-      places_to[at] = now == 0 ? p : places_from[p];
-    }
-#endif
-    if (now == 0 && blockIdx.x == 0 && t == 0) live(workspace) = sum;
     __syncthreads();
+    // Each thread has neighbouring digits.
+    const u32 own = (BINS + 255) / 256;
+    u32 of_digit[own], of_thread = 0, all_here = 0;
+    P in_list[own], in_thread = 0, all_of_list = 0;
+#pragma unroll
+    for (u32 c = 0; c < own; c++) {
+      u32 b = t * own + c, sum = 0;
+      if (b < BINS) {
+#pragma unroll
+        for (u32 w = 0; w < 8; w++) {
+          u32 of_warp = cursor[w][b];
+          cursor[w][b] = sum;
+          sum += of_warp;
+        }
+      }
+      of_digit[c] = of_thread;
+      of_thread += sum;
+      in_list[c] = in_thread;
+      in_thread += TILES == 1 ? sum : b < BINS ? total[b] : 0u;
+    }
+    u32 at = block.before(of_thread, all_here);
+    P at_list = block.before(in_thread, all_of_list);
+#pragma unroll
+    for (u32 c = 0; c < own; c++) {
+      u32 b = t * own + c;
+      if (b >= BINS) continue;
+      local[b] = at + of_digit[c];
+      starts[b] = at_list + in_list[c] + before[b] - local[b];
+      if (blockIdx.x == 0) starts_of(workspace)[b] = at_list + in_list[c];
+    }
+    if (blockIdx.x == 0 && t == 0) {
+      starts_of(workspace)[BINS] = all_of_list;
+      if (now == 0) live(workspace) = all_of_list;
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      if (bin[h] == BINS) continue;
+      rank[h] += local[bin[h]] + cursor[warp][bin[h]];
+      slots.keys[rank[h]] = key[h];
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) if (position(h) < all_here) key[h] = slots.keys[position(h)];
+    __syncthreads();
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) if (bin[h] < BINS) slots.places[rank[h]] = place[h];
+    __syncthreads();
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      const bool is_held = position(h) < all_here;
+      if (is_held) place[h] = slots.places[position(h)];
+      rank[h] = is_held ? digit(key[h], now) : BINS;
+      bin[h] = is_held && now + 1 < PASSES ? digit(key[h], now + 1) : BINS;
+    }
+    if (TILES == 1 && now + 1 < PASSES) continue;
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      if (rank[h] == BINS) continue;
+      u64 to = (P)(starts[rank[h]] + position(h));
+#ifdef LEAVE
+      if (now + 1 == PASSES) {
+        LEAVE(list, to, key[h], place[h])
+        continue;
+      }
+#endif
+      keys_of(workspace, now % 2)[list * length + to] = key[h];
+      places_of(workspace, now % 2)[list * length + to] = place[h];
+    }
   }
 "#;

@@ -10,6 +10,35 @@ use super::kernel::c_type;
 /// A larger element has a larger key, and NaN has the largest. Both zeros have the same key. No element has key 0.
 pub fn keys(dtype: DType) -> String {
     let (key, bits, body) = match dtype {
+        // The two smallest numbers share a key.
+        DType::I64 => ("u64", 64, "u64 u = (u64)x ^ 1ull << 63; return u == 0 ? 1 : u;"),
+        DType::I32 => ("u64", 33, "return (u64)((u32)x ^ 1u << 31) + 1;"),
+        DType::I8 => ("u32", 9, "return (u32)((i32)x + 129);"),
+        DType::U8 => ("u32", 9, "return (u32)x + 1;"),
+        _ => ordered(dtype),
+    };
+    format!("{}{THRESHOLD}", key_text(dtype, key, bits, body))
+}
+
+/// Whether keys of this type, as [`keys`] defines them, have 64 bits.
+pub fn is_wide(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::I64 | DType::I32)
+}
+
+/// Kernel text of the same definitions, for keys that distinguish all numbers. An element may have key 0.
+pub fn sorted_keys(dtype: DType) -> String {
+    let (key, bits, body) = ordered(dtype);
+    key_text(dtype, key, bits, body)
+}
+
+/// Width of the keys of [`sorted_keys`] in bits.
+pub fn sorted_bits(dtype: DType) -> u32 {
+    ordered(dtype).1
+}
+
+/// Type and width of a key, and the body of the function that returns it.
+fn ordered(dtype: DType) -> (&'static str, u32, &'static str) {
+    match dtype {
         DType::F64 => (
             "u64",
             64,
@@ -25,22 +54,19 @@ pub fn keys(dtype: DType) -> String {
         DType::BF16 => ("u32", 16, "return order16(x.bits, 0x7f80u);"),
         DType::E4M3 => ("u32", 16, "return order16((u32)x.bits << 8, 0x7e00u);"),
         DType::E5M2 => ("u32", 16, "return order16((u32)x.bits << 8, 0x7c00u);"),
-        // The two smallest numbers share a key, since no element has key 0.
-        DType::I64 => ("u64", 64, "u64 u = (u64)x ^ 1ull << 63; return u == 0 ? 1 : u;"),
-        DType::I32 => ("u64", 33, "return (u64)((u32)x ^ 1u << 31) + 1;"),
-        DType::I8 => ("u32", 9, "return (u32)((i32)x + 129);"),
-        DType::U8 => ("u32", 9, "return (u32)x + 1;"),
-    };
+        DType::I64 => ("u64", 64, "return (u64)x ^ 1ull << 63;"),
+        DType::I32 => ("u32", 32, "return (u32)x ^ 1u << 31;"),
+        DType::I8 => ("u32", 8, "return (u32)((i32)x + 128);"),
+        DType::U8 => ("u32", 8, "return (u32)x;"),
+    }
+}
+
+fn key_text(dtype: DType, key: &str, bits: u32, body: &str) -> String {
     let element = c_type(dtype);
     format!(
         "{ORDER16}typedef {key} K;\n#define BITS {bits}\n\
-         __device__ inline K order({element} x) {{ {body} }}\n{GROUPS}{THRESHOLD}"
+         __device__ inline K order({element} x) {{ {body} }}\n{GROUPS}"
     )
-}
-
-/// Whether keys of this type have 64 bits.
-pub fn is_wide(dtype: DType) -> bool {
-    matches!(dtype, DType::F64 | DType::I64 | DType::I32)
 }
 
 const ORDER16: &str = r#"

@@ -1,7 +1,8 @@
 //! `sort`: sorts rows, and returns the original index of each element.
 //!
 //! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. Rows of several runs are
-//! merged in passes, each of which halves the number of runs. Time depends on the shape alone, not on the values.
+//! merged in passes, each of which halves the number of runs; rows of many runs are sorted by the digits of their keys instead. Time
+//! depends on the shape alone, not on the values.
 
 use crate::base::{DType, Dims};
 
@@ -9,8 +10,9 @@ use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
 use super::occupancy::{BUSY_BLOCKS, WARP, share};
+use super::radix::{Client, Radix};
 use super::rows::{Rows, row_length};
-use super::select::{is_wide, keys};
+use super::select::{sorted_bits, sorted_keys};
 use super::*;
 
 /// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.
@@ -26,6 +28,9 @@ const MOST_THREADS: u64 = 512;
 /// Number of neighbouring elements that a thread sorts in registers, for keys of at most 33 bits and of 64 bits.
 const EACH: u64 = 8;
 const EACH_WIDE: u64 = 4;
+
+/// Maximum length of a row with keys of 64 bits that a block sorts by a network rather than by digits.
+const ALONE_WIDE: u64 = 1024;
 
 /// Instructions per pair of elements and step of the network, and per element and merge pass. One and ten of them access shared
 /// memory or shuffle, and each of these counts as four.
@@ -44,6 +49,8 @@ struct Split {
     entry: u64,
     /// Number of neighbouring elements that a thread sorts in registers.
     each: u64,
+    /// The sort by digits; `None` if runs are merged.
+    radix: Option<Radix>,
 }
 
 impl Split {
@@ -57,8 +64,14 @@ impl Split {
         let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
         let most = RUN.min(MOST_THREADS * each);
         let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
-        let entry = if is_wide(dtype) { 12 } else { 8 };
-        Split { rows, run, runs, several, entry, each }
+        let bits = sorted_bits(dtype);
+        let key = if bits > 32 { 8 } else { 4 };
+        let radix = Radix::of(rows.count, rows.length, key, 0, bits);
+        let merges = runs.next_power_of_two().ilog2();
+        let alone = if key == 8 { ALONE_WIDE } else { RUN };
+        let is_faster = radix.passes() < merges || (radix.is_alone() && rows.length > alone);
+        let radix = is_faster.then_some(radix);
+        Split { rows, run, runs, several, entry: key + 4, each, radix }
     }
 
     /// Number of elements that a block holds in shared memory.
@@ -108,6 +121,17 @@ impl Operation for Sort {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let split = Split::of(spec);
+        if let Some(radix) = split.radix {
+            let moved = Traffic::of(Space::Device, radix.moved());
+            return Cost {
+                instructions: radix.instructions(),
+                read: Spec::bytes_of(&spec.inputs) + moved,
+                written: Spec::bytes_of(&spec.outputs) + moved,
+                blocks: radix.blocks(),
+                share: share(u64::from(BLOCK)),
+                ..Cost::default()
+            };
+        }
         let listed = (split.blocks() * split.list()) as f64;
         let steps = f64::from(split.run.ilog2() * (split.run.ilog2() + 1) / 2);
         let elements = spec.inputs[0].elements() as f64;
@@ -149,13 +173,16 @@ impl Operation for Sort {
         let split = Split::of(spec);
         let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
         let (rows, dtype) = (&split.rows, c_type(x.dtype));
+        if let Some(radix) = split.radix {
+            return by_digits(spec, rows, &radix);
+        }
         let elements = rows.count * rows.length;
         let pass = |name: &str, body: &str, threads: u64, blocks: u64, is_last: bool, width: u64, side: u64| {
             let before = format!(
                 "{}{}#define DESCENDS {}\n#define LAST {}\n#define RUN {}\n#define LIST {}\n#define EACH {}\n\
                  #define THREADS {threads}\ntypedef {} Packed;\ntypedef {} Index;\n{ENTRIES}",
                 bounds(threads as u32),
-                keys(x.dtype),
+                sorted_keys(x.dtype),
                 u32::from(spec.attrs.bool("descending")),
                 u32::from(is_last),
                 split.run,
@@ -194,6 +221,36 @@ impl Operation for Sort {
         backward::top_k(rule)
     }
 }
+
+/// Kernels that sort rows by the digits of their keys.
+fn by_digits(spec: &Spec, rows: &Rows, radix: &Radix) -> Vec<Launch> {
+    let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
+    let dtype = c_type(x.dtype);
+    let text = format!(
+        "{}#define DESCENDS {}\n#define DROPS 0\ntypedef {} Index;\n{DIGITS}",
+        sorted_keys(x.dtype),
+        u32::from(spec.attrs.bool("descending")),
+        index_type(rows.count),
+    );
+    let params = [
+        param(format!("{dtype}* __restrict__ values"), Arg::Operand(1)),
+        param(format!("{}* __restrict__ indices", c_type(indices.dtype)), Arg::Operand(2)),
+        param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+        i64_param("sx", rows.steps[0]),
+        i64_param("sv", rows.steps[1]),
+        i64_param("si", rows.steps[2]),
+        geometry_param("g", &rows.geometry),
+    ];
+    radix.launches(&Client { text: &text, params: &params, names: ["sort", "sort_count", "sort_sum", "sort_move"] })
+}
+
+/// Kernel text: the key of an element, and the way in which it is stored.
+const DIGITS: &str = r#"
+#define FIRST(list, p, key) (key = (Key)order(x[g.offset((Index)(list), 0) + (i64)(p) * sx]), key = DESCENDS ? ~key : key, true)
+#define LEAVE(list, at, key, place) \
+  values[g.offset((Index)(list), 1) + (i64)(at) * sv] = x[g.offset((Index)(list), 0) + (i64)(place) * sx]; \
+  indices[g.offset((Index)(list), 2) + (i64)(at) * si] = (i32)(place);
+"#;
 
 /// Kernel text: list entries with a key, which ascends in the order of the result, and an index. `leave` stores an entry as
 /// element `j` of a row.

@@ -116,7 +116,7 @@ const MOST: u64 = 4096;
 /// Minimum number of blocks for tiles above the minimum size.
 const ENOUGH_BLOCKS: u64 = 1024;
 
-/// Minimum length of a dimension that forms a side of a tile by itself; shorter ones are combined with the next dimensions.
+/// Minimum number of neighbouring elements that a tile has in each tensor; sides with fewer get further dimensions.
 const LONG: u64 = 32;
 
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
@@ -194,11 +194,21 @@ impl Tiles {
         if to.last() != Some(&1) || along + 1 == rank {
             return None;
         }
-        // The sides alternately take the next dimension in memory order, until both are long enough.
+        // The sides alternately take the next dimension in memory order, until a tile has long contiguous ranges in both tensors.
         let mut by_input: Vec<usize> = (0..rank).collect();
         by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
         let mut sides = [vec![along], vec![rank - 1]];
-        let length = |axes: &[usize]| axes.iter().map(|&axis| all.dims[axis]).product::<u64>();
+        // Number of neighbouring elements, which can belong to both sides.
+        let range = |order: &[usize], strides: &Dims, sides: &[Vec<usize>; 2]| {
+            let mut length = 1;
+            for &axis in order.iter().rev() {
+                if strides[axis] != length || !sides.iter().any(|side| side.contains(&axis)) {
+                    break;
+                }
+                length *= all.dims[axis];
+            }
+            length
+        };
         // Skips dimensions that belong to the other side.
         let next = |order: &[usize], sides: &[Vec<usize>; 2], own: usize| {
             let first = order.iter().position(|axis| *axis == sides[own][0])?;
@@ -206,8 +216,8 @@ impl Tiles {
         };
         let by_output: Vec<usize> = (0..rank).collect();
         for _ in 0..rank {
-            for (own, order) in [(1, &by_output), (0, &by_input)] {
-                if length(&sides[own]) < LONG
+            for (own, order, strides) in [(1, &by_output, to), (0, &by_input, from)] {
+                if range(order, strides, &sides) < LONG
                     && let Some(axis) = next(order, &sides, own)
                 {
                     sides[own].insert(0, axis);

@@ -131,15 +131,18 @@ __device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += 
 }
 
 /// Returns an accumulator of the largest term so far and the sum of exponentials relative to it; with `adds`, also of
-/// the sum of the terms. A term equal to the largest counts as 1, because the difference of two infinities is NaN.
+/// the sum of the terms. A term equal to the largest counts as 1, because the difference of two infinities is NaN. Exponentials are
+/// computed without branches, so that those of several terms overlap.
 fn log_sum_exp(adds: bool) -> String {
     let with = |text: &'static str| if adds { text } else { "" };
     format!(
         r#"struct Acc {{ C most, sum{field}; }};
 __device__ inline Acc none() {{ Acc a = {{-C(INFINITE), 0{zero}}}; return a; }}
+__device__ inline C relative(C x, C most) {{ return f_exp(x == most ? C(0) : x - most); }}
 __device__ inline Acc join(Acc a, Acc b) {{
-  if (b.most > a.most) {{ Acc c = a; a = b; b = c; }}
-  a.sum += b.most == a.most ? b.sum : b.sum == C(0) ? C(0) : b.sum * f_exp(b.most - a.most);
+  const C most = b.most > a.most ? b.most : a.most;
+  a.sum = a.sum * relative(a.most, most) + b.sum * relative(b.most, most);
+  a.most = most;
 {joined}  return a;
 }}
 __device__ inline Acc shuffled(Acc a, int mask) {{
@@ -148,34 +151,30 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
 {shuffled}  return a;
 }}
 __device__ inline void take(Acc& a, C x, u64) {{
-{taken}  if (x > a.most) {{
-    a.sum = (a.sum == C(0) ? C(0) : a.sum * f_exp(a.most - x)) + C(1);
-    a.most = x;
-  }} else {{
-    a.sum += x == a.most ? C(1) : f_exp(x - a.most);
-  }}
-}}
+  const C most = x > a.most ? x : a.most;
+  a.sum = a.sum * relative(a.most, most) + relative(x, most);
+  a.most = most;
+{taken}}}
 // Takes several terms, of which those with a bit set are valid.
 template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
-  C most = a.most;
+  C x[N], most = a.most;
 #pragma unroll
-  for (int v = 0; v < N; v++) if ((live >> v & 1) && all[v] > most) most = all[v];
-  if (most > a.most) {{
-    a.sum = a.sum == C(0) ? C(0) : a.sum * f_exp(a.most - most);
-    a.most = most;
+  for (int v = 0; v < N; v++) {{
+    x[v] = live >> v & 1 ? all[v] : -C(INFINITE);
+    if (x[v] > most) most = x[v];
   }}
+  a.sum *= relative(a.most, most);
+  a.most = most;
 #pragma unroll
-  for (int v = 0; v < N; v++) if (live >> v & 1) {{
-    a.sum += all[v] == most ? C(1) : f_exp(all[v] - most);
-{each}  }}
-}}
+  for (int v = 0; v < N; v++) a.sum += relative(x[v], most);
+{each}}}
 "#,
         field = with(", total"),
         zero = with(", 0"),
         joined = with("  a.total += b.total;\n"),
         shuffled = with("  a.total = SHUFFLE_XOR(a.total, mask);\n"),
         taken = with("  a.total += x;\n"),
-        each = with("    a.total += all[v];\n"),
+        each = with("#pragma unroll\n  for (int v = 0; v < N; v++) a.total += live >> v & 1 ? all[v] : C(0);\n",),
     )
 }
 

@@ -1,18 +1,23 @@
-//! The kernels of a `scatter` without a sort: each block searches the indices for the terms of its rows.
+//! The kernels of a `scatter` whose blocks search indices for the terms of their rows.
 //!
-//! A block owns some rows and searches all indices, or one segment of them. It collects the positions of its rows' terms in
-//! order, groups them by row, and adds the terms up. With several segments, a second kernel adds the segments' sums for each row.
-//! So one or two launches suffice, and every run adds terms in the same order.
+//! A block collects the positions of its rows' terms in order, groups them by row, and adds the terms up. So every run adds terms in
+//! the same order. There are three ways to divide the work ([`Search`]): blocks own rows and search all indices or a segment of them;
+//! with many indices, blocks own rows and search those indices that were sorted into their range of rows; with a mostly zero output,
+//! blocks own the rows that some of the indices name.
 
-use super::super::kernel::index_type;
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, WARP};
+use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
+use super::super::radix::EQUALS;
 use super::*;
 
-/// Maximum number of indices that all blocks examine together; more take longer than the launches of a sort. Also the number of
-/// moved bytes that allows one more examined index, since SMs search while memory is busy.
-const LOOKS: u64 = 1 << 26;
-const BYTES_OF_A_LOOK: u64 = 2;
+/// Number of steps that all waves of blocks take, each of which waits for memory and examines [`ROUND`] indices per block, up to which
+/// a search is not slower than sorting. Also the number of moved bytes that allows one more step, since SMs search while memory is busy.
+const ALL_STEPS: u64 = 8;
+const BYTES_OF_A_STEP: u64 = 4 << 20;
+
+/// Maximum size in bytes of the terms for which indices are sorted by ranges of rows. Beyond it the terms of a single row, which a
+/// block adds up alone, could take much longer than all others.
+const OF_ONE_ROW: u64 = 32 << 20;
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
 const OF_A_BLOCK: u64 = 1 << 14;
@@ -42,6 +47,9 @@ const LIGHT: u64 = 8 << 20;
 /// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
 const ZEROS: u64 = 1 << 20;
 
+/// Maximum number of ranges of rows by which indices are sorted: one pass of the sort.
+const MOST_RANGES: u64 = 512;
+
 /// Number of resident blocks per SM: while one waits for memory, others search.
 const RESIDENT: u64 = 4;
 
@@ -49,9 +57,22 @@ const RESIDENT: u64 = 4;
 const HELD: u64 = 32;
 const MOST_ROWS: u64 = 256;
 
+/// The indices that a block searches, and the rows that it owns.
+#[derive(Clone, Copy, Debug)]
+enum Search {
+    /// One of this many segments of the indices, for consecutive rows. A second kernel adds the segments' sums.
+    Segments(u64),
+    /// The indices of a range of `1 << low` rows, for consecutive rows.
+    Range { sort: RowSort, low: u32 },
+    /// All indices, for the rows of consecutive indices. A row belongs to the block of its first index. The output is set to zero
+    /// first.
+    All,
+}
+
 /// The division of rows, columns and indices among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
+    search: Search,
     /// True if rows are not aligned to a pack.
     ragged: bool,
     /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
@@ -61,19 +82,62 @@ pub struct Look {
     /// Number of threads that share the terms of a pack, and of rows per thread.
     terms: u64,
     several: u64,
-    segments: u64,
     /// Number of terms that a thread reads at once.
     ahead: u64,
-    /// True if the output is set to zero first, and the kernel writes only rows with a term.
-    sparse: bool,
     rows: u64,
     count: u64,
 }
 
 impl Look {
-    /// Returns the division; `None` if there are too many indices to search. `sparse` means that most rows of the output have no
-    /// term.
+    /// Returns the division; `None` if another way is faster. `sparse` means that most rows of the output have no term.
     pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool) -> Option<Look> {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let count = i.elements();
+        let bytes = x.bytes() + y.bytes();
+        let is_fast = |look: &Look| {
+            count <= FEW || {
+                let steps = look.searched().div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
+                look.searched() <= OF_A_BLOCK && steps <= ALL_STEPS + bytes / BYTES_OF_A_STEP
+            }
+        };
+        // Few blocks would find a term in a mostly zero output, and a launch that sets it to zero pays off if it is large.
+        let mut looks = Vec::new();
+        if !sparse || y.bytes() < ZEROS {
+            looks.push(Look::segmented(spec, columns, adds));
+        }
+        if sparse {
+            looks.push(Look::with(spec, columns, adds, Search::All));
+        }
+        if let Some(look) = looks.into_iter().find(is_fast) {
+            return Some(look);
+        }
+        if !adds || x.bytes() > OF_ONE_ROW {
+            return None;
+        }
+        let rows = y.dims[0].max(1);
+        let own = Look::with(spec, columns, adds, Search::Segments(1)).own();
+        let low = (rows.div_ceil(MOST_RANGES)).next_power_of_two().max(own).ilog2();
+        let sort = RowSort::of_ranges(count, rows, low);
+        (sort.radix().passes() == 1).then(|| Look::with(spec, columns, adds, Search::Range { sort, low }))
+    }
+
+    /// Divides all rows among blocks, and the indices into as many segments as pay off.
+    fn segmented(spec: &Spec, columns: &Columns, adds: bool) -> Look {
+        let whole = Look::with(spec, columns, adds, Search::Segments(1));
+        let (rows, average) = (whole.rows, whole.count / whole.rows);
+        let steps = average / (AHEAD * whole.terms) + whole.count / ROUND;
+        if !adds || steps <= STEPS {
+            return whole;
+        }
+        let of_rows = rows.saturating_mul(whole.width() * scatter_type(spec).size());
+        let light = (average / LEAST_TERMS).max(LIGHT / of_rows);
+        let beside = u64::from(BLOCK) / whole.lanes;
+        let room = (RESIDENT * UNITS).div_ceil(rows.div_ceil(beside).saturating_mul(whole.chunks));
+        let segments = (steps / STEPS_OF_A_SEGMENT).min(light).min(room).max(1);
+        Look::with(spec, columns, adds, Search::Segments(segments))
+    }
+
+    fn with(spec: &Spec, columns: &Columns, adds: bool, search: Search) -> Look {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let (rows, count) = (y.dims[0].max(1), i.elements());
         let (pack, ragged) = columns.packs(x.dtype);
@@ -81,43 +145,35 @@ impl Look {
         let lanes = lanes(packs);
         let chunks = packs.div_ceil(lanes).max(1);
         let beside = u64::from(BLOCK) / lanes;
-        let average = count / rows;
-        let sharing = |average: u64| match adds {
-            true => (average / AHEAD).max(1).next_power_of_two().min(beside),
-            false => 1,
+        let average = match search {
+            Search::Segments(segments) => count / rows / segments,
+            Search::Range { .. } => count / rows,
+            Search::All => 1,
         };
-        let mut terms = sharing(average);
-        let steps = average / (AHEAD * terms) + count / ROUND;
-        let mut segments = 1;
-        if adds && steps > STEPS {
-            let of_rows = rows.saturating_mul(chunks * lanes * pack * scatter_type(spec).size());
-            let light = (count / rows / LEAST_TERMS).max(LIGHT / of_rows);
-            let room = (2 * RESIDENT_BLOCKS).div_ceil(rows.div_ceil(beside).saturating_mul(chunks));
-            segments = (steps / STEPS_OF_A_SEGMENT).min(light).min(room).max(1);
-            if segments > 1 {
-                terms = sharing(average / segments);
+        let terms = if adds { (average / AHEAD).max(1).next_power_of_two().min(beside) } else { 1 };
+        let ahead = (average / terms).next_power_of_two().clamp(2, AHEAD);
+        let mut look = Look { search, ragged, pack, lanes, chunks, terms, several: 1, ahead, rows, count };
+        while terms == 1 && 2 * look.several * pack <= HELD && 2 * look.own() <= MOST_ROWS {
+            let twice = Look { several: 2 * look.several, ..look };
+            if twice.blocks() < BUSY_BLOCKS {
+                break;
             }
+            look = twice;
         }
-        let beside = beside / terms;
-        let blocks = |several: u64| rows.div_ceil(beside * several).saturating_mul(chunks * segments);
-        let mut several = 1;
-        while terms == 1
-            && 2 * several * pack <= HELD
-            && 2 * several * beside <= MOST_ROWS
-            && blocks(2 * several) >= BUSY_BLOCKS
-        {
-            several *= 2;
+        look
+    }
+
+    fn segments(&self) -> u64 {
+        if let Search::Segments(segments) = self.search { segments } else { 1 }
+    }
+
+    /// Average number of indices that a block searches.
+    fn searched(&self) -> u64 {
+        match self.search {
+            Search::Segments(segments) => self.count.div_ceil(segments),
+            Search::Range { low, .. } => self.count.div_ceil((self.rows >> low).max(1)),
+            Search::All => self.count,
         }
-        let ahead = (average / (segments * terms)).next_power_of_two().clamp(2, AHEAD);
-        let sparse = sparse && segments == 1 && y.bytes() >= ZEROS;
-        let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, sparse, rows, count };
-        // In a mostly zero output, few blocks would find a term.
-        if look.sparse && look.blocks() > RESIDENT_BLOCKS {
-            return None;
-        }
-        let fits =
-            look.looks() <= LOOKS.max((x.bytes() + y.bytes()) / BYTES_OF_A_LOOK) && count / segments <= OF_A_BLOCK;
-        (count <= FEW || fits).then_some(look)
     }
 
     /// Number of rows per block.
@@ -126,12 +182,13 @@ impl Look {
     }
 
     fn blocks(&self) -> u64 {
-        self.rows.div_ceil(self.own()).saturating_mul(self.chunks * self.segments)
+        let owned = if let Search::All = self.search { self.count } else { self.rows };
+        owned.div_ceil(self.own()).saturating_mul(self.chunks * self.segments()).max(1)
     }
 
     /// Number of indices that all blocks examine together.
     fn looks(&self) -> u64 {
-        self.rows.div_ceil(self.own()).saturating_mul(self.chunks).saturating_mul(self.count)
+        self.blocks().saturating_mul(self.searched())
     }
 
     /// Number of elements of a row, rounded up to whole chunks.
@@ -141,7 +198,7 @@ impl Look {
 
     /// Number of blocks of the kernel that adds the segments' sums.
     fn joining(&self) -> u64 {
-        match self.segments {
+        match self.segments() {
             1 => 0,
             _ => self.rows.saturating_mul(self.chunks * self.lanes).div_ceil(u64::from(BLOCK)),
         }
@@ -149,54 +206,72 @@ impl Look {
 
     /// Size in bytes of the segments' sums of all rows.
     fn partials(&self, spec: &Spec) -> u64 {
-        let segments = if self.segments > 1 { self.segments } else { 0 };
+        let segments = if self.segments() > 1 { self.segments() } else { 0 };
         (segments * self.width() * scatter_type(spec).size()).saturating_mul(self.rows)
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let partials = Traffic::of(Space::Device, self.partials(spec));
+        let mut moved = self.partials(spec);
+        let mut before = Cost::default();
+        if let Search::Range { sort, .. } = self.search {
+            moved += sort.radix().moved();
+            before.instructions = sort.radix().instructions();
+            before.blocks = sort.radix().blocks();
+        }
+        let moved = Traffic::of(Space::Device, moved);
         Cost {
-            instructions: OF_AN_INDEX * self.looks() as f64
+            instructions: before.instructions
+                + OF_AN_INDEX * self.looks() as f64
                 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
                 + OF_A_THREAD * self.blocks() as f64 * f64::from(BLOCK),
-            read: Spec::bytes_of(&spec.inputs) + partials,
-            written: Spec::bytes_of(&spec.outputs) + partials,
-            blocks: self.blocks() + self.joining(),
+            read: Spec::bytes_of(&spec.inputs) + moved,
+            written: Spec::bytes_of(&spec.outputs) + moved,
+            blocks: before.blocks + self.blocks() + self.joining(),
             ..Cost::default()
         }
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns, adds: bool) -> Vec<Launch> {
-        let mut parts = Parts::of(spec, columns, 0, self.partials(spec));
-        parts.bind("segment", self.count.div_ceil(self.segments));
+        let found = if let Search::Range { sort, .. } = self.search { sort.radix().workspace() } else { 0 };
+        let mut parts = Parts::of(spec, columns, found, self.partials(spec));
+        parts.bind("segment", self.count.div_ceil(self.segments()));
+        let index = c_type(spec.inputs[1].dtype);
+        let (rows, types) = match self.search {
+            Search::Segments(_) => (SEGMENT, format!("typedef u32 P;\ntypedef {index} Index;\n")),
+            Search::Range { sort, low } => {
+                (RANGE, format!("{}typedef Key Index;\n#define RANGE {low}\n", sort.radix().text()))
+            }
+            Search::All => (ALL, format!("typedef u32 P;\ntypedef {index} Index;\n")),
+        };
         let before = format!(
-            "typedef {} Row;\ntypedef u32 P;\ntypedef {} Index;\n#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
+            "{types}{EQUALS}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
              #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n#define SPARSE {}\n\
-             #define PLACE(l) ((P)from + found[order[l]])\n#define TERM(row, j) FETCH(row, j)\n{}",
-            index_type(self.rows),
-            c_type(spec.inputs[1].dtype),
+             #define PLACE(l) ((P)found[order[l]])\n#define TERM(row, j) FETCH(row, j)\n{}",
             u32::from(adds),
             self.lanes,
             self.chunks,
             self.terms,
             self.several,
-            self.segments,
+            self.segments(),
             self.ahead,
-            u32::from(self.sparse),
+            u32::from(matches!(self.search, Search::All)),
             columns.text_of_packs(self.pack, self.ragged),
         ) + &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
-        let mut launches = Vec::new();
-        if self.sparse {
-            let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
-            launches.push(Launch::Memset { operand, value: 0, bytes });
-        }
+        let mut launches = match self.search {
+            Search::Segments(_) => Vec::new(),
+            Search::Range { sort, .. } => sort.launches(&spec.inputs[1], 1, &parts.outer, 1),
+            Search::All => {
+                let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
+                vec![Launch::Memset { operand, value: 0, bytes }]
+            }
+        };
         launches.push(parts.launch(
             "scatter",
             &before,
-            &format!("{OWN_PLACE}{FIND}{ROWS_OF_BLOCK}{ADDING}{ADD}{LOOK}"),
+            &format!("{OWN_PLACE}{FIND}{rows}{ADDING}{ADD}{LOOK}"),
             self.blocks(),
         ));
-        if self.segments > 1 {
+        if self.segments() > 1 {
             launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
         }
         launches
@@ -245,34 +320,92 @@ const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256
     __syncthreads();
     for (u32 turn = 0; turn < each; turn += 32) {
       u32 l = from + turn + lane32, row = l < to ? row_of[l] : 0xffffu;
-      u32 begin = l < to ? cursor[warp][row] : 0, before = 0, same = 1;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-      u32 equal = __match_any_sync(0xffffffffu, row);
-      before = __popc(equal & ((1u << lane32) - 1));
-      same = __popc(equal);
-#else
-      for (u32 mask = 1; mask < 32; mask++) {
-        bool equal = SHUFFLE_XOR(row, mask) == row;
-        same += equal;
-        before += equal && (lane32 ^ mask) < lane32;
-      }
-#endif
-      __syncthreads();
-      if (l < to) {
-        order[begin + before] = (unsigned short)l;
-        if (before + 1 == same) cursor[warp][row] = begin + same;
-      }
-      __syncthreads();
+      u32 same, leader, lower = equals32(row, same, leader), begin = 0;
+      if (lower == 0 && l < to) begin = atomicAdd(&cursor[warp][row], same);
+      u32 at = SHUFFLE(begin, leader) + lower;
+      if (l < to) order[at] = (unsigned short)l;
     }
+    __syncthreads();
   };
 "#;
 
-/// Kernel text: the rows of a block, and the segment of indices that it searches.
-const ROWS_OF_BLOCK: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
+/// Kernel text: the rows of a block, and the segment of indices that it searches. `index_at` and `place_at` are an index and its
+/// position; `own_of` is the number of an index's row within the block, or `OWN` if it belongs to another; `row_at` is the row with
+/// such a number, and `writes` whether this block writes it.
+const SEGMENT: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   u64 rest = blockIdx.x / CHUNKS, number = rest % SEGMENTS, first = rest / SEGMENTS * OWN;
-  u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
   u64 from = number * segment, to = count - from < segment ? count : from + segment;
   if (from > count) from = to = count;
+  u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
+  auto index_at = [&](u64 p) { return i[outer.offset((P)p, 1)]; };
+  auto place_at = [](u64 p) { return (u32)p; };
+  auto own_of = [&](u64, Index index) {
+    u64 behind = (u64)((i64)index - (i64)first);
+    return behind < own_rows ? (u32)behind : OWN;
+  };
+  auto row_at = [&](u32 own) { return first + own; };
+  auto writes = [&](u32 own) { return own < own_rows; };
+"#;
+
+/// Kernel text: the same for a block that searches the sorted indices of its range of rows.
+const RANGE: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
+  u64 first = (u64)(blockIdx.x / CHUNKS) * OWN;
+  const P* starts_of_ranges = starts_of(workspace);
+  u64 from = starts_of_ranges[first >> RANGE], to = starts_of_ranges[(first >> RANGE) + 1];
+  const Key* sorted = keys_of(workspace, 0);
+  const P* sorted_places = places_of(workspace, 0);
+  u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
+  auto index_at = [&](u64 p) { return sorted[p]; };
+  auto place_at = [&](u64 p) { return (u32)sorted_places[p]; };
+  auto own_of = [&](u64, Index index) {
+    u64 behind = (u64)index - first;
+    return behind < own_rows ? (u32)behind : OWN;
+  };
+  auto row_at = [&](u32 own) { return first + own; };
+  auto writes = [&](u32 own) { return own < own_rows; };
+"#;
+
+/// Kernel text: the same for a block that owns the rows of `OWN` indices and searches all. A table finds the first of the block's
+/// indices with the same row: an entry is 0, or counts from the last index of the block, so that the first one is the largest. It has
+/// many more entries than rows, so that few other indices meet an entry.
+const ALL: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
+  u64 first = (u64)(blockIdx.x / CHUNKS) * OWN, from = 0, to = count;
+  const u32 ENTRIES = 16 * OWN;
+  __shared__ u32 table[ENTRIES], is_earlier[OWN];
+  __shared__ i64 own_row[OWN];
+  for (u32 k = t; k < ENTRIES; k += 256) table[k] = 0;
+  for (u32 k = t; k < OWN; k += 256) {
+    i64 row = first + k < count ? (i64)i[outer.offset((P)(first + k), 1)] : -1;
+    own_row[k] = row < 0 || (u64)row >= rows ? -1 : row;
+    is_earlier[k] = 0;
+  }
+  __syncthreads();
+  auto entry = [](i64 row) { return (u32)row * 0x9e3779b1u / (0x10000000u / OWN); };
+  for (u32 k = t; k < OWN; k += 256) {
+    const i64 row = own_row[k];
+    if (row < 0) continue;
+    for (u32 at = entry(row);; at = (at + 1) % ENTRIES) {
+      const u32 held = atomicCAS(&table[at], 0u, OWN - k);
+      if (held == 0) break;
+      if (own_row[OWN - held] != row) continue;
+      atomicMax(&table[at], OWN - k);
+      break;
+    }
+  }
+  __syncthreads();
+  auto index_at = [&](u64 p) { return i[outer.offset((P)p, 1)]; };
+  auto place_at = [](u64 p) { return (u32)p; };
+  auto own_of = [&](u64 p, Index index) {
+    for (u32 at = entry((i64)index);; at = (at + 1) % ENTRIES) {
+      const u32 held = table[at];
+      if (held == 0) return OWN;
+      if (own_row[OWN - held] != (i64)index) continue;
+      if (p < first) is_earlier[OWN - held] = 1;
+      return OWN - held;
+    }
+  };
+  auto row_at = [&](u32 own) { return (u64)(own_row[own] < 0 ? 0 : own_row[own]); };
+  auto writes = [&](u32 own) { return own_row[own] >= 0 && is_earlier[own] == 0; };
 "#;
 
 /// Kernel text: adds the grouped terms to a thread's sums.
@@ -283,7 +416,7 @@ const ADD: &str = r#"  C sum[SEVERAL][V] = {};
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
     column[s] = (i64)(chunk * LANES + lane) * V;
-    column[s] -= LEAD(y + (first + s * BESIDE + group) * sy);
+    column[s] -= LEAD(y + row_at(s * BESIDE + group) * sy);
   }
   auto add = [&]() {
 #pragma unroll
@@ -304,7 +437,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {
       u64 p = base + warp * (32 * EACH) + e * 32 + lane32;
-      next[e] = p < to ? i[outer.offset((P)p, 1)] : (Index)-1;
+      next[e] = p < to ? index_at(p) : (Index)-1;
     }
   };
   look(from);
@@ -314,8 +447,8 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     if (!last) {
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
-        u64 behind = (u64)((i64)next[e] - (i64)first);
-        own[e] = behind < own_rows ? (u32)behind : OWN;
+        u64 p = base + warp * (32 * EACH) + e * 32 + lane32;
+        own[e] = p < to ? own_of(p, next[e]) : OWN;
         mine += own[e] < OWN;
       }
       look(base + ROUND);
@@ -348,7 +481,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     for (u32 e = 0; e < EACH; e++) {
       u32 to_write = at + (u32)(left >> 8 * e & 255);
       if (own[e] < OWN) {
-        found[to_write] = (u32)(base - from) + warp * (32 * EACH) + e * 32 + lane32;
+        found[to_write] = place_at(base + warp * (32 * EACH) + e * 32 + lane32);
         row_of[to_write] = (unsigned short)own[e];
       }
       at += (u32)(flags >> 8 * e & 255);
@@ -360,7 +493,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
     u32 own = s * BESIDE + group;
-    if (own >= own_rows || column[s] >= (i64)n || (SPARSE && !(made >> s & 1))) continue;
+    if (!writes(own) || column[s] >= (i64)n || (SPARSE && !(made >> s & 1))) continue;
 #if SEGMENTS > 1
     C* partial = partials + ((number * rows + first + own) * (CHUNKS * LANES) + chunk * LANES + lane) * V;
 #pragma unroll
@@ -369,7 +502,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     Pack<E, V> v;
 #pragma unroll
     for (int c = 0; c < V; c++) store<C>(v.at[c], sum[s][c]);
-    PUT(y + (first + own) * sy, column[s], v);
+    PUT(y + row_at(own) * sy, column[s], v);
 #endif
   }
 "#;

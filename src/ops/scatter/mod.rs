@@ -83,7 +83,7 @@ impl Operation for Scatter {
             Finder::Look(look) => {
                 return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
             }
-            Finder::Sort(sort) => (sort.moved(), sort.instructions(), sort.blocks()),
+            Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
             Finder::Last => {
                 (split.found(spec), OF_AN_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
             }
@@ -119,9 +119,9 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// With few indices, one or two kernels whose blocks search the indices for the terms of their rows. Otherwise kernels that
-    /// sort the positions of indices by row and sum up parts of rows with very many terms, or that find the last position for
-    /// each row if terms are not added; then a kernel with several threads per row.
+    /// Kernels whose blocks search the indices, or a range of sorted ones, for the terms of their rows. If rows have many bytes,
+    /// kernels that sort the positions of indices by row and sum up parts of rows with very many terms, or that find the last
+    /// position for each row if terms are not added; then a kernel with several threads per row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
@@ -132,12 +132,12 @@ impl Operation for Scatter {
         let partials = split.windows * columns.length * scatter_type(spec).size();
         let parts = Parts::of(spec, columns, split.found(spec), partials);
         let launch = |name, body: &str, terms, chunks, grid| {
-            let side = if let Finder::Sort(sort) = split.finder { sort.side() } else { 0 };
+            let side = if let Finder::Sort(sort) = split.finder { sort.radix().side() } else { 0 };
             let before = format!(
                 "{}#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
                  #define CHUNKS {chunks}\n#define AHEAD 8\n#define PLACE(l) (ADDS || SPARSE ? order[l] : (l))\n\
                  #define TERM(row, j) fetch((row) + COLUMN(j, 1))\n#define SIDE {side}\n#define SPARSE {}\n{}",
-                split.sort.text(),
+                split.sort.radix().text(),
                 split.window,
                 u32::from(split.windows > 0),
                 u32::from(split.adds),
@@ -321,7 +321,7 @@ impl Split {
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
             Finder::Look(_) => 0,
-            Finder::Sort(sort) => sort.workspace(),
+            Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
     }
@@ -389,8 +389,8 @@ const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of colum
 const TERMS: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   const u32 groups = 256 / (LANES * TERMS);
   u64 item = (u64)blockIdx.x / CHUNKS * groups + group;
-  const Row* sorted = rows_of(workspace, SIDE, count);
-  const P* order = places_of(workspace, SIDE, count);
+  const Key* sorted = keys_of(workspace, SIDE);
+  const P* order = places_of(workspace, SIDE);
 "#;
 
 /// Kernel text: a block adds up the terms of a window if all of them belong to one row.
@@ -408,7 +408,19 @@ const PIECES: &str = r#"  P begin = (P)item * WINDOW;
 /// partial sums of the earlier kernel.
 const ROWS: &str = r#"#if ADDS || SPARSE
   // Finds the first sorted position whose row is not less.
+  P all = live(workspace);
   auto first = [&](u64 row, P from, P to) {
+#if LANES * TERMS >= 32 && !SPARSE
+    // 32 threads, which have the same row, probe 32 positions at once. All threads of a wavefront of 64 take the same number of steps.
+    for (P most = all; most > 0; most = (most + 31) / 32 - 1) {
+      P step = (to - from + 31) / 32, probe = from + threadIdx.x % 32 * step;
+      u32 less = sum32((u32)(probe < to && sorted[probe] < row));
+      P end = from + less * step < to ? from + less * step : to;
+      from = less == 0 ? from : from + (less - 1) * step + 1;
+      to = less == 0 ? from : end;
+    }
+    return from;
+#endif
     while (from < to) {
       P middle = from + (to - from) / 2;
       if (sorted[middle] < row) from = middle + 1;
@@ -416,7 +428,6 @@ const ROWS: &str = r#"#if ADDS || SPARSE
     }
     return from;
   };
-  P all = live(workspace);
 #if SPARSE
   bool makes = item < all && (item == 0 || sorted[item - 1] != sorted[item]);
   u64 row = makes ? sorted[item] : 0;
