@@ -126,7 +126,9 @@ impl Split {
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
-            tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
+            let var = |name: &str, usual: u64| std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(usual);
+            let wanted = wanted * var("AORTA_WAVES", 1);
+            tiles.splits = (wanted / blocks).min(shape.keys / var("AORTA_LEAST", LEAST_KEYS)).clamp(1, MOST_SPLITS);
         }
         Split { tiles: Some(tiles), shape, together }
     }
@@ -314,7 +316,7 @@ impl Split {
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
-             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}",
+             #define PACKS {packs}\n#define FENCE {}\n#define PAIRS {}\n{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
@@ -322,6 +324,7 @@ impl Split {
             rows[1],
             tiles.width,
             tiles.value_width,
+            if std::env::var("AORTA_FENCE").is_ok() { "1" } else { "!PACKS" },
             in_packs(&spec.outputs[0], 2),
             text::PLACES,
             text::DEVICES,

@@ -1,6 +1,6 @@
 //! Launches of a grouped product: how blocks divide the tiles of all groups.
 
-use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
+use super::super::super::kernel::{c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
@@ -43,7 +43,7 @@ const JOIN_STEPS: u64 = 10;
 const ROUNDS: u64 = 8;
 
 /// Number of blocks that add the parts of one tile.
-const JOINERS: u64 = 16;
+const JOINERS: u64 = 8;
 
 /// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 28;
@@ -90,6 +90,16 @@ impl Tiling {
         };
         let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
         let best = best.map_or(small, |(tiling, _)| tiling);
+        let best = match std::env::var("AORTA_TILING").ok().and_then(|t| t.parse::<usize>().ok()) {
+            Some(0) if shape.groups <= FEW_GROUPS => with(192, 256, 384, 3, 4, 1),
+            Some(1) => with(128, 256, 256, 2, 4, 1),
+            Some(2) => with(128, 128, 128, 2, 3, 2),
+            Some(3) => with(64, 128, 128, 2, 4, 2),
+            Some(4) => with(128, 256, 256, 2, 3, 1),
+            Some(5) => with(64, 256, 128, 1, 2, 2),
+            Some(6) => with(128, 128, 256, 2, 3, 2),
+            _ => best,
+        };
         Tiling { splits: best.may_share(), ..best }
     }
 
@@ -189,10 +199,11 @@ impl Tiling {
             u32_param("depth", depth),
         ];
         let types = format!(
-            "{}typedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
+            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
              #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
              #define MOST_GROUPS {MOST_GROUPS}\n",
-            bounds(self.threads as u32),
+            self.threads,
+            if self.by_units { self.resident } else { 1 },
             c_type(a.dtype),
             c_type(c.dtype),
             c_type(ends.dtype),
@@ -217,15 +228,16 @@ impl Tiling {
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
-            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PAIRS {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
-             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
+            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
+             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n#define FENCE {}\n{}{}{}",
             mma::FUNCTIONS,
             !along_a && in_packs(a, 8),
             !along_b && in_packs(b, 8),
-            in_packs(c, 2),
+            in_packs(c, 16 / c.dtype.size()),
             self.row_warps,
             self.stages,
             self.table(),
+            if std::env::var("AORTA_FENCE").is_ok() { "1" } else { "(!PACKS_A || !PACKS_B)" },
             text::SCHEDULE,
             text::TILES,
             warpgroups::functions(&[warpgroups::product(
