@@ -3,7 +3,7 @@
 use super::super::super::kernel::{c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
-use super::super::super::occupancy::UNITS;
+use super::super::super::occupancy::{UNITS, WARP};
 use super::super::super::warpgroups;
 use super::*;
 
@@ -44,6 +44,15 @@ const ROUNDS: u64 = 8;
 
 /// Number of blocks that add the parts of one tile.
 const JOINERS: u64 = 8;
+
+/// Threads that load factors while others multiply: a warpgroup.
+const PRODUCERS: u64 = 128;
+
+/// Bytes of the barriers between threads that load and threads that multiply.
+const BARRIERS: u64 = 128;
+
+/// Bytes of shared memory through which a warp writes its results: 16 rows of 128 bytes, with padding.
+const WARP_ROOM: u64 = 16 * 144;
 
 /// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 28;
@@ -156,6 +165,11 @@ impl Tiling {
         of_rows * columns.div_ceil(self.columns)
     }
 
+    /// Number of threads besides those that multiply: on devices with `wgmma`, they load the factors.
+    fn producers(&self) -> u64 {
+        if self.columns == 256 && self.rows == 128 && std::env::var("AORTA_PRODUCE").is_ok() { PRODUCERS } else { 0 }
+    }
+
     fn blocks(&self) -> u64 {
         if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) }
     }
@@ -199,10 +213,10 @@ impl Tiling {
             u32_param("depth", depth),
         ];
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
-             #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
-             #define MOST_GROUPS {MOST_GROUPS}\n",
-            self.threads,
+            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n\
+             {}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n\
+             #define BK {DEPTH}\n#define SPLIT {}\n#define MOST_GROUPS {MOST_GROUPS}\n",
+            self.threads + self.producers(),
             if self.by_units { self.resident } else { 1 },
             c_type(a.dtype),
             c_type(c.dtype),
@@ -222,22 +236,26 @@ impl Tiling {
             true => [!turned[0], turned[1]],
             false => [turned[0], false],
         };
-        let (blocks, threads) = (self.blocks(), self.threads as u32);
+        let (blocks, threads) = (self.blocks(), self.threads);
         if !self.by_units {
             let before = format!("{types}{}", text::SCHEDULE);
-            return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
+            return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads as u32)];
         }
+        let packs = [!along_a && in_packs(a, 8), !along_b && in_packs(b, 8)];
+        let producers = self.producers();
+        let rooms = if producers > 0 { BARRIERS + threads / WARP * WARP_ROOM } else { 0 };
         let before = format!(
-            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
-             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n#define FENCE {}\n{}{}{}",
+            "#define PRODUCERS {producers}\n{}{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n\
+             #define LEAST_STEPS {LEAST_STEPS}\n#define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n\
+             #define STAGES_AT_MOST {}\n#define TABLE {}\n#define ROOMS {rooms}\n{}{}{}",
+            text::LOADERS,
             mma::FUNCTIONS,
-            !along_a && in_packs(a, 8),
-            !along_b && in_packs(b, 8),
+            packs[0],
+            packs[1],
             in_packs(c, 16 / c.dtype.size()),
             self.row_warps,
             self.stages,
             self.table(),
-            if std::env::var("AORTA_FENCE").is_ok() { "1" } else { "(!PACKS_A || !PACKS_B)" },
             text::SCHEDULE,
             text::TILES,
             warpgroups::functions(&[warpgroups::product(
@@ -251,8 +269,8 @@ impl Tiling {
         if self.splits {
             params.push(param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())));
         }
-        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
-        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, threads);
+        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table() + rooms;
+        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, (threads + producers) as u32);
         let mut launches = vec![Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products })];
         if self.splits {
             let params = [
@@ -261,7 +279,7 @@ impl Tiling {
                 u32_param("columns", columns),
                 param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())),
             ];
-            let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads);
+            let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads as u32);
             launches.push(Launch::Kernel(Kernel { grid: [blocks, JOINERS, 1], ..join }));
         }
         launches
