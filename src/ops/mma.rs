@@ -46,11 +46,6 @@ __device__ inline f32 exp2_fast(f32 x) { return exp2f(x); }
 __device__ inline f32 exp2_fast(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
 
-// Number of the calling thread among those that copy rows together. A kernel can define it before this text.
-#ifndef LOADER
-#define LOADER threadIdx.x
-#endif
-
 typedef unsigned short u16;
 struct Factor { u32 at[FACTORS]; };
 struct Sums { f32 at[LANE_ROWS][4]; };
@@ -290,7 +285,7 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
   const int CHUNKS = WIDTH / 8;
 #pragma unroll
   for (int first = 0; first < ROWS * CHUNKS; first += THREADS) {
-    u32 number = first + LOADER, r = number / CHUNKS, column = number % CHUNKS * 8;
+    u32 number = first + threadIdx.x, r = number / CHUNKS, column = number % CHUNKS * 8;
     if (ROWS * CHUNKS % THREADS != 0 && number >= ROWS * CHUNKS) break;
     const T* from = row(r);
     if (PACKS) {
@@ -312,7 +307,7 @@ template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T>
 __device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from, i64 stride, u32 rows, u32 width, i64 step) {
   const int CHUNKS = WIDTH / 8, PASS = THREADS / CHUNKS;
   if (PACKS && THREADS % CHUNKS == 0) {
-    u32 r = LOADER / CHUNKS, column = LOADER % CHUNKS * 8;
+    u32 r = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 8;
     from += (i64)r * stride + column;
 #pragma unroll
     for (int first = 0; first < ROWS; first += PASS) {
@@ -323,7 +318,7 @@ __device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from,
   } else if (PACKS) {
 #pragma unroll
     for (int first = 0; first < ROWS * CHUNKS; first += THREADS) {
-      u32 number = first + LOADER, r = number / CHUNKS, column = number % CHUNKS * 8;
+      u32 number = first + threadIdx.x, r = number / CHUNKS, column = number % CHUNKS * 8;
       if (ROWS * CHUNKS % THREADS != 0 && number >= ROWS * CHUNKS) break;
       load_chunk(tile.chunk(r, column), from + (i64)r * stride + column, r < rows && column < width);
     }

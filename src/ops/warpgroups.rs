@@ -39,21 +39,6 @@ template <int N> __device__ inline void multiply_pending() {
   if (N > 0) multiply_end();
   multiply_wait<N>();
 }
-// Barriers in shared memory: `count` arrivals end a phase, and phases alternate between even and odd.
-__device__ inline void barrier_make(u64* barrier, u32 count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(count) : "memory");
-}
-__device__ inline void barrier_arrive(u64* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");
-}
-// Arrives once the loads of this thread so far are complete.
-__device__ inline void loads_arrive(u64* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(shared_address(barrier)) : "memory");
-}
-__device__ inline void barrier_wait(u64* barrier, u32 odd) {
-  asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}"
-    :: "r"(shared_address(barrier)), "r"(odd) : "memory");
-}
 template <int TILES> __device__ inline void settled(Sums (&s)[TILES]) {
 #pragma unroll
   for (int n = 0; n < TILES; n++)

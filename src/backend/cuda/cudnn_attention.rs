@@ -44,7 +44,7 @@ impl Cudnn {
                 GraphForm::Atomic => backward(library, attention, true)?,
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
-            match graph.plans(left, std::env::var("AORTA_ENGINES").ok().and_then(|t| t.parse().ok()).unwrap_or(ENGINES).min(wanted.max(1) as usize), attention.deterministic) {
+            match graph.plans(left, ENGINES.min(wanted.max(1) as usize), attention.deterministic) {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
                     plan,
                     steps: steps.clone(),

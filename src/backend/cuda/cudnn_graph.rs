@@ -306,7 +306,7 @@ impl Graph {
                 Ok(configurations) => {
                     for configuration in configurations {
                         let (engine, is_deterministic) = self.engine(configuration)?;
-                        if found.len() >= wanted || (std::env::var("AORTA_ENGINES").is_err() && seen.contains(&engine)) || (deterministic && !is_deterministic) {
+                        if found.len() >= wanted || seen.contains(&engine) || (deterministic && !is_deterministic) {
                             continue;
                         }
                         match self.compile(configuration) {

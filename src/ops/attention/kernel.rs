@@ -20,6 +20,9 @@ const LARGEST_TILE: u64 = 256;
 /// results, which costs more than it saves for fewer keys.
 const LEAST_KEYS: u64 = 128;
 
+/// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
+const LEAST_KEYS_SMALL: u64 = 64;
+
 /// Maximum number of blocks that share the keys of a row.
 const MOST_SPLITS: u64 = 256;
 
@@ -126,9 +129,11 @@ impl Split {
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
-            let var = |name: &str, usual: u64| std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(usual);
-            let wanted = wanted * var("AORTA_WAVES", 1);
-            tiles.splits = (wanted / blocks).min(shape.keys / var("AORTA_LEAST", LEAST_KEYS)).clamp(1, MOST_SPLITS);
+            let least = if block_rows <= SMALL_ROWS { LEAST_KEYS_SMALL } else { LEAST_KEYS };
+            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
+            // Blocks take whole tiles, and the fewest blocks that need no more time.
+            let tiles_of_keys = shape.keys.div_ceil(keys[1]).max(1);
+            tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
         }
         Split { tiles: Some(tiles), shape, together }
     }
@@ -316,7 +321,7 @@ impl Split {
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
-             #define PACKS {packs}\n#define FENCE {}\n#define PAIRS {}\n{}{}{}{}",
+             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
@@ -324,7 +329,6 @@ impl Split {
             rows[1],
             tiles.width,
             tiles.value_width,
-            if std::env::var("AORTA_FENCE").is_ok() { "1" } else { "!PACKS" },
             in_packs(&spec.outputs[0], 2),
             text::PLACES,
             text::DEVICES,

@@ -262,7 +262,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     load_v(low, 0);
     loads_issued();
     loads_pending<1>();
-    if (FENCE) written_before();
+    written_before();
     __syncthreads();
     multiply_begin();
     multiply_keys(0);
@@ -278,7 +278,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[0][n].at[h][i] *= shrink[h];
       loads_done();
-      if (FENCE) written_before();
+      written_before();
       __syncthreads();
       multiply_begin();
     };

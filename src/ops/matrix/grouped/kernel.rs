@@ -3,7 +3,7 @@
 use super::super::super::kernel::{c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
-use super::super::super::occupancy::{UNITS, WARP};
+use super::super::super::occupancy::UNITS;
 use super::super::super::warpgroups;
 use super::*;
 
@@ -39,20 +39,14 @@ const LEAST_STEPS: u64 = 12;
 /// Cost of adding the parts of a tile, as a number of steps.
 const JOIN_STEPS: u64 = 10;
 
+/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile.
+const WRITE_STEPS: u64 = 4;
+
 /// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
 
 /// Number of blocks that add the parts of one tile.
 const JOINERS: u64 = 8;
-
-/// Threads that load factors while others multiply: a warpgroup.
-const PRODUCERS: u64 = 128;
-
-/// Bytes of the barriers between threads that load and threads that multiply.
-const BARRIERS: u64 = 128;
-
-/// Bytes of shared memory through which a warp writes its results: 16 rows of 128 bytes, with padding.
-const WARP_ROOM: u64 = 16 * 144;
 
 /// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 28;
@@ -85,30 +79,21 @@ impl Tiling {
             return small;
         }
         // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
-        // second was measured on an H200 (480 and 490 TFLOP/s); the others are estimates.
+        // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
         let all = [
             (with(192, 256, 384, 3, 4, 1), 1.0),
             (with(128, 256, 256, 2, 4, 1), 0.97),
-            (with(128, 128, 128, 2, 3, 2), 0.75),
+            (with(128, 128, 256, 2, 3, 2), 0.75),
             (with(64, 128, 128, 2, 4, 2), 0.55),
         ];
         let fitting = all.into_iter().filter(|(tiling, _)| tiling.rows < 192 || shape.groups <= FEW_GROUPS);
         let time = |(tiling, share): &(Tiling, f64)| {
             let (whole, shared) = tiling.steps();
-            (whole.min(shared) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
+            let writes = tiling.tiles().div_ceil(tiling.at_once()) * (WRITE_STEPS / tiling.resident);
+            ((whole.min(shared) + writes) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
         };
         let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
         let best = best.map_or(small, |(tiling, _)| tiling);
-        let best = match std::env::var("AORTA_TILING").ok().and_then(|t| t.parse::<usize>().ok()) {
-            Some(0) if shape.groups <= FEW_GROUPS => with(192, 256, 384, 3, 4, 1),
-            Some(1) => with(128, 256, 256, 2, 4, 1),
-            Some(2) => with(128, 128, 128, 2, 3, 2),
-            Some(3) => with(64, 128, 128, 2, 4, 2),
-            Some(4) => with(128, 256, 256, 2, 3, 1),
-            Some(5) => with(64, 256, 128, 1, 2, 2),
-            Some(6) => with(128, 128, 256, 2, 3, 2),
-            _ => best,
-        };
         Tiling { splits: best.may_share(), ..best }
     }
 
@@ -165,11 +150,6 @@ impl Tiling {
         of_rows * columns.div_ceil(self.columns)
     }
 
-    /// Number of threads besides those that multiply: on devices with `wgmma`, they load the factors.
-    fn producers(&self) -> u64 {
-        if self.columns == 256 && self.rows == 128 && std::env::var("AORTA_PRODUCE").is_ok() { PRODUCERS } else { 0 }
-    }
-
     fn blocks(&self) -> u64 {
         if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) }
     }
@@ -213,10 +193,10 @@ impl Tiling {
             u32_param("depth", depth),
         ];
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n\
-             {}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n\
-             #define BK {DEPTH}\n#define SPLIT {}\n#define MOST_GROUPS {MOST_GROUPS}\n",
-            self.threads + self.producers(),
+            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+             typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
+             #define MOST_GROUPS {MOST_GROUPS}\n",
+            self.threads,
             if self.by_units { self.resident } else { 1 },
             c_type(a.dtype),
             c_type(c.dtype),
@@ -236,22 +216,17 @@ impl Tiling {
             true => [!turned[0], turned[1]],
             false => [turned[0], false],
         };
-        let (blocks, threads) = (self.blocks(), self.threads);
+        let (blocks, threads) = (self.blocks(), self.threads as u32);
         if !self.by_units {
             let before = format!("{types}{}", text::SCHEDULE);
-            return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads as u32)];
+            return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
-        let packs = [!along_a && in_packs(a, 8), !along_b && in_packs(b, 8)];
-        let producers = self.producers();
-        let rooms = if producers > 0 { BARRIERS + threads / WARP * WARP_ROOM } else { 0 };
         let before = format!(
-            "#define PRODUCERS {producers}\n{}{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n\
-             #define LEAST_STEPS {LEAST_STEPS}\n#define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n\
-             #define STAGES_AT_MOST {}\n#define TABLE {}\n#define ROOMS {rooms}\n{}{}{}",
-            text::LOADERS,
+            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
+             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
             mma::FUNCTIONS,
-            packs[0],
-            packs[1],
+            !along_a && in_packs(a, 8),
+            !along_b && in_packs(b, 8),
             in_packs(c, 16 / c.dtype.size()),
             self.row_warps,
             self.stages,
@@ -269,8 +244,8 @@ impl Tiling {
         if self.splits {
             params.push(param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())));
         }
-        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table() + rooms;
-        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, (threads + producers) as u32);
+        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
+        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, threads);
         let mut launches = vec![Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products })];
         if self.splits {
             let params = [
@@ -279,7 +254,7 @@ impl Tiling {
                 u32_param("columns", columns),
                 param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())),
             ];
-            let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads as u32);
+            let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads);
             launches.push(Launch::Kernel(Kernel { grid: [blocks, JOINERS, 1], ..join }));
         }
         launches

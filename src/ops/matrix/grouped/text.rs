@@ -159,17 +159,6 @@ struct Shared { Place place; u32 others; };
 #endif
 "#;
 
-/// Threads that copy factors to shared memory: on devices with `wgmma`, the last `PRODUCERS` threads of a block, if there are
-/// any.
-pub const LOADERS: &str = r#"
-#if PRODUCERS && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define LOADERS PRODUCERS
-#define LOADER (threadIdx.x % PRODUCERS)
-#else
-#define LOADERS THREADS
-#endif
-"#;
-
 /// Division of a tile among the warps of a block, and the stages in shared memory. A stage holds columns of 64 elements
 /// with the swizzle of [`super::super::super::mma`], which `wgmma` reads directly.
 pub const TILES: &str = r#"
@@ -178,10 +167,6 @@ pub const TILES: &str = r#"
 #else
 #define WARPGROUPS 0
 #endif
-// Whether warps besides those that multiply load the stages.
-#define PIPELINED (WARPGROUPS && PRODUCERS)
-// Number of 64-bit words with the barriers of all stages.
-#define BARRIERS 16
 // Bytes of shared memory of a block, by device.
 #if !MMA
 #define ROOM (64 << 10)
@@ -193,7 +178,7 @@ pub const TILES: &str = r#"
 #define ROOM (99 << 10)
 #endif
 #define STAGE ((BM + BN) * BK)
-#define STAGES_THAT_FIT ((ROOM - TABLE - ROOMS) / (2 * STAGE))
+#define STAGES_THAT_FIT ((ROOM - TABLE) / (2 * STAGE))
 // Without asynchronous copies, more than one stage has no benefit.
 #define STAGES (!MMA ? 1 : STAGES_THAT_FIT < STAGES_AT_MOST ? STAGES_THAT_FIT : STAGES_AT_MOST)
 // Number of stages that are loaded ahead. `wgmma` may still be reading the stage before.
@@ -256,34 +241,33 @@ pub const UNITS: &str = r#"#if MMA
   u32 own_row = first_row(), own_column = first_column();
   auto tile_a = [&](u32 stage) { return stages + stage * STAGE; };
   auto tile_b = [&](u32 stage) { return stages + stage * STAGE + BM * BK; };
-#if PRODUCERS && !PIPELINED
-  if (threadIdx.x >= THREADS) return;
-#endif
-  // Loads a step of a tile into a stage.
   auto load = [&](const Place& place, u32 stage, u32 step) {
     u32 k = place.depth + step * BK, terms = place.depth_end - k;
     if (TURNED_A) {
       EACH(part, BM / 64) {
         u32 row = place.row + part * 64;
-        load_matrix<LOADERS, PACKS_A>(Columns<BK>{tile_a(stage)}[part * 64], a + k * sa.row + row * sa.column, sa.row, terms,
+        load_matrix<THREADS, PACKS_A>(Columns<BK>{tile_a(stage)}[part * 64], a + k * sa.row + row * sa.column, sa.row, terms,
                                       left_of(place.row_end, row), sa.column);
       }
     } else {
-      load_matrix<LOADERS, PACKS_A>(Tile<BM, 64>{tile_a(stage)}, a + place.row * sa.row + k * sa.column, sa.row,
+      load_matrix<THREADS, PACKS_A>(Tile<BM, 64>{tile_a(stage)}, a + place.row * sa.row + k * sa.column, sa.row,
                                     place.row_end - place.row, terms, sa.column);
     }
     const T* own = b + (IN_DEPTH ? 0 : place.group * sb.group);
     if (TURNED_B) {
-      load_matrix<LOADERS, PACKS_B>(Tile<BN, 64>{tile_b(stage)}, own + place.column * sb.row + k * sb.column, sb.row,
+      load_matrix<THREADS, PACKS_B>(Tile<BN, 64>{tile_b(stage)}, own + place.column * sb.row + k * sb.column, sb.row,
                                     columns - place.column, terms, sb.column);
     } else {
       EACH(part, BN / 64) {
         u32 column = place.column + part * 64;
-        load_matrix<LOADERS, PACKS_B>(Columns<BK>{tile_b(stage)}[part * 64], own + k * sb.row + column * sb.column, sb.row, terms,
+        load_matrix<THREADS, PACKS_B>(Columns<BK>{tile_b(stage)}[part * 64], own + k * sb.row + column * sb.column, sb.row, terms,
                                       left_of(columns, column), sb.column);
       }
     }
   };
+  // Nothing is loaded into the stages behind those that are loaded ahead while results are written.
+  static_assert(WARPS * WARP_ROOM * sizeof(O) <= 2 * STAGE, "the results of all warps fit in a stage");
+  O* room = (O*)(stages + AHEAD * STAGE) + threadIdx.x / LANES * WARP_ROOM;
   Place place = {}, next = {};
   u32 tile = blockIdx.x, steps = 0, next_steps = 0;
 #if SPLIT
@@ -295,7 +279,7 @@ pub const UNITS: &str = r#"#if MMA
 #else
   u32 whole = schedule.total;
 #endif
-  // Takes the next tile, or the block's part of one. Returns false if there is none.
+  // Takes the next tile, or the block's part of one, and starts to load it. Returns false if there is none.
   auto advance = [&]() -> bool {
     if (tile < whole) {
       next = schedule.place(tile, rows, depth);
@@ -323,101 +307,20 @@ pub const UNITS: &str = r#"#if MMA
       return false;
     }
     next_steps = (next.depth_end - next.depth + BK - 1) / BK;
+    EACH(stage, AHEAD) {
+      if (stage < next_steps) load(next, stage, stage);
+      loads_issued();
+    }
     return true;
   };
-  auto begin = [&]() {
+
+  bool more = advance();
+  while (more) {
     place = next;
     steps = next_steps;
 #if SPLIT
     part = next_part;
 #endif
-  };
-#if WARPGROUPS
-  // Begins to multiply a step in a stage.
-  auto multiply_stage = [&](Sums (&sum)[MT][NT], u32 stage) {
-    multiply_begin();
-    EACH(c, BK / 16) EACH(m, MT) {
-      u32 row = threadIdx.x / 128 * (MT * 64) + m * 64;
-      u16* of_a = TURNED_A ? tile_a(stage) + (row + c * 16) * 64 : tile_a(stage) + row * 64 + c * 16;
-      u16* of_b = TURNED_B ? tile_b(stage) + c * 16 : tile_b(stage) + c * 16 * 64;
-      multiply_together(sum[m], described<BK>(of_a), described<BK>(of_b), true);
-    }
-  };
-#endif
-  auto write_sums = [&](const Sums (&sum)[MT][NT], O* room) {
-#if SPLIT
-    if (!part.is_whole()) {
-      Pack<f32, 4>* own = own_parts(workspace, blockIdx.x, part.first == 0);
-      EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) {
-        Pack<f32, 4> four;
-        EACH(i, 4) four.at[i] = sum[m][n].at[h][i];
-        own[((m * NT + n) * LANE_ROWS + h) * THREADS + threadIdx.x] = four;
-      }
-      return;
-    }
-#endif
-    EACH(m, MT) EACH(n, NT / CHUNK) store_chunk(c, sc, place, columns, m, n * CHUNK, sum[m] + n * CHUNK, room);
-  };
-#if PIPELINED
-  u64* full = (u64*)((u8*)(stages + STAGES * STAGE) + TABLE);
-  u64* empty = full + STAGES;
-  O* room = (O*)(full + BARRIERS) + threadIdx.x / LANES * WARP_ROOM;
-  if (threadIdx.x == 0) {
-    EACH(stage, STAGES) {
-      barrier_make(full + stage, PRODUCERS);
-      barrier_make(empty + stage, WARPS);
-    }
-  }
-  written_before();
-  __syncthreads();
-  // Steps of the block before this one, of all tiles. Each turn through the stages is a phase of their barriers.
-  u32 done = 0;
-  if (threadIdx.x >= THREADS) {
-    while (advance()) {
-      begin();
-      for (u32 step = 0; step < steps; step++, done++) {
-        u32 stage = done % STAGES;
-        if (done >= STAGES) barrier_wait(empty + stage, (done / STAGES + 1) % 2);
-        load(place, stage, step);
-        if (PACKS_A && PACKS_B) {
-          loads_arrive(full + stage);
-        } else {
-          loads_done();
-          written_before();
-          barrier_arrive(full + stage);
-        }
-      }
-    }
-    loads_done();
-    return;
-  }
-  while (advance()) {
-    begin();
-    Sums sum[MT][NT];
-    EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) sum[m][n].at[h][i] = 0;
-    for (u32 step = 0; step < steps; step++, done++) {
-      barrier_wait(full + done % STAGES, done / STAGES % 2);
-      multiply_stage(sum, done % STAGES);
-      multiply_pending<1>();
-      if (step > 0 && lane_of() == 0) barrier_arrive(empty + (done - 1) % STAGES);
-    }
-    multiply_pending<0>();
-    if (steps > 0 && lane_of() == 0) barrier_arrive(empty + (done - 1) % STAGES);
-    write_sums(sum, room);
-  }
-#else
-  // Nothing is loaded into the stages behind those that are loaded ahead while results are written.
-  O* room = (O*)(stages + AHEAD * STAGE) + threadIdx.x / LANES * WARP_ROOM;
-  auto load_ahead = [&]() {
-    EACH(stage, AHEAD) {
-      if (stage < next_steps) load(next, stage, stage);
-      loads_issued();
-    }
-  };
-  bool more = advance();
-  if (more) load_ahead();
-  while (more) {
-    begin();
     Sums sum[MT][NT];
     EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) sum[m][n].at[h][i] = 0;
     for (u32 step = 0; step < steps; step++) {
@@ -425,7 +328,7 @@ pub const UNITS: &str = r#"#if MMA
       if (AHEAD > 0) {
         loads_pending<(AHEAD > 0 ? AHEAD - 1 : 0)>();
 #if WARPGROUPS
-        if (!PACKS_A || !PACKS_B) written_before();
+        written_before();
 #endif
         __syncthreads();
         if (step + AHEAD < steps) load(place, (step + AHEAD) % STAGES, step + AHEAD);
@@ -438,7 +341,13 @@ pub const UNITS: &str = r#"#if MMA
         __syncthreads();
       }
 #if WARPGROUPS
-      multiply_stage(sum, stage);
+      multiply_begin();
+      EACH(c, BK / 16) EACH(m, MT) {
+        u32 row = threadIdx.x / 128 * (MT * 64) + m * 64;
+        u16* of_a = TURNED_A ? tile_a(stage) + (row + c * 16) * 64 : tile_a(stage) + row * 64 + c * 16;
+        u16* of_b = TURNED_B ? tile_b(stage) + c * 16 : tile_b(stage) + c * 16 * 64;
+        multiply_together(sum[m], described<BK>(of_a), described<BK>(of_b), true);
+      }
       multiply_pending<1>();
 #else
       EACH(c, BK / 16) {
@@ -463,10 +372,19 @@ pub const UNITS: &str = r#"#if MMA
     // The first stages of the next tile are loaded while the results of this one are written.
     __syncthreads();
     more = advance();
-    if (more) load_ahead();
-    write_sums(sum, room);
-  }
+#if SPLIT
+    if (!part.is_whole()) {
+      Pack<f32, 4>* room = own_parts(workspace, blockIdx.x, part.first == 0);
+      EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) {
+        Pack<f32, 4> four;
+        EACH(i, 4) four.at[i] = sum[m][n].at[h][i];
+        room[((m * NT + n) * LANE_ROWS + h) * THREADS + threadIdx.x] = four;
+      }
+      continue;
+    }
 #endif
+    EACH(m, MT) EACH(n, NT / CHUNK) store_chunk(c, sc, place, columns, m, n * CHUNK, sum[m] + n * CHUNK, room);
+  }
 "#;
 
 /// Adds the parts of each shared tile in block order, which is the order of the depth.
