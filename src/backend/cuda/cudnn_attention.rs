@@ -27,7 +27,7 @@ pub struct Attention {
 }
 
 impl Cudnn {
-    /// Returns attention by at most `wanted` engines of the library, the most promising first.
+    /// Returns attention by at most `wanted` engines of the library for each form of its graph, the most promising first.
     pub fn attentions(
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
