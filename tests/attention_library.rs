@@ -115,6 +115,13 @@ fn gradients_of_large_batches_are_several_calls() {
     assert_eq!(large.tensor(0).dims[0], 1);
     assert_eq!(large.step(0), 8 * 8192 * 64 * 2, "bytes from a call's queries to those of the next");
     assert_eq!(large.step(4), 8 * 8192 * 4);
+    // Sums of the gradients of queries in any order need memory of their own, in f32.
+    let unordered = [("deterministic", Attr::Bool(false))];
+    let any_order = offered(&unordered, inputs(6, 256)).expect("it is offered");
+    assert_eq!((small.deterministic, any_order.deterministic), (true, false));
+    assert_eq!(any_order.scratch() - small.scratch(), 4 * 6 * 8 * 256 * 64);
+    let forward = offered(&unordered, forward(DType::BF16, &[1, 4, 32, 64], &[1, 4, 48, 64])).expect("it is offered");
+    assert!(forward.deterministic, "results have one order");
     // Libraries have no gradient of the logarithms.
     let mut with_lse = inputs(1, 256);
     with_lse.push(with_lse[4]);

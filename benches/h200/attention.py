@@ -6,7 +6,8 @@
 Each case is a slot of one workload's cycle, as in shapes.py, and PyTorch runs the same calls in a CUDA graph by each backend
 of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
 fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
-order, since none of these backends has pages. `--verify N` compares N further cases with the CPU's results in f64:
+order, since none of these backends has pages. `backward` has the same bits in every run, also PyTorch's (`use_deterministic_algorithms`);
+`unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `--verify N` compares N further cases with the CPU's results in f64:
 once by what is fastest, and once by the library wherever it has an engine.
 """
 import argparse
@@ -26,15 +27,18 @@ from drawn import size
 from drawn_case import Case
 from shapes import CALLS, quantile, tensors, workload
 
-FORMS = ("forward", "backward", "decode", "paged")
+FORMS = ("forward", "backward", "unordered", "decode", "paged")
+
+# Forms that compute gradients.
+GRADIENTS = ("backward", "unordered")
 
 
 def drawn(draw, form, most):
     """A case of a form. `most` bounds the scores of all heads."""
     dtype = draw.choice(("bf16", "bf16", "f16"))
-    d = draw.choice((64, 128, 128, 80, 96, 256) if form != "backward" else (64, 128, 128, 96))
+    d = draw.choice((64, 128, 128, 80, 96, 256) if form not in GRADIENTS else (64, 128, 128, 96))
     shared = draw.choice((1, 2, 4, 8, 8))
-    group = draw.choice((1, 1, 4, 8) if form != "backward" else (1, 1, 4))
+    group = draw.choice((1, 1, 4, 8) if form not in GRADIENTS else (1, 1, 4))
     if form == "decode":
         batch, queries, keys = size(draw, 1, 128), 1, size(draw, 256, 32768)
     else:
@@ -45,32 +49,39 @@ def drawn(draw, form, most):
     return dtype, batch, queries, keys, shared, group, d, causal, draw.random() < 0.5
 
 
-def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window=0):
+def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window=0, bias=None):
     heads = shared * group
     dims = (lambda n, h: [batch, n, h, d]) if positions_first else (lambda n, h: [batch, h, n, d])
     options = (", layout: positions_first" if positions_first else "") + (", causal: true" if causal else "") + (f", window: {window}" if window else "")
     buffers = {"q": (dtype, dims(queries, heads)), "k": (dtype, dims(keys, shared)), "v": (dtype, dims(keys, shared)),
                "o": (dtype, dims(queries, heads)), "l": ("f32", [batch, heads, queries])}
-    forward, call = f"attention(q, k, v{options} -> o, l)", None
-    if form == "backward":
+    setup, given = "", ""
+    if bias:
+        # Some keys are masked for some queries, and all of them for the last query.
+        buffers["m"], given = (dtype, bias), ", m"
+        last = f"m[{'.., ' * (len(bias) - 2)}{bias[-2] - 1}..{bias[-2]}, 0..{bias[-1]}]"
+        setup = f"map(if m > 0.6 {{ log(m * 0) }} else {{ m * 3 }} -> m)  map(log({last} * 0) -> {last})"
+    forward, call = f"attention(q, k, v{given}{options} -> o, l)", None
+    if form in GRADIENTS:
+        options += ", deterministic: false" if form == "unordered" else ""
         buffers |= {"z": buffers["o"], "dq": buffers["q"], "dk": buffers["k"], "dv": buffers["v"]}
         call = f"attention_backward(q, k, v, o, l, z{options} -> dq, dk, dv)"
     seen = queries * (queries + 1) / 2 if causal and queries == keys else queries * keys
-    flops = (10 if form == "backward" else 4) * batch * heads * seen * d
+    flops = (10 if form in GRADIENTS else 4) * batch * heads * seen * d
     what = (f"{form} {dtype} batch {batch}, heads {heads}/{shared}, {queries} x {keys}, d {d}{', causal' if causal else ''}"
-            f"{f', window {window}' if window else ''}{', positions first' if positions_first else ''}, {flops / 1e9:.1f} GFLOP")
+            f"{f', window {window}' if window else ''}{', positions first' if positions_first else ''}{f', bias {bias}' if bias else ''}, {flops / 1e9:.1f} GFLOP")
 
     def body(t, torch):
         functional = torch.nn.functional
         q, k, v = (t[name].transpose(1, 2) if positions_first else t[name] for name in "qkv")
-        if form != "backward":
+        if form not in GRADIENTS:
             return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
         o = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
         z = t["z"].transpose(1, 2) if positions_first else t["z"]
         return lambda: torch.autograd.grad(o, (q, k, v), z, retain_graph=True)
     moved = batch * (2 * heads * queries + 2 * shared * keys) * d * 2
-    made = Case(what, buffers, call or forward, body, moved, forward if call else "")
+    made = Case(what, buffers, call or forward, body, moved, forward if call else setup)
     return made, flops
 
 
@@ -162,13 +173,19 @@ def verify(args, folder):
     """Compares small cases of all forms with the CPU's results."""
     draw, cases = random.Random(f"{args.seed} verify"), []
     for number in range(args.verify):
-        form = ("forward", "backward")[number % 2]
+        form = ("forward", "backward", "unordered")[number % 3]
         queries = draw.choice((draw.randint(1, 40), draw.randint(41, 300), 64, 128, 256))
         keys = queries + draw.choice((0, 0, draw.randint(1, 200)))
         causal = draw.random() < 0.6
         window = draw.choice((0, draw.randint(1, keys))) if causal else 0
-        cases.append(case(form, draw.choice(("bf16", "f16")), draw.randint(1, 3), queries, keys, draw.randint(1, 3), draw.choice((1, 1, 2, 4)),
-                          draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112)), causal, draw.random() < 0.5, window)[0])
+        dtype, batch, shared, group = draw.choice(("bf16", "f16")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
+        d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112)), draw.random() < 0.5, None
+        if form == "forward" and number % 2:
+            # The library takes rows of whole packs.
+            keys = queries + (8 - queries % 8 if draw.random() < 0.8 else 0)
+            window = min(window, keys)
+            bias = draw.choice(([queries, keys], [shared * group, queries, keys], [batch, shared * group, queries, keys]))
+        cases.append(case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window, bias)[0])
     for name, options in (("fastest", ()), ("library", ("--config", "gemm_candidates=1"))):
         began = time.monotonic()
         code, record, output = execute(args, folder / f"verify_{name}.aorta", cases, 1, "--verify", *options)
@@ -204,7 +221,8 @@ def main():
             return
         summary = []
         for form in args.forms.split(","):
-            draw, began = random.Random(f"{args.seed} {form}"), time.monotonic()
+            # Both forms of gradients have the same cases.
+            draw, began = random.Random(f"{args.seed} {'backward' if form in GRADIENTS else form}"), time.monotonic()
             cases = [paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)) for _ in range(args.cases)]
             code, record, output = execute(args, folder / f"{form}.aorta", [made for made, _ in cases], CALLS)
             for note in chosen(record):
@@ -213,8 +231,11 @@ def main():
             mine = [slot["p50_ns"] / 1e3 / CALLS if slot.get("p50_ns") is not None else math.nan for slot in slots]
             print(f"{form}: code {code}, measured in {time.monotonic() - began:.0f} s", flush=True)
             if args.no_pytorch or not mine:
+                print("times " + ", ".join(f"{own:.1f}" for own in mine), flush=True)
                 continue
             import torch
+            torch.utils.deterministic.fill_uninitialized_memory = False
+            torch.use_deterministic_algorithms(form == "backward")
             speeds = []
             for (made, flops), own in zip(cases, mine):
                 found = backends(made, torch)

@@ -19,6 +19,8 @@ pub struct FusedAttention {
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
+    /// False if the library may add up the gradients of queries in an arbitrary order; true for the forward form.
+    pub deterministic: bool,
 }
 
 /// The results that a call computes: the output, or the gradients of its operands.
@@ -51,8 +53,8 @@ impl FusedAttention {
     }
 
     /// Returns the bytes of scratch memory for a call on `batch` samples. A library stores the gradients of scores
-    /// between two kernels, unless it accumulates them in an arbitrary order. If heads share keys, it also stores the
-    /// gradients of keys and values of each head.
+    /// between two kernels, or sums of the gradients of queries in `f32` if their order may be arbitrary. If heads share
+    /// keys, it also stores the gradients of keys and values of each head.
     pub(super) fn scratch_of(&self, batch: u64) -> u64 {
         if self.form == AttentionForm::Forward {
             return LIBRARY_SCRATCH;
@@ -60,7 +62,8 @@ impl FusedAttention {
         let [q, k, v] = [0, 1, 2].map(|place| &self.tensor(place).dims);
         let [queries, keys] = [q[2], k[2]].map(|positions| positions.next_multiple_of(64));
         let of_a_head = queries * keys + (queries + keys) * q[3] + keys * v[3];
-        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + 4 * queries)
+        let sums = if self.deterministic { 0 } else { 4 * queries * q[3] };
+        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + sums + 4 * queries)
     }
 
     /// Number of floating-point operations of one call.

@@ -38,9 +38,11 @@ pub const FUNCTIONS: &str = r#"
 #define FACTORS (MFMA ? 2 : 4)
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define SHUFFLE_FROM(value, lane) __shfl(value, lane, 32)
+#define WARP_BARRIER __syncthreads()
 __device__ inline f32 exp2_fast(f32 x) { return exp2f(x); }
 #else
 #define SHUFFLE_FROM(value, lane) __shfl_sync(0xffffffffu, value, lane)
+#define WARP_BARRIER __syncwarp()
 __device__ inline f32 exp2_fast(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
 

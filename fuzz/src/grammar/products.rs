@@ -21,7 +21,7 @@ impl Generator<'_> {
         let option = self.choices.pick(&[
             "",
             ", causal: true",
-            ", causal: true, window: 2",
+            ", causal: true, window: 2, deterministic: false",
             ", scale: 0.5",
             ", algorithm: naive",
             ", algorithm: fused",

@@ -94,6 +94,8 @@ pub struct Cudnn {
     pub graphs: GraphApi,
     pub handle: Handle,
     pub version: String,
+    /// The version as the library returns it, such as 91900 for 9.19.0.
+    pub release: usize,
     pub path: &'static str,
 }
 
@@ -194,11 +196,11 @@ impl Cudnn {
         check("cudnnCreate", code, status)
             .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         // SAFETY: the function has no parameters and returns a number.
-        let version = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cudnnGetVersion") }
+        let release = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cudnnGetVersion") }
             // SAFETY: as above.
             .map_or(0, |version| unsafe { version() });
-        let version = format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
-        Ok(Cudnn { table, graphs, handle, version, path: opened.path })
+        let version = format!("{}.{}.{}", release / 10_000, release / 100 % 100, release % 100);
+        Ok(Cudnn { table, graphs, handle, version, release, path: opened.path })
     }
 
     /// Returns at most `wanted` algorithms that the library proposes, the most promising first.

@@ -2,7 +2,7 @@
 //!
 //! The library recognizes these graphs by their form and computes each with kernels that keep scores in on-chip memory.
 //! The gradients of queries are computed by a product with the gradients of all scores, which are stored in the
-//! workspace. The library also has a form that sums them with atomics, in an arbitrary order; it is not used.
+//! workspace. With `deterministic: false`, the library may also sum them with atomics, in an arbitrary order.
 
 use std::sync::Arc;
 
@@ -22,39 +22,84 @@ pub struct Attention {
     /// Bytes from each call's operands to those of the next, and the number of calls.
     steps: Vec<u64>,
     calls: u64,
-    form: AttentionForm,
+    /// Bytes of the graph's operands that are in the workspace.
+    inner: Vec<u64>,
 }
 
 impl Cudnn {
-    /// Returns attention by at most `wanted` engines of the library, the most promising first.
+    /// Returns attention by at most `wanted` engines of the library for each form of its graph, the most promising first.
     pub fn attentions(
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
         workspace: u64,
         wanted: u32,
     ) -> Call<Vec<Attention>> {
-        let graph = match attention.form {
-            AttentionForm::Forward => forward(library, attention)?,
-            AttentionForm::Backward => backward(library, attention)?,
-        };
-        let sums = sums_bytes(attention);
-        let plans = graph.plans(workspace.saturating_sub(sums), ENGINES.min(wanted.max(1) as usize))?;
         let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
-        let bound = |plan| Attention { plan, steps: steps.clone(), calls: attention.calls, form: attention.form };
-        Ok(plans.into_iter().map(bound).collect())
+        let (mut all, mut failed) = (Vec::new(), None);
+        for form in forms(library, attention) {
+            let inner = form.inner(attention);
+            let graph = match form {
+                GraphForm::Forward => forward(library, attention)?,
+                GraphForm::Stored => backward(library, attention, false)?,
+                GraphForm::Atomic => backward(library, attention, true)?,
+            };
+            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
+            match graph.plans(left, ENGINES.min(wanted.max(1) as usize), attention.deterministic) {
+                Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
+                    plan,
+                    steps: steps.clone(),
+                    calls: attention.calls,
+                    inner: inner.clone(),
+                })),
+                Err(fault) => failed = Some(fault),
+            }
+        }
+        match failed {
+            Some(fault) if all.is_empty() => Err(fault),
+            _ => Ok(all),
+        }
     }
 }
 
-/// Bytes of the sums of `dy * o`, with space to align the memory before them.
-fn sums_bytes(attention: &FusedAttention) -> u64 {
+/// First version of the library that sets the sums of the gradients of queries to zero itself.
+const ATOMIC_SINCE: usize = 90_600;
+
+/// A graph for attention or its gradients.
+#[derive(Clone, Copy)]
+enum GraphForm {
+    Forward,
+    /// The gradients of scores are stored, and their product with the keys is the gradient of the queries.
+    Stored,
+    /// Atomics add up the gradients of queries.
+    Atomic,
+}
+
+/// Returns the graphs that compute an attention, the most promising first.
+fn forms(library: &Cudnn, attention: &FusedAttention) -> &'static [GraphForm] {
     match attention.form {
-        AttentionForm::Forward => 0,
-        AttentionForm::Backward => 4 * attention.tensor(4).elements() + ALIGN,
+        AttentionForm::Forward => &[GraphForm::Forward],
+        AttentionForm::Backward if attention.deterministic || library.release < ATOMIC_SINCE => &[GraphForm::Stored],
+        AttentionForm::Backward => &[GraphForm::Atomic, GraphForm::Stored],
+    }
+}
+
+impl GraphForm {
+    /// Returns the bytes of the operands in the workspace: the sums of `dy * o`, and those of the gradients of queries.
+    fn inner(self, attention: &FusedAttention) -> Vec<u64> {
+        let sums = |place: usize| 4 * attention.tensor(place).elements();
+        match self {
+            GraphForm::Forward => Vec::new(),
+            GraphForm::Stored => vec![sums(4)],
+            GraphForm::Atomic => vec![sums(4), sums(6)],
+        }
     }
 }
 
 /// Alignment of memory in the workspace, in bytes.
 const ALIGN: u64 = 256;
+
+/// Maximum number of operands of a graph.
+const MAX_OPERANDS: usize = 11;
 
 impl Attention {
     /// Launches all calls, with the addresses of the operands.
@@ -64,14 +109,15 @@ impl Attention {
     /// The addresses are device memory that holds the operands, the workspace has at least the size with which the engine was
     /// chosen, and the stream is alive.
     pub unsafe fn attend(&self, operands: &[u64], workspace: u64, stream: Stream) -> Call {
-        let mut addresses = [0; 10];
+        let mut addresses = [0; MAX_OPERANDS];
         for call in 0..self.calls {
             for (place, (address, step)) in operands.iter().zip(&self.steps).enumerate() {
                 addresses[place] = address + call * step;
             }
-            let mut count = operands.len();
-            if self.form == AttentionForm::Backward {
-                addresses[count] = (workspace + self.plan.workspace).next_multiple_of(ALIGN);
+            let (mut count, mut free) = (operands.len(), workspace + self.plan.workspace);
+            for bytes in &self.inner {
+                addresses[count] = free.next_multiple_of(ALIGN);
+                free = addresses[count] + bytes;
                 count += 1;
             }
             // SAFETY: the caller vouches for memory and stream.
@@ -202,8 +248,9 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     Ok(owned)
 }
 
-/// Operands in the order of the addresses: q, k, v, o, lse, dy, dq, dk, dv, and the sums of `dy * o`.
-fn backward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
+/// Operands in the order of the addresses: q, k, v, o, lse, dy, dq, dk, dv, the sums of `dy * o`, and with `atomic` the
+/// sums of the gradients of queries.
+fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> Call<Graph> {
     let mut owned = Graph::new(library);
     let (graph, shape) = (&mut owned, Shape::of(attention));
     let place = |graph: &mut Graph, place: usize| shape.operand(graph, place, (1..=2).contains(&place));
@@ -236,7 +283,14 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let k = attention.tensor(1);
     let keys_again = graph.inner_with(sizes(&k.dims), sizes(&k.strides), shape.element)?;
     graph.reshape(keys, keys_again)?;
-    graph.multiply(slopes, keys_again, dq)?;
+    if !atomic {
+        graph.multiply(slopes, keys_again, dq)?;
+        return Ok(owned);
+    }
+    let dims = sizes(&attention.tensor(6).dims);
+    let added = graph.operand(dims, contiguous(dims), Element::F32)?;
+    graph.multiply(slopes, keys_again, added)?;
+    graph.pointwise(Pointwise::Identity, added, None, dq, Element::F32)?;
     Ok(owned)
 }
 

@@ -57,6 +57,7 @@ pub enum Pointwise {
     Subtract = 9,
     Exp = 13,
     Log = 15,
+    Identity = 21,
     Greater = 302,
     GreaterOrEqual = 303,
     Index = 501,
@@ -287,10 +288,10 @@ impl Graph {
     }
 
     /// Finishes the graph and compiles it with at most `wanted` of the library's engines, the most promising first.
-    /// Skips engines that are not deterministic or need more than `workspace` bytes.
+    /// Skips engines that need more than `workspace` bytes, and with `deterministic` those that are not.
     ///
     /// Fails if no engine is left, with the reason of the last one that failed.
-    pub fn plans(mut self, workspace: u64, wanted: usize) -> Call<Vec<Plan>> {
+    pub fn plans(mut self, workspace: u64, wanted: usize, deterministic: bool) -> Call<Vec<Plan>> {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
         let handle = self.library.handle;
@@ -304,8 +305,8 @@ impl Graph {
                 Err(fault) => failed = Some(fault),
                 Ok(configurations) => {
                     for configuration in configurations {
-                        let (engine, deterministic) = self.engine(configuration)?;
-                        if found.len() >= wanted || seen.contains(&engine) || !deterministic {
+                        let (engine, is_deterministic) = self.engine(configuration)?;
+                        if found.len() >= wanted || seen.contains(&engine) || (deterministic && !is_deterministic) {
                             continue;
                         }
                         match self.compile(configuration) {

@@ -134,5 +134,6 @@ fn describe(attention: &FusedAttention) -> String {
         (true, window) => format!(", causal, window {window}"),
     };
     let bias = attention.bias().map_or(String::new(), |place| format!(", bias {}", attention.tensor(place).dims));
-    format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}", k.dims[1], k.dims[2], q.dtype)
+    let sums = if attention.deterministic { "" } else { ", not deterministic" };
+    format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}{sums}", k.dims[1], k.dims[2], q.dtype)
 }

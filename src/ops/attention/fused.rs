@@ -49,7 +49,9 @@ impl FusedAttention {
             (0..3).chain(first..last).map(|operand| four(operand, operand == first + 1)).collect::<Option<_>>()?;
         operands.extend(bias);
         let scale = shape.scale as f32;
-        let mut all = FusedAttention { form, operands, calls: 1, causal: shape.causal, window: shape.window, scale };
+        let deterministic = forward || spec.attrs.bool(DETERMINISTIC);
+        let (causal, window) = (shape.causal, shape.window);
+        let mut all = FusedAttention { form, operands, calls: 1, causal, window, scale, deterministic };
         if shape.window >= shape.keys {
             all.window = 0;
         }

@@ -20,6 +20,9 @@ const LARGEST_TILE: u64 = 256;
 /// results, which costs more than it saves for fewer keys.
 const LEAST_KEYS: u64 = 128;
 
+/// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
+const LEAST_KEYS_SMALL: u64 = 64;
+
 /// Maximum number of blocks that share the keys of a row.
 const MOST_SPLITS: u64 = 256;
 
@@ -126,7 +129,11 @@ impl Split {
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
-            tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
+            let least = if block_rows <= SMALL_ROWS { LEAST_KEYS_SMALL } else { LEAST_KEYS };
+            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
+            // Blocks take whole tiles, and the fewest blocks that need no more time.
+            let tiles_of_keys = shape.keys.div_ceil(keys[1]).max(1);
+            tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
         }
         Split { tiles: Some(tiles), shape, together }
     }

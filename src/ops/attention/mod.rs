@@ -226,6 +226,9 @@ const POSITIONS_FIRST: &str = "positions_first";
 const FUSED: &str = "fused";
 const NAIVE: &str = "naive";
 
+/// Name of the option that forbids sums in an arbitrary order.
+const DETERMINISTIC: &str = "deterministic";
+
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::bool("causal", false, "causal mask, aligned at the last query and the last key"),
     OptionSpec::int(
@@ -245,6 +248,11 @@ const OPTIONS: &[OptionSpec] = &[
         &["auto", FUSED, NAIVE],
         "`auto` takes the faster of the library's engines and the kernels of aorta; `fused` these kernels; `naive` the plain kernel, \
          which multiplies without matrix units",
+    ),
+    OptionSpec::bool(
+        DETERMINISTIC,
+        true,
+        "whether gradients have the same bits in every run; `false` lets a library add up those of the queries in any order",
     ),
     OptionSpec::number(
         "scale",

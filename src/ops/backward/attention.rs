@@ -42,6 +42,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
         ("window", Attr::Int(attrs.int("window"))),
         ("layout", Attr::Word(attrs.word("layout"))),
         ("algorithm", Attr::Word(attrs.word("algorithm"))),
+        ("deterministic", Attr::Bool(attrs.bool("deterministic"))),
         ("scale", Attr::Number(attrs.number("scale"))),
     ];
     let name = match (is_ragged, is_biased) {

@@ -1,6 +1,6 @@
 //! Launches of a grouped product: how blocks divide the tiles of all groups.
 
-use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
+use super::super::super::kernel::{c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
@@ -39,11 +39,14 @@ const LEAST_STEPS: u64 = 12;
 /// Cost of adding the parts of a tile, as a number of steps.
 const JOIN_STEPS: u64 = 10;
 
+/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile.
+const WRITE_STEPS: u64 = 4;
+
 /// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
 
 /// Number of blocks that add the parts of one tile.
-const JOINERS: u64 = 16;
+const JOINERS: u64 = 8;
 
 /// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 28;
@@ -76,17 +79,18 @@ impl Tiling {
             return small;
         }
         // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
-        // second was measured on an H200 (480 and 490 TFLOP/s); the others are estimates.
+        // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
         let all = [
             (with(192, 256, 384, 3, 4, 1), 1.0),
             (with(128, 256, 256, 2, 4, 1), 0.97),
-            (with(128, 128, 128, 2, 3, 2), 0.75),
+            (with(128, 128, 256, 2, 3, 2), 0.75),
             (with(64, 128, 128, 2, 4, 2), 0.55),
         ];
         let fitting = all.into_iter().filter(|(tiling, _)| tiling.rows < 192 || shape.groups <= FEW_GROUPS);
         let time = |(tiling, share): &(Tiling, f64)| {
             let (whole, shared) = tiling.steps();
-            (whole.min(shared) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
+            let writes = tiling.tiles().div_ceil(tiling.at_once()) * (WRITE_STEPS / tiling.resident);
+            ((whole.min(shared) + writes) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
         };
         let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
         let best = best.map_or(small, |(tiling, _)| tiling);
@@ -189,10 +193,11 @@ impl Tiling {
             u32_param("depth", depth),
         ];
         let types = format!(
-            "{}typedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
-             #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
+            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+             typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
              #define MOST_GROUPS {MOST_GROUPS}\n",
-            bounds(self.threads as u32),
+            self.threads,
+            if self.by_units { self.resident } else { 1 },
             c_type(a.dtype),
             c_type(c.dtype),
             c_type(ends.dtype),
@@ -217,12 +222,12 @@ impl Tiling {
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
-            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PAIRS {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
+            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
              #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
             mma::FUNCTIONS,
             !along_a && in_packs(a, 8),
             !along_b && in_packs(b, 8),
-            in_packs(c, 2),
+            in_packs(c, 16 / c.dtype.size()),
             self.row_warps,
             self.stages,
             self.table(),

@@ -195,24 +195,30 @@ __device__ inline u32 first_row() {
   return WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
 }
 __device__ inline u32 first_column() { return WARPGROUPS ? 0 : threadIdx.x / LANES / ROW_WARPS * (NT * 16); }
-// Writes a warp's sums of a tile.
-__device__ inline void store_sums(O* c, const Strides& sc, const Place& place, u32 columns, u32 m, u32 n, const Sums& sum) {
-  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
-  EACH(h, LANE_ROWS) {
-    u32 row = place.row + first_row() + m * ROW_STEP + lane_row(h);
-    if (row >= place.row_end) continue;
-    O* of_row = own + row * sc.row;
-    EACH(j, 2) {
-      u32 column = place.column + first_column() + n * 16 + lane_column(2 * j);
-      Pack<O, 2> two;
-      EACH(i, 2) store<f32>(two.at[i], finished(sum.at[h][2 * j + i]));
-      if (PAIRS) {
-        if (column < columns) *(Pack<O, 2>*)(of_row + column) = two;
-      } else {
-        EACH(i, 2) if (column + i < columns) of_row[(i64)(column + i) * sc.column] = two.at[i];
-      }
-    }
+// Number of tiles of 16 columns that a warp writes together: rows of up to 128 bytes.
+#define CHUNK (NT < 8 / (int)sizeof(O) ? NT : 8 / (int)sizeof(O))
+// Elements of a row in `room`. The padding of 16 bytes lets rows begin in different banks.
+#define CHUNK_ROW (CHUNK * 16 + 16 / (int)sizeof(O))
+// Elements in shared memory through which a warp writes its sums.
+#define WARP_ROOM (16 * CHUNK_ROW)
+// Writes a chunk of a warp's sums by way of its `room` in shared memory, so that neighbouring lanes write neighbouring elements.
+__device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, u32 columns, u32 m, u32 n, const Sums* sums, O* room) {
+  EACH(i, CHUNK) EACH(h, LANE_ROWS) EACH(j, 2) {
+    Pack<O, 2> two;
+    EACH(e, 2) store<f32>(two.at[e], finished(sums[i].at[h][2 * j + e]));
+    *(Pack<O, 2>*)(room + lane_row(h) * CHUNK_ROW + i * 16 + lane_column(2 * j)) = two;
   }
+  WARP_BARRIER;
+  const int PACK = PACKS_C ? 16 / sizeof(O) : 1, IN_ROW = CHUNK * 16 / PACK;
+  u32 row = place.row + first_row() + m * ROW_STEP, column = place.column + first_column() + n * 16;
+  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
+  EACH(i, 16 * IN_ROW / LANES) {
+    u32 number = i * LANES + lane_of(), r = number / IN_ROW, at = number % IN_ROW * PACK;
+    if (row + r >= place.row_end || column + at >= columns) continue;
+    *(Pack<O, PACK>*)(own + (i64)(row + r) * sc.row + (i64)(column + at) * (PACKS_C ? 1 : sc.column)) =
+        *(const Pack<O, PACK>*)(room + r * CHUNK_ROW + at);
+  }
+  WARP_BARRIER;
 }
 #if SPLIT
 // Memory for the partial sums of a block: one part for a tile that begins in its steps, one for a tile that began
@@ -259,6 +265,9 @@ pub const UNITS: &str = r#"#if MMA
       }
     }
   };
+  // Nothing is loaded into the stages behind those that are loaded ahead while results are written.
+  static_assert(WARPS * WARP_ROOM * sizeof(O) <= 2 * STAGE, "the results of all warps fit in a stage");
+  O* room = (O*)(stages + AHEAD * STAGE) + threadIdx.x / LANES * WARP_ROOM;
   Place place = {}, next = {};
   u32 tile = blockIdx.x, steps = 0, next_steps = 0;
 #if SPLIT
@@ -374,26 +383,29 @@ pub const UNITS: &str = r#"#if MMA
       continue;
     }
 #endif
-    EACH(m, MT) EACH(n, NT) store_sums(c, sc, place, columns, m, n, sum[m][n]);
+    EACH(m, MT) EACH(n, NT / CHUNK) store_chunk(c, sc, place, columns, m, n * CHUNK, sum[m] + n * CHUNK, room);
   }
 "#;
 
 /// Adds the parts of each shared tile in block order, which is the order of the depth.
 pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace, gridDim.x, false))[blockIdx.x];
   if (shared.others == 0) return;
-  for (u32 own = blockIdx.y; own < MT * NT; own += gridDim.y) {
-    Sums sum;
-    EACH(h, LANE_ROWS) {
-      u32 at = (own * LANE_ROWS + h) * THREADS + threadIdx.x;
+  __shared__ Pack<u32, 4> rooms[WARPS * WARP_ROOM * sizeof(O) / 16];
+  O* room = (O*)rooms + threadIdx.x / LANES * WARP_ROOM;
+  for (u32 own = blockIdx.y; own < MT * NT / CHUNK; own += gridDim.y) {
+    Sums sums[CHUNK];
+    EACH(n, CHUNK) EACH(h, LANE_ROWS) {
+      u32 at = ((own * CHUNK + n) * LANE_ROWS + h) * THREADS + threadIdx.x;
       Pack<f32, 4> all = own_parts(workspace, blockIdx.x, true)[at];
 #pragma unroll 8
       for (u32 other = 1; other <= shared.others; other++) {
         Pack<f32, 4> four = own_parts(workspace, blockIdx.x + other, false)[at];
         EACH(i, 4) all.at[i] += four.at[i];
       }
-      EACH(i, 4) sum.at[h][i] = all.at[i];
+      EACH(i, 4) sums[n].at[h][i] = all.at[i];
     }
-    store_sums(c, sc, shared.place, columns, own / NT, own % NT, sum);
+    u32 first = own * CHUNK;
+    store_chunk(c, sc, shared.place, columns, first / NT, first % NT, sums, room);
   }
 "#;
 
