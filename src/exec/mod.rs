@@ -7,6 +7,8 @@ mod capture;
 mod clock;
 mod constant;
 mod control;
+pub mod counters;
+mod counting;
 mod diagnose;
 mod driver;
 mod error;

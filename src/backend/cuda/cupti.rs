@@ -10,9 +10,11 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
 use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, Node, NotedCall};
+
+use super::counters;
 
 type Subscriber = *mut c_void;
 type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const u8);
@@ -156,11 +158,22 @@ impl Cupti {
         LIBRARY.get_or_init(|| Self::load(paths, names).map(Arc::new)).clone()
     }
 
-    fn load(paths: &SearchPaths, names: &[String]) -> Result<Cupti, String> {
-        let opened = paths.open(names).map_err(|why| match why {
+    /// Resolves the functions of the range profiler. The error says in words why that cannot be.
+    pub fn range_profiler(paths: &SearchPaths, names: &[String]) -> Result<counters::Table, String> {
+        let opened = Self::find(paths, names)?;
+        opened.open_beside(counters::BESIDE);
+        counters::Table::load(&opened).map_err(|error| error.to_string())
+    }
+
+    fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
+        paths.open(names).map_err(|why| match why {
             NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
             NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),
-        })?;
+        })
+    }
+
+    fn load(paths: &SearchPaths, names: &[String]) -> Result<Cupti, String> {
+        let opened = Self::find(paths, names)?;
         let table: &'static Table = Box::leak(Box::new(Table::load(&opened).map_err(|error| error.to_string())?));
         let mut version = 0;
         // SAFETY: the output pointer is valid for the call.

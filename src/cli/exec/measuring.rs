@@ -30,6 +30,8 @@ pub(super) struct Run<'a> {
     /// does.
     pub(super) blocking: Option<&'static str>,
     pub(super) verify: bool,
+    /// Name of the operations whose hardware events are counted.
+    counters: Option<&'a str>,
     /// The emulated world's size and the rank in it; `None` without `--emulate`.
     pub(super) emulated: Option<(u32, u32)>,
     /// True if a profiler is attached.
@@ -63,6 +65,7 @@ impl<'a> Run<'a> {
             chosen,
             blocking,
             verify: args.verify,
+            counters: args.counters.as_deref(),
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
             variables: &args.env,
@@ -202,6 +205,9 @@ impl<'a> Run<'a> {
         if record.complete {
             self.results.keep(record.clone());
         }
+        if let Some(name) = self.counters.filter(|_| record.complete) {
+            failure = failure.or(count(&request, name, &mut record));
+        }
         if self.verify && record.complete {
             self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
@@ -232,6 +238,26 @@ impl<'a> Run<'a> {
 
 /// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
 const LONG_REFERENCE: f64 = 1e11;
+
+/// Counts hardware events of the operations with a name, and adds them or a warning to the record. Returns the error of a
+/// run that failed.
+fn count(request: &Request, name: &str, record: &mut RunRecord) -> Option<exec::ExecError> {
+    let chosen = measure::counters::chosen(request.ranks[0].program, name);
+    if chosen.is_empty() {
+        record.warnings.push(format!("nothing was counted, since no operation is called `{name}`"));
+        return None;
+    }
+    match measure::counters::count(request, &chosen) {
+        Ok(Ok(counters)) => record.counters = counters,
+        Ok(Err(why)) => record.warnings.push(format!("the events of `{name}` could not be counted: {why}")),
+        Err(error) => {
+            record.complete = false;
+            record.warnings.push(format!("the events of `{name}` could not be counted: {error}"));
+            return Some(error);
+        }
+    }
+    None
+}
 
 /// Pairs a rank's number with its program and schedule.
 pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 use crate::exec::KernelLaunch;
+use crate::exec::counters::Count;
 
 use super::Times;
 
@@ -446,6 +447,18 @@ impl OperationRecord {
     pub fn work_ns(&self) -> Option<Nanos> {
         self.transfer_ns.or(self.time_ns)
     }
+}
+
+/// What a device counted while an operation ran alone, in a run of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CountersRecord {
+    /// The operation's number.
+    pub id: u32,
+    /// The label, or the operation's name.
+    pub name: String,
+    /// Number of times that it ran until all counts were complete.
+    pub passes: u64,
+    pub counters: Vec<Count>,
 }
 
 /// A span of the traced iteration.

@@ -1,0 +1,331 @@
+//! Hardware counters of single operations, by CUPTI's range profiler.
+//!
+//! A range is one operation that runs alone, since counters belong to the device and not to a stream. The chip has a
+//! limited number of counters, so that a range may have to run several times (passes). Parameters of each call are a
+//! structure that begins with its size, up to the end of its last field.
+
+use std::ffi::{CString, c_char, c_void};
+use std::mem::offset_of;
+
+use cudarc::driver::sys::CUcontext;
+
+use crate::backend::libraries::functions;
+use crate::exec::counters::{Counters, Metric};
+
+/// Declares the parameters of a call: the size, a pointer that stays null, and fields. `SIZE` is the size that the library
+/// expects.
+macro_rules! params {
+    ($($name:ident { $($field:ident: $type:ty),* ; $last:ident: $last_type:ty })*) => {
+        $(
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            pub struct $name {
+                size: usize,
+                private: *mut c_void,
+                $(pub $field: $type,)*
+                pub $last: $last_type,
+            }
+
+            impl $name {
+                pub const SIZE: usize = offset_of!($name, $last) + size_of::<$last_type>();
+
+                /// All fields 0.
+                fn new() -> $name {
+                    // SAFETY: the structure has numbers and pointers alone.
+                    $name { size: $name::SIZE, ..unsafe { std::mem::zeroed() } }
+                }
+            }
+        )*
+    };
+}
+
+type Bytes = *mut u8;
+type Handle = *mut c_void;
+type Names = *const *const c_char;
+
+params! {
+    Initialize { ; reserved: [u8; 0] }
+    ChipName { device: usize; name: *const c_char }
+    Availability { context: CUcontext, bytes: usize; image: Bytes }
+    HostInitialize { kind: i32, chip: *const c_char, availability: Bytes; host: Handle }
+    Host { ; host: Handle }
+    AddMetrics { host: Handle, names: Names; count: usize }
+    ConfigSize { host: Handle; bytes: usize }
+    Config { host: Handle, bytes: usize; image: Bytes }
+    Evaluate { host: Handle, data: Bytes, bytes: usize, range: usize, names: Names, count: usize; values: *mut f64 }
+    Enable { context: CUcontext; profiler: Handle }
+    Profiler { ; profiler: Handle }
+    DataSize { profiler: Handle, names: Names, count: usize, ranges: usize, nodes: u32; bytes: usize }
+    InitializeData { profiler: Handle, bytes: usize; data: Bytes }
+    SetConfig {
+        profiler: Handle, config_bytes: usize, config: Bytes, data_bytes: usize, data: Bytes, range: i32, replay: i32,
+        ranges: usize, levels: u16, least_level: u16, pass: usize; level: u16
+    }
+    Push { profiler: Handle; name: *const c_char }
+    Stop { profiler: Handle, pass: usize, level: usize; complete: u8 }
+    Decode { profiler: Handle; dropped: usize }
+}
+
+functions! {
+    /// The functions of the range profiler.
+    Table {
+        initialize = "cuptiProfilerInitialize"(*mut Initialize);
+        chip_name = "cuptiDeviceGetChipName"(*mut ChipName);
+        availability = "cuptiProfilerGetCounterAvailability"(*mut Availability);
+        host_initialize = "cuptiProfilerHostInitialize"(*mut HostInitialize);
+        host_deinitialize = "cuptiProfilerHostDeinitialize"(*mut Host);
+        add_metrics = "cuptiProfilerHostConfigAddMetrics"(*mut AddMetrics);
+        config_size = "cuptiProfilerHostGetConfigImageSize"(*mut ConfigSize);
+        config = "cuptiProfilerHostGetConfigImage"(*mut Config);
+        evaluate = "cuptiProfilerHostEvaluateToGpuValues"(*mut Evaluate);
+        enable = "cuptiRangeProfilerEnable"(*mut Enable);
+        disable = "cuptiRangeProfilerDisable"(*mut Profiler);
+        data_size = "cuptiRangeProfilerGetCounterDataSize"(*mut DataSize);
+        initialize_data = "cuptiRangeProfilerCounterDataImageInitialize"(*mut InitializeData);
+        set_config = "cuptiRangeProfilerSetConfig"(*mut SetConfig);
+        start = "cuptiRangeProfilerStart"(*mut Profiler);
+        stop = "cuptiRangeProfilerStop"(*mut Stop);
+        push = "cuptiRangeProfilerPushRange"(*mut Push);
+        pop = "cuptiRangeProfilerPopRange"(*mut Profiler);
+        decode = "cuptiRangeProfilerDecodeData"(*mut Decode);
+    }
+    optional {
+    }
+}
+
+/// Prefix of the libraries that CUPTI loads by name for its counters.
+pub const BESIDE: &str = "libnvperf_";
+
+const INSUFFICIENT_PRIVILEGES: i32 = 35;
+const USER_RANGES: i32 = 2;
+const USER_REPLAY: i32 = 3;
+
+/// The metrics of a range. NVIDIA documents the names for each chip (`ncu --query-metrics`).
+const METRICS: [Metric; 9] = [
+    Metric { name: "sm__cycles_active.avg.pct_of_peak_sustained_elapsed", text: "SMs active", unit: "%" },
+    Metric {
+        name: "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+        text: "tensor cores active",
+        unit: "%",
+    },
+    Metric { name: "dram__bytes_read.sum", text: "read from device memory", unit: "B" },
+    Metric { name: "dram__bytes_write.sum", text: "written to device memory", unit: "B" },
+    Metric { name: "lts__t_bytes.sum", text: "through the L2 cache", unit: "B" },
+    Metric { name: "nvlrx__bytes.sum", text: "received by NVLink", unit: "B" },
+    Metric { name: "nvltx__bytes.sum", text: "sent by NVLink", unit: "B" },
+    Metric { name: "pcie__read_bytes.sum", text: "received by PCIe", unit: "B" },
+    Metric { name: "pcie__write_bytes.sum", text: "sent by PCIe", unit: "B" },
+];
+
+/// The range profiler of one device, with the metrics that its chip has.
+pub struct RangeProfiler {
+    table: Table,
+    metrics: Vec<Metric>,
+    names: Vec<CString>,
+    host: Handle,
+    profiler: Handle,
+    config: Vec<u8>,
+    data: Vec<u8>,
+    /// The pass that comes next, with its nesting level.
+    next: (usize, usize),
+}
+
+// SAFETY: the handles may be used from any thread, one at a time.
+unsafe impl Send for RangeProfiler {}
+
+/// Returns the reason, in words, if a call's status is not 0.
+fn check(call: &str, code: i32) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        INSUFFICIENT_PRIVILEGES => Err("the driver permits counters to administrators alone: run as root, or set \
+                                        `NVreg_RestrictProfilingToAdminUsers=0` for the module `nvidia`"
+            .to_owned()),
+        code => Err(format!("`{call}` returned {code}")),
+    }
+}
+
+fn pointers(names: &[CString]) -> Vec<*const c_char> {
+    names.iter().map(|name| name.as_ptr()).collect()
+}
+
+impl RangeProfiler {
+    /// Enables the profiler on a device, whose context is current. The error says in words why it cannot.
+    pub fn enable(table: Table, device: u32, context: CUcontext) -> Result<RangeProfiler, String> {
+        let mut chip = ChipName { device: device as usize, ..ChipName::new() };
+        let mut availability = Availability { context, ..Availability::new() };
+        // SAFETY: each structure is that of its call, and lives as long as the call.
+        unsafe {
+            // Some versions return an error here and work all the same. If they do not, a later call says so.
+            (table.initialize)(&mut Initialize::new());
+            check("cuptiDeviceGetChipName", (table.chip_name)(&mut chip))?;
+            check("cuptiProfilerGetCounterAvailability", (table.availability)(&mut availability))?;
+        }
+        let mut image = vec![0u8; availability.bytes];
+        availability.image = image.as_mut_ptr();
+        // SAFETY: the image has the size that the structure says.
+        check("cuptiProfilerGetCounterAvailability", unsafe { (table.availability)(&mut availability) })?;
+        let open = |names: &[CString]| -> Result<Handle, String> {
+            let pointers = pointers(names);
+            let mut host =
+                HostInitialize { chip: chip.name, availability: availability.image, ..HostInitialize::new() };
+            // SAFETY: as above; the library copies names.
+            unsafe {
+                check("cuptiProfilerHostInitialize", (table.host_initialize)(&mut host))?;
+                let mut add =
+                    AddMetrics { host: host.host, names: pointers.as_ptr(), count: names.len(), ..AddMetrics::new() };
+                let added = check("cuptiProfilerHostConfigAddMetrics", (table.add_metrics)(&mut add));
+                if added.is_err() {
+                    (table.host_deinitialize)(&mut Host { host: host.host, ..Host::new() });
+                }
+                added.map(|()| host.host)
+            }
+        };
+        let named = |metric: &Metric| CString::new(metric.name).expect("a constant without NUL");
+        // A chip has some of them. After one that it lacks, the library refuses all others too.
+        let has = |metric: &Metric| match open(&[named(metric)]) {
+            Err(_) => false,
+            // SAFETY: as above.
+            Ok(host) => unsafe { (table.host_deinitialize)(&mut Host { host, ..Host::new() }) == 0 },
+        };
+        let metrics: Vec<Metric> = METRICS.into_iter().filter(has).collect();
+        if metrics.is_empty() {
+            return Err("the library knows no counters of this chip".to_owned());
+        }
+        let names: Vec<CString> = metrics.iter().map(named).collect();
+        let host = open(&names)?;
+        let mut made = RangeProfiler {
+            table,
+            metrics,
+            names,
+            host,
+            profiler: std::ptr::null_mut(),
+            config: Vec::new(),
+            data: Vec::new(),
+            next: (0, 1),
+        };
+        made.prepare(context)?;
+        Ok(made)
+    }
+
+    /// Makes the images of configuration and data, and attaches to the context.
+    fn prepare(&mut self, context: CUcontext) -> Result<(), String> {
+        let (table, host) = (self.table, self.host);
+        let names = pointers(&self.names);
+        let mut size = ConfigSize { host, ..ConfigSize::new() };
+        // SAFETY: each structure is that of its call; images have the sizes that the structures say.
+        unsafe {
+            check("cuptiProfilerHostGetConfigImageSize", (table.config_size)(&mut size))?;
+            self.config = vec![0; size.bytes];
+            let mut config = Config { host, bytes: size.bytes, image: self.config.as_mut_ptr(), ..Config::new() };
+            check("cuptiProfilerHostGetConfigImage", (table.config)(&mut config))?;
+            let mut enable = Enable { context, ..Enable::new() };
+            check("cuptiRangeProfilerEnable", (table.enable)(&mut enable))?;
+            self.profiler = enable.profiler;
+            let mut size = DataSize {
+                profiler: self.profiler,
+                names: names.as_ptr(),
+                count: names.len(),
+                ranges: 1,
+                nodes: 1,
+                ..DataSize::new()
+            };
+            check("cuptiRangeProfilerGetCounterDataSize", (table.data_size)(&mut size))?;
+            self.data = vec![0; size.bytes];
+        }
+        self.reset()
+    }
+
+    /// Forgets the counts, so that the next range begins with the first pass.
+    fn reset(&mut self) -> Result<(), String> {
+        let (profiler, bytes, data) = (self.profiler, self.data.len(), self.data.as_mut_ptr());
+        let mut initialize = InitializeData { profiler, bytes, data, ..InitializeData::new() };
+        // SAFETY: the structure is that of the call, and the image has the size that it says.
+        let code = unsafe { (self.table.initialize_data)(&mut initialize) };
+        check("cuptiRangeProfilerCounterDataImageInitialize", code)?;
+        self.next = (0, 1);
+        Ok(())
+    }
+}
+
+impl Counters for RangeProfiler {
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        let profiler = self.profiler;
+        let mut config = SetConfig {
+            profiler,
+            config_bytes: self.config.len(),
+            config: self.config.as_mut_ptr(),
+            data_bytes: self.data.len(),
+            data: self.data.as_mut_ptr(),
+            range: USER_RANGES,
+            replay: USER_REPLAY,
+            ranges: 1,
+            levels: 1,
+            least_level: 1,
+            pass: self.next.0,
+            level: self.next.1 as u16,
+            ..SetConfig::new()
+        };
+        let mut push = Push { profiler, name: c"operation".as_ptr(), ..Push::new() };
+        // SAFETY: each structure is that of its call; the images live as long as the profiler.
+        unsafe {
+            check("cuptiRangeProfilerSetConfig", (self.table.set_config)(&mut config))?;
+            check("cuptiRangeProfilerStart", (self.table.start)(&mut Profiler { profiler, ..Profiler::new() }))?;
+            check("cuptiRangeProfilerPushRange", (self.table.push)(&mut push))
+        }
+    }
+
+    fn end(&mut self) -> Result<bool, String> {
+        let profiler = self.profiler;
+        let mut stop = Stop { profiler, ..Stop::new() };
+        // SAFETY: each structure is that of its call.
+        unsafe {
+            check("cuptiRangeProfilerPopRange", (self.table.pop)(&mut Profiler { profiler, ..Profiler::new() }))?;
+            check("cuptiRangeProfilerStop", (self.table.stop)(&mut stop))?;
+        }
+        self.next = (stop.pass, stop.level);
+        Ok(stop.complete != 0)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, String> {
+        let mut decode = Decode { profiler: self.profiler, ..Decode::new() };
+        // SAFETY: the structure is that of the call.
+        check("cuptiRangeProfilerDecodeData", unsafe { (self.table.decode)(&mut decode) })?;
+        if decode.dropped > 0 {
+            return Err("the library dropped the counts".to_owned());
+        }
+        let names = pointers(&self.names);
+        let mut values = vec![0.0; names.len()];
+        let mut evaluate = Evaluate {
+            host: self.host,
+            data: self.data.as_mut_ptr(),
+            bytes: self.data.len(),
+            names: names.as_ptr(),
+            count: names.len(),
+            values: values.as_mut_ptr(),
+            ..Evaluate::new()
+        };
+        // SAFETY: as above; there is a value for each name.
+        check("cuptiProfilerHostEvaluateToGpuValues", unsafe { (self.table.evaluate)(&mut evaluate) })?;
+        self.reset()?;
+        Ok(values)
+    }
+}
+
+impl Drop for RangeProfiler {
+    fn drop(&mut self) {
+        // SAFETY: both were made by this value. A status other than 0 leaves nothing else to do.
+        unsafe {
+            if !self.profiler.is_null() {
+                (self.table.disable)(&mut Profiler { profiler: self.profiler, ..Profiler::new() });
+            }
+            (self.table.host_deinitialize)(&mut Host { host: self.host, ..Host::new() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
