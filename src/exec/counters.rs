@@ -1,52 +1,48 @@
-//! Hardware events that a vendor's library counts while one operation runs alone.
+//! Hardware events that a vendor's library counts while one operation runs alone, and the compute units that kernels report.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
 
-/// A quantity that a device counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// The vendor's name.
-    pub name: &'static str,
-    /// Its meaning, such as `read from device memory`.
-    pub text: &'static str,
-    /// `%` or `B`.
-    pub unit: &'static str,
-}
-
-/// A vendor's library that counts while one operation runs alone. The errors say in words why it cannot.
+/// A vendor's library that counts while one operation runs alone. The errors are reasons in words why it cannot.
 pub trait Counters: Send {
-    /// The metrics that are counted.
-    fn metrics(&self) -> &[Metric];
-
-    /// Begins the next pass. The device is idle.
+    /// Begins the next pass. The device must be idle.
     fn begin(&mut self) -> Result<(), String>;
 
-    /// Ends the pass, when the device is idle again. Returns true once all passes are complete.
+    /// Ends the pass. The device must be idle again. Returns true once all passes are complete.
     fn end(&mut self) -> Result<bool, String>;
 
-    /// Returns the value of each metric, and begins anew.
-    fn values(&mut self) -> Result<Vec<f64>, String>;
+    /// Returns the counts of the complete passes, and starts anew.
+    fn values(&mut self) -> Result<Vec<Count>, String>;
 }
 
-/// A value that a device counted.
+/// A quantity that a device counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Count {
-    /// The vendor's name of the metric.
+    /// The vendor's name of the metric, or those of a ratio.
     pub metric: String,
     /// Its meaning, such as `read from device memory`.
     pub text: String,
     /// `%` or `B`.
     pub unit: String,
-    pub value: f64,
+    /// `None` if the vendor's library refuses the metric on this device.
+    pub value: Option<f64>,
 }
 
-/// What the device counted while an operation ran alone.
+/// The counts of an operation that ran alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     pub op: OpId,
-    /// Number of times that the operation ran for it.
+    /// Number of times that the operation ran until all counts were complete.
     pub passes: u64,
     pub counts: Vec<Count>,
+}
+
+/// The blocks of an operation's kernels that one compute unit ran in one iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitBlocks {
+    /// The device's number of the compute unit.
+    pub unit: u32,
+    /// Number of blocks, at least 1.
+    pub blocks: u32,
 }

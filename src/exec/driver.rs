@@ -251,10 +251,10 @@ pub trait Driver: Send {
         Err("nothing was recorded".to_owned())
     }
 
-    /// Returns the vendor's library that counts hardware events, attached to the device. The error says in words why it
+    /// Returns the vendor's library that counts hardware events, attached to the device. The error is the reason in words why it
     /// cannot be used.
     fn counters(&mut self) -> Result<Box<dyn Counters>, String> {
-        Err("counters are read by CUPTI on NVIDIA GPUs alone".to_owned())
+        Err("aorta reads counters of NVIDIA's GPUs, by CUPTI".to_owned())
     }
 
     /// Whether stamps use a clock of the device; otherwise they use the host's.

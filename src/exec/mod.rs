@@ -29,6 +29,7 @@ mod session;
 mod stopping;
 mod timer;
 mod trace;
+mod unit_reports;
 mod watchdog;
 mod witness;
 
@@ -50,5 +51,6 @@ pub use samples::Samples;
 pub use session::{LaunchMode, Session};
 pub use timer::Timer;
 pub use trace::{KernelLaunch, Moment, Part, Span, Trace};
+pub use unit_reports::unit_reports;
 pub use watchdog::CommMonitor;
 pub use witness::{Edge, Witness, witness};

@@ -28,7 +28,7 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
         page.sections.extend(operations::section(record, variant, rank));
         page.sections.extend(lanes(record, variant, rank));
     }
-    page.sections.extend(counted::section(record));
+    page.sections.extend(counted::sections(record));
     page.sections.extend(expected::section(record));
     page.sections.extend(verification::section(record));
     let expectations = || {

@@ -10,7 +10,9 @@ use std::mem::offset_of;
 use cudarc::driver::sys::CUcontext;
 
 use crate::backend::libraries::functions;
-use crate::exec::counters::{Counters, Metric};
+use crate::exec::counters::{Count, Counters};
+
+use super::cupti;
 
 /// Declares the parameters of a call: the size, a pointer that stays null, and fields. `SIZE` is the size that the library
 /// expects.
@@ -88,6 +90,7 @@ functions! {
         push = "cuptiRangeProfilerPushRange"(*mut Push);
         pop = "cuptiRangeProfilerPopRange"(*mut Profiler);
         decode = "cuptiRangeProfilerDecodeData"(*mut Decode);
+        result_string = "cuptiGetResultString"(i32, *mut *const c_char);
     }
     optional {
     }
@@ -96,31 +99,52 @@ functions! {
 /// Prefix of the libraries that CUPTI loads by name for its counters.
 pub const BESIDE: &str = "libnvperf_";
 
+const HARDWARE_BUSY: i32 = 26;
 const INSUFFICIENT_PRIVILEGES: i32 = 35;
 const USER_RANGES: i32 = 2;
 const USER_REPLAY: i32 = 3;
 
-/// The metrics of a range. NVIDIA documents the names for each chip (`ncu --query-metrics`).
-const METRICS: [Metric; 9] = [
-    Metric { name: "sm__cycles_active.avg.pct_of_peak_sustained_elapsed", text: "SMs active", unit: "%" },
-    Metric {
-        name: "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
-        text: "tensor cores active",
+/// A quantity to count.
+struct Quantity {
+    /// NVIDIA's names of one metric, or of two whose ratio it is. NVIDIA lists them for each chip (`ncu --query-metrics`).
+    metrics: &'static [&'static str],
+    text: &'static str,
+    unit: &'static str,
+}
+
+/// The shares do not depend on how long the range is, which includes the launch by the host.
+const QUANTITIES: [Quantity; 9] = [
+    Quantity {
+        metrics: &["sm__cycles_active.avg", "sm__cycles_active.max"],
+        text: "active cycles of an SM on average, as a share of those of the busiest SM",
         unit: "%",
     },
-    Metric { name: "dram__bytes_read.sum", text: "read from device memory", unit: "B" },
-    Metric { name: "dram__bytes_write.sum", text: "written to device memory", unit: "B" },
-    Metric { name: "lts__t_bytes.sum", text: "through the L2 cache", unit: "B" },
-    Metric { name: "nvlrx__bytes.sum", text: "received by NVLink", unit: "B" },
-    Metric { name: "nvltx__bytes.sum", text: "sent by NVLink", unit: "B" },
-    Metric { name: "pcie__read_bytes.sum", text: "received by PCIe", unit: "B" },
-    Metric { name: "pcie__write_bytes.sum", text: "sent by PCIe", unit: "B" },
+    Quantity {
+        metrics: &["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"],
+        text: "tensor cores active, as a share of the active cycles of the SMs",
+        unit: "%",
+    },
+    Quantity { metrics: &["dram__bytes_read.sum"], text: "read from device memory", unit: "B" },
+    Quantity { metrics: &["dram__bytes_write.sum"], text: "written to device memory", unit: "B" },
+    Quantity { metrics: &["lts__t_bytes.sum"], text: "read from and written to the L2 cache", unit: "B" },
+    Quantity { metrics: &["nvlrx__bytes.sum"], text: "received by NVLink", unit: "B" },
+    Quantity { metrics: &["nvltx__bytes.sum"], text: "sent by NVLink", unit: "B" },
+    Quantity { metrics: &["pcie__read_bytes.sum"], text: "received by PCIe", unit: "B" },
+    Quantity { metrics: &["pcie__write_bytes.sum"], text: "sent by PCIe", unit: "B" },
 ];
 
-/// The range profiler of one device, with the metrics that its chip has.
+/// The chip of a device, and which of its counters are available.
+struct Chip {
+    context: CUcontext,
+    name: *const c_char,
+    availability: Vec<u8>,
+}
+
+/// The range profiler of one device, with the quantities that it counts there.
 pub struct RangeProfiler {
     table: Table,
-    metrics: Vec<Metric>,
+    /// Indices in [`QUANTITIES`].
+    counted: Vec<usize>,
     names: Vec<CString>,
     host: Handle,
     profiler: Handle,
@@ -133,14 +157,34 @@ pub struct RangeProfiler {
 // SAFETY: the handles may be used from any thread, one at a time.
 unsafe impl Send for RangeProfiler {}
 
-/// Returns the reason, in words, if a call's status is not 0.
-fn check(call: &str, code: i32) -> Result<(), String> {
-    match code {
-        0 => Ok(()),
-        INSUFFICIENT_PRIVILEGES => Err("the driver permits counters to administrators alone: run as root, or set \
-                                        `NVreg_RestrictProfilingToAdminUsers=0` for the module `nvidia`"
-            .to_owned()),
-        code => Err(format!("`{call}` returned {code}")),
+impl Table {
+    /// Returns the reason, in words, if a call's status is not 0.
+    fn check(&self, call: &str, code: i32) -> Result<(), String> {
+        match code {
+            INSUFFICIENT_PRIVILEGES => Err("the driver permits only administrators to read counters: run as root, or \
+                                            load the kernel module `nvidia` with \
+                                            `NVreg_RestrictProfilingToAdminUsers=0`"
+                .to_owned()),
+            HARDWARE_BUSY => Err("another program, such as DCGM, reads the counters of this GPU".to_owned()),
+            code => cupti::check(self.result_string, call, code),
+        }
+    }
+
+    fn chip(&self, device: u32, context: CUcontext) -> Result<Chip, String> {
+        let mut chip = ChipName { device: device as usize, ..ChipName::new() };
+        let mut availability = Availability { context, ..Availability::new() };
+        // SAFETY: each structure is that of its call, and lives as long as the call.
+        unsafe {
+            // Some versions return an error here and work all the same. If they do not, a later call says so.
+            (self.initialize)(&mut Initialize::new());
+            self.check("cuptiDeviceGetChipName", (self.chip_name)(&mut chip))?;
+            self.check("cuptiProfilerGetCounterAvailability", (self.availability)(&mut availability))?;
+        }
+        let mut image = vec![0u8; availability.bytes];
+        availability.image = image.as_mut_ptr();
+        // SAFETY: the image has the size that the structure says.
+        self.check("cuptiProfilerGetCounterAvailability", unsafe { (self.availability)(&mut availability) })?;
+        Ok(Chip { context, name: chip.name, availability: image })
     }
 }
 
@@ -149,61 +193,44 @@ fn pointers(names: &[CString]) -> Vec<*const c_char> {
 }
 
 impl RangeProfiler {
-    /// Enables the profiler on a device, whose context is current. The error says in words why it cannot.
+    /// Enables the profiler on a device, whose context is current. The error is the reason in words why it cannot.
     pub fn enable(table: Table, device: u32, context: CUcontext) -> Result<RangeProfiler, String> {
-        let mut chip = ChipName { device: device as usize, ..ChipName::new() };
-        let mut availability = Availability { context, ..Availability::new() };
-        // SAFETY: each structure is that of its call, and lives as long as the call.
-        unsafe {
-            // Some versions return an error here and work all the same. If they do not, a later call says so.
-            (table.initialize)(&mut Initialize::new());
-            check("cuptiDeviceGetChipName", (table.chip_name)(&mut chip))?;
-            check("cuptiProfilerGetCounterAvailability", (table.availability)(&mut availability))?;
-        }
-        let mut image = vec![0u8; availability.bytes];
-        availability.image = image.as_mut_ptr();
-        // SAFETY: the image has the size that the structure says.
-        check("cuptiProfilerGetCounterAvailability", unsafe { (table.availability)(&mut availability) })?;
-        let open = |names: &[CString]| -> Result<Handle, String> {
-            let pointers = pointers(names);
-            let mut host =
-                HostInitialize { chip: chip.name, availability: availability.image, ..HostInitialize::new() };
-            // SAFETY: as above; the library copies names.
-            unsafe {
-                check("cuptiProfilerHostInitialize", (table.host_initialize)(&mut host))?;
-                let mut add =
-                    AddMetrics { host: host.host, names: pointers.as_ptr(), count: names.len(), ..AddMetrics::new() };
-                let added = check("cuptiProfilerHostConfigAddMetrics", (table.add_metrics)(&mut add));
-                if added.is_err() {
-                    (table.host_deinitialize)(&mut Host { host: host.host, ..Host::new() });
-                }
-                added.map(|()| host.host)
-            }
+        let mut chip = table.chip(device, context)?;
+        let all = 0..QUANTITIES.len();
+        let refused = match Self::tried(table, &mut chip, all.clone().collect()) {
+            Ok(profiler) => return Ok(profiler),
+            Err(refused) => refused,
         };
-        let named = |metric: &Metric| CString::new(metric.name).expect("a constant without NUL");
-        // A chip has some of them. After one that it lacks, the library refuses all others too.
-        let has = |metric: &Metric| match open(&[named(metric)]) {
-            Err(_) => false,
-            // SAFETY: as above.
-            Ok(host) => unsafe { (table.host_deinitialize)(&mut Host { host, ..Host::new() }) == 0 },
-        };
-        let metrics: Vec<Metric> = METRICS.into_iter().filter(has).collect();
-        if metrics.is_empty() {
-            return Err("the library knows no counters of this chip".to_owned());
+        // The library refuses a whole list if it refuses one metric of it.
+        let counted: Vec<usize> = all.filter(|index| Self::tried(table, &mut chip, vec![*index]).is_ok()).collect();
+        if counted.is_empty() {
+            return Err(refused);
         }
-        let names: Vec<CString> = metrics.iter().map(named).collect();
-        let host = open(&names)?;
+        Self::tried(table, &mut chip, counted)
+    }
+
+    /// Enables the profiler for some quantities, and tries an empty range.
+    fn tried(table: Table, chip: &mut Chip, counted: Vec<usize>) -> Result<RangeProfiler, String> {
+        let metrics = counted.iter().flat_map(|index| QUANTITIES[*index].metrics);
+        let names = metrics.map(|name| CString::new(*name).expect("a constant without NUL")).collect();
+        let mut host =
+            HostInitialize { chip: chip.name, availability: chip.availability.as_mut_ptr(), ..HostInitialize::new() };
+        // SAFETY: the structure is that of the call, and lives as long as the call.
+        table.check("cuptiProfilerHostInitialize", unsafe { (table.host_initialize)(&mut host) })?;
         let mut made = RangeProfiler {
             table,
-            metrics,
+            counted,
             names,
-            host,
+            host: host.host,
             profiler: std::ptr::null_mut(),
             config: Vec::new(),
             data: Vec::new(),
             next: (0, 1),
         };
-        made.prepare(context)?;
+        made.prepare(chip.context)?;
+        made.begin()?;
+        made.end()?;
+        made.reset()?;
         Ok(made)
     }
 
@@ -211,25 +238,22 @@ impl RangeProfiler {
     fn prepare(&mut self, context: CUcontext) -> Result<(), String> {
         let (table, host) = (self.table, self.host);
         let names = pointers(&self.names);
+        let (list, count) = (names.as_ptr(), names.len());
+        let mut add = AddMetrics { host, names: list, count, ..AddMetrics::new() };
         let mut size = ConfigSize { host, ..ConfigSize::new() };
-        // SAFETY: each structure is that of its call; images have the sizes that the structures say.
+        // SAFETY: each structure is that of its call; images have the sizes that the structures say; the library copies names.
         unsafe {
-            check("cuptiProfilerHostGetConfigImageSize", (table.config_size)(&mut size))?;
+            table.check("cuptiProfilerHostConfigAddMetrics", (table.add_metrics)(&mut add))?;
+            table.check("cuptiProfilerHostGetConfigImageSize", (table.config_size)(&mut size))?;
             self.config = vec![0; size.bytes];
             let mut config = Config { host, bytes: size.bytes, image: self.config.as_mut_ptr(), ..Config::new() };
-            check("cuptiProfilerHostGetConfigImage", (table.config)(&mut config))?;
+            table.check("cuptiProfilerHostGetConfigImage", (table.config)(&mut config))?;
             let mut enable = Enable { context, ..Enable::new() };
-            check("cuptiRangeProfilerEnable", (table.enable)(&mut enable))?;
+            table.check("cuptiRangeProfilerEnable", (table.enable)(&mut enable))?;
             self.profiler = enable.profiler;
-            let mut size = DataSize {
-                profiler: self.profiler,
-                names: names.as_ptr(),
-                count: names.len(),
-                ranges: 1,
-                nodes: 1,
-                ..DataSize::new()
-            };
-            check("cuptiRangeProfilerGetCounterDataSize", (table.data_size)(&mut size))?;
+            let profiler = self.profiler;
+            let mut size = DataSize { profiler, names: list, count, ranges: 1, nodes: 1, ..DataSize::new() };
+            table.check("cuptiRangeProfilerGetCounterDataSize", (table.data_size)(&mut size))?;
             self.data = vec![0; size.bytes];
         }
         self.reset()
@@ -241,17 +265,33 @@ impl RangeProfiler {
         let mut initialize = InitializeData { profiler, bytes, data, ..InitializeData::new() };
         // SAFETY: the structure is that of the call, and the image has the size that it says.
         let code = unsafe { (self.table.initialize_data)(&mut initialize) };
-        check("cuptiRangeProfilerCounterDataImageInitialize", code)?;
+        self.table.check("cuptiRangeProfilerCounterDataImageInitialize", code)?;
         self.next = (0, 1);
         Ok(())
+    }
+
+    /// The values of the library's metrics, as counts. A metric that the chip does not have in ranges has no value.
+    fn counts(&self, values: &[f64]) -> Vec<Count> {
+        let mut values = values.iter().copied();
+        let value = |(index, quantity): (usize, &Quantity)| {
+            let is_counted = self.counted.contains(&index);
+            let mut next = || if is_counted { values.next() } else { None };
+            let value = match quantity.metrics {
+                [_, _] => next().zip(next()).map(|(part, whole)| 100.0 * part / whole),
+                _ => next(),
+            };
+            Count {
+                metric: quantity.metrics.join(" / "),
+                text: quantity.text.to_owned(),
+                unit: quantity.unit.to_owned(),
+                value: value.filter(|value| value.is_finite()),
+            }
+        };
+        QUANTITIES.iter().enumerate().map(value).collect()
     }
 }
 
 impl Counters for RangeProfiler {
-    fn metrics(&self) -> &[Metric] {
-        &self.metrics
-    }
-
     fn begin(&mut self) -> Result<(), String> {
         let profiler = self.profiler;
         let mut config = SetConfig {
@@ -272,9 +312,9 @@ impl Counters for RangeProfiler {
         let mut push = Push { profiler, name: c"operation".as_ptr(), ..Push::new() };
         // SAFETY: each structure is that of its call; the images live as long as the profiler.
         unsafe {
-            check("cuptiRangeProfilerSetConfig", (self.table.set_config)(&mut config))?;
-            check("cuptiRangeProfilerStart", (self.table.start)(&mut Profiler { profiler, ..Profiler::new() }))?;
-            check("cuptiRangeProfilerPushRange", (self.table.push)(&mut push))
+            self.table.check("cuptiRangeProfilerSetConfig", (self.table.set_config)(&mut config))?;
+            self.table.check("cuptiRangeProfilerStart", (self.table.start)(&mut Profiler { profiler, ..Profiler::new() }))?;
+            self.table.check("cuptiRangeProfilerPushRange", (self.table.push)(&mut push))
         }
     }
 
@@ -283,17 +323,17 @@ impl Counters for RangeProfiler {
         let mut stop = Stop { profiler, ..Stop::new() };
         // SAFETY: each structure is that of its call.
         unsafe {
-            check("cuptiRangeProfilerPopRange", (self.table.pop)(&mut Profiler { profiler, ..Profiler::new() }))?;
-            check("cuptiRangeProfilerStop", (self.table.stop)(&mut stop))?;
+            self.table.check("cuptiRangeProfilerPopRange", (self.table.pop)(&mut Profiler { profiler, ..Profiler::new() }))?;
+            self.table.check("cuptiRangeProfilerStop", (self.table.stop)(&mut stop))?;
         }
         self.next = (stop.pass, stop.level);
         Ok(stop.complete != 0)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, String> {
+    fn values(&mut self) -> Result<Vec<Count>, String> {
         let mut decode = Decode { profiler: self.profiler, ..Decode::new() };
         // SAFETY: the structure is that of the call.
-        check("cuptiRangeProfilerDecodeData", unsafe { (self.table.decode)(&mut decode) })?;
+        self.table.check("cuptiRangeProfilerDecodeData", unsafe { (self.table.decode)(&mut decode) })?;
         if decode.dropped > 0 {
             return Err("the library dropped the counts".to_owned());
         }
@@ -309,9 +349,9 @@ impl Counters for RangeProfiler {
             ..Evaluate::new()
         };
         // SAFETY: as above; there is a value for each name.
-        check("cuptiProfilerHostEvaluateToGpuValues", unsafe { (self.table.evaluate)(&mut evaluate) })?;
+        self.table.check("cuptiProfilerHostEvaluateToGpuValues", unsafe { (self.table.evaluate)(&mut evaluate) })?;
         self.reset()?;
-        Ok(values)
+        Ok(self.counts(&values))
     }
 }
 

@@ -151,6 +151,29 @@ pub struct Cupti {
     pub path: &'static str,
 }
 
+/// Returns the reason, in words, if a call's status is not 0. `result_string` is the library's function of that name.
+pub fn check(
+    result_string: unsafe extern "C" fn(i32, *mut *const c_char) -> i32,
+    call: &str,
+    code: i32,
+) -> Result<(), String> {
+    match code {
+        0 => return Ok(()),
+        MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
+        INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
+        _ => {}
+    }
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
+    let message = unsafe {
+        match result_string(code, &mut text) {
+            0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            _ => "unknown".to_owned(),
+        }
+    };
+    Err(format!("`{call}` returned {code} ({message})"))
+}
+
 impl Cupti {
     /// Opens the library whose major version is first in `names`. The error is the reason in words why it cannot be
     /// used.
@@ -162,7 +185,7 @@ impl Cupti {
     pub fn range_profiler(paths: &SearchPaths, names: &[String]) -> Result<counters::Table, String> {
         let opened = Self::find(paths, names)?;
         opened.open_beside(counters::BESIDE);
-        counters::Table::load(&opened).map_err(|error| error.to_string())
+        counters::Table::load(&opened).map_err(|error| format!("a newer CUPTI is needed: {error}"))
     }
 
     fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
@@ -186,23 +209,8 @@ impl Cupti {
         Ok(cupti)
     }
 
-    /// Returns the reason, in words, if a call's status is not 0.
     fn check(&self, call: &str, code: i32) -> Result<(), String> {
-        match code {
-            0 => return Ok(()),
-            MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
-            INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
-            _ => {}
-        }
-        let mut text: *const c_char = std::ptr::null();
-        // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
-        let message = unsafe {
-            match (self.table.result_string)(code, &mut text) {
-                0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
-                _ => "unknown".to_owned(),
-            }
-        };
-        Err(format!("`{call}` returned {code} ({message})"))
+        check(self.table.result_string, call, code)
     }
 
     /// Attaches to the process, and enables callbacks and records.

@@ -147,10 +147,10 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         false
     }
 
-    /// Returns the vendor's library that counts hardware events, attached to this device. The error says in words why it
-    /// cannot be used.
+    /// Returns the vendor's library that counts hardware events, attached to this device. The error is the reason in words why
+    /// it cannot be used.
     fn counters(&self) -> Result<Box<dyn Counters>, String> {
-        Err(format!("counters are read by CUPTI on NVIDIA GPUs alone, and this is the backend {}", Self::NAME))
+        Err(format!("aorta reads counters of NVIDIA's GPUs, by CUPTI, and the backend is {}", Self::NAME))
     }
 
     /// Computes the theoretical occupancy of a kernel, from 0 to 1; `None` if a limit of the device is not known.

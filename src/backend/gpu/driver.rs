@@ -364,7 +364,7 @@ impl<A: Api> Driver for GpuDriver<A> {
 
     fn counters(&mut self) -> Result<Box<dyn Counters>, String> {
         if self.host.is_used() {
-            return Err("threads of the CPU do the work of a host stream, which no device counts".to_owned());
+            return Err("threads of the CPU do the work of a host stream, which a GPU cannot count".to_owned());
         }
         self.api.counters()
     }

@@ -98,7 +98,7 @@ pub struct ExecArgs {
     /// Verify every output against a computation on the CPU
     #[arg(long)]
     pub verify: bool,
-    /// Count hardware events while each operation of this name runs alone, in a run of its own
+    /// Read hardware counters of the operations with this name or label, and the SMs of their blocks, in additional runs
     #[arg(long, value_name = "OPERATION")]
     pub counters: Option<String>,
     /// Show the N operations with the most exposed time, and what usually helps each

@@ -30,7 +30,7 @@ pub(super) struct Run<'a> {
     /// does.
     pub(super) blocking: Option<&'static str>,
     pub(super) verify: bool,
-    /// Name of the operations whose hardware events are counted.
+    /// Name of the operations whose hardware counters are read; `None` to read none.
     counters: Option<&'a str>,
     /// The emulated world's size and the rank in it; `None` without `--emulate`.
     pub(super) emulated: Option<(u32, u32)>,
@@ -169,6 +169,29 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Adds the hardware counters of the operations with a name to the record, with a warning if there are none. Returns the
+    /// error of a run that failed.
+    fn count(&self, request: &Request, name: &str, record: &mut RunRecord) -> Option<exec::ExecError> {
+        let _stage = stage::enter("reading hardware counters");
+        let chosen = measure::counters::chosen(request.ranks[0].program, name);
+        match measure::counters::count(request, &chosen) {
+            Ok((counters, why)) => {
+                let is_complete = why.is_some() || counters.len() == chosen.len();
+                record.counters = counters;
+                record.warnings.extend(why.map(|why| format!("no hardware counters of `{name}`: {why}")));
+                if !is_complete {
+                    self.note_interruption(record, "not all hardware counters were read");
+                }
+                None
+            }
+            Err(error) => {
+                record.complete = false;
+                record.warnings.push(format!("the hardware counters of `{name}` could not be read: {error}"));
+                Some(error)
+            }
+        }
+    }
+
     /// The record, and the error that ended the measurement early; only the error if nothing was measured.
     pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
@@ -206,7 +229,7 @@ impl<'a> Run<'a> {
             self.results.keep(record.clone());
         }
         if let Some(name) = self.counters.filter(|_| record.complete) {
-            failure = failure.or(count(&request, name, &mut record));
+            failure = failure.or(self.count(&request, name, &mut record));
         }
         if self.verify && record.complete {
             self.announce_reference();
@@ -238,26 +261,6 @@ impl<'a> Run<'a> {
 
 /// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
 const LONG_REFERENCE: f64 = 1e11;
-
-/// Counts hardware events of the operations with a name, and adds them or a warning to the record. Returns the error of a
-/// run that failed.
-fn count(request: &Request, name: &str, record: &mut RunRecord) -> Option<exec::ExecError> {
-    let chosen = measure::counters::chosen(request.ranks[0].program, name);
-    if chosen.is_empty() {
-        record.warnings.push(format!("nothing was counted, since no operation is called `{name}`"));
-        return None;
-    }
-    match measure::counters::count(request, &chosen) {
-        Ok(Ok(counters)) => record.counters = counters,
-        Ok(Err(why)) => record.warnings.push(format!("the events of `{name}` could not be counted: {why}")),
-        Err(error) => {
-            record.complete = false;
-            record.warnings.push(format!("the events of `{name}` could not be counted: {error}"));
-            return Some(error);
-        }
-    }
-    None
-}
 
 /// Pairs a rank's number with its program and schedule.
 pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
