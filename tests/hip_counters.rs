@@ -37,9 +37,9 @@ fn every_block_reports_its_compute_unit() {
     for case in 0..3 {
         let (rows, columns) = (1 + hash(24, 2 * case) % 200, 1 + hash(24, 2 * case + 1) % 3000);
         let text = format!(
-            "stream a, b\nbuffer x, y, z: f32[{rows}, {columns}] = random(1)\nbuffer s: f32[]\n\
-             step {{\n  on a {{ work: map(x * 2 -> y) work: softmax(y -> y) work: sum(y -> s) }}\n  \
-             on b {{ work: map(x + 1 -> z) }}\n}}\n"
+            "stream a\nstream b\nbuffer x, y, z, v: f32[{rows}, {columns}] = random(1)\nbuffer s: f32[1]\n\
+             step {{\n  on a {{ work[0]: map(x * 2 -> y) work[1]: softmax(y -> v) work[2]: sum(v -> s[0]) }}\n  \
+             on b {{ work[3]: map(x + 1 -> z) }}\n}}\n"
         );
         let Some((printed, record)) = counted(&text, "work", &[]) else { return };
         assert_eq!(record.counters.len(), 4, "{printed}");

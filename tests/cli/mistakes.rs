@@ -194,7 +194,7 @@ fn arguments() {
         (&["--backend", "host", "--device", "0"], &["aorta::cli::no_devices", "the CPU has no devices"]),
         (&["--verify"], &["aorta::cli::no_results", "`--verify` needs results", "`--backend host`"]),
         (&["--outputs", "folder"], &["aorta::cli::no_results", "`--outputs` needs results"]),
-        (&["--counters", "gem"], &["aorta::cli::no_operation", "no operation of moe is called `gem`", "`gemm`"]),
+        (&["--counters", "gem"], &["aorta::cli::no_operation", "no operation of moe.aorta is called `gem`", "`gemm`"]),
     ];
     for (arguments, says) in cases {
         let simulated: &[&str] = if arguments.contains(&"--backend") { &[] } else { &["--backend", "sim"] };
