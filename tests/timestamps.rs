@@ -205,7 +205,10 @@ fn parameters_of_counters_have_the_sizes_of_the_header() {
     for (name, text) in [
         ("string", ""),
         ("cupti_result.h", "#pragma once\n#define CUPTIAPI\ntypedef int CUptiResult;\n"),
-        ("cuda.h", "#pragma once\n#include <stdint.h>\n#include <stddef.h>\ntypedef void* CUcontext;\ntypedef int CUdevice;\n"),
+        (
+            "cuda.h",
+            "#pragma once\n#include <stdint.h>\n#include <stddef.h>\ntypedef void* CUcontext;\ntypedef int CUdevice;\n",
+        ),
     ] {
         std::fs::write(folder.path().join(name), text).expect("a file of our own");
     }
@@ -228,13 +231,46 @@ fn parameters_of_counters_have_the_sizes_of_the_header() {
             same(&mut text, &format!("{structure}_STRUCT_SIZE"), end);
             same(&mut text, &format!("offsetof({structure}, {last})"), end - last_size);
         }
-        for (constant_of_header, name) in
-            [("CUPTI_UserRange", "USER_RANGES"), ("CUPTI_UserReplay", "USER_REPLAY")]
-        {
+        for (constant_of_header, name) in [("CUPTI_UserRange", "USER_RANGES"), ("CUPTI_UserReplay", "USER_REPLAY")] {
             same(&mut text, constant_of_header, constant(COUNTERS, name));
         }
         compiles(&text, &[folder.path(), &version.join("include")]);
     }
+}
+
+/// NVIDIA's library says without a GPU which metrics a chip has. It loads others by name, so one version of it is asked.
+#[test]
+fn hopper_has_the_metrics() {
+    let Some((_, folder)) = fetched().pop() else { return };
+    let open = |name: &str| {
+        let path = folder.join("lib").join(name);
+        // SAFETY: the libraries are NVIDIA's, and nothing of them runs when they are loaded.
+        let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let library: &Library = Box::leak(Box::new(library));
+        library
+    };
+    open("libnvperf_host.so");
+    let library = open("libcupti.so.13");
+    type Call = unsafe extern "C" fn(*mut usize) -> i32;
+    let call = |name: &str, words: &mut [usize]| {
+        words[0] = 8 * words.len();
+        // SAFETY: the parameters of these functions are words, of which the first is their size.
+        unsafe { library.get::<Call>(name.as_bytes()).expect("the table has it")(words.as_mut_ptr()) }
+    };
+    let added = |metric: &str| {
+        let name = std::ffi::CString::new(metric).expect("no NUL");
+        let names = [name.as_ptr()];
+        let mut host = [0, 0, 0, c"GH100".as_ptr() as usize, 0, 0];
+        assert_eq!(call("cuptiProfilerHostInitialize", &mut host), 0);
+        let code = call("cuptiProfilerHostConfigAddMetrics", &mut [0, 0, host[5], names.as_ptr() as usize, 1]);
+        call("cuptiProfilerHostDeinitialize", &mut [0, 0, host[5]]);
+        code
+    };
+    let quoted = COUNTERS.lines().filter(|line| line.contains("metrics: &[")).flat_map(|line| line.split('"'));
+    let metrics: Vec<&str> = quoted.filter(|word| word.contains("__")).collect();
+    assert_eq!(metrics.len(), 10, "{metrics:?}");
+    metrics.iter().for_each(|metric| assert_eq!(added(metric), 0, "{metric}"));
+    assert_ne!(added("sm__no_such_metric.sum"), 0);
 }
 
 /// AMD's library and header, where ROCm is installed.

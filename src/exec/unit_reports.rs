@@ -89,7 +89,11 @@ impl Session {
         let after = self.read_reports(reports)?;
         let units = |(before, after): (&Vec<u32>, &Vec<u32>)| {
             let blocks = before.iter().zip(after).map(|(before, after)| after.wrapping_sub(*before));
-            (0..).zip(blocks).filter(|(_, blocks)| *blocks > 0).map(|(unit, blocks)| UnitBlocks { unit, blocks }).collect()
+            (0..)
+                .zip(blocks)
+                .filter(|(_, blocks)| *blocks > 0)
+                .map(|(unit, blocks)| UnitBlocks { unit, blocks })
+                .collect()
         };
         Ok(before.iter().zip(&after).map(units).collect())
     }

@@ -30,7 +30,9 @@ fn counters(records: &[CountersRecord]) -> Option<Section> {
     )];
     if !refused.is_empty() {
         let refused = refused.into_iter().collect::<Vec<_>>().join(", ");
-        notes.push(format!("{ABSENT}: the library refuses this metric for single operations on this device ({refused})"));
+        notes.push(format!(
+            "{ABSENT}: the library refuses this metric for single operations on this device ({refused})"
+        ));
     }
     Some(Section { title: "Hardware counters".to_owned(), table: Some(table), notes, ..Section::default() })
 }
@@ -109,7 +111,8 @@ mod tests {
 
     #[test]
     fn numbers_are_ranges() {
-        let units = |numbers: &[u32]| numbers.iter().map(|&unit| UnitBlocks { unit, blocks: unit + 1 }).collect::<Vec<_>>();
+        let units =
+            |numbers: &[u32]| numbers.iter().map(|&unit| UnitBlocks { unit, blocks: unit + 1 }).collect::<Vec<_>>();
         assert_eq!(row("f", &units(&[0, 1, 2, 7]), Some(8)), ["f", "4 of 8", "14", "1 to 8", "0–2, 7"]);
         assert_eq!(ranges(&units(&[0, 2, 4, 6, 8, 10, 12, 14, 16])), "0, 2, 4, 6, 8, 10, 12, 14, …");
         assert_eq!(row("f", &[], None)[1], ABSENT);

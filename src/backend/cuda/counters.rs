@@ -9,7 +9,7 @@ use std::mem::offset_of;
 
 use cudarc::driver::sys::CUcontext;
 
-use crate::backend::libraries::functions;
+use crate::backend::libraries::{SearchPaths, functions};
 use crate::exec::counters::{Count, Counters};
 
 use super::cupti;
@@ -97,7 +97,7 @@ functions! {
 }
 
 /// Prefix of the libraries that CUPTI loads by name for its counters.
-pub const BESIDE: &str = "libnvperf_";
+const BESIDE: &str = "libnvperf_";
 
 const HARDWARE_BUSY: i32 = 26;
 const INSUFFICIENT_PRIVILEGES: i32 = 35;
@@ -158,6 +158,14 @@ pub struct RangeProfiler {
 unsafe impl Send for RangeProfiler {}
 
 impl Table {
+    /// Resolves the functions of the library whose major version is first in `names`. The error is the reason in words why
+    /// they cannot be used.
+    pub fn open(paths: &SearchPaths, names: &[String]) -> Result<Table, String> {
+        let opened = cupti::find(paths, names)?;
+        opened.open_beside(BESIDE);
+        Table::load(&opened).map_err(|error| format!("a newer CUPTI is needed: {error}"))
+    }
+
     /// Returns the reason, in words, if a call's status is not 0.
     fn check(&self, call: &str, code: i32) -> Result<(), String> {
         match code {
@@ -313,7 +321,8 @@ impl Counters for RangeProfiler {
         // SAFETY: each structure is that of its call; the images live as long as the profiler.
         unsafe {
             self.table.check("cuptiRangeProfilerSetConfig", (self.table.set_config)(&mut config))?;
-            self.table.check("cuptiRangeProfilerStart", (self.table.start)(&mut Profiler { profiler, ..Profiler::new() }))?;
+            self.table
+                .check("cuptiRangeProfilerStart", (self.table.start)(&mut Profiler { profiler, ..Profiler::new() }))?;
             self.table.check("cuptiRangeProfilerPushRange", (self.table.push)(&mut push))
         }
     }
@@ -323,7 +332,8 @@ impl Counters for RangeProfiler {
         let mut stop = Stop { profiler, ..Stop::new() };
         // SAFETY: each structure is that of its call.
         unsafe {
-            self.table.check("cuptiRangeProfilerPopRange", (self.table.pop)(&mut Profiler { profiler, ..Profiler::new() }))?;
+            self.table
+                .check("cuptiRangeProfilerPopRange", (self.table.pop)(&mut Profiler { profiler, ..Profiler::new() }))?;
             self.table.check("cuptiRangeProfilerStop", (self.table.stop)(&mut stop))?;
         }
         self.next = (stop.pass, stop.level);

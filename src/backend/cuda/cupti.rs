@@ -14,8 +14,6 @@ use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
 use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, Node, NotedCall};
 
-use super::counters;
-
 type Subscriber = *mut c_void;
 type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const u8);
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -174,6 +172,14 @@ pub fn check(
     Err(format!("`{call}` returned {code} ({message})"))
 }
 
+/// Finds the library whose major version is first in `names`. The error is the reason in words why there is none.
+pub fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
+    paths.open(names).map_err(|why| match why {
+        NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
+        NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),
+    })
+}
+
 impl Cupti {
     /// Opens the library whose major version is first in `names`. The error is the reason in words why it cannot be
     /// used.
@@ -181,22 +187,8 @@ impl Cupti {
         LIBRARY.get_or_init(|| Self::load(paths, names).map(Arc::new)).clone()
     }
 
-    /// Resolves the functions of the range profiler. The error says in words why that cannot be.
-    pub fn range_profiler(paths: &SearchPaths, names: &[String]) -> Result<counters::Table, String> {
-        let opened = Self::find(paths, names)?;
-        opened.open_beside(counters::BESIDE);
-        counters::Table::load(&opened).map_err(|error| format!("a newer CUPTI is needed: {error}"))
-    }
-
-    fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
-        paths.open(names).map_err(|why| match why {
-            NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
-            NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),
-        })
-    }
-
     fn load(paths: &SearchPaths, names: &[String]) -> Result<Cupti, String> {
-        let opened = Self::find(paths, names)?;
+        let opened = find(paths, names)?;
         let table: &'static Table = Box::leak(Box::new(Table::load(&opened).map_err(|error| error.to_string())?));
         let mut version = 0;
         // SAFETY: the output pointer is valid for the call.

@@ -192,7 +192,7 @@ impl Cuda {
 
     /// The library that counts hardware events, enabled on this device. Counting ends when the value is dropped.
     fn range_profiler(&self) -> Result<RangeProfiler, String> {
-        let table = Cupti::range_profiler(&self.paths, &versioned("libcupti.so", self.major()))?;
+        let table = counters::Table::open(&self.paths, &versioned("libcupti.so", self.major()))?;
         RangeProfiler::enable(table, self.index, self.context)
     }
 
