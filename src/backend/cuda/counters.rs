@@ -183,8 +183,8 @@ impl Table {
         let mut availability = Availability { context, ..Availability::new() };
         // SAFETY: each structure is that of its call, and lives as long as the call.
         unsafe {
-            // Some versions return an error here and work all the same. If they do not, a later call says so.
-            (self.initialize)(&mut Initialize::new());
+            // After an error here, the library crashes in the next call.
+            self.check("cuptiProfilerInitialize", (self.initialize)(&mut Initialize::new()))?;
             self.check("cuptiDeviceGetChipName", (self.chip_name)(&mut chip))?;
             self.check("cuptiProfilerGetCounterAvailability", (self.availability)(&mut availability))?;
         }
@@ -204,17 +204,19 @@ impl RangeProfiler {
     /// Enables the profiler on a device, whose context is current. The error is the reason in words why it cannot.
     pub fn enable(table: Table, device: u32, context: CUcontext) -> Result<RangeProfiler, String> {
         let mut chip = table.chip(device, context)?;
-        let all = 0..QUANTITIES.len();
-        let refused = match Self::tried(table, &mut chip, all.clone().collect()) {
-            Ok(profiler) => return Ok(profiler),
-            Err(refused) => refused,
-        };
-        // The library refuses a whole list if it refuses one metric of it.
-        let counted: Vec<usize> = all.filter(|index| Self::tried(table, &mut chip, vec![*index]).is_ok()).collect();
-        if counted.is_empty() {
-            return Err(refused);
+        // The library refuses a whole list if it refuses one metric of it, alone or beside the others.
+        let (mut counted, mut refused) = (Vec::new(), None);
+        for index in 0..QUANTITIES.len() {
+            let more = [&counted[..], &[index]].concat();
+            match Self::tried(table, &mut chip, more.clone()) {
+                Ok(_) => counted = more,
+                Err(why) => drop(refused.get_or_insert(why)),
+            }
         }
-        Self::tried(table, &mut chip, counted)
+        match refused {
+            Some(why) if counted.is_empty() => Err(why),
+            _ => Self::tried(table, &mut chip, counted),
+        }
     }
 
     /// Enables the profiler for some quantities, and tries an empty range.
@@ -285,7 +287,7 @@ impl RangeProfiler {
             let is_counted = self.counted.contains(&index);
             let mut next = || if is_counted { values.next() } else { None };
             let value = match quantity.metrics {
-                [_, _] => next().zip(next()).map(|(part, whole)| 100.0 * part / whole),
+                [_, _] => next().zip(next()).map(|(part, whole)| if whole == 0.0 { 0.0 } else { 100.0 * part / whole }),
                 _ => next(),
             };
             Count {

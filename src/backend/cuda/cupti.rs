@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::backend::gpu::tracer::Tracer;
@@ -135,6 +136,15 @@ static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activit
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
+/// True if counters are read after operations were observed. The range profiler does not work in a process whose CUPTI has
+/// been finalized.
+static COUNTERS_FOLLOW: AtomicBool = AtomicBool::new(false);
+
+/// Keeps CUPTI usable for counters after operations were observed, in this process.
+pub fn expect_counters() {
+    COUNTERS_FOLLOW.store(true, Ordering::Relaxed);
+}
+
 /// The library, opened at most once by a process.
 static LIBRARY: OnceLock<Result<Arc<Cupti>, String>> = OnceLock::new();
 
@@ -246,7 +256,8 @@ impl Cupti {
             }
             (self.table.unsubscribe)(subscriber);
             // Without this, the graphs that run later in the process are slower than before.
-            if let Some(finalize) = self.table.finalize.filter(|_| self.version >= FINALIZES) {
+            let finalizes = self.version >= FINALIZES && !COUNTERS_FOLLOW.load(Ordering::Relaxed);
+            if let Some(finalize) = self.table.finalize.filter(|_| finalizes) {
                 finalize();
             }
         }

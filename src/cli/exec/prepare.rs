@@ -119,7 +119,10 @@ pub(super) fn prepare(
         output::check_folder(folder)?;
     }
     limits::check(&args, &loaded)?;
-    args.counters.iter().try_for_each(|name| check_operation(name, &loaded))?;
+    if let Some(name) = &args.counters {
+        check_operation(name, &loaded)?;
+        backends::expect_counters();
+    }
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let launched_rank = process.map(|process| process.launched_rank());

@@ -186,6 +186,7 @@ fn counts_and_faults() {
     assert_nothing_is_left();
 
     for (function, code, why) in [
+        ("initialize", 39, "another profiler is attached to the process"),
         ("availability", 35, "the driver permits only administrators to read counters"),
         ("enable", 35, "the driver permits only administrators to read counters"),
         ("enable", 39, "another profiler is attached to the process"),
