@@ -32,6 +32,7 @@ mod golden;
 mod gradients;
 mod hang;
 mod hip;
+mod hip_counters;
 mod hip_devices;
 mod hip_host_streams;
 mod hip_records;

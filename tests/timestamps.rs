@@ -7,6 +7,7 @@ use std::process::Command;
 use libloading::Library;
 
 const CUPTI: &str = include_str!("../src/backend/cuda/cupti.rs");
+const COUNTERS: &str = include_str!("../src/backend/cuda/counters.rs");
 const ROCPROFILER: &str = include_str!("../src/backend/hip/rocprofiler.rs");
 
 /// Names of the functions in a table of a source, which begin with `prefix`.
@@ -64,8 +65,8 @@ fn cupti_has_every_function_and_these_sizes() {
             unsafe { Library::new(path.clone()) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         // The library does not survive being closed.
         let library: &Library = Box::leak(Box::new(library));
-        let names = functions(CUPTI, "cupti");
-        assert!(names.len() > 12, "the table is found: {names:?}");
+        let names = [functions(CUPTI, "cupti"), functions(COUNTERS, "cupti")].concat();
+        assert!(names.len() > 32, "the tables are found: {names:?}");
         for name in names {
             // SAFETY: nothing is called.
             let found = unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) };
@@ -166,6 +167,110 @@ fn cupti_has_the_layouts_that_are_read() {
         others.iter().for_each(|(field, name)| same(&mut text, &format!("offsetof({field})"), constant(CUPTI, name)));
         compiles(&text, &[folder.path(), &version.join("include")]);
     }
+}
+
+/// Parameters of the range profiler's calls, by their name in the source: the structure of the header, and its last field.
+const PARAMETERS: [(&str, &str, &str); 17] = [
+    ("Initialize", "CUpti_Profiler_Initialize_Params", "pPriv"),
+    ("ChipName", "CUpti_Device_GetChipName_Params", "pChipName"),
+    ("Availability", "CUpti_Profiler_GetCounterAvailability_Params", "pCounterAvailabilityImage"),
+    ("HostInitialize", "CUpti_Profiler_Host_Initialize_Params", "pHostObject"),
+    ("Host", "CUpti_Profiler_Host_Deinitialize_Params", "pHostObject"),
+    ("AddMetrics", "CUpti_Profiler_Host_ConfigAddMetrics_Params", "numMetrics"),
+    ("ConfigSize", "CUpti_Profiler_Host_GetConfigImageSize_Params", "configImageSize"),
+    ("Config", "CUpti_Profiler_Host_GetConfigImage_Params", "pConfigImage"),
+    ("Evaluate", "CUpti_Profiler_Host_EvaluateToGpuValues_Params", "pMetricValues"),
+    ("Enable", "CUpti_RangeProfiler_Enable_Params", "pRangeProfilerObject"),
+    ("Profiler", "CUpti_RangeProfiler_Start_Params", "pRangeProfilerObject"),
+    ("DataSize", "CUpti_RangeProfiler_GetCounterDataSize_Params", "counterDataSize"),
+    ("InitializeData", "CUpti_RangeProfiler_CounterDataImage_Initialize_Params", "pCounterData"),
+    ("SetConfig", "CUpti_RangeProfiler_SetConfig_Params", "targetNestingLevel"),
+    ("Push", "CUpti_RangeProfiler_PushRange_Params", "pRangeName"),
+    ("Stop", "CUpti_RangeProfiler_Stop_Params", "isAllPassSubmitted"),
+    ("Decode", "CUpti_RangeProfiler_DecodeData_Params", "numOfRangeDropped"),
+];
+
+/// Types of the fields of a structure of the source, in their order.
+fn fields(name: &str) -> Vec<&'static str> {
+    let (_, text) = COUNTERS.split_once(&format!("\n    {name} {{")).unwrap_or_else(|| panic!("no parameters {name}"));
+    let (text, _) = text.split_once('}').expect("a structure ends");
+    let types = text.split([',', ';']).filter_map(|field| field.split_once(": ")).map(|(_, kind)| kind.trim());
+    ["usize", "pointer"].into_iter().chain(types).collect()
+}
+
+/// The range profiler expects the size of each structure up to the end of its last field.
+#[test]
+fn parameters_of_counters_have_the_sizes_of_the_header() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, text) in [
+        ("string", ""),
+        ("cupti_result.h", "#pragma once\n#define CUPTIAPI\ntypedef int CUptiResult;\n"),
+        (
+            "cuda.h",
+            "#pragma once\n#include <stdint.h>\n#include <stddef.h>\ntypedef void* CUcontext;\ntypedef int CUdevice;\n",
+        ),
+    ] {
+        std::fs::write(folder.path().join(name), text).expect("a file of our own");
+    }
+    for (_, version) in fetched() {
+        let headers = ["cuda", "cupti_target", "cupti_profiler_host", "cupti_range_profiler"];
+        let mut text: String = headers.iter().map(|header| format!("#include <{header}.h>\n")).collect();
+        for (name, structure, last) in PARAMETERS {
+            let (mut end, mut last_size) = (0usize, 0);
+            for kind in fields(name) {
+                last_size = match kind {
+                    // The end of a structure without fields of its own.
+                    "[u8" => continue,
+                    "u8" => 1,
+                    "u16" => 2,
+                    "i32" | "u32" => 4,
+                    _ => 8,
+                };
+                end = end.next_multiple_of(last_size) + last_size;
+            }
+            same(&mut text, &format!("{structure}_STRUCT_SIZE"), end);
+            same(&mut text, &format!("offsetof({structure}, {last})"), end - last_size);
+        }
+        for (constant_of_header, name) in [("CUPTI_UserRange", "USER_RANGES"), ("CUPTI_UserReplay", "USER_REPLAY")] {
+            same(&mut text, constant_of_header, constant(COUNTERS, name));
+        }
+        compiles(&text, &[folder.path(), &version.join("include")]);
+    }
+}
+
+/// NVIDIA's library says without a GPU which metrics a chip has. It loads others by name, so one version of it is asked.
+#[test]
+fn hopper_has_the_metrics() {
+    let Some((_, folder)) = fetched().pop() else { return };
+    let open = |name: &str| {
+        let path = folder.join("lib").join(name);
+        // SAFETY: the libraries are NVIDIA's, and nothing of them runs when they are loaded.
+        let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let library: &Library = Box::leak(Box::new(library));
+        library
+    };
+    open("libnvperf_host.so");
+    let library = open("libcupti.so.13");
+    type Call = unsafe extern "C" fn(*mut usize) -> i32;
+    let call = |name: &str, words: &mut [usize]| {
+        words[0] = 8 * words.len();
+        // SAFETY: the parameters of these functions are words, of which the first is their size.
+        unsafe { library.get::<Call>(name.as_bytes()).expect("the table has it")(words.as_mut_ptr()) }
+    };
+    let added = |metric: &str| {
+        let name = std::ffi::CString::new(metric).expect("no NUL");
+        let names = [name.as_ptr()];
+        let mut host = [0, 0, 0, c"GH100".as_ptr() as usize, 0, 0];
+        assert_eq!(call("cuptiProfilerHostInitialize", &mut host), 0);
+        let code = call("cuptiProfilerHostConfigAddMetrics", &mut [0, 0, host[5], names.as_ptr() as usize, 1]);
+        call("cuptiProfilerHostDeinitialize", &mut [0, 0, host[5]]);
+        code
+    };
+    let quoted = COUNTERS.lines().filter(|line| line.contains("metrics: &[")).flat_map(|line| line.split('"'));
+    let metrics: Vec<&str> = quoted.filter(|word| word.contains("__")).collect();
+    assert_eq!(metrics.len(), 10, "{metrics:?}");
+    metrics.iter().for_each(|metric| assert_eq!(added(metric), 0, "{metric}"));
+    assert_ne!(added("sm__no_such_metric.sum"), 0);
 }
 
 /// AMD's library and header, where ROCm is installed.

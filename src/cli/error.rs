@@ -183,6 +183,15 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_results), help("{help}"))]
     NoResults { flag: &'static str, who: &'static str, help: &'static str },
 
+    #[error("no operation of {file} is called `{name}`")]
+    #[diagnostic(code(aorta::cli::no_operation))]
+    NoOperation {
+        file: String,
+        name: String,
+        #[help]
+        help: Option<String>,
+    },
+
     #[error("device {device} was requested, but the {backend} has no devices to choose from")]
     #[diagnostic(code(aorta::cli::no_devices), help("`--device` applies to `--backend cuda`"))]
     NoDevices { device: u32, backend: &'static str },

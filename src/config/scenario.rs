@@ -251,6 +251,8 @@ scenario! {
     timeout: Option<String> = "--timeout=";
     /// True to compare every output with the CPU's
     verify: bool = "--verify";
+    /// Name or label of operations whose [hardware counters](../method.md#hardware-counters) are read
+    counters: Option<String> = "--counters=";
     /// Other [settings](../settings.md#all-settings): `{in_flight: 3}`; not those that [only you may
     /// set](../security.md#settings-that-a-file-may-set)
     settings: BTreeMap<String, String> = "--config=";

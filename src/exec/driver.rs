@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
+use super::counters::Counters;
 use super::records::Recorded;
 use super::watchdog::CommMonitor;
 use super::{ExecError, Health, Image, Peers, Timer};
@@ -248,6 +249,12 @@ pub trait Driver: Send {
     /// error is the reason in words why there are none.
     fn end_records(&mut self) -> Result<Recorded, String> {
         Err("nothing was recorded".to_owned())
+    }
+
+    /// Returns the vendor's library that counts hardware events, attached to the device. The error is the reason in words why it
+    /// cannot be used.
+    fn counters(&mut self) -> Result<Box<dyn Counters>, String> {
+        Err("aorta reads counters of NVIDIA's GPUs, by CUPTI".to_owned())
     }
 
     /// Whether stamps use a clock of the device; otherwise they use the host's.

@@ -104,6 +104,9 @@ pub struct ImageOp {
     pub behind: Option<u32>,
     /// Index of its first operand in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
+    /// Address of the counters by which its kernels report their compute units, the operand after the outputs; `None` if
+    /// they report nothing.
+    pub report: Option<Address>,
     /// Source location of the operation.
     pub span: SrcSpan,
 }
@@ -257,7 +260,7 @@ fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCo
                         _ => NO_CROSSING,
                     };
                     let (lane, span) = (lane.0, step.op(op).span);
-                    image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, span });
+                    image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
                     Step::Launch { op: image.ops.len() as u32 - 1, lane }
                 }
             });

@@ -177,7 +177,7 @@ impl CopyInserter<'_> {
         let work = self.image.works.len() as u32 - 1;
         let (comm, crossing, span) = (NO_COMM, NO_CROSSING, Default::default());
         copies.push(self.image.ops.len() as u32);
-        self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, span });
+        self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
         to
     }
 }

@@ -245,7 +245,7 @@ impl CheckBuilder<'_> {
         let operands = self.image.addresses.len() as u32;
         self.image.addresses.extend(offsets.iter().map(|&offset| Address { space: Space::Device, offset }));
         let (comm, crossing, span) = (NO_COMM, NO_CROSSING, SrcSpan::default());
-        self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, span });
+        self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
         self.image.ops.len() as u32 - 1
     }
 }

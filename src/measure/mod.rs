@@ -11,6 +11,7 @@ mod blocks;
 pub mod cases;
 pub mod compare;
 mod contents;
+pub mod counters;
 pub mod definitions;
 mod device;
 pub mod direction;

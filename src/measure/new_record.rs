@@ -70,6 +70,7 @@ impl RunRecord {
             fusion: FusionRecord::of_rank(compiled, 0),
             variants: measured.variants,
             verification: None,
+            counters: Vec::new(),
             expected: Vec::new(),
             warnings,
             source: None,

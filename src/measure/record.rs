@@ -59,6 +59,9 @@ pub struct RunRecord {
     pub variants: Vec<Variant>,
     /// Results of the verification; `None` if none was requested.
     pub verification: Option<VerificationRecord>,
+    /// Hardware counters of the operations that `--counters` names; empty without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CountersRecord>,
     /// Metrics with the normal ranges of this kind of device. Empty if none are known, or nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedRecord>,

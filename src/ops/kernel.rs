@@ -207,12 +207,19 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 #define BOUNDS
 "#;
 
+/// Text between the parameters of a generated kernel and its body.
+pub const BODY: &str = ") {\n";
+
+/// Returns the text of a generated kernel that precedes its parameters.
+pub fn head(name: &str) -> String {
+    format!("extern \"C\" __global__ void BOUNDS {name}(")
+}
+
 /// Returns a kernel, `extern "C" __global__ void <name>(<params>) { <body> }`, preceded by `before`. `before` can
 /// redefine `BOUNDS`, the launch bounds of the kernel.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
-    let params = params.join(", ");
-    let text =
-        format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
+    let (head, params) = (head(name), params.join(", "));
+    let text = format!("{TYPES}{FUNCTIONS}\n{before}\n{head}{params}{BODY}{body}}}\n");
     Arc::new(Source { name: name.to_owned(), text, code: None })
 }
 

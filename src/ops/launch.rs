@@ -47,6 +47,15 @@ impl Launch {
         }
     }
 
+    /// The kernels of [`Launch::kernels`], to change them.
+    pub fn kernels_mut(&mut self) -> &mut [Kernel] {
+        match self {
+            Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_mut(kernel),
+            Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => kernels,
+            _ => &mut [],
+        }
+    }
+
     /// Bytes of workspace that the launch needs.
     pub fn workspace(&self) -> u64 {
         let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };

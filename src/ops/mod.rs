@@ -66,6 +66,7 @@ mod synthetic;
 mod top_k;
 mod transpose;
 mod triad;
+pub mod unit_report;
 mod user_kernel;
 mod walk;
 mod warpgroups;

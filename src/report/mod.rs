@@ -9,6 +9,7 @@ mod cases_csv;
 mod chrome_trace;
 mod common_clock;
 pub mod compare;
+mod counted;
 mod counters;
 mod csv;
 mod curve;

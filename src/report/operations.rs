@@ -140,22 +140,24 @@ impl Group<'_> {
         cut(format!("{} {size}", first.operation).trim_end(), KIND)
     }
 
-    /// Describes the longest launch of the group, such as `132 blocks of 128 threads, 168 registers a thread, …`; `None`
-    /// without the vendor's records, and for copies and fills.
+    /// Describes the longest launch of the group, such as `132 × 128 threads, 168 registers a thread, …, hardware queue 3`;
+    /// `None` without the vendor's records.
     pub fn launch_text(&self) -> Option<String> {
         let launch =
             self.members.iter().filter_map(|member| member.longest_launch()).max_by_key(|part| part.time_ns)?;
-        let kernel = launch.kernel.as_ref()?;
         let count = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
-        let (blocks, threads) = (count(kernel.grid), count(kernel.block));
-        let mut facts = vec![format!("{blocks} × {threads} threads")];
-        facts.extend(kernel.registers.map(|registers| format!("{registers} registers a thread")));
-        facts.push(format!("{} of shared memory a block", Bytes(kernel.shared_bytes.into())));
-        facts.extend(kernel.occupancy.map(|share| format!("occupancy {:.0} %", 100.0 * share)));
+        let mut facts = Vec::new();
+        if let Some(kernel) = &launch.kernel {
+            facts.push(format!("{} × {} threads", count(kernel.grid), count(kernel.block)));
+            facts.extend(kernel.registers.map(|registers| format!("{registers} registers a thread")));
+            facts.push(format!("{} of shared memory a block", Bytes(kernel.shared_bytes.into())));
+            facts.extend(kernel.occupancy.map(|share| format!("occupancy {:.0} %", 100.0 * share)));
+        }
         facts.extend(launch.queue.map(|queue| format!("hardware queue {queue}")));
         facts.extend(launch.node.map(|node| format!("graph node {node}")));
-        facts.extend(kernel.name.as_ref().map(|name| format!("`{}`", cut(name, FUNCTION))));
-        Some(facts.join(", "))
+        let name = launch.kernel.as_ref().and_then(|kernel| kernel.name.as_ref());
+        facts.extend(name.map(|name| format!("`{}`", cut(name, FUNCTION))));
+        (!facts.is_empty()).then(|| facts.join(", "))
     }
 
     pub fn short_name(&self) -> String {

@@ -8,7 +8,7 @@ use crate::measure::spans;
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
 use super::variant::{shown, variant_name};
-use super::{advice, analysis, expected, operations, ranks, slots, verification};
+use super::{advice, analysis, counted, expected, operations, ranks, slots, verification};
 
 /// Maximum number of rows of streams.
 const LANES: usize = 20;
@@ -28,6 +28,7 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
         page.sections.extend(operations::section(record, variant, rank));
         page.sections.extend(lanes(record, variant, rank));
     }
+    page.sections.extend(counted::sections(record));
     page.sections.extend(expected::section(record));
     page.sections.extend(verification::section(record));
     let expectations = || {

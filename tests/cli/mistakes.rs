@@ -147,7 +147,7 @@ fn programs_without_measure() {
 fn arguments() {
     let sandbox = Sandbox::new();
     sandbox.write("number.aorta", "step { if iteration == 3 { nop() } nop() }");
-    let cases: [(&[&str], &[&str]); 37] = [
+    let cases: [(&[&str], &[&str]); 38] = [
         (&["--set", "tokens"], &["aorta::cli::no_pair", "help: write `--set tokens=4096`"]),
         (&["--set", "=1"], &["aorta::model::unknown_parameter"]),
         (&["--set", "tokens="], &["aorta::syntax::unexpected_token", "found the end of the value"]),
@@ -194,6 +194,7 @@ fn arguments() {
         (&["--backend", "host", "--device", "0"], &["aorta::cli::no_devices", "the CPU has no devices"]),
         (&["--verify"], &["aorta::cli::no_results", "`--verify` needs results", "`--backend host`"]),
         (&["--outputs", "folder"], &["aorta::cli::no_results", "`--outputs` needs results"]),
+        (&["--counters", "gem"], &["aorta::cli::no_operation", "no operation of moe.aorta is called `gem`", "`gemm`"]),
     ];
     for (arguments, says) in cases {
         let simulated: &[&str] = if arguments.contains(&"--backend") { &[] } else { &["--backend", "sim"] };

@@ -50,7 +50,7 @@ step {
 
 /// A field of a run, the options that say the same, and true if the record of a simulated run says that it has had an effect.
 /// The simulator computes nothing and has no device to choose, no hang and no driver; other tests cover these.
-const OF_EXEC: [(&str, &str, bool); 26] = [
+const OF_EXEC: [(&str, &str, bool); 27] = [
     ("preset: \"small\"", "--preset small", true),
     ("params: {n: 32}", "--set n=32", true),
     ("streams: 1", "--streams 1", true),
@@ -75,6 +75,7 @@ const OF_EXEC: [(&str, &str, bool); 26] = [
     ("iterations: 7", "--iterations 7", true),
     ("timeout: \"9s\"", "--config timeout=9s", false),
     ("verify: true", "--verify", false),
+    ("counters: \"map\"", "--counters map", true),
     ("settings: {in_flight: 3}", "--config in_flight=3", true),
     ("expected: \"mine.ron\"", "--expected=mine.ron", false),
 ];

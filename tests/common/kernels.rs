@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use aorta::backend::gpu;
 use aorta::model::{MemoryKind, Options, Setting};
+use aorta::ops::unit_report::reporting;
 use aorta::ops::{Launch, Source, witness};
 
 /// All kernels by name and source. Those of gradients are `map`s and reductions of other expressions: all of them with
@@ -36,6 +37,13 @@ fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, Source>) {
     let text = text.replace("param dtype = f32", &format!("param dtype = {dtype}"));
     let program = super::analyze_with(&text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
         .unwrap_or_else(|errors| panic!("{errors}"));
+    // Of the variants that report compute units, one of each name.
+    for launch in program.specs.iter().flat_map(|spec| reporting(&spec.launch(), 0).unwrap_or_default()) {
+        for kernel in launch.kernels() {
+            let name = format!("{} reports", kernel.source.name);
+            sources.entry(name).or_insert_with(|| (*kernel.source).clone());
+        }
+    }
     let mut add = |source: &Source| {
         sources.insert(format!("{}\n{}", source.name, source.text), source.clone());
     };

@@ -11,6 +11,7 @@ use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
+use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
 use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
@@ -97,6 +98,11 @@ impl Api for Cuda {
 
     fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
         Ok(self.cupti()?)
+    }
+
+    fn counters(&self) -> Result<Box<dyn Counters>, String> {
+        self.make_current().map_err(|fault| fault.to_string())?;
+        Ok(Box::new(self.range_profiler()?))
     }
 
     fn occupancy(&self, kernel: &KernelLaunch) -> Option<f64> {

@@ -7,10 +7,11 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
 use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, Node, NotedCall};
 
@@ -135,6 +136,15 @@ static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activit
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
+/// True if counters are read after operations were observed. The range profiler does not work in a process whose CUPTI has
+/// been finalized.
+static COUNTERS_FOLLOW: AtomicBool = AtomicBool::new(false);
+
+/// Keeps CUPTI usable for counters after operations were observed, in this process.
+pub fn expect_counters() {
+    COUNTERS_FOLLOW.store(true, Ordering::Relaxed);
+}
+
 /// The library, opened at most once by a process.
 static LIBRARY: OnceLock<Result<Arc<Cupti>, String>> = OnceLock::new();
 
@@ -149,6 +159,37 @@ pub struct Cupti {
     pub path: &'static str,
 }
 
+/// Returns the reason, in words, if a call's status is not 0. `result_string` is the library's function of that name.
+pub fn check(
+    result_string: unsafe extern "C" fn(i32, *mut *const c_char) -> i32,
+    call: &str,
+    code: i32,
+) -> Result<(), String> {
+    match code {
+        0 => return Ok(()),
+        MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
+        INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
+        _ => {}
+    }
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
+    let message = unsafe {
+        match result_string(code, &mut text) {
+            0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            _ => "unknown".to_owned(),
+        }
+    };
+    Err(format!("`{call}` returned {code} ({message})"))
+}
+
+/// Finds the library whose major version is first in `names`. The error is the reason in words why there is none.
+pub fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
+    paths.open(names).map_err(|why| match why {
+        NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
+        NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),
+    })
+}
+
 impl Cupti {
     /// Opens the library whose major version is first in `names`. The error is the reason in words why it cannot be
     /// used.
@@ -157,10 +198,7 @@ impl Cupti {
     }
 
     fn load(paths: &SearchPaths, names: &[String]) -> Result<Cupti, String> {
-        let opened = paths.open(names).map_err(|why| match why {
-            NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
-            NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),
-        })?;
+        let opened = find(paths, names)?;
         let table: &'static Table = Box::leak(Box::new(Table::load(&opened).map_err(|error| error.to_string())?));
         let mut version = 0;
         // SAFETY: the output pointer is valid for the call.
@@ -173,23 +211,8 @@ impl Cupti {
         Ok(cupti)
     }
 
-    /// Returns the reason, in words, if a call's status is not 0.
     fn check(&self, call: &str, code: i32) -> Result<(), String> {
-        match code {
-            0 => return Ok(()),
-            MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
-            INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
-            _ => {}
-        }
-        let mut text: *const c_char = std::ptr::null();
-        // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
-        let message = unsafe {
-            match (self.table.result_string)(code, &mut text) {
-                0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
-                _ => "unknown".to_owned(),
-            }
-        };
-        Err(format!("`{call}` returned {code} ({message})"))
+        check(self.table.result_string, call, code)
     }
 
     /// Attaches to the process, and enables callbacks and records.
@@ -233,7 +256,8 @@ impl Cupti {
             }
             (self.table.unsubscribe)(subscriber);
             // Without this, the graphs that run later in the process are slower than before.
-            if let Some(finalize) = self.table.finalize.filter(|_| self.version >= FINALIZES) {
+            let finalizes = self.version >= FINALIZES && !COUNTERS_FOLLOW.load(Ordering::Relaxed);
+            if let Some(finalize) = self.table.finalize.filter(|_| finalizes) {
                 finalize();
             }
         }

@@ -1,6 +1,7 @@
 //! CUDA: implements [`Api`] for `backend::gpu` with the driver, NVRTC, cuBLASLt, cuDNN and NCCL, each opened when needed.
 
 mod api;
+mod counters;
 mod cublaslt;
 mod cudnn;
 mod cudnn_api;
@@ -25,9 +26,11 @@ use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
 use crate::ops::Source;
 
+use counters::RangeProfiler;
 use cublaslt::CublasLt;
 use cudnn::Cudnn;
 use cupti::Cupti;
+pub use cupti::expect_counters;
 use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;
@@ -186,6 +189,12 @@ impl Cuda {
     /// The library that records when kernels and copies run.
     fn cupti(&self) -> Result<Arc<Cupti>, String> {
         Cupti::open(&self.paths, &versioned("libcupti.so", self.major()))
+    }
+
+    /// The library that counts hardware events, enabled on this device. Counting ends when the value is dropped.
+    fn range_profiler(&self) -> Result<RangeProfiler, String> {
+        let table = counters::Table::open(&self.paths, &versioned("libcupti.so", self.major()))?;
+        RangeProfiler::enable(table, self.index, self.context)
     }
 
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {

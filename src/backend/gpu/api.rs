@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::backend::collective::Collectives;
 use crate::base::Nanos;
+use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
 use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
@@ -144,6 +145,12 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// Whether the vendor's library that records when kernels and copies run can be attached to this run.
     fn has_tracer(&self) -> bool {
         false
+    }
+
+    /// Returns the vendor's library that counts hardware events, attached to this device. The error is the reason in words why
+    /// it cannot be used.
+    fn counters(&self) -> Result<Box<dyn Counters>, String> {
+        Err(format!("aorta reads counters of NVIDIA's GPUs, by CUPTI, and the backend is {}", Self::NAME))
     }
 
     /// Computes the theoretical occupancy of a kernel, from 0 to 1; `None` if a limit of the device is not known.

@@ -10,6 +10,7 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
+use crate::exec::counters::Counters;
 use crate::exec::records::Recorded;
 use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 use crate::ops::Direction;
@@ -359,6 +360,13 @@ impl<A: Api> Driver for GpuDriver<A> {
             kernel.occupancy = self.api.occupancy(kernel);
         }
         Ok(recorded)
+    }
+
+    fn counters(&mut self) -> Result<Box<dyn Counters>, String> {
+        if self.host.is_used() {
+            return Err("threads of the CPU do the work of a host stream, which a GPU cannot count".to_owned());
+        }
+        self.api.counters()
     }
 
     fn synchronize(&mut self) -> Call {

@@ -348,7 +348,7 @@ impl<A: Api> Context<'_, A> {
                 continue;
             }
             operands.clear();
-            operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
+            operands.extend(self.image.operands(op).iter().chain(&op.report).map(|place| self.address(*place)));
             if let Some(Launch::Peer(peer)) = work.launches.first() {
                 self.peer((peer, Sharing::Rows), op, &operands, &mut calls, &mut products)?;
                 calls.ops.push((first, calls.calls.len() as u32));

@@ -98,6 +98,9 @@ pub struct ExecArgs {
     /// Verify every output against a computation on the CPU
     #[arg(long)]
     pub verify: bool,
+    /// Read hardware counters of the operations with this name or label, and the SMs of their blocks, in additional runs
+    #[arg(long, value_name = "OPERATION")]
+    pub counters: Option<String>,
     /// Show the N operations with the most exposed time, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
@@ -172,6 +175,7 @@ impl ExecArgs {
             warmup: self.warmup.or(below.warmup),
             iterations: self.iterations.or(below.iterations),
             verify: self.verify || below.verify,
+            counters: self.counters.or(below.counters),
             env: [self.env, env].concat(),
             config: ConfigArgs { config, ..self.config },
             ..self
@@ -210,6 +214,7 @@ impl ExecArgs {
             ("--effort", self.effort.map(|effort| effort.name().to_owned())),
             ("--warmup", self.warmup.map(|count| count.to_string())),
             ("--iterations", self.iterations.map(|count| count.to_string())),
+            ("--counters", self.counters.clone()),
         ];
         for (option, value) in others {
             words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
@@ -236,6 +241,7 @@ impl ExecArgs {
             (self.page.html.is_some(), "--html", AB),
             (self.outputs.is_some(), "--outputs", "leave it out: `aorta exec` writes them"),
             (self.top.is_some(), "--top", "leave it out: `aorta exec` shows them"),
+            (self.counters.is_some(), "--counters", "leave it out: `aorta exec --counters` counts"),
             (self.timeline, "--timeline", "leave it out: `aorta exec` draws it"),
             (self.verify, "--verify", "leave it out: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),

@@ -30,6 +30,8 @@ pub(super) struct Run<'a> {
     /// does.
     pub(super) blocking: Option<&'static str>,
     pub(super) verify: bool,
+    /// Name of the operations whose hardware counters are read; `None` to read none.
+    counters: Option<&'a str>,
     /// The emulated world's size and the rank in it; `None` without `--emulate`.
     pub(super) emulated: Option<(u32, u32)>,
     /// True if a profiler is attached.
@@ -63,6 +65,7 @@ impl<'a> Run<'a> {
             chosen,
             blocking,
             verify: args.verify,
+            counters: args.counters.as_deref(),
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
             variables: &args.env,
@@ -166,6 +169,29 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Adds the hardware counters of the operations with a name to the record, with a warning if there are none. Returns the
+    /// error of a run that failed.
+    fn count(&self, request: &Request, name: &str, record: &mut RunRecord) -> Option<exec::ExecError> {
+        let _stage = stage::enter("reading hardware counters");
+        let chosen = measure::counters::chosen(request.ranks[0].program, name);
+        match measure::counters::count(request, &chosen) {
+            Ok((counters, why)) => {
+                let is_complete = why.is_some() || counters.len() == chosen.len();
+                record.counters = counters;
+                record.warnings.extend(why.map(|why| format!("no hardware counters of `{name}`: {why}")));
+                if !is_complete {
+                    self.note_interruption(record, "not all hardware counters were read");
+                }
+                None
+            }
+            Err(error) => {
+                record.complete = false;
+                record.warnings.push(format!("the hardware counters of `{name}` could not be read: {error}"));
+                Some(error)
+            }
+        }
+    }
+
     /// The record, and the error that ended the measurement early; only the error if nothing was measured.
     pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
@@ -201,6 +227,9 @@ impl<'a> Run<'a> {
         let mut record = self.assemble(&schedules, measured, started, timer);
         if record.complete {
             self.results.keep(record.clone());
+        }
+        if let Some(name) = self.counters.filter(|_| record.complete) {
+            failure = failure.or(self.count(&request, name, &mut record));
         }
         if self.verify && record.complete {
             self.announce_reference();

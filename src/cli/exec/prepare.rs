@@ -1,8 +1,9 @@
 //! Prepares a run: reads arguments, settings and the file, and opens devices.
 
-use crate::base::stage;
+use crate::base::{stage, suggest};
 use crate::compile::Ranks;
 use crate::config::{BackendSetting, Expected, ObserveSetting, Settings};
+use crate::measure::counters;
 use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
@@ -118,6 +119,10 @@ pub(super) fn prepare(
         output::check_folder(folder)?;
     }
     limits::check(&args, &loaded)?;
+    if let Some(name) = &args.counters {
+        check_operation(name, &loaded)?;
+        backends::expect_counters();
+    }
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let launched_rank = process.map(|process| process.launched_rank());
@@ -149,6 +154,17 @@ fn allowed(loaded: &load::Loaded, chosen: &Chosen, settings: &Settings) -> Resul
         }
         None => Ok(()),
     }
+}
+
+/// Fails if the first iteration has no operation with this name or label.
+fn check_operation(name: &str, loaded: &load::Loaded) -> Result<(), InputError> {
+    let program = &loaded.compiled.ranks[0].program;
+    if !counters::chosen(program, name).is_empty() {
+        return Ok(());
+    }
+    let names = counters::names(program);
+    let help = suggest::did_you_mean(name, names.iter().map(String::as_str));
+    Err(InputError::NoOperation { file: loaded.compiled.name.clone(), name: name.to_owned(), help })
 }
 
 /// Fails if `flag` needs results but nothing computes any.

@@ -140,6 +140,7 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         },
         variants,
         verification: None,
+        counters: Vec::new(),
         expected: Vec::new(),
         warnings: Vec::new(),
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 use crate::exec::KernelLaunch;
+use crate::exec::counters::{Count, UnitBlocks};
 
 use super::Times;
 
@@ -446,6 +447,21 @@ impl OperationRecord {
     pub fn work_ns(&self) -> Option<Nanos> {
         self.transfer_ns.or(self.time_ns)
     }
+}
+
+/// Hardware counters of an operation, and the compute units that its kernels reported, in runs of their own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CountersRecord {
+    /// The operation's number.
+    pub id: u32,
+    /// The label, or the operation's name.
+    pub name: String,
+    /// Number of times that it ran until all counts were complete; 0 if nothing was counted.
+    pub passes: u64,
+    /// Counts while the operation ran alone; empty if the device cannot count.
+    pub counts: Vec<Count>,
+    /// Blocks of its generated kernels in one iteration, by compute unit; empty if none ran.
+    pub units: Vec<UnitBlocks>,
 }
 
 /// A span of the traced iteration.

@@ -1,7 +1,7 @@
 //! Tests against a double of the library, which delivers records of the calls that it announces, in the layout of the
 //! real library.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
 
 use super::*;
 

@@ -50,6 +50,10 @@ double ceil(double) noexcept; double fabs(double) noexcept; double fma(double, d
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fdividef(float x, float y) { return x / y; }
+// The compute unit of a block: each has one in turn.
+inline unsigned __smid() {
+  return (blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)) % HIP_DOUBLE_UNITS;
+}
 inline unsigned long long wall_clock64() { return hip_double_host.clock(); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

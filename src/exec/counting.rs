@@ -1,0 +1,132 @@
+//! Counts hardware events of chosen operations, in a run of its own: the operations of an iteration run one after the other,
+//! and the device counts while a chosen one runs.
+
+use crate::base::OpId;
+
+use super::control::Control;
+use super::counters::{Counted, Counters};
+use super::error::ExecError;
+use super::image::Step;
+use super::ranks::Ranks;
+use super::session::{LaunchMode, Session, device};
+
+/// Most times that an operation runs until all of its metrics are counted.
+const MOST_PASSES: u64 = 64;
+
+impl Ranks {
+    /// Counts for each of some operations of the first slot, on the only rank. Counts fewer if the run is stopped. The inner
+    /// error is the reason in words why the device cannot count.
+    pub fn count(&mut self, chosen: &[OpId], control: &Control) -> Result<Result<Vec<Counted>, String>, ExecError> {
+        let count = |session: &mut Session| {
+            let counted = session.count(chosen, control);
+            counted.map_err(|error| session.explained(error, 0, control))
+        };
+        let (_, counted) = self.each_or_none("counters", control, count, |_| ())?;
+        Ok(counted.into_iter().flatten().next().unwrap_or_else(|| Ok(Vec::new())))
+    }
+}
+
+impl Session {
+    fn count(&mut self, chosen: &[OpId], control: &Control) -> Result<Result<Vec<Counted>, String>, ExecError> {
+        self.set_up(control)?;
+        self.begin();
+        let period = self.period() as u64;
+        // Libraries load code when an operation first runs, which is not to be counted.
+        let mut iteration = 0;
+        while iteration < period {
+            if !self.step_alone(&mut iteration, None, control)? {
+                return Ok(Ok(Vec::new()));
+            }
+        }
+        let mut counters = match self.driver.counters() {
+            Ok(counters) => counters,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut counted = Vec::new();
+        for &op in chosen {
+            let mut pass = Pass { op, counters: counters.as_mut(), complete: Ok(false) };
+            let mut passes = 0;
+            while pass.complete == Ok(false) {
+                if passes == MOST_PASSES {
+                    return Ok(Err(format!("the counts of {MOST_PASSES} passes are not complete")));
+                }
+                // Only the first iteration of a period has the operations that were chosen.
+                let is_first = iteration.is_multiple_of(period);
+                passes += u64::from(is_first);
+                if !self.step_alone(&mut iteration, is_first.then_some(&mut pass), control)? {
+                    return Ok(Ok(counted));
+                }
+            }
+            let counts = match pass.complete.and_then(|_| counters.values()) {
+                Ok(counts) => counts,
+                Err(why) => return Ok(Err(why)),
+            };
+            counted.push(Counted { op, passes, counts });
+        }
+        Ok(Ok(counted))
+    }
+
+    /// Issues an iteration, each operation when the one before it has completed, and counts while that of `pass` runs. Returns
+    /// false if the run was stopped.
+    fn step_alone(
+        &mut self,
+        iteration: &mut u64,
+        mut pass: Option<&mut Pass>,
+        control: &Control,
+    ) -> Result<bool, ExecError> {
+        if !self.stopping.may_begin(*iteration, control.stopped()) {
+            return Ok(false);
+        }
+        let index = self.index(*iteration);
+        let origin = self.origin(index);
+        self.issued = *iteration + 1;
+        self.driver.stamp(Self::begin_stamp(*iteration), origin).map_err(device)?;
+        self.follow(index, origin, Self::begin_stamp(*iteration))?;
+        let outline = self.lowered.outline.clone();
+        let step = &outline.period[index];
+        let mut ids = step.ops.iter();
+        for command in &step.commands {
+            match *command {
+                Step::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
+                Step::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
+                Step::HostSync => self.driver.synchronize().map_err(device)?,
+                Step::Launch { op, .. } => {
+                    let id = ids.next().copied();
+                    let mut counts = pass.as_deref_mut().filter(|pass| Some(pass.op) == id);
+                    self.driver.synchronize().map_err(device)?;
+                    counts.iter_mut().for_each(|pass| pass.begin());
+                    self.progress.begin_operation(op);
+                    self.driver.launch(op).map_err(device)?;
+                    self.driver.synchronize().map_err(device)?;
+                    counts.iter_mut().for_each(|pass| pass.end());
+                }
+            }
+        }
+        self.progress.wait_for_device();
+        self.join(index, origin)?;
+        self.driver.stamp(Self::end_stamp(*iteration), origin).map_err(device)?;
+        let retired = self.retire(LaunchMode::Stream, *iteration, control)?;
+        *iteration += 1;
+        Ok(retired.is_some())
+    }
+}
+
+/// The passes of an operation.
+struct Pass<'a> {
+    op: OpId,
+    counters: &'a mut dyn Counters,
+    /// Whether all passes are complete; the reason in words if they cannot be counted.
+    complete: Result<bool, String>,
+}
+
+impl Pass<'_> {
+    fn begin(&mut self) {
+        self.complete = self.counters.begin().map(|()| false);
+    }
+
+    fn end(&mut self) {
+        if self.complete.is_ok() {
+            self.complete = self.counters.end();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Hardware counters of chosen operations and the compute units that their kernels report, in runs of their own.
+
+use crate::base::OpId;
+use crate::exec::{self, ExecError, Rank};
+use crate::model::{OpKind, Program};
+
+use super::compare::plain_name;
+use super::record::CountersRecord;
+use super::request::Request;
+
+/// Maximum number of counted operations: the first of a name.
+const MOST: usize = 8;
+
+/// Returns the operations of the first slot that have a name: the label with or without its indices, or the operation's own
+/// name, such as `gemm`. At most 8.
+pub fn chosen(program: &Program, name: &str) -> Vec<OpId> {
+    let step = &program.cycle[0];
+    let is_named = |op: &OpId| {
+        let info = step.op(*op);
+        let text = program.op_text(info);
+        let names = [text.as_str(), &plain_name(&text), program.op_name(info)];
+        matches!(info.kind, OpKind::Run(_)) && names.contains(&name)
+    };
+    step.ids().filter(is_named).take(MOST).collect()
+}
+
+/// Returns the names by which [`chosen`] finds operations, without those that have an index, in alphabetical order.
+pub fn names(program: &Program) -> Vec<String> {
+    let step = &program.cycle[0];
+    let runs = step.ids().map(|op| step.op(op)).filter(|op| matches!(op.kind, OpKind::Run(_)));
+    let mut names: Vec<String> =
+        runs.flat_map(|op| [plain_name(&program.op_text(op)), program.op_name(op).to_owned()]).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Counts while each of the operations runs alone, and lets their kernels report compute units in a second run; both launch
+/// on streams. Also returns the reason in words if the device cannot count. Has fewer operations if the run is stopped.
+pub fn count(request: &Request, chosen: &[OpId]) -> Result<(Vec<CountersRecord>, Option<String>), ExecError> {
+    let first = request.first();
+    if request.ranks.len() > 1 {
+        let why = "operations of several ranks wait for each other, so that none can run alone";
+        return Ok((Vec::new(), Some(why.to_owned())));
+    }
+    let counted = request.open()?.count(chosen, request.control)?;
+    let rank = Rank { number: first.number, program: first.program, schedule: first.schedule };
+    let mut units = exec::unit_reports(rank, request.backend, &request.exec, chosen, request.control)?.into_iter();
+    let (counted, why) = match counted {
+        Ok(counted) => (counted, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let reached = if why.is_some() { chosen.len() } else { counted.len() };
+    let mut counted = counted.into_iter();
+    let record = |op: &OpId| {
+        let (passes, counts) = counted.next().map_or((0, Vec::new()), |counted| (counted.passes, counted.counts));
+        let name = first.program.op_text(first.program.cycle[0].op(*op));
+        CountersRecord { id: op.0, name, passes, counts, units: units.next().unwrap_or_default() }
+    };
+    Ok((chosen[..reached].iter().map(record).collect(), why))
+}
