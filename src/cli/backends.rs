@@ -39,11 +39,6 @@ pub fn attach_recorder(wanted: BackendSetting) {
     }
 }
 
-/// Prepares for hardware counters, before operations are observed.
-pub fn expect_counters() {
-    cuda::expect_counters();
-}
-
 /// Number of ranks that a file with collectives gets by default: one for each GPU, or one if a device is named. `None`
 /// if there are no GPUs to count.
 pub fn gpus(wanted: BackendSetting, device: Option<u32>) -> Option<u32> {

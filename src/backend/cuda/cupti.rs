@@ -136,13 +136,15 @@ static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activit
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// True if counters are read after operations were observed. The range profiler does not work in a process whose CUPTI has
-/// been finalized.
-static COUNTERS_FOLLOW: AtomicBool = AtomicBool::new(false);
+/// True if CUPTI recorded operations in this process and was detached again. Its range profiler fails afterwards.
+static DETACHED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps CUPTI usable for counters after operations were observed, in this process.
-pub fn expect_counters() {
-    COUNTERS_FOLLOW.store(true, Ordering::Relaxed);
+/// Fails if CUPTI recorded operations in this process, after which it cannot read counters.
+pub fn never_detached() -> Result<(), String> {
+    if DETACHED.load(Ordering::Relaxed) {
+        return Err("CUPTI cannot read counters after it has recorded operations: use `--observe events`".to_owned());
+    }
+    Ok(())
 }
 
 /// The library, opened at most once by a process.
@@ -256,11 +258,11 @@ impl Cupti {
             }
             (self.table.unsubscribe)(subscriber);
             // Without this, the graphs that run later in the process are slower than before.
-            let finalizes = self.version >= FINALIZES && !COUNTERS_FOLLOW.load(Ordering::Relaxed);
-            if let Some(finalize) = self.table.finalize.filter(|_| finalizes) {
+            if let Some(finalize) = self.table.finalize.filter(|_| self.version >= FINALIZES) {
                 finalize();
             }
         }
+        DETACHED.store(true, Ordering::Relaxed);
         // Records that arrive this late belong to no operation.
         let full = std::mem::take(&mut *lock(&FULL));
         lock(&EMPTY).extend(full.into_iter().map(|(buffer, _)| buffer));

@@ -30,7 +30,6 @@ use counters::RangeProfiler;
 use cublaslt::CublasLt;
 use cudnn::Cudnn;
 use cupti::Cupti;
-pub use cupti::expect_counters;
 use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;

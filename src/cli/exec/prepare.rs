@@ -33,6 +33,10 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let mut settings = load::settings(&args.config)?;
     args.change(&mut settings);
+    // CUPTI cannot read counters in a process in which it has recorded operations.
+    if args.counters.is_some() && settings.observe == ObserveSetting::Auto {
+        settings.observe = ObserveSetting::Events;
+    }
     if settings.observe == ObserveSetting::Vendor {
         backends::attach_recorder(args.backend.unwrap_or(BackendSetting::Auto));
     }
@@ -121,7 +125,6 @@ pub(super) fn prepare(
     limits::check(&args, &loaded)?;
     if let Some(name) = &args.counters {
         check_operation(name, &loaded)?;
-        backends::expect_counters();
     }
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
