@@ -58,7 +58,8 @@ fn each_limit_of_memory_is_reported_or_sufficient() {
 fn a_failed_allocation_of_a_vector_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("many.aorta", "buffer x: f32[4]\nstep { for i in 0..1000000 { map(x + 1 -> x) } }");
-    let output = limited(&sandbox, "ulimit -v 60000", &["check", "many.aorta"]);
+    let limit = format!("ulimit -v {}", program_kib() + 24_000);
+    let output = limited(&sandbox, &limit, &["check", "many.aorta"]);
     assert_eq!(output.code, Some(4), "{}", output.stderr);
     assert!(output.stderr.contains("the system is out of memory"), "{}", output.stderr);
 }
