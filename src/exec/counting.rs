@@ -10,12 +10,12 @@ use super::image::Step;
 use super::ranks::Ranks;
 use super::session::{LaunchMode, Session, device};
 
-/// Most times that an operation runs until all of its metrics are counted.
+/// Maximum number of times that an operation runs until all of its metrics are counted.
 const MOST_PASSES: u64 = 64;
 
 impl Ranks {
-    /// Counts for each of some operations of the first slot, on the only rank. Counts fewer if the run is stopped. The inner
-    /// error is the reason in words why the device cannot count.
+    /// Counts hardware events of the chosen operations of the first slot. The program must have a single rank. Counts fewer if
+    /// the run is stopped. The inner error is the reason in words why the device cannot count.
     pub fn count(&mut self, chosen: &[OpId], control: &Control) -> Result<Result<Vec<Counted>, String>, ExecError> {
         let count = |session: &mut Session| {
             let counted = session.count(chosen, control);

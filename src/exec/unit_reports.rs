@@ -71,7 +71,7 @@ impl Session {
         self.set_up(control)?;
         self.begin();
         let mut before = Vec::new();
-        // Libraries load code in the first iterations, which are therefore not held.
+        // The gate holds only the last iteration, since libraries load code in the earlier ones.
         let last = self.period() as u64;
         for iteration in 0..=last {
             if !self.stopping.may_begin(iteration, control.stopped()) {

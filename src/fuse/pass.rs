@@ -149,7 +149,7 @@ impl Pass<'_> {
     }
 
     /// Fuses a node with one that reads its result. Returns the position and the fused node, or the reason why they cannot
-    /// be fused; `None` if neither of the two operations, by which they pass the result, is elementwise.
+    /// be fused. `None` if neither of `operations`, the one that writes the result and the one that reads it, is elementwise.
     fn writer_and_reader(
         &self,
         (first, second): (usize, usize),

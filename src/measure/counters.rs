@@ -8,7 +8,7 @@ use super::compare::plain_name;
 use super::record::CountersRecord;
 use super::request::Request;
 
-/// Maximum number of counted operations: the first of a name.
+/// Maximum number of counted operations. If more have the name, the first ones in the iteration are counted.
 const MOST: usize = 8;
 
 /// Returns the operations of the first slot that have a name: the label with or without its indices, or the operation's own

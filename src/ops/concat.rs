@@ -116,16 +116,17 @@ fn tasks<'a>(spec: &Spec, identity: &'a Expression) -> Vec<Task<'a>> {
 /// Maximum size in bytes of a tile in shared memory.
 const TILE: u64 = 16 << 10;
 
-/// Number of rows of which a tile has a multiple, so that its part of each input is whole packs.
+/// Granularity of a tile in rows. 16 rows of any input are a whole number of 16-byte packs.
 const ROWS: u64 = 16;
 
-/// Maximum number of inputs of such a kernel, which compares the number of each pack with those of all.
+/// Maximum number of inputs of the kernel, which compares each pack's number with the first pack of every input.
 const MOST_INPUTS: usize = 32;
 
 /// Instructions per element: a step to the next column, and an access of shared memory, which counts as four.
 const OF_AN_ELEMENT: f64 = 8.0;
 
-/// Rows that are joined in shared memory, because parts of rows are no whole packs.
+/// Division of rows into tiles that a block joins in shared memory, because an input's part of a row is not a whole number of
+/// packs.
 struct Tiles {
     /// Number of rows of all tensors, and of a tile.
     all: u64,
@@ -135,7 +136,8 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the tiles; `None` if parts of rows are whole packs, or rows are long or not contiguous.
+    /// Returns the division into tiles. `None` if every input's part of a row is a whole number of packs, if rows are few or long,
+    /// if there are more than [`MOST_INPUTS`] inputs, or if a tensor is not contiguous, aligned device memory.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (axis, y) = (along(spec), &spec.outputs[0]);
         let size = y.dtype.size();

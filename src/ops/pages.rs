@@ -78,7 +78,11 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);
     // Short numbers, so that one launch copies as many pages as possible.
-    let (number, size) = if x.dims[0] <= 1 << 16 { ("unsigned short", 2) } else { ("u32", 4) };
+    let (number, size) = match x.dims[0] {
+        0..=0x1_0000 => ("unsigned short", 2),
+        0..=0x1_0000_0000 => ("u32", 4),
+        _ => ("u64", 8),
+    };
     let most = (list.len() * size).next_power_of_two().clamp(LEAST_LIST, LIST) / size;
     let before = format!("{}struct alignas(8) Pages {{ {number} at[{most}]; }};\n", columns.text());
     let body = format!(
@@ -91,7 +95,8 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let across = columns.length.div_ceil(u64::from(BLOCK) * columns.pack).clamp(1, 1 << 16);
     let launch = |(number, list): (usize, &[i64])| {
         // The numbers lie in a word from the lowest bits on, as in memory.
-        let word = |numbers: &[i64]| numbers.iter().rev().fold(0, |word, &number| word << (8 * size) | number as u64);
+        let shifted = |word: u64| word.checked_shl(8 * size as u32).unwrap_or(0);
+        let word = |numbers: &[i64]| numbers.iter().rev().fold(0, |word, &number| shifted(word) | number as u64);
         let mut at: Vec<u64> = list.chunks(8 / size).map(word).collect();
         at.resize(most * size / 8, 0);
         let params = [

@@ -38,9 +38,11 @@ pub struct Radix {
     length: u64,
     /// Size of a key in bytes, 4 or 8.
     key: u64,
-    /// Number of low bits of the keys that are ignored, of bits per digit, and of digits.
+    /// Number of low bits of the keys that are ignored.
     low: u32,
+    /// Number of bits per digit.
     bits: u32,
+    /// Number of digits, with one pass for each.
     passes: u32,
     /// Number of positions per thread, and of tiles per list.
     held: u64,
@@ -49,8 +51,9 @@ pub struct Radix {
 
 /// What a client of [`Radix`] adds to its kernels.
 pub struct Client<'a> {
-    /// Kernel text that includes [`GROUPS`] and defines macros. `DROPS` is 1 if positions can be left out. `FIRST(list, p, key)` sets the key of position `p`, and is false if the position is left
-    /// out. `LEAVE(list, at, key, place)` stores an element of the result; without it the last pass writes to the workspace.
+    /// Kernel text that includes [`GROUPS`] and defines these macros. `DROPS` is 1 if some positions are left out, otherwise 0.
+    /// `FIRST(list, p, key)` assigns the key of position `p` to `key`, and is false if the position is left out.
+    /// `LEAVE(list, at, key, place)` stores an element of the result; if it is not defined, the last pass writes to the workspace.
     pub text: &'a str,
     pub params: &'a [Parameter],
     /// Names of the kernels: of the only one, and of those that count, add up and move.
@@ -86,7 +89,7 @@ impl Radix {
         self.tiles > TILES
     }
 
-    /// Number of digits.
+    /// Number of buckets: values that a digit can have.
     pub fn bins(&self) -> u64 {
         1 << self.bits
     }
@@ -127,7 +130,7 @@ impl Radix {
         }
     }
 
-    /// Number of blocks that add up counts: each has 32 digits of a list.
+    /// Number of blocks that add up counts. Each block adds up 32 buckets of a list.
     fn summing(&self) -> u64 {
         self.lists * self.bins() / 32
     }

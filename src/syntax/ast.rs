@@ -402,8 +402,6 @@ named! {
     }
 }
 
-impl BinaryOp {}
-
 impl Expr {
     /// The name, if the expression consists only of a name; `None` otherwise.
     pub fn as_name(&self) -> Option<Symbol> {

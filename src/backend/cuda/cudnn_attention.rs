@@ -39,12 +39,13 @@ impl Cudnn {
         for form in forms(library, attention) {
             let inner = form.inner(attention);
             let graph = match form {
-                GraphForm::Forward => forward(library, attention)?,
-                GraphForm::Stored => backward(library, attention, false)?,
-                GraphForm::Atomic => backward(library, attention, true)?,
+                GraphForm::Forward => forward(library, attention),
+                GraphForm::Stored => backward(library, attention, false),
+                GraphForm::Atomic => backward(library, attention, true),
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
-            match graph.plans(left, ENGINES.min(wanted.max(1) as usize), attention.deterministic) {
+            let most = ENGINES.min(wanted.max(1) as usize);
+            match graph.and_then(|graph| graph.plans(left, most, attention.deterministic)) {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
                     plan,
                     steps: steps.clone(),

@@ -563,7 +563,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         stream: Stream,
     ) -> Call;
 
-    /// Up to `wanted` engines that the library has for attention, the most promising first. `workspace`
+    /// Up to `wanted` engines of the library for each form of attention's graph, the most promising first. `workspace`
     /// is the memory that they may use, in bytes. Fails with the library's reason if it has none.
     fn attentions(&self, attention: &FusedAttention, workspace: u64, wanted: u32) -> Call<Vec<Self::Attention>>;
 

@@ -65,9 +65,12 @@ impl<A: Api> Chooser<'_, A> {
             return Ok((None, format!("{what}: kernels of aorta, since {library} has no engine")));
         }
         if self.candidates == 1 {
-            let first = found.into_iter().next().filter(|engine| self.try_engine(attention, engine).is_ok());
-            let by = if first.is_some() { "engine 1 of" } else { "kernels of aorta, since engine 1 fails of" };
-            return Ok((first, format!("{what}: {by} {library}, which was not timed")));
+            let first = found.into_iter().find(|engine| self.try_engine(attention, engine).is_ok());
+            let by = match first {
+                Some(_) => format!("the first engine of {library} that runs, not timed"),
+                None => format!("kernels of aorta, since no engine of {library} runs"),
+            };
+            return Ok((first, format!("{what}: {by}")));
         }
         let own = self.time_attention(attention, None);
         let mut best: Option<(Nanos, usize, A::Attention)> = None;

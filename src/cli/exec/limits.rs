@@ -90,7 +90,7 @@ pub fn check_span(what: &str, name: &str, span: &Span, loaded: &Loaded) -> Resul
     let names = metrics.iter().map(|metric| metric.name.as_str()).chain(is_limit.then_some("time"));
     let metric = metrics.iter().find(|metric| metric.name == *name);
     let (unit, example) = match metric {
-        // A record has shares without their unit.
+        // `metric_unit` returns the unit in records, where shares are plain numbers, so `%` is restored here.
         Some(metric) if metric.unit.as_deref() == Some("%") => ("%".to_owned(), "5%"),
         Some(metric) => (metric_unit(metric), metric.dimension.example().unwrap_or("1")),
         None if is_limit && name == "time" => ("s".to_owned(), "1ms"),

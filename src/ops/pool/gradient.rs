@@ -30,7 +30,7 @@ impl Operation for PoolBackward {
             let help = format!("the result of this `pool` is {}{expected}, and so is its gradient", x.dtype);
             return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {dy}"), &help));
         }
-        // Only now is it known to have a dimension of channels.
+        // The comparison above guarantees that `dy` has the dimension of channels that this check reads.
         call.needs_few_places(&call.inputs[1], &[1])?;
         Ok(vec![call.output(0, x.dtype, x.dims)?])
     }

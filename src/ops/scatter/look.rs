@@ -10,13 +10,14 @@ use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
 use super::super::radix::EQUALS;
 use super::*;
 
-/// Number of steps that all waves of blocks take, each of which waits for memory and examines [`ROUND`] indices per block, up to which
-/// a search is not slower than sorting. Also the number of moved bytes that allows one more step, since SMs search while memory is busy.
+/// Maximum number of steps, over all waves of blocks, for which a search is not slower than sorting. In a step, a block waits for
+/// memory and examines [`ROUND`] indices.
 const ALL_STEPS: u64 = 8;
+/// Number of moved bytes for which one more step is allowed, since SMs search while memory is busy.
 const BYTES_OF_A_STEP: u64 = 4 << 20;
 
-/// Maximum size in bytes of the terms for which indices are sorted by ranges of rows. Beyond it the terms of a single row, which a
-/// block adds up alone, could take much longer than all others.
+/// Maximum size in bytes of all terms for which indices are sorted by ranges of rows. With more bytes, a block that adds up the
+/// terms of a single row could run much longer than all others.
 const OF_ONE_ROW: u64 = 32 << 20;
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.

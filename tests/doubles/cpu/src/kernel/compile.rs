@@ -96,7 +96,8 @@ pub fn compile(program: &mut Program, options: &[String]) -> Result<(), i32> {
     let text = with_dynamic_shared(&program.text);
     // As a compiler for an architecture with matrix units.
     let matrix = if std::env::var_os("HIP_DOUBLE_MATRIX").is_some() { "#define __gfx90a__ 1\n" } else { "" };
-    let whole = format!("{matrix}#define HIP_DOUBLE_WAVE {WAVE}\n#define HIP_DOUBLE_UNITS {UNITS}\n{PRELUDE}{text}\n{entries}");
+    let whole =
+        format!("{matrix}#define HIP_DOUBLE_WAVE {WAVE}\n#define HIP_DOUBLE_UNITS {UNITS}\n{PRELUDE}{text}\n{entries}");
     match built(&compiler, &whole) {
         Ok(object) => {
             program.code = [MARK.as_slice(), &(object.len() as u64).to_le_bytes(), &object].concat();
