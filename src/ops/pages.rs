@@ -79,8 +79,8 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let dtype = c_type(x.dtype);
     // Short numbers, so that one launch copies as many pages as possible.
     let (number, size) = match x.dims[0] {
-        0..=0x1_0000 => ("unsigned short", 2),
-        0..=0x1_0000_0000 => ("u32", 4),
+        pages if pages <= 1 << 16 => ("unsigned short", 2),
+        pages if pages <= 1 << 32 => ("u32", 4),
         _ => ("u64", 8),
     };
     let most = (list.len() * size).next_power_of_two().clamp(LEAST_LIST, LIST) / size;
