@@ -166,7 +166,7 @@ impl Span {
     pub fn fits(&self, unit: &str) -> bool {
         match self.unit() {
             Some(counted) => return counted == unit || (counted == PERCENT && unit.is_empty()),
-            // It is not clear whether 5 means 5 % or 500 %.
+            // A plain number does not fit a figure in `%`, since `5` could mean 5 % or 500 %.
             None if unit == PERCENT => return self.dimension().is_ok_and(|dimension| dimension.is_none()),
             None => {}
         }

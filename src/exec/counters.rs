@@ -21,7 +21,7 @@ pub trait Counters: Send {
 pub struct Count {
     /// The vendor's name of the metric, or those of a ratio.
     pub metric: String,
-    /// Its meaning, such as `read from device memory`.
+    /// The quantity in words for reports, such as `read from device memory`.
     pub text: String,
     /// `%` or `B`.
     pub unit: String,

@@ -33,7 +33,7 @@ const WIDEST: f64 = 2.0;
 const ORDERS: u64 = 512;
 
 named! {
-    /// One of the two sides of an A/B comparison.
+    /// The variants that `aorta ab` compares: a is the reference, b the change.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum AbSide {

@@ -49,7 +49,7 @@ pub struct Radix {
     tiles: u64,
 }
 
-/// What a client of [`Radix`] adds to its kernels.
+/// Kernel text, parameters and names that an operation adds to the radix sort of [`Radix`], such as how keys are loaded.
 pub struct Client<'a> {
     /// Kernel text that includes [`GROUPS`] and defines these macros. `DROPS` is 1 if some positions are left out, otherwise 0.
     /// `FIRST(list, p, key)` assigns the key of position `p` to `key`, and is false if the position is left out.

@@ -31,7 +31,7 @@ macro_rules! params {
             impl $name {
                 pub const SIZE: usize = offset_of!($name, $last) + size_of::<$last_type>();
 
-                /// All fields 0.
+                /// Returns the structure with its size, as CUPTI requires, and all other fields 0.
                 fn new() -> $name {
                     // SAFETY: the structure has numbers and pointers alone.
                     $name { size: $name::SIZE, ..unsafe { std::mem::zeroed() } }

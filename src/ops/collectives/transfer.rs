@@ -7,7 +7,7 @@ use crate::base::{DType, Dims};
 use super::batch::parts;
 use super::*;
 
-/// One side of a transfer between two ranks.
+/// The operations `send` and `recv`, which together copy a tensor from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// `send(src, to: 1)`.

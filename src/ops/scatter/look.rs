@@ -61,12 +61,13 @@ const MOST_ROWS: u64 = 256;
 /// The indices that a block searches, and the rows that it owns.
 #[derive(Clone, Copy, Debug)]
 enum Search {
-    /// One of this many segments of the indices, for consecutive rows. A second kernel adds the segments' sums.
+    /// The indices are divided into this many segments. A block searches one segment for indices of its consecutive rows, and a
+    /// second kernel adds the segments' sums.
     Segments(u64),
-    /// The indices of a range of `1 << low` rows, for consecutive rows.
+    /// The indices are sorted by ranges of `1 << low` rows. A block searches the indices of one range for those of its rows.
     Range { sort: RowSort, low: u32 },
-    /// All indices, for the rows of consecutive indices. A row belongs to the block of its first index. The output is set to zero
-    /// first.
+    /// A block has consecutive indices and owns each row whose first index is among them. It searches all indices for those of
+    /// its rows. The output is set to zero first.
     All,
 }
 
