@@ -99,7 +99,7 @@ fn a_hang_ends_the_program_and_is_found_by_another_run() {
                 on a { fill(1 -> x) }\n  on b { map(x + 1 -> y) }\n}\n";
     std::fs::write(&file, text).expect("a file can be written");
     for launch in ["stream", "graph"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+        let mut command = Command::new(common::program());
         command.arg("exec").arg(&file).args(["--backend", "cuda", "--effort", "sanity", "--timeout", "2s"]);
         let output = command.args(["--launch", launch]).output().expect("the binary starts");
         let said = String::from_utf8_lossy(&output.stderr);

@@ -28,6 +28,14 @@ use aorta::plan::{self, Plan, Rank};
 use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
+/// The program: where it was built, or beside this test if both were copied to another machine.
+pub fn program() -> std::path::PathBuf {
+    let built = std::path::PathBuf::from(env!("CARGO_BIN_EXE_aorta"));
+    let own = std::env::current_exe().expect("a test is a program");
+    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("aorta"));
+    std::iter::once(built).chain(beside).find(|path| path.is_file()).expect("the program was built with its tests")
+}
+
 /// Analyzes a text, or returns its diagnostics as text.
 pub fn analyze_with(text: &str, options: &Options) -> Result<Program, String> {
     let mut sources = SourceMap::new();

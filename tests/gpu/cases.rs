@@ -2,13 +2,13 @@
 
 use aorta::exec::Backend;
 
-use crate::{folder, gpu, program};
+use crate::{folder, gpu};
 
 /// Runs `aorta ab` on the first GPU. Returns its output and its exit code.
 fn ab(folder: &tempfile::TempDir, text: &str, arguments: &[&str]) -> (String, Option<i32>) {
     let file = folder.path().join("ab.aorta");
     std::fs::write(&file, text).expect("a file can be written");
-    let output = std::process::Command::new(program())
+    let output = std::process::Command::new(crate::common::program())
         .args(["ab", "ab.aorta", "--backend", "cuda", "--device", "0"])
         .args(arguments)
         .current_dir(folder.path())
@@ -60,7 +60,7 @@ fn sweep(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<serde_json::Valu
     let file = folder.path().join("chains.aorta");
     std::fs::write(&file, CHAINS).expect("a file can be written");
     let cases = folder.path().join("cases.jsonl");
-    let output = std::process::Command::new(program())
+    let output = std::process::Command::new(crate::common::program())
         .args(["sweep", &file.display().to_string(), "--backend", "cuda", "--json", &cases.display().to_string()])
         .args(arguments)
         .stdin(std::process::Stdio::null())
@@ -125,7 +125,7 @@ fn a_sweep_over_a_variable_gives_each_process_its_own() {
 fn suite(arguments: &[&str]) -> Vec<aorta::measure::cases::Case> {
     let folder = folder();
     let file = folder.path().join("cases.jsonl");
-    let mut command = std::process::Command::new(program());
+    let mut command = std::process::Command::new(crate::common::program());
     command.arg("suite").args(arguments).args(["--backend", "cuda", "--device", "0", "--json"]).arg(&file);
     let output = command.output().expect("the program starts");
     println!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));

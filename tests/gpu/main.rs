@@ -80,11 +80,3 @@ fn verify_ranks(name: &str, ranks: &[(u32, &Program, &Plan)], gpu: &dyn Backend)
         }
     }
 }
-
-/// The program: where it was built, or beside this test if both were copied to another machine.
-fn program() -> std::path::PathBuf {
-    let built = std::path::PathBuf::from(env!("CARGO_BIN_EXE_aorta"));
-    let own = std::env::current_exe().expect("a test is a program");
-    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("aorta"));
-    std::iter::once(built).chain(beside).find(|path| path.is_file()).expect("the program was built with its tests")
-}

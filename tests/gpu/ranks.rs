@@ -131,7 +131,7 @@ fn ranks_connect_inside_of_a_capture() {
     let kernels = folder();
     let Some((_, _alone)) = gpus(&kernels, &[0, 1]) else { return };
     for file in ["all_reduce", "all_to_all"] {
-        let output = std::process::Command::new(crate::program())
+        let output = std::process::Command::new(crate::common::program())
             .args(["exec", file, "--preset", "tiny", "--backend", "cuda", "--ranks", "2", "--launch", "graph"])
             .output()
             .expect("the binary starts");
@@ -210,7 +210,7 @@ fn copies_to_other_processes_agree_with_the_cpu() {
     for (text, port) in [(programs::PEERS.replace("VIA", "dma"), 9811), (programs::ROWS.to_owned(), 9813)] {
         std::fs::write(&file, text).expect("a file can be written");
         let start = |rank: &str| {
-            std::process::Command::new(crate::program())
+            std::process::Command::new(crate::common::program())
                 .args(["exec", "--backend", "cuda", "--launch", "both", "--verify"])
                 .arg(&file)
                 .envs([("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")])
