@@ -17,12 +17,13 @@ use std::fmt;
 
 use indexmap::IndexMap;
 use miette::{Diagnostic, LabeledSpan, Severity, SourceSpan};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, OpId, SrcSpan};
 use crate::config::Profile;
 use crate::fuse;
-use crate::model::Program;
+use crate::model::{OpKind, Program};
 use crate::ops::Spec;
 use crate::plan::{Flow, Plan};
 
@@ -159,6 +160,24 @@ struct Group {
     changes: Vec<(usize, OpId, Option<Spec>)>,
 }
 
+/// What an operation costs apart from its time on the device.
+#[derive(Clone, Copy, Default)]
+struct Expense {
+    bytes: f64,
+    launches: f64,
+    host_ns: f64,
+}
+
+impl Expense {
+    fn of(spec: &Spec, profile: &Profile) -> Self {
+        Self {
+            bytes: spec.cost().bytes() as f64,
+            launches: spec.launch().len() as f64,
+            host_ns: launch_cost(spec, profile),
+        }
+    }
+}
+
 /// Advice about a program for the device of a profile, that with the largest gain first.
 pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<PlanAdvice> {
     if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > MAX_OPERATIONS {
@@ -208,6 +227,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let whole: f64 = durations.iter().flatten().sum();
     let paths: Vec<f64> =
         plan.steps.iter().zip(&durations).map(|(step, durations)| step.critical_path(durations).length).collect();
+    let mut known: FxHashMap<OpKind, Expense> = FxHashMap::default();
     let advice = groups.into_values().map(|group| {
         let [mut time, mut path, mut bytes, mut launches, mut host] = [0.0f64; 5];
         for slot in group.changes.iter().map(|(slot, ..)| *slot).collect::<BTreeSet<_>>() {
@@ -216,12 +236,12 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
             for (_, op, spec) in group.changes.iter().filter(|(of, ..)| *of == slot) {
                 let Some(old) = scene.spec(*op) else { continue };
                 changed[op.index()] = spec.as_ref().map_or(0.0, |spec| scene.duration(spec, *op));
-                let saved = |of: fn(&Spec, &Profile) -> f64| {
-                    of(old, profile) - spec.as_ref().map_or(0.0, |spec| of(spec, profile))
-                };
-                bytes += saved(|spec, _| spec.cost().bytes() as f64);
-                launches += saved(|spec, _| spec.launch().len() as f64);
-                host += saved(launch_cost);
+                let kind = program.cycle[slot].op(*op).kind;
+                let old = *known.entry(kind).or_insert_with(|| Expense::of(old, profile));
+                let new = spec.as_ref().map_or_else(Expense::default, |spec| Expense::of(spec, profile));
+                bytes += old.bytes - new.bytes;
+                launches += old.launches - new.launches;
+                host += old.host_ns - new.host_ns;
             }
             time += durations[slot].iter().sum::<f64>() - changed.iter().sum::<f64>();
             path += (paths[slot] - plan.steps[slot].critical_path(&changed).length).max(0.0);
