@@ -265,6 +265,17 @@ pub struct MemoryRecord {
     pub scratch: Bytes,
 }
 
+/// A launch mode of a record in words: `as streams` or `as a graph`.
+pub fn launched(launch: &str) -> &'static str {
+    if launch == "graph" { "as a graph" } else { "as streams" }
+}
+
+/// An observer effect in words: `47 % more time`, or `28 % less time`.
+pub fn observer_effect_text(effect: f64) -> String {
+    let less = if effect < 0.0 { "less" } else { "more" };
+    format!("{:.0} % {less} time", 100.0 * effect.abs())
+}
+
 /// Results of one launch mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variant {
