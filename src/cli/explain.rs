@@ -64,8 +64,8 @@ fn figure(name: &str) -> Result<&'static Definition, InputError> {
         let near = suggest::nearest(name, DEFINITIONS.iter().map(|definition| definition.name));
         let near = near.map(|near| format!("did you mean `metric {near}`? ")).unwrap_or_default();
         let help = format!(
-            "{near}`aorta explain metric` lists all metrics; the columns of a report are explained in \
-             docs/start/03-reading-the-figures.md"
+            "{near}`aorta explain metric` lists all metrics; the page *Reading the figures* explains the columns of a \
+             report"
         );
         InputError::UnknownCode { what: format!("there is no metric `{name}`"), help }
     })
