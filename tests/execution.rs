@@ -356,7 +356,7 @@ fn a_backend_without_memory_is_not_verified() {
     assert!(!verification.record.held);
     assert!(verification.record.variants.is_empty());
     let nothing = |mode| format!("{mode}: nothing was verified: there was nothing to compare");
-    assert_eq!(verification.warnings, [nothing("stream"), nothing("graph")]);
+    assert_eq!(verification.warnings, [nothing("as streams"), nothing("as a graph")]);
 }
 
 #[test]

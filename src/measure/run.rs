@@ -11,6 +11,7 @@ use crate::model::{FigureExpr, Program};
 use super::alone::Alone;
 use super::blocks::{self, Blocks};
 use super::doubts;
+use super::pace;
 use super::record::{Variant, WarmupRecord, launched};
 use super::request::{Measured, Request};
 use super::sampled::{Serial, VariantSamples};
@@ -305,7 +306,7 @@ fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
 /// Note about why iterations were not gated; `None` if they were, or if gating was not requested.
 fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
-    Some(format!("not gated: {why}; times may include host time"))
+    Some(pace::not_gated_note(why))
 }
 
 /// Note about cold caches; `None` unless they were requested.
