@@ -6,7 +6,7 @@
 use crate::base::{Nanos, counted, stage};
 use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
 
-use super::record::{BlockRecord, HealthRecord, launched};
+use super::record::{BlockRecord, HealthRecord};
 
 /// Maximum number of blocks.
 const BLOCKS: u64 = 8;
@@ -137,7 +137,7 @@ impl Blocks {
             0 => String::new(),
             _ => format!("; that was while {samples} of {} were measured", counted(all, "iteration")),
         };
-        reasons.iter().map(|why| format!("{}: throttled: {why}{share}", launched(mode.name()))).collect()
+        reasons.iter().map(|why| format!("{}: throttled: {why}{share}", mode.phrase())).collect()
     }
 }
 

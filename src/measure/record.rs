@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, counted};
 use crate::compile::Compiled;
-use crate::exec::Health;
+use crate::exec::{Health, LaunchMode};
 use crate::model::{Program, Units};
 use crate::schedule::Lane;
 
@@ -265,9 +265,9 @@ pub struct MemoryRecord {
     pub scratch: Bytes,
 }
 
-/// A launch mode of a record in words: `as streams` or `as a graph`.
+/// The launch mode of that name in a sentence: `as streams` or `as a graph`.
 pub fn launched(launch: &str) -> &'static str {
-    if launch == "graph" { "as a graph" } else { "as streams" }
+    LaunchMode::from_name(launch).unwrap_or(LaunchMode::Stream).phrase()
 }
 
 /// An observer effect in words: `47 % more time`, or `28 % less time`.

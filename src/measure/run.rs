@@ -12,7 +12,7 @@ use super::alone::Alone;
 use super::blocks::{self, Blocks};
 use super::doubts;
 use super::pace;
-use super::record::{Variant, WarmupRecord, launched};
+use super::record::{Variant, WarmupRecord};
 use super::request::{Measured, Request};
 use super::sampled::{Serial, VariantSamples};
 use super::variant;
@@ -138,7 +138,7 @@ fn serials(
             let (blocks, warmup) = warmed(request, &mut session, variant.mode)?;
             blocks.failure.map_or(Ok(()), Err)?;
             let samples = blocks.samples.slowest;
-            let name = format!("{}, on one stream", launched(variant.mode.name()));
+            let name = format!("{}, on one stream", variant.mode.phrase());
             warnings.extend(doubts::of(&name, &request.times(&samples), &warmup, session.slots()));
             let traces = match samples.stopped {
                 true => Vec::new(),
@@ -326,7 +326,7 @@ fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
             "{}: {} of {} began before the host had launched all of it: their times include host time",
-            launched(mode.name()),
+            mode.phrase(),
             samples.ungated,
             counted(samples.time.len(), "iteration")
         )

@@ -15,9 +15,7 @@ use super::metrics::{self, Known};
 use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::Limits;
-use super::record::{
-    ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant, launched, observer_effect_text,
-};
+use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text};
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
@@ -59,7 +57,7 @@ pub fn record(
     let time = if refused.is_none() { whole } else { Times::bare(&samples.slowest.time) };
     let issue = Times::of_slots(&samples.slowest.issue, request.slots(), samples.slowest.first);
     let ungated = ungated.as_ref().map(|samples| request.times(samples));
-    let name = launched(mode.name());
+    let name = mode.phrase();
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     warnings.extend(doubts::of(name, &time, warmup, request.slots()));
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
@@ -145,7 +143,7 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
     };
     Some(format!(
         "{}: host launch time {issue} for an iteration of {headline}: {waits}; `--launch graph` launches it by one call",
-        launched(mode.name())
+        mode.phrase()
     ))
 }
 

@@ -14,7 +14,6 @@ use crate::model::{MemoryKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
-use super::record::launched;
 pub use compare::{Comparison, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
 use walk::{Findings, Walk, WalkOutcome};
@@ -82,7 +81,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
             compared = anew;
         }
         if compared.is_empty() {
-            warnings.push(format!("{}: nothing was verified: there was nothing to compare", launched(mode.name())));
+            warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.phrase()));
             continue;
         }
         let launch = mode.name().to_owned();
