@@ -325,7 +325,7 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
 fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
-            "{}: {} of {} began before the host had launched all of it: their times include host time",
+            "{}: {} of {} began before the host had launched them completely: their times include host time",
             mode.phrase(),
             samples.ungated,
             counted(samples.time.len(), "iteration")

@@ -51,8 +51,7 @@ fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
     let holds = mock.take().iter().filter(|call| call.starts_with("hold")).count();
     assert!((3..=4).contains(&holds), "no more than are under way when the third opens: {holds}");
     let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
-    let told =
-        "as streams: 4 of 4 iterations began before the host had launched all of it: their times include host time";
+    let told = "as streams: 4 of 4 iterations began before the host had launched them completely: their times include host time";
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
 }
 
