@@ -113,9 +113,11 @@ fn summary(measured: &Measured) -> String {
         text.extend(variant.notes.iter().map(|note| format!("note: {note}\n")));
     }
     // Warnings about figures invented by the mock are not relevant here.
-    let warnings = measured.warnings.iter().filter(|warning| !warning.contains("the host takes"));
+    let warnings = measured.warnings.iter().filter(|warning| !warning.contains("host launch time"));
     text.extend(
-        warnings.filter(|warning| !warning.contains("timing single")).map(|warning| format!("warning: {warning}\n")),
+        warnings
+            .filter(|warning| !warning.contains("observed iterations take"))
+            .map(|warning| format!("warning: {warning}\n")),
     );
     text
 }
@@ -354,7 +356,7 @@ fn a_backend_without_memory_is_not_verified() {
     assert!(!verification.record.held);
     assert!(verification.record.variants.is_empty());
     let nothing = |mode| format!("{mode}: nothing was verified: there was nothing to compare");
-    assert_eq!(verification.warnings, [nothing("stream"), nothing("graph")]);
+    assert_eq!(verification.warnings, [nothing("as streams"), nothing("as a graph")]);
 }
 
 #[test]
@@ -454,7 +456,7 @@ fn throttling_is_reported() {
     let prepared = Prepared::of(OVERLAPPING);
     let measured = prepared.measure(&Mock::new(script), &[LaunchMode::Stream], &Control::default());
     let measured = measured.expect("nothing fails");
-    let told = "stream: throttled: power cap, clock 1410 of 1980 MHz";
+    let told = "as streams: throttled: power cap, clock 1410 of 1980 MHz";
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
     let clocks: Vec<_> = measured.variants[0].health.iter().map(|health| health.clock_mhz).collect();
     assert_eq!(clocks, [Some(345), Some(1410)]);
@@ -471,7 +473,7 @@ fn device_state_is_read_between_blocks() {
     let measured = prepared.measure_for(effort, &mock, &[LaunchMode::Stream], &Control::default());
     let measured = measured.expect("nothing fails");
     let told =
-        "stream: throttled: temperature, clock 1500 of 1980 MHz; that was while 23 of 45 iterations were measured";
+        "as streams: throttled: temperature, clock 1500 of 1980 MHz; that was while 23 of 45 iterations were measured";
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
     let variant = &measured.variants[0];
     let blocks: Vec<_> = variant.blocks.iter().map(|block| (block.first, block.throttled.is_some())).collect();

@@ -121,7 +121,7 @@ fn chains_that_stay_apart_say_why() {
         ("on s { h: map(x * 2) sum(h, dims: [0] -> b) }", ""),
         (
             "on s { h: map(x * 2 -> y) g: sum(y, dims: [1]) }",
-            "h -> g at t.aorta:6:37: `y` is a buffer, which keeps its value",
+            "h -> g at t.aorta:6:37: the merged operation would have to store the buffer `y` too, which it cannot",
         ),
         (
             "on s { h: cast(x, to: i32) g: map(h + 1 -> y) }",

@@ -67,8 +67,8 @@ def turns(args, words, device):
     command = [args.aorta, "ab", *words, "--backend", args.backend, "--rounds", str(args.rounds), "--no-apart"]
     command += ["--device", str(device)] if args.backend == "cuda" else []
     done = subprocess.run(command, capture_output=True, text=True)
-    line = re.search(r"^A beside A.*$", done.stdout, re.MULTILINE)
-    table = re.search(r"^in turn.*$", done.stdout, re.MULTILINE)
+    line = re.search(r"^A against A.*$", done.stdout, re.MULTILINE)
+    table = re.search(r"^interleaved.*$", done.stdout, re.MULTILINE)
     return f"{line.group(0) if line else done.stderr.strip()} {table.group(0) if table else ''}"
 
 

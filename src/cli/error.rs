@@ -82,9 +82,9 @@ pub enum InputError {
         help: Option<String>,
     },
 
-    #[error("no error and no warning has the code `{code}`")]
+    #[error("{what}")]
     #[diagnostic(code(aorta::cli::unknown_code), help("{help}"))]
-    UnknownCode { code: String, help: String },
+    UnknownCode { what: String, help: String },
 
     #[error("`--set {given}` is not of the form `name=value`")]
     #[diagnostic(code(aorta::cli::no_pair), help("write `--set tokens=4096`"))]

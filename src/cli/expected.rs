@@ -51,7 +51,7 @@ impl ExpectedArgs {
             return Some(report::expected(record));
         }
         let why = match of(record, own) {
-            None => format!("nothing is known of {}", record.device.name),
+            None => format!("no normal ranges are known for {}", record.device.name),
             Some(known) => expected::why_inapplicable(record, &known)
                 .unwrap_or_else(|| format!("{} has no ranges for the figures of this run", known.file)),
         };

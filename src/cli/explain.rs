@@ -48,7 +48,7 @@ pub fn run(args: ExplainArgs) -> CliResult {
         (Some(code), None) => shown(find(&pages, code)?.text),
         (Some(code), Some(name)) => {
             let help = format!("only `metric` takes a name: `aorta explain metric {name}`");
-            return Err(InputError::UnknownCode { code: format!("{code} {name}"), help }.into());
+            return Err(unknown_code(&format!("{code} {name}"), help).into());
         }
     };
     output::print(&text);
@@ -62,12 +62,17 @@ const METRIC: &str = "metric";
 fn figure(name: &str) -> Result<&'static Definition, InputError> {
     definitions::find(name).ok_or_else(|| {
         let near = suggest::nearest(name, DEFINITIONS.iter().map(|definition| definition.name));
-        let help = near.map_or_else(
-            || "`aorta explain metric` lists all figures".to_owned(),
-            |near| format!("did you mean `metric {near}`?"),
+        let near = near.map(|near| format!("did you mean `metric {near}`? ")).unwrap_or_default();
+        let help = format!(
+            "{near}`aorta explain metric` lists all metrics; the page *Reading the figures* explains the columns of a \
+             report"
         );
-        InputError::UnknownCode { code: format!("{METRIC} {name}"), help }
+        InputError::UnknownCode { what: format!("there is no metric `{name}`"), help }
     })
+}
+
+fn unknown_code(code: &str, help: String) -> InputError {
+    InputError::UnknownCode { what: format!("no error and no warning has the code `{code}`"), help }
 }
 
 /// Lists every metric in one line.
@@ -140,7 +145,7 @@ fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
     let wanted = code.trim().trim_start_matches("aorta::");
     let full = |page: &Page| format!("{}::{}", page.phase, page.name);
     let found: Vec<&Page> = pages.iter().filter(|page| full(page) == wanted || page.name == wanted).collect();
-    let unknown = |help: String| InputError::UnknownCode { code: code.to_owned(), help };
+    let unknown = |help: String| unknown_code(code, help);
     match found.as_slice() {
         [page] => Ok(**page),
         [] => {

@@ -27,7 +27,7 @@ pub struct ReportArgs {
     /// are partitions of one sweep or suite
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Show the N operations with the most exposed time, and what usually helps each
+    /// Show the N operations with the longest total time, with their stretch, their slack and a usual remedy
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Show the operations, streams and analysis of this rank instead of the first

@@ -178,7 +178,7 @@ fn describe(parsed: &Parsed) -> String {
     section(&mut text, "Streams", &streams);
     section(&mut text, "Buffers", &buffers(ast, sources));
     section(&mut text, "Definitions", &definitions);
-    section(&mut text, "Figures", &figures);
+    section(&mut text, "Metrics", &figures);
     text
 }
 

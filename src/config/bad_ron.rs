@@ -56,7 +56,7 @@ fn unknown_field(found: &str, expected: &[&str], help: &str) -> String {
     let says = |field: &&Field| field.option.trim_start_matches("--").split('=').next() == Some(option.as_str());
     let is_scenario = FIELDS.iter().all(|field| expected.contains(&field.name));
     if let Some(field) = FIELDS.iter().filter(|field| expected.contains(&field.name)).find(says) {
-        return format!("write `{}`, which says what `--{option}` says", field.name);
+        return format!("write `{}` instead of `{found}`", field.name);
     }
     if let Some((_, why)) = OPTIONS_WITHOUT_FIELD.iter().find(|(known, _)| is_scenario && *known == option) {
         return format!("`--{option}` stays on the command line: {why}");

@@ -81,7 +81,7 @@ choices! {
 
     /// How iterations follow each other.
     SyncSetting {
-        /// An iteration begins when the last is complete
+        /// Each iteration starts after the previous one has completed
         Iteration = "iteration",
         /// Only streams and data order iterations
         End = "end",

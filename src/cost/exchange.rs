@@ -48,7 +48,7 @@ pub fn link_rate(one: u32, other: u32, links: &Links) -> f64 {
 }
 
 /// Duration of a collective in ns without other traffic, from the arrival of the last rank. `ranks` are the group's
-/// members as ranks of the world.
+/// members as ranks of the world. Over several nodes, the latencies of both kinds of links add up, and the transfers overlap.
 pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
     let bytes = match collective.kind {
         CollectiveKind::Barrier => BARRIER,
@@ -60,16 +60,16 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
     }
     let nodes = Node::of(ranks, links);
     let local = nodes.iter().map(|node| node.ranks).max().unwrap_or(1);
-    let within = if local > 1 { within(collective.kind, bytes, local, links) } else { 0.0 };
+    let (latency, transfer) = if local > 1 { within(collective.kind, bytes, local, links) } else { (0.0, 0.0) };
     if nodes.len() == 1 {
-        return within;
+        return latency + transfer;
     }
     let steps = (nodes.len() as f64).log2().ceil();
     let busiest =
         nodes.iter().map(|node| f64::from(node.most_on_card) * node.bytes_of_rank(collective.kind, bytes, &nodes));
     let rate = links.across.bandwidth.value();
-    let across = links.across.latency.value() * steps + busiest.fold(0.0, f64::max) / rate * 1e9;
-    within.max(across)
+    let across = busiest.fold(0.0, f64::max) / rate * 1e9;
+    latency + links.across.latency.value() * steps + transfer.max(across)
 }
 
 /// Loads of one rank of a collective on links; empty for a barrier, and for a single rank.
@@ -181,7 +181,8 @@ impl Node {
     }
 }
 
-fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
+/// Latency of a collective within a node in ns, and the time of its transfer in addition.
+fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> (f64, f64) {
     let name = match kind {
         CollectiveKind::AllReduce | CollectiveKind::Barrier => "all_reduce",
         CollectiveKind::ReduceScatter => "reduce_scatter",
@@ -197,11 +198,11 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
         wire_bytes(kind, 1.0, ranks) / paths
     };
     let Some(table) = table else {
-        return links.within.latency.value() + bytes * on_link(ranks) / links.port.collectives.value() * 1e9;
+        return (links.within.latency.value(), bytes * on_link(ranks) / links.port.collectives.value() * 1e9);
     };
     let least = table.times[0].1;
     let grown = (time(table, bytes) - least) * on_link(ranks) / on_link(table.ranks);
-    least + f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value() + grown
+    (least + f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value(), grown)
 }
 
 /// The table's time for a size. Between two sizes it is interpolated logarithmically; beyond the last it is
@@ -310,6 +311,13 @@ mod tests {
         let all_reduce = collective(CollectiveKind::AllReduce, 2, 1 << 28);
         let (near, far) = (exchange(&all_reduce, &[0, 1], &links), exchange(&all_reduce, &[0, 8], &links));
         assert!(far > 5.0 * near, "{near} and {far}");
+        let world: Vec<u32> = (0..64).collect();
+        for size in [1 << 10, 1 << 20, 1 << 24, 1 << 28] {
+            let time = |ranks: u32| {
+                exchange(&collective(CollectiveKind::AllReduce, ranks, size), &world[..ranks as usize], &links)
+            };
+            assert!(time(8) < time(16) && time(16) < time(64), "{size} elements");
+        }
         let send = collective(CollectiveKind::Send, 2, 1 << 20);
         assert!(exchange(&send, &[7, 8], &links) > exchange(&send, &[6, 7], &links));
     }

@@ -58,7 +58,9 @@ impl Gate {
                     .to_owned(),
             )
         } else if plain > depth {
-            Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
+            Some(format!(
+                "one hardware queue gets {plain} commands per iteration, and only {depth} (`gate_depth`) are certain to fit"
+            ))
         } else {
             None
         };

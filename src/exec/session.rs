@@ -50,6 +50,13 @@ named! {
     }
 }
 
+impl LaunchMode {
+    /// The mode in a sentence: `as streams` or `as a graph`.
+    pub fn phrase(self) -> &'static str {
+        if self == LaunchMode::Graph { "as a graph" } else { "as streams" }
+    }
+}
+
 /// A schedule prepared on a backend, for one rank.
 pub struct Session {
     pub(super) driver: Box<dyn Driver>,

@@ -12,7 +12,7 @@ pub enum Reason {
     Streams(String, String),
     /// Another operation also uses the value that the first passes to the second.
     Used { value: String, user: String, span: SrcSpan },
-    /// The value is stored in this buffer, which keeps it.
+    /// The value is stored in this buffer, which the merged operation cannot write.
     Kept(String),
     /// No operation reads this result of the first, but it must be computed.
     Unread(String),
@@ -41,7 +41,9 @@ impl Reason {
             Reason::Between { operation, stream: None, span } => format!("broken by `{operation}` at {}", place(*span)),
             Reason::Streams(first, second) => format!("they are on the streams `{first}` and `{second}`"),
             Reason::Used { value, user, span } => format!("`{value}` is also used by `{user}` at {}", place(*span)),
-            Reason::Kept(value) => format!("`{value}` is a buffer, which keeps its value"),
+            Reason::Kept(value) => {
+                format!("the merged operation would have to store the buffer `{value}` too, which it cannot")
+            }
             Reason::Unread(value) => format!("`{value}` is a result that nothing reads, and is computed all the same"),
             Reason::Overlap(value) => format!("one writes a part of `{value}` that the other uses as another slice"),
             Reason::Overwritten(value) => {

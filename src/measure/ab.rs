@@ -213,8 +213,8 @@ impl AbRecord {
                 .fold((0, 0), |(early, all), block| (early + block.block.ungated, all + block.block.time_ns.len()));
             if early > 0 {
                 doubts.push(format!(
-                    "{}: {early} of {all} iterations began before the host had issued them: their times include host \
-                     time",
+                    "{}: {early} of {all} iterations began before the host had launched them completely: their times include \
+                     host time",
                     side.name()
                 ));
             }

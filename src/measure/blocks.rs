@@ -137,7 +137,7 @@ impl Blocks {
             0 => String::new(),
             _ => format!("; that was while {samples} of {} were measured", counted(all, "iteration")),
         };
-        reasons.iter().map(|why| format!("{}: throttled: {why}{share}", mode.name())).collect()
+        reasons.iter().map(|why| format!("{}: throttled: {why}{share}", mode.phrase())).collect()
     }
 }
 

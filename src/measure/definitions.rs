@@ -9,7 +9,7 @@ pub struct Definition {
     /// Summary in one line.
     pub summary: &'static str,
     pub formula: &'static str,
-    /// Unit of its value in the record.
+    /// Unit of its value in the record; `1` for a ratio.
     pub unit: &'static str,
     /// The kind of samples that the value is the median of.
     pub samples: &'static str,
@@ -165,11 +165,12 @@ pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "critical_path",
         usage: "`critical_path`",
-        summary: "the longest chain of dependencies, by observed durations",
+        summary: "the longest chain of dependencies, including the order on each stream, by observed durations",
         formula: "max over chains of Σ duration",
         unit: "s",
         samples: OBSERVED,
-        good_for: "the time that more streams cannot reduce",
+        good_for: "the shortest time of this order on each stream. Moving independent operations to other streams can \
+                   shorten it",
         traps: "durations are those beside other operations, so they include `stretch` and waiting for other ranks, \
                 but not launching. If iterations overlap, it may exceed the time between two ends",
     },
@@ -231,7 +232,7 @@ pub const DEFINITIONS: &[Definition] = &[
         usage: "`device.units`",
         summary: "the compute units of the device",
         formula: "as the device reports: SMs or compute units; processors of a CPU",
-        unit: "1",
+        unit: "none, a count",
         samples: NO_SAMPLES,
         good_for: "figures for one unit, and guards: `when device.units >= 132`",
         traps: "no value if the device does not report it",

@@ -3,7 +3,7 @@
 use crate::base::Nanos;
 
 use super::quantile::effective;
-use super::record::{RunRecord, Times, Variant, WarmupRecord};
+use super::record::{RunRecord, Times, Variant, WarmupRecord, launched};
 use super::series::{self, Modes};
 use super::slots;
 use super::warmup::relative_to_slot;
@@ -73,7 +73,8 @@ pub fn unsteady(record: &RunRecord) -> Option<String> {
         return None;
     }
     let slots = record.program.cycle;
-    let doubt = |variant: &Variant| Some(format!("{}: {}", variant.launch, why_unsteady(&variant.time, slots)?));
+    let doubt =
+        |variant: &Variant| Some(format!("{}: {}", launched(&variant.launch), why_unsteady(&variant.time, slots)?));
     record.variants.iter().find_map(doubt)
 }
 

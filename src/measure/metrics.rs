@@ -167,11 +167,11 @@ impl Series {
             Statistic::P99 => summary.p99.ok_or_else(|| needs(99.0)),
             Statistic::Low | Statistic::High => {
                 let why = || {
-                    format!(
-                        "`{}` needs 6 independent samples, and not as many are among {}",
-                        statistic.name(),
-                        summary.n
-                    )
+                    let has = match summary.n {
+                        n if n < 6 => format!("this run has {n}"),
+                        n => format!("the {n} of this run are correlated"),
+                    };
+                    format!("`{}` needs 6 independent samples, and {has}", statistic.name())
                 };
                 let (low, high) = interval.ok_or_else(why)?;
                 Ok(if statistic == Statistic::Low { low } else { high })

@@ -52,7 +52,8 @@ pub fn operations(
             let time = times[op.index()];
             let route = spec.and_then(route);
             let bus_bytes = spec.and_then(ops::bus_bytes).map(BusBytes::larger);
-            let bound = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?.bound()?, peaks.profile)));
+            let ideal = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?, peaks.profile)));
+            let bound = ideal.and_then(|(ideal, profile)| Some((ideal.bound()?, profile)));
             let refused = start.and_then(|_| Limits(request.profile).check(time, spec).err());
             let time_ns = start.filter(|_| refused.is_none()).map(|_| round(time));
             // Report transfers only if they are known in every iteration, so that medians are comparable.
@@ -85,6 +86,7 @@ pub fn operations(
                 slack_ns: slack.as_ref().map(|slack| round(slack[op.index()])),
                 ideal_ns: bound.map(|((_, time), _)| Nanos(time.ceil() as i64)),
                 bound: bound.map(|((resource, _), profile)| resource.name(profile).to_owned()),
+                cached: ideal.is_some_and(|(ideal, _)| ideal.cache > 0.0),
                 refused,
                 launches: launches(&parts[op.index()]),
             }

@@ -21,6 +21,21 @@ pub fn held(variant: &Variant) -> Option<bool> {
     (variant.launch == "stream").then_some(variant.ungated.is_some())
 }
 
+/// Beginning and end of a note about iterations that were not gated.
+const NOT_GATED: (&str, &str) = ("not gated: ", "; times may include host time");
+
+/// A variant's note that its iterations were not gated.
+pub fn not_gated_note(why: &str) -> String {
+    let (before, after) = NOT_GATED;
+    format!("{before}{why}{after}")
+}
+
+/// The reason in a note of [`not_gated_note`]; `None` for other notes.
+pub fn why_not_gated(note: &str) -> Option<&str> {
+    let (before, after) = NOT_GATED;
+    note.strip_prefix(before)?.strip_suffix(after)
+}
+
 impl Pace {
     /// The kind of times that all variants have.
     pub fn common<'a>(variants: impl Iterator<Item = &'a Variant>) -> Pace {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, counted};
 use crate::compile::Compiled;
-use crate::exec::Health;
+use crate::exec::{Health, LaunchMode};
 use crate::model::{Program, Units};
 use crate::schedule::Lane;
 
@@ -263,6 +263,17 @@ pub struct MemoryRecord {
     pub host: Bytes,
     /// Part of `device` that is scratch memory.
     pub scratch: Bytes,
+}
+
+/// The launch mode of that name in a sentence: `as streams` or `as a graph`.
+pub fn launched(launch: &str) -> &'static str {
+    LaunchMode::from_name(launch).unwrap_or(LaunchMode::Stream).phrase()
+}
+
+/// An observer effect in words: `47 % more time`, or `28 % less time`.
+pub fn observer_effect_text(effect: f64) -> String {
+    let less = if effect < 0.0 { "less" } else { "more" };
+    format!("{:.0} % {less} time", 100.0 * effect.abs())
 }
 
 /// Results of one launch mode.

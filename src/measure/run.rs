@@ -11,6 +11,7 @@ use crate::model::{FigureExpr, Program};
 use super::alone::Alone;
 use super::blocks::{self, Blocks};
 use super::doubts;
+use super::pace;
 use super::record::{Variant, WarmupRecord};
 use super::request::{Measured, Request};
 use super::sampled::{Serial, VariantSamples};
@@ -137,7 +138,7 @@ fn serials(
             let (blocks, warmup) = warmed(request, &mut session, variant.mode)?;
             blocks.failure.map_or(Ok(()), Err)?;
             let samples = blocks.samples.slowest;
-            let name = format!("{}, on one stream", variant.mode.name());
+            let name = format!("{}, on one stream", variant.mode.phrase());
             warnings.extend(doubts::of(&name, &request.times(&samples), &warmup, session.slots()));
             let traces = match samples.stopped {
                 true => Vec::new(),
@@ -305,7 +306,7 @@ fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
 /// Note about why iterations were not gated; `None` if they were, or if gating was not requested.
 fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
-    Some(format!("iterations begin before the host has issued them, since {why}"))
+    Some(pace::not_gated_note(why))
 }
 
 /// Note about cold caches; `None` unless they were requested.
@@ -324,8 +325,8 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
 fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
-            "{}: {} of {} began before the host had issued them: their times include host time",
-            mode.name(),
+            "{}: {} of {} began before the host had launched them completely: their times include host time",
+            mode.phrase(),
             samples.ungated,
             counted(samples.time.len(), "iteration")
         )

@@ -174,7 +174,7 @@ fn the_ends_of_the_interval_of_the_median() {
     spread = 600 ns
     ");
     let five = times(&[300, 100, 500, 200, 400]);
-    insta::assert_snapshot!(values_beside("metric low = time.low", &[observed()], five, &[], None), @"low = –: `low` needs 6 independent samples, and not as many are among 5");
+    insta::assert_snapshot!(values_beside("metric low = time.low", &[observed()], five, &[], None), @"low = –: `low` needs 6 independent samples, and this run has 5");
 }
 
 #[test]

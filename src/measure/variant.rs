@@ -15,7 +15,7 @@ use super::metrics::{self, Known};
 use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::Limits;
-use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
+use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text};
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
@@ -27,7 +27,7 @@ use super::waiting::{Iteration, Observations};
 /// Overhead of observation above which a warning is given.
 const OBSERVER: f64 = 0.02;
 
-/// Share of the headline above which the host's issue time counts as the limit.
+/// Share of the headline above which the host's launch time counts as the limit.
 const HOST: f64 = 0.9;
 
 /// Maximum number of operations for which the record of a run that ends early lists every operation and has the hash of
@@ -57,7 +57,7 @@ pub fn record(
     let time = if refused.is_none() { whole } else { Times::bare(&samples.slowest.time) };
     let issue = Times::of_slots(&samples.slowest.issue, request.slots(), samples.slowest.first);
     let ungated = ungated.as_ref().map(|samples| request.times(samples));
-    let name = mode.name();
+    let name = mode.phrase();
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     warnings.extend(doubts::of(name, &time, warmup, request.slots()));
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
@@ -95,16 +95,16 @@ pub fn record(
     notes.extend(sampled.observed_by.as_ref().map(|by| observation_note(by, effect)));
     if let Some(effect) = effect.filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
-            "{name}: timing single operations changes the iteration by {:+.0} %: \
-             use their times as shares, and the headline for the whole",
-            effect * 100.0
+            "{name}: observed iterations take {} than measured ones: use the times of single operations as shares, \
+             and the headline for the whole",
+            observer_effect_text(effect)
         ));
     }
     warnings.extend(slow_host);
     let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| data.evidence(index)).collect();
     Variant {
         refused,
-        launch: name.to_owned(),
+        launch: mode.name().to_owned(),
         metrics: metrics::of_ranks(&evidence),
         expectations: expectations(request, &evidence),
         serial: serial.map(|serial| request.times(&serial.samples)),
@@ -129,19 +129,21 @@ fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
     format!("single operations are timed by {}{instead}{cost}", by.method)
 }
 
-/// Warning if the host needs nearly as long to issue an iteration as the device to run it.
+/// Warning if the host takes nearly as long to launch an iteration as the device to run it.
 fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
     if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
         return None;
     }
     let waits = match ungated.and_then(|ungated| ungated.p50_ns) {
-        Some(ungated) => format!("ungated, the device waits for it, and an iteration takes {ungated}"),
-        None => "the device waits for it".to_owned(),
+        Some(ungated) => {
+            format!("without the gate, the device waits for the host, and an iteration takes {ungated}")
+        }
+        None => "the device waits for the host".to_owned(),
     };
     Some(format!(
-        "{}: the host takes {issue} to issue an iteration of {headline}: {waits}; `--launch graph` issues it by one call",
-        mode.name()
+        "{}: host launch time {issue} for an iteration of {headline}: {waits}; `--launch graph` launches it by one call",
+        mode.phrase()
     ))
 }
 

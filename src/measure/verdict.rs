@@ -13,6 +13,13 @@ const LITTLE: f64 = 0.25;
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
+/// Share of an iteration from which on a part is too long to hide behind the rest.
+const NEARLY_ALL: f64 = 0.9;
+
+/// Remedies for traffic over a link: if the rest of the iteration can hide it, and otherwise.
+const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
+const LESS: &str = "move fewer bytes over the link: this takes nearly the whole iteration, so nothing can hide it";
+
 /// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
@@ -54,16 +61,23 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);
     }
+    if share > NEARLY_ALL && help == EARLIER {
+        help = LESS;
+    }
     if share < LITTLE {
         name = "balanced, no part is large".to_owned();
     }
-    let mut verdict =
-        format!("{name}: {:.0} % of the iteration is {what} ({time} of {}){of_peak}", share * 100.0, split.time_ns);
+    let mut verdict = format!(
+        "{name}: {:.0} % of the critical chain is {what} ({time} of {}){of_peak}",
+        share * 100.0,
+        split.time_ns
+    );
     // If waiting dominates, the tail consists of waiting too.
     let works = categories.iter().any(|category| category.category == part);
     let tail = analysis.tail_ns.unwrap_or_default().0 as f64 / whole;
     if works && tail > TAIL {
-        verdict += &format!("; in the last {:.0} % only one stream has work left (a tail)", 100.0 * tail);
+        verdict +=
+            &format!("; only one stream has work during the last {:.0} % of the iteration (a tail)", 100.0 * tail);
     }
     (verdict, help.to_owned())
 }
@@ -99,7 +113,6 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
 fn describe_resource(resource: &str) -> (String, &'static str) {
     const FEWER: &str =
         "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";
-    const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
     match resource {
         "memory" => ("memory bandwidth".to_owned(), FEWER),
         "cache" => ("cache bandwidth".to_owned(), FEWER),
@@ -137,14 +150,14 @@ fn words(part: &str) -> Words {
             "fewer streams, or more queues: `--env CUDA_DEVICE_MAX_CONNECTIONS=32`; issue independent operations first",
         ),
         "dependency" => (
-            "launch-bound",
+            "bound by gaps between operations",
             "the time between one operation and the next",
             "operations are short compared with the gaps between them: fuse them, or give each more work; `--launch \
              graph` shortens the gaps",
         ),
         "idle" => (
-            "bound by its ends",
-            "beginning and ending the iteration",
+            "bound by the start and end of the iteration",
+            "the time before its first and after its last operation",
             "the iteration is short compared with its timestamps: give it more work, or overlap iterations with \
              `sync: end`",
         ),
@@ -158,11 +171,7 @@ fn words(part: &str) -> Words {
             "copying",
             "pinned instead of pageable host memory, larger pieces, and concurrent computation that needs other data",
         ),
-        "collective" => (
-            "bound by exposed communication",
-            "communication",
-            "start it earlier, in pieces, on a separate stream, during computation that needs other data",
-        ),
+        "collective" => ("bound by exposed communication", "communication", EARLIER),
         "movement" => (
             "bound by data movement",
             "moving data within the device",
@@ -229,18 +238,20 @@ mod tests {
         };
         assert_eq!(
             said(&[category("matrix", 600), category("copy", 100)], 0),
-            "bound by matrix multiplication: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs)"
+            "bound by matrix multiplication: 60 % of the critical chain is matrix multiplication (600 ns of 1.000 µs)"
         );
         assert!(said(&[category("copy", 400), category("matrix", 300)], 0).starts_with("bound by copies"));
         assert!(said(&[category("collective", 700)], 0).starts_with("bound by exposed communication"));
-        assert!(said(&[category("matrix", 150)], 0).contains("large: 20 % of the iteration is the time between"));
+        assert!(said(&[category("matrix", 150)], 0).contains("large: 20 % of the critical chain is the time between"));
         assert!(
             said(&[category("matrix", 700)], 300)
-                .ends_with("; in the last 30 % only one stream has work left (a tail)")
+                .ends_with("; only one stream has work during the last 30 % of the iteration (a tail)")
         );
         let host = SplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..SplitRecord::default() };
         let host = analysis(host, &[category("copy", 20)]);
-        assert!(verdict(&host, 0, None).0.starts_with("host-bound: 80 % of the iteration is waiting for the host"));
+        assert!(
+            verdict(&host, 0, None).0.starts_with("host-bound: 80 % of the critical chain is waiting for the host")
+        );
         assert_eq!(verdict(&analysis(SplitRecord::default(), &[]), 0, None).0, "nothing ran");
     }
 
@@ -259,7 +270,7 @@ mod tests {
         };
         assert_eq!(
             said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
-            "bound by memory bandwidth: 60 % of the iteration is matrix multiplication (600 ns of 1.000 µs), at 89 % of its \
+            "bound by memory bandwidth: 60 % of the critical chain is matrix multiplication (600 ns of 1.000 µs), at 89 % of its \
              peak"
         );
         assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
@@ -280,11 +291,11 @@ mod tests {
         };
         assert_eq!(
             said(0, "pipeline bubble", vec![]),
-            "pipeline bubble: 90 % of the iteration is waiting for other ranks (900 ns of 1.000 µs)"
+            "pipeline bubble: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs)"
         );
         assert!(
             said(0, "imbalance", vec![3])
-                .starts_with("imbalance: 90 % of the iteration is waiting for other ranks, mostly for rank 3")
+                .starts_with("imbalance: 90 % of the critical chain is waiting for other ranks, mostly for rank 3")
         );
         assert!(said(0, "waiting", vec![]).starts_with("bound by waiting for other ranks: "));
     }

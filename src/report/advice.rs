@@ -13,7 +13,7 @@ pub fn lines(advice: &AdviceRecord) -> [String; 3] {
     let place = advice.places.first().map(|place| format!("{place}: ")).unwrap_or_default();
     [
         format!("{place}{}{}", advice.message, often(advice.times)),
-        format!("  gains {}; saves {}", advice.gain.most(), advice.gain.also()),
+        format!("  {}{}", advice.gain, advice.gain.also().map(|also| format!(", {also}")).unwrap_or_default()),
         format!("  {}", advice.help),
     ]
 }

@@ -143,7 +143,7 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     )
 }
 
-/// The `count` groups of operations with the most exposed time, each with a usual remedy, for each variant on the rank
+/// The `count` groups of operations with the longest total time, each with a usual remedy, for each variant on the rank
 /// that is shown.
 pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     let section = |variant: &Variant| {
@@ -174,7 +174,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         notes.extend(analysis.unusual.clone());
         let described =
             format!("{}{}{}", variant_name(record, variant), super::slots::of(record, rank), disturbed(rank));
-        let title = format!("Operations with the most time of their own ({described})");
+        let title = format!("Longest operations ({described})");
         Some(Section { title, table: Some(table), notes, ..Section::default() })
     };
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }

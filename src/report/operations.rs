@@ -118,12 +118,14 @@ impl Group<'_> {
         (self.work() > Nanos(0)).then(|| (ideal.0 as f64 / self.work().0 as f64, bound))
     }
 
-    /// The share of the peak as text, such as `89 % memory`.
+    /// The share of the peak as text, such as `89 % memory`; `89 % memory+cache` if the cache serves a part of the bytes.
     pub fn of_peak_text(&self) -> String {
+        let cached = self.members.iter().any(|operation| operation.cached);
         match self.of_peak() {
             Some((share, bound)) => {
                 let share = if share < 0.005 { "< 1 %".to_owned() } else { format!("{:.0} %", 100.0 * share) };
-                format!("{share} {}", bound.unwrap_or_default()).trim_end().to_owned()
+                let also = if cached && bound == Some("memory") { "+cache" } else { "" };
+                format!("{share} {}{also}", bound.unwrap_or_default()).trim_end().to_owned()
             }
             None => ABSENT.to_owned(),
         }
@@ -164,15 +166,21 @@ impl Group<'_> {
         cut(&self.name, NAME)
     }
 
-    /// The rate of arithmetic or of bytes while the operations do not wait.
+    /// Bytes over the link between ranks, as `bus_bandwidth` counts them; `None` if a member crosses no link.
+    fn bus_bytes(&self) -> Option<f64> {
+        self.members.iter().map(|operation| operation.bus_bytes).sum()
+    }
+
+    /// The rate of arithmetic or of bytes while the operations do not wait; between ranks the bus bandwidth.
     fn rate(&self) -> String {
         let sum = |value: fn(&OperationRecord) -> f64| self.members.iter().map(|member| value(member)).sum::<f64>();
         let (flops, bytes) = (sum(|member| member.flops), sum(|member| member.bytes as f64));
         let seconds = self.work().seconds();
-        match () {
-            () if seconds <= 0.0 || flops + bytes <= 0.0 => ABSENT.to_owned(),
-            () if flops > 32.0 * bytes => Rate(flops / seconds, "FLOP/s").to_string(),
-            () => Rate(bytes / seconds, "B/s").to_string(),
+        match self.bus_bytes() {
+            _ if seconds <= 0.0 || flops + bytes <= 0.0 => ABSENT.to_owned(),
+            Some(bus) => Rate(bus / seconds, "B/s").to_string(),
+            None if flops > 32.0 * bytes => Rate(flops / seconds, "FLOP/s").to_string(),
+            None => Rate(bytes / seconds, "B/s").to_string(),
         }
     }
 }
@@ -213,6 +221,7 @@ pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Opti
     header.extend(peaks.then_some("of peak"));
     let mut table = Table::new(header).left(1);
     let each = over_ranks(variant);
+    let mut ranges = false;
     for group in groups.iter().take(ROWS) {
         let mut row = vec![
             group.short_name(),
@@ -223,28 +232,34 @@ pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Opti
         ];
         row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { ABSENT.to_owned() }));
         let (least, most) = each.get(&key(group.members[0])).copied().unwrap_or_else(|| (group.each(), group.each()));
+        ranges |= least != most;
         row.extend([range(least, most), group.rate()]);
         row.extend(peaks.then(|| group.of_peak_text()));
         table.row(row);
     }
     let heading = format!("{}{}{}", variant_name(record, variant), slots::of(record, rank), disturbed(rank));
     Some(Section {
-        title: format!("Operations, timed one by one ({heading})"),
+        title: format!("Operations, each timed while the iteration runs ({heading})"),
         table: Some(table),
-        notes: notes(variant, rank, waits, groups.len().saturating_sub(ROWS)),
+        notes: notes(rank, waits, ranges, &groups),
         ..Section::default()
     })
 }
 
-/// Explains the columns, and mentions operations that are not in the table.
-fn notes(variant: &Variant, rank: &RankRecord, waits: bool, hidden: usize) -> Vec<String> {
-    let explained = match (waits, variant.ranks.len() > 1) {
-        (true, true) => "`each` and `rate` are without waiting; `each` is from the fastest rank to the slowest",
-        (true, false) => "`each` and `rate` are without waiting for other ranks",
-        (false, true) => "`each` is from the fastest rank to the slowest",
-        (false, false) => "",
-    };
-    let mut notes = Vec::from_iter(Some(explained.to_owned()).filter(|text| !text.is_empty()));
+/// Explains the columns, and mentions operations that are not in the table. `waits` if a row has a waiting time, `ranges`
+/// if a row has a range of times.
+fn notes(rank: &RankRecord, waits: bool, ranges: bool, groups: &[Group]) -> Vec<String> {
+    let across = groups.iter().take(ROWS).any(|group| group.bus_bytes().is_some());
+    let explained: Vec<&str> = [
+        (waits, "`each` and `rate` are without waiting for other ranks"),
+        (ranges, "`each` is a range over ranks where they differ"),
+        (across, "the `rate` of an operation between ranks is its bus bandwidth"),
+    ]
+    .into_iter()
+    .filter_map(|(applies, text)| applies.then_some(text))
+    .collect();
+    let mut notes = Vec::from_iter((!explained.is_empty()).then(|| explained.join("; ")));
+    let hidden = groups.len().saturating_sub(ROWS);
     notes.extend((hidden > 0).then(|| format!("{hidden} more kinds of operations take less; --json has all of them")));
     let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
     notes.extend(refused.first().map(|first| {

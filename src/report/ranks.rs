@@ -107,7 +107,7 @@ fn side_by_side(record: &RunRecord, variant: &Variant) -> Option<Section> {
     let stretched = variant.ranks.iter().filter_map(analyzed).any(|totals| totals.stretch.is_some());
     let mut header = vec!["rank", "iteration", "busy", "transferring", "waiting"];
     header.extend(stretched.then_some("stretch"));
-    header.push("slowest operation");
+    header.push("longest operation (sum)");
     let last = header.len() - 1;
     let mut table = Table::new(header).left(last);
     for rank in variant.ranks.iter().take(RANKS) {

@@ -7,7 +7,7 @@ use crate::measure::record::{
 use crate::measure::spans;
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
-use super::variant::{shown, variant_name};
+use super::variant::{launched, shown, variant_name};
 use super::{advice, analysis, counted, expected, operations, ranks, slots, verification};
 
 /// Maximum number of rows of streams.
@@ -38,7 +38,7 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
     let notes = record
         .variants
         .iter()
-        .flat_map(|variant| variant.notes.iter().map(|note| format!("note: {}: {note}", variant.launch)));
+        .flat_map(|variant| variant.notes.iter().map(|note| format!("note: {}: {note}", launched(&variant.launch))));
     page.lines("", notes);
     page.warnings.clone_from(&record.warnings);
     page.checks = expectations().map(|(variant, expects)| check(record, variant, expects)).collect();

@@ -1,6 +1,7 @@
 //! Names of variants in reports, and the rank that a report shows of one.
 
-use crate::measure::record::{RankRecord, RunRecord, Variant};
+pub(super) use crate::measure::record::launched;
+use crate::measure::record::{RankRecord, RunRecord, Variant, observer_effect_text};
 
 /// The rank of a variant that is shown: the one with that number, or the first. `None` if the record does not have it.
 pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord> {
@@ -17,11 +18,6 @@ pub(super) fn marks(record: &RunRecord) -> &'static str {
     }
 }
 
-/// The launch mode in words: `as streams` or `as a graph`.
-pub(super) fn launched(launch: &str) -> &'static str {
-    if launch == "graph" { "as a graph" } else { "as streams" }
-}
-
 /// The launch mode with the record's mark: `as streams`, or `as a graph, simulated`.
 pub(super) fn variant_of(record: &RunRecord, launch: &str) -> String {
     format!("{}{}", launched(launch), marks(record))
@@ -34,11 +30,11 @@ pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
 /// Share by which observing may change an iteration before figures of single operations count as disturbed.
 const DISTURBED: f64 = 0.05;
 
-/// The mark after figures of single operations of a rank: `, disturbed by +47 %` if observing changes the iteration by
-/// more than 5 %, otherwise nothing.
+/// The mark after figures of single operations of a rank: `, disturbed: observed iterations take 47 % more time` if observing
+/// changes the iteration by more than 5 %, otherwise nothing.
 pub(super) fn disturbed(rank: &RankRecord) -> String {
     match rank.observer_effect.filter(|effect| effect.abs() > DISTURBED) {
-        Some(effect) => format!(", disturbed by {:+.0} %", 100.0 * effect),
+        Some(effect) => format!(", disturbed: observed iterations take {}", observer_effect_text(effect)),
         None => String::new(),
     }
 }

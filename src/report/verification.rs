@@ -20,7 +20,7 @@ pub fn section(record: &RunRecord) -> Option<Section> {
     })
 }
 
-/// Operations compared one by one; `is_host` if the CPU ran them.
+/// Results of comparing each operation alone; `is_host` if the CPU ran them.
 fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
     let VerificationRecord { operations, mistakes, unread, taken, .. } = verification;
     let all: u64 = operations.iter().map(|operation| operation.count).sum();
@@ -32,8 +32,10 @@ fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
         return taken.into_iter().collect();
     }
     let passed = all - mistakes.len() as u64;
-    let mut lines =
-        vec![format!("verified against the CPU, one by one: {passed} of {} agree", counted(all as usize, "operation"))];
+    let mut lines = vec![format!(
+        "verified against the CPU, each operation alone: {passed} of {} agree",
+        counted(all as usize, "operation")
+    )];
     let worst = operations.iter().max_by(|a, b| a.error.total_cmp(&b.error));
     lines.extend(worst.filter(|worst| mistakes.is_empty() && worst.error > 0.0).map(|worst| {
         let share = (100.0 * worst.error).max(1.0);

@@ -70,9 +70,12 @@ fn unknown_figures_get_no_verdict() {
     let with = |more: &[&'static str]| [&exec[..], more].concat();
     assert_eq!(
         why(&with(&["--backend", "sim", "--effort", "quick"])),
-        "no verdict: nothing is known of NVIDIA H200 (simulated)"
+        "no verdict: no normal ranges are known for NVIDIA H200 (simulated)"
     );
-    assert!(why(&with(&["--backend", "host", "--effort", "quick"])).starts_with("no verdict: nothing is known of "));
+    assert!(
+        why(&with(&["--backend", "host", "--effort", "quick"]))
+            .starts_with("no verdict: no normal ranges are known for ")
+    );
     let plain = sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "quick"]);
     assert!(!plain.contains("normal") && !plain.contains("no verdict"), "{plain}");
 }

@@ -264,7 +264,7 @@ fn scenarios() {
         ),
         (
             "(workload: \"moe\", set: {tokens: 8})",
-            &["there is no field `set`", "help: write `params`, which says what `--set` says"],
+            &["there is no field `set`", "help: write `params` instead of `set`"],
         ),
         ("(workload: \"moe\", fail-on: [])", &["there is no field `fail-on`", "help: did you mean `fail_on`?"]),
         (

@@ -227,7 +227,7 @@ fn the_other_outputs_are_still_written() {
     let output = sandbox.run(&arguments.split_whitespace().collect::<Vec<_>>());
     assert_eq!(output.code, Some(4));
     assert!(output.stderr.contains("/dev/full cannot be written"), "{}", output.stderr);
-    assert!(output.stdout.contains("Operations, timed one by one"), "{}", output.stdout);
+    assert!(output.stdout.contains("Operations, each timed while the iteration runs"), "{}", output.stdout);
     assert_eq!(sandbox.json("a.trace")["aorta"]["simulated"], true);
 }
 

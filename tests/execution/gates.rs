@@ -28,7 +28,10 @@ fn only_what_fits_is_held() {
     assert_eq!(held(MEETING, 0, LaunchMode::Stream), (false, None), "nobody wants it");
     let (holds, why) = held(MEETING, 6, LaunchMode::Stream);
     assert!(!holds);
-    assert_eq!(why.unwrap(), "a hardware queue gets 8 commands, and 6 are sure to fit (`gate_depth`)");
+    assert_eq!(
+        why.unwrap(),
+        "one hardware queue gets 8 commands per iteration, and only 6 (`gate_depth`) are certain to fit"
+    );
     let copy = "stream a\nbuffer x: f32[4] in host\nbuffer y: f32[4]\nstep { on a { copy(x -> y) } }\n";
     let (holds, why) = held(copy, 512, LaunchMode::Stream);
     assert!(!holds);
@@ -48,7 +51,7 @@ fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
     let holds = mock.take().iter().filter(|call| call.starts_with("hold")).count();
     assert!((3..=4).contains(&holds), "no more than are under way when the third opens: {holds}");
     let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
-    let told = "stream: 4 of 4 iterations began before the host had issued them: their times include host time";
+    let told = "as streams: 4 of 4 iterations began before the host had launched them completely: their times include host time";
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
 }
 

@@ -29,7 +29,7 @@ pub fn summary() -> String {
             operation.category().name().to_owned(),
         ]
     };
-    table(["operation", "does", "kind"], ops::CATALOGUE.iter().map(row))
+    table(["operation", "does", "category"], ops::CATALOGUE.iter().map(row))
 }
 
 /// The page's rows of each operation, by its name.
@@ -43,7 +43,7 @@ pub fn sections() -> Vec<(&'static str, String)> {
         let types = types(line);
         let mut rows = vec![
             ["written".to_owned(), format!("`{}`", ops::usage(*operation))],
-            ["kind".to_owned(), operation.category().name().to_owned()],
+            ["category".to_owned(), operation.category().name().to_owned()],
         ];
         if !types.is_empty() {
             rows.push(["element types".to_owned(), types]);

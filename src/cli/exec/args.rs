@@ -101,7 +101,7 @@ pub struct ExecArgs {
     /// Read hardware counters of the operations with this name or label, and the SMs of their blocks, in additional runs
     #[arg(long, value_name = "OPERATION")]
     pub counters: Option<String>,
-    /// Show the N operations with the most exposed time, and what usually helps each
+    /// Show the N operations with the longest total time, with their stretch, their slack and a usual remedy
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
     /// Draw a timeline of one iteration in the terminal, with a line for each stream

@@ -10,7 +10,7 @@ use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind, Loaded};
 use crate::cli::{ab, sweep};
 use crate::config::{Expected, Scenario, Span};
-use crate::measure::record::{ExpectationRecord, Variant};
+use crate::measure::record::{ExpectationRecord, Variant, launched};
 use crate::measure::{RunRecord, metric_unit};
 
 /// Adds an expectation for each limit of a scenario to each variant of a record. Limits apply to measurements only.
@@ -129,8 +129,8 @@ pub fn broken(variant: &Variant, name: &str, span: &Span) -> Option<String> {
         },
     };
     let is_in_range = value.is_some_and(|value| span.holds(value));
-    let launched = if variant.launch == "graph" { "a graph" } else { "streams" };
-    (!is_in_range).then(|| format!("limit on {name}, as {launched}: {text} is not {}", words(span)))
+    let launch = launched(&variant.launch);
+    (!is_in_range).then(|| format!("limit on {name}, {launch}: {text} is not {}", words(span)))
 }
 
 /// Formats a range: `within 50 GB/s to 57 GB/s`, `at most 5 µs`.

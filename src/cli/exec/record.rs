@@ -2,7 +2,7 @@
 
 use crate::config::Effort;
 use crate::exec::Timer;
-use crate::measure::record::{AdviceRecord, Device, ProgramRecord, RunRecord};
+use crate::measure::record::{AdviceRecord, Device, ProgramRecord, RunRecord, launched};
 use crate::measure::{self, Measured};
 use crate::report::dump;
 use crate::schedule::{self, Schedule};
@@ -36,7 +36,7 @@ impl Run<'_> {
         }
         for variant in &measured.variants {
             let note = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
-            notes.extend(note.map(|note| format!("{}: {note}", variant.launch)));
+            notes.extend(note.map(|note| format!("{}: {note}", launched(&variant.launch))));
         }
         measured.warnings.splice(0..0, notes);
         let compiled = &self.loaded.compiled;

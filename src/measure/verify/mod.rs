@@ -81,7 +81,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
             compared = anew;
         }
         if compared.is_empty() {
-            warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.name()));
+            warnings.push(format!("{}: nothing was verified: there was nothing to compare", mode.phrase()));
             continue;
         }
         let launch = mode.name().to_owned();

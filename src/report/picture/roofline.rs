@@ -176,10 +176,11 @@ fn roofs(operations: &[OperationRecord]) -> Roofs {
     for (operation, ideal, bound) in sorted {
         let peak = operation.flops / ideal.seconds();
         match bound {
-            "memory" if operation.bytes > 0 => {
+            "memory" if operation.bytes > 0 && !operation.cached => {
                 roofs.memory = roofs.memory.or(Some(operation.bytes as f64 / ideal.seconds()));
             }
             // Links are left out, and so is the cache: its share of an operation's bytes is not in the record.
+            "memory" => {}
             _ if operation.category == "copy" || operation.category == "collective" || bound == "cache" => {}
             _ if is_possible(peak) => {
                 roofs.compute.entry(bound.to_owned()).or_insert(peak);

@@ -8,7 +8,7 @@ use super::PlanDocument;
 /// A page with the plan of each case in a line; a case without a plan has the reason. `name` is that of the suite.
 pub fn cases(name: &str, cases: &[(String, Result<PlanDocument, String>)]) -> Page {
     let header =
-        ["case", "operations", "streams", "arithmetic", "moved", "one by one", "critical path", "memory", "advice"];
+        ["case", "operations", "streams", "arithmetic", "moved", "serial time", "critical path", "memory", "advice"];
     let mut table = Table::new(header);
     let mut notes = Vec::new();
     for (case, planned) in cases {

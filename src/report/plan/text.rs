@@ -33,7 +33,7 @@ pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     lines.enumerate().try_for_each(|(number, line)| writeln!(out, "{}{line}", if number == 0 { "\n" } else { "" }))?;
     for (number, found) in document.advice.iter().enumerate() {
         if number == 0 {
-            writeln!(out, "\nadvice, by the plan alone:")?;
+            writeln!(out, "\nadvice from the plan, before anything was measured:")?;
         }
         for line in advice::lines(found) {
             writeln!(out, "  {line}")?;
@@ -165,7 +165,7 @@ fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "critical path, {}, {share:.0} % of the {} that all take one after the other:\n  {}",
+        "critical path, {}, {share:.0} % of the serial time, {}:\n  {}",
         path.length_ns,
         path.sum_ns,
         iteration.path_names()
@@ -241,7 +241,7 @@ fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         counted(document.events as usize, "event"),
         match document.sync.as_str() {
             "end" => format!("up to {} iterations are under way", document.depth),
-            _ => "an iteration begins when the last is complete".to_owned(),
+            _ => "each iteration starts after the previous one has completed".to_owned(),
         }
     )?;
     let idle = counts.iter().filter(|count| **count == 0).count();

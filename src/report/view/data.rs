@@ -299,6 +299,7 @@ impl OperationColumns {
             slack_ns,
             ideal_ns,
             bound,
+            cached: _,
             refused,
             launches: _,
         } in &rank.operations

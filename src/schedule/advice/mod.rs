@@ -81,17 +81,9 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Estimate of the gain: `roughly 12.3 µs of 45.0 µs (modelled on an NVIDIA H200)`.
-    pub fn most(&self) -> String {
-        format!("roughly {} of {} (modelled on an {})", self.most_ns, self.whole_ns, self.modelled_on)
-    }
-
-    /// The other savings, as text: time of the critical path, bytes and launches.
-    pub fn also(&self) -> String {
-        let mut parts = vec![match self.path_ns {
-            Nanos(0) => "nothing of the critical path".to_owned(),
-            path => format!("{path} of the critical path"),
-        }];
+    /// The other savings, as text: bytes and launches; `None` if there are none.
+    pub fn also(&self) -> Option<String> {
+        let mut parts = Vec::new();
         if self.bytes > 0 {
             parts.push(format!("{} less to move", Bytes(self.bytes)));
         }
@@ -99,7 +91,22 @@ impl Gain {
         if launches > 0.0 {
             parts.push(format!("{launches} {} fewer", if launches == 1.0 { "launch" } else { "launches" }));
         }
-        parts.join(", ")
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// The savings of time, that of the critical path first.
+impl fmt::Display for Gain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path_ns {
+            Nanos(0) => f.write_str("saves nothing of the critical path")?,
+            path => write!(f, "saves {path} of the critical path")?,
+        }
+        let Gain { most_ns, whole_ns, modelled_on, .. } = self;
+        write!(
+            f,
+            "; saves roughly {most_ns} of {whole_ns} of summed operation time (each alone, modelled on an {modelled_on})"
+        )
     }
 }
 
@@ -120,7 +127,7 @@ pub struct PlanAdvice {
 
 impl fmt::Display for PlanAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}: {}", self.message, often(self.times), self.gain.most())
+        write!(f, "{}{}: {}", self.message, often(self.times), self.gain)
     }
 }
 
@@ -141,7 +148,8 @@ impl Diagnostic for PlanAdvice {
     }
 
     fn help(&self) -> Option<Box<dyn fmt::Display + '_>> {
-        Some(Box::new(format!("{}; saves {}", self.help, self.gain.also())))
+        let also = self.gain.also().map(|also| format!("; {also}")).unwrap_or_default();
+        Some(Box::new(format!("{}{also}", self.help)))
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
