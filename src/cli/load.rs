@@ -303,9 +303,7 @@ fn failed(error: CompileError, check: Option<String>) -> CliError {
         CompileError::Mistakes(mistakes) => {
             CliError::Source { diagnostics: mistakes.all, sources: mistakes.sources, check }
         }
-        CompileError::TooLarge { name } => {
-            InputError::Unreadable { name, why: "it is too large".to_owned(), help: None }.into()
-        }
+        CompileError::TooLarge { name } => InputError::unreadable(name, "it is too large", None).into(),
         CompileError::NoThread(why) => ExecError::no_thread("to analyze the file", &why).into(),
     }
 }

@@ -107,7 +107,7 @@ choices! {
         Off = "off",
     }
 
-    /// State of the device's caches at the begin of an iteration.
+    /// State of the device's caches at the start of an iteration.
     CacheSetting {
         /// As the iteration before left them
         Hot = "hot",

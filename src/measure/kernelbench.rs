@@ -57,13 +57,6 @@ impl ProblemTimes {
 /// The times of all problems of a mode: by level, such as `level1`, then by the problem's name.
 pub type Timings = IndexMap<String, IndexMap<String, ProblemTimes>>;
 
-/// The text of a file of baselines.
-pub fn baseline_json(timings: &Timings) -> String {
-    let mut text = serde_json::to_string_pretty(timings).expect("finite numbers and texts");
-    text.push('\n');
-    text
-}
-
 /// The result of a problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {

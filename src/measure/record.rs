@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Bytes, Nanos, counted};
+use crate::base::{Bytes, Nanos, counted, json};
 use crate::compile::Compiled;
 use crate::exec::Health;
 use crate::model::{Program, Units};
@@ -124,7 +124,7 @@ pub struct Settings {
     /// `auto` or `off`: whether iterations are gated.
     #[serde(default)]
     pub gate: String,
-    /// `hot` or `cold`: state of the device's caches at the begin of an iteration.
+    /// `hot` or `cold`: state of the device's caches at the start of an iteration.
     #[serde(default)]
     pub cache: String,
     /// Initial contents of floats that the file declares `random`.
@@ -270,7 +270,7 @@ pub struct MemoryRecord {
 pub struct Variant {
     /// `stream` or `graph`.
     pub launch: String,
-    /// Device time from the begin of an iteration to its end; with several ranks, of the slowest one.
+    /// Device time from the start of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
     /// Why `time` has samples but no statistics.
     #[serde(default)]
@@ -434,8 +434,6 @@ pub struct ExpectedRecord {
 impl RunRecord {
     /// Serializes the record as JSON with a final newline.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot");
-        text.push('\n');
-        text
+        json::document(self)
     }
 }

@@ -7,7 +7,7 @@ named! {
     /// A quantity that a run measures or that is derived from a plan.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Figure {
-        /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.
+        /// Time from the start of an iteration, or of the first operation of a set, to the end of the last.
         Time = "time",
         /// Time during which any operation of a set runs.
         Busy = "busy",

@@ -170,7 +170,7 @@ impl<'a> Columns<'a> {
         let rate = point.map(|(point, time)| CurvePoint { time, ..point }.rate(self.unit).value);
         let mut row: Vec<String> = Vec::from_iter(self.launch.then(|| variant.launch.clone()));
         if self.pace == Pace::Host {
-            let host_paced = pace::held(variant) != Some(false);
+            let host_paced = pace::gated(variant) != Some(false);
             row.push(cell(variant.time.p50_ns.filter(|_| host_paced)));
         }
         row.push(cell(times.p50_ns));

@@ -13,13 +13,6 @@ use super::quantity::quantity;
 /// Maximum number of operations listed for a case.
 const OPERATIONS: usize = 16;
 
-/// The comparison as JSON.
-pub fn json(comparison: &Comparison) -> String {
-    let mut text = serde_json::to_string_pretty(comparison).expect("a comparison holds nothing that JSON cannot");
-    text.push('\n');
-    text
-}
-
 /// A page for each side compared with the base: differences first, then each case.
 pub fn compare(comparison: &Comparison) -> Vec<Page> {
     comparison.others.iter().map(|against| page(comparison, against)).collect()

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::base::Nanos;
-use crate::measure::record::{RunRecord, Times, Variant};
+use crate::measure::record::{RunRecord, SplitRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; a missing value is an empty cell.
 pub fn csv(record: &RunRecord) -> String {
@@ -91,13 +91,9 @@ fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
     let peak = analysis.and_then(|analysis| analysis.peak.as_ref());
     let time = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
     add("split.time_ns", time(split.map(|split| split.time_ns)));
-    add("split.operations_ns", time(split.map(|split| split.operations_ns)));
-    add("split.stretch_ns", time(split.and_then(|split| split.stretch_ns)));
-    add("split.wait_ns", time(split.map(|split| split.wait_ns)));
-    add("split.launch_ns", time(split.map(|split| split.launch_ns)));
-    add("split.queue_ns", time(split.map(|split| split.queue_ns)));
-    add("split.dependency_ns", time(split.map(|split| split.dependency_ns)));
-    add("split.idle_ns", time(split.map(|split| split.idle_ns)));
+    for (name, part) in split.unwrap_or(&SplitRecord::default()).parts() {
+        add(&format!("split.{name}"), time(part.filter(|_| split.is_some())));
+    }
     add("critical_path_ns", time(analysis.map(|analysis| analysis.critical_path.length_ns)));
     let totals = analysis.and_then(|analysis| analysis.totals);
     add("rank.busy_ns", time(totals.map(|totals| totals.busy_ns)));

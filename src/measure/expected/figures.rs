@@ -13,7 +13,7 @@ use crate::measure::summary::Summary;
 /// Share of an operation's time that a neighbour may overlap. Stamps of two streams are not more exact.
 const BESIDE: f64 = 0.02;
 
-/// Minimum operations of an iteration for a host time per operation: its begin and end then hardly count.
+/// Minimum operations of an iteration for a host time per operation: its start and end then hardly count.
 const MANY: usize = 16;
 
 /// A metric of a record.
