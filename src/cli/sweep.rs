@@ -22,13 +22,13 @@ use super::child::Interrupt;
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::load::FileKind;
-use super::passed::{Mistake, exec_args};
+use super::passed::{ArgumentError, exec_args};
 use super::{CliResult, DONE, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
 pub use scenario::{check as check_axes, check_program, words as scenario_words};
 
-use axes::Options;
+use axes::SweepOptions;
 
 /// A sweep that is ready to run.
 struct Sweep {
@@ -95,7 +95,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
         return Err(InputError::Axes { why, help: "write the text to a file, and name that file".to_owned() }.into());
     }
-    let mut options = Options::default();
+    let mut options = SweepOptions::default();
     for (option, given) in &args.lists.given {
         options.add(option, given.as_deref().unwrap_or_default())?;
     }
@@ -154,7 +154,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
 }
 
 /// Adds the lists of the selected preset, which a scenario may name.
-fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
+fn preset_lists(args: &SweepArgs, options: &mut SweepOptions) -> Result<(), CliError> {
     let several = options.axes.iter().any(|axis| axis.option == "preset");
     let fixed = [vec![args.file.clone()], options.fixed.clone(), args.same.words()].concat();
     let (settled, settings) = exec::settle(parse(&fixed)?)?;
@@ -166,7 +166,7 @@ fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
 }
 
 fn parse(arguments: &[String]) -> Result<exec::ExecArgs, CliError> {
-    exec_args(arguments).map_err(|Mistake { why, help }| InputError::Axes { why, help }.into())
+    exec_args(arguments).map_err(|ArgumentError { why, help }| InputError::Axes { why, help }.into())
 }
 
 /// Compiles the workload that the arguments name. Finds every mistake that can be found without a device.

@@ -143,7 +143,7 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
         if effects.len() < 2 {
             continue;
         }
-        let turned = |order: &Order| {
+        let turned = |order: &RoundOrder| {
             let turned: Vec<f64> = (0..).zip(&effects).map(|(at, effect)| order.sign(at) * effect).collect();
             let turned = Moments::of(&turned).expect("there are two effects at least");
             // Equal blocks need no interval.
@@ -163,18 +163,18 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
 }
 
 /// An order of rounds: which of them begin with the other side.
-enum Order {
+enum RoundOrder {
     /// One bit per round, when all orders are enumerated.
     Listed(u64),
     /// Random, with this seed.
     Drawn(u64),
 }
 
-impl Order {
+impl RoundOrder {
     fn sign(&self, round: u64) -> f64 {
         let turned = match self {
-            Order::Listed(bits) => bits >> round & 1,
-            Order::Drawn(seed) => random::hash(*seed, round) & 1,
+            RoundOrder::Listed(bits) => bits >> round & 1,
+            RoundOrder::Drawn(seed) => random::hash(*seed, round) & 1,
         };
         if turned == 0 { 1.0 } else { -1.0 }
     }
@@ -182,10 +182,10 @@ impl Order {
 
 /// All orders of that many rounds, or a random selection. The first round is fixed: reversing all rounds changes
 /// nothing.
-fn orders(rounds: usize, seed: u64) -> Vec<Order> {
+fn orders(rounds: usize, seed: u64) -> Vec<RoundOrder> {
     match 1u64.checked_shl(rounds as u32 - 1).filter(|&all| all <= ORDERS) {
-        Some(all) => (0..all).map(|order| Order::Listed(order << 1)).collect(),
-        None => (0..ORDERS).map(|draw| Order::Drawn(random::hash(seed, draw))).collect(),
+        Some(all) => (0..all).map(|order| RoundOrder::Listed(order << 1)).collect(),
+        None => (0..ORDERS).map(|draw| RoundOrder::Drawn(random::hash(seed, draw))).collect(),
     }
 }
 

@@ -482,7 +482,7 @@ impl<'a> Analyzer<'a> {
         let mut outputs: Vec<Output> = operands.written.iter().map(given).collect();
         outputs.resize_with(count, || Output::None);
         let expression = inner.has_expression.then(|| std::sync::Arc::new(inner.lowering.expression.clone()));
-        match self.try_infer(operation, call, &inner, (&inner.attrs, expression, Team::ALONE, None), &outputs) {
+        match self.infer(operation, call, &inner, (&inner.attrs, expression, Team::ALONE, None), &outputs) {
             Ok(spec) => Some(Reference { spec, inputs: parts }),
             Err(error) => match *error {
                 ModelError::Operation(OpError::Output { expected, found, .. }) => {

@@ -29,7 +29,7 @@ const ITERATIONS: (u64, u64) = (10, 100);
 const FRESH_ROUNDS: usize = 8;
 
 /// The sides of a comparison, and its length.
-pub struct Plan {
+pub struct AbPlan {
     pub sides: [SideArgs; 2],
     pub rounds: usize,
     /// Iterations of a block; `None` to derive them from their duration.
@@ -50,7 +50,7 @@ pub struct Done {
 
 /// A comparison in progress.
 struct AbRun<'a> {
-    plan: &'a Plan,
+    plan: &'a AbPlan,
     interrupt: &'a Interrupt,
     /// The process of each side that stays on the device; `None` if the side gets a new process for each block.
     processes: [Option<SideProcess>; 2],
@@ -64,14 +64,14 @@ struct AbRun<'a> {
 }
 
 /// Runs the comparison. An interrupted one keeps its complete rounds.
-pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
+pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
     let started = jiff::Timestamp::now().to_string();
     let mut run = AbRun::new(plan, interrupt);
     let (mut ready, mut why_fresh) = run.open()?;
     let mut warnings = Vec::new();
     let ungated;
     if let Some(why) = unlike(&ready) {
-        ungated = Plan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
+        ungated = AbPlan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
         // Both processes must end before new ones begin.
         run.finish_all()?;
         run = AbRun::new(&ungated, interrupt);
@@ -129,7 +129,7 @@ fn side(args: &SideArgs, ready: Ready) -> AbSideRecord {
 }
 
 impl<'a> AbRun<'a> {
-    fn new(plan: &'a Plan, interrupt: &'a Interrupt) -> AbRun<'a> {
+    fn new(plan: &'a AbPlan, interrupt: &'a Interrupt) -> AbRun<'a> {
         AbRun {
             plan,
             interrupt,

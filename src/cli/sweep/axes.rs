@@ -17,13 +17,13 @@ const TRIED_CASES: u64 = 64;
 
 /// The options of a sweep: its axes, and the options that all cases share.
 #[derive(Debug, Default, PartialEq)]
-pub struct Options {
+pub struct SweepOptions {
     pub axes: Vec<Axis>,
     /// Arguments of `aorta exec` that all cases share.
     pub fixed: Vec<String>,
 }
 
-impl Options {
+impl SweepOptions {
     /// Adds an option. A single value applies to all cases; several values make an axis.
     pub fn add(&mut self, option: &str, given: &str) -> Result<(), InputError> {
         let named = NAMED_OPTIONS.contains(&option);
@@ -155,8 +155,8 @@ mod tests {
 
     use super::*;
 
-    fn options(given: &[(&str, &str)]) -> Result<Options, InputError> {
-        let mut options = Options::default();
+    fn options(given: &[(&str, &str)]) -> Result<SweepOptions, InputError> {
+        let mut options = SweepOptions::default();
         given.iter().try_for_each(|(option, text)| options.add(option, text))?;
         Ok(options)
     }

@@ -14,7 +14,7 @@ use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Name};
 
 use super::args::{Axes, SweepArgs};
-use super::axes::Options;
+use super::axes::SweepOptions;
 use super::values;
 
 /// The arguments, completed by the options of a scenario.
@@ -29,7 +29,7 @@ pub fn completed(args: SweepArgs) -> Result<SweepArgs, CliError> {
 }
 
 /// Adds the axes of a scenario, except those that the command gives itself.
-pub fn add_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
+pub fn add_axes(args: &SweepArgs, options: &mut SweepOptions) -> Result<(), CliError> {
     let Some((file, scenario)) = scenario::named(&args.file)? else { return Ok(()) };
     for (axis, list) in &scenario.axes {
         let (option, name) = split(axis)?;
