@@ -179,16 +179,10 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let name = project::resolve(name)?;
     let name = name.as_str();
     let path = Path::new(name);
-    if container::inside(path)?.is_some() {
-        let text = read(path, kind)?;
-        misnamed::check_runs(name, &text)?;
-        let path = Some(path.to_owned());
-        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
-    }
     let shipped = library::find(name);
     // A path that exists but cannot be inspected (a cycle of links, a folder without permission) is not a missing file.
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-    if is_there && (shipped.is_none() || path.is_file()) {
+    if container::inside(path)?.is_some() || (is_there && (shipped.is_none() || path.is_file())) {
         let text = read(path, kind)?;
         misnamed::check_runs(name, &text)?;
         let path = Some(path.to_owned());

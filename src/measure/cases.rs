@@ -364,21 +364,9 @@ mod tests {
     use crate::base::json::line;
 
     fn header() -> Header {
-        Header {
-            schema: SCHEMA.to_owned(),
-            kind: CasesKind::Sweep,
-            aorta: "0.1.0".to_owned(),
-            name: "moe".to_owned(),
-            sha256: "00".to_owned(),
-            started: "2026-01-01T00:00:00Z".to_owned(),
-            arguments: vec!["moe".to_owned()],
-            zip: false,
-            partition: None,
-            cases: Vec::new(),
-            table: None,
-            csv: None,
-            axes: vec![Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] }],
-        }
+        let axis = Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] };
+        let header = Header::new(CasesKind::Sweep, "moe", "00".to_owned(), vec!["moe".to_owned()]);
+        Header { started: "2026-01-01T00:00:00Z".to_owned(), axes: vec![axis], ..header }
     }
 
     fn failed(streams: &str, reason: &str) -> Case {

@@ -7,11 +7,11 @@ use std::num::NonZeroU32;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Bytes, Nanos, counted, json};
+use crate::base::{Bytes, Nanos, Space, counted, json};
 use crate::compile::Compiled;
 use crate::exec::Health;
 use crate::model::{Program, Units};
-use crate::schedule::Lane;
+use crate::schedule::{Lane, Schedule};
 
 mod advice;
 mod fusion;
@@ -31,7 +31,7 @@ pub use source::{Contents, Source};
 pub const SCHEMA: &str = "aorta.run/1";
 
 /// The record of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
     /// Version of aorta that made the record.
@@ -74,7 +74,7 @@ pub struct RunRecord {
 }
 
 /// The workload's file and parameters.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Workload {
     pub name: String,
     /// First line of the file's description.
@@ -107,7 +107,7 @@ impl Workload {
 }
 
 /// Settings of the run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
     pub backend: String,
     pub launch: String,
@@ -138,7 +138,7 @@ fn one() -> u32 {
 }
 
 /// The device and its backend.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
     /// Number of the device in the vendor's order.
@@ -170,7 +170,7 @@ pub struct Environment {
 }
 
 /// Properties of the program and its schedule.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProgramRecord {
     /// Operations of the first iteration.
     pub operations: usize,
@@ -199,7 +199,7 @@ pub struct ProgramRecord {
 }
 
 /// A real stream.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LaneRecord {
     pub name: String,
     /// Streams of the program that share it.
@@ -253,7 +253,7 @@ impl LaneRecord {
 }
 
 /// Bytes of memory that the schedule uses, by space.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct MemoryRecord {
     pub device: Bytes,
     pub pinned: Bytes,
@@ -265,8 +265,22 @@ pub struct MemoryRecord {
     pub scratch: Bytes,
 }
 
+impl MemoryRecord {
+    /// The bytes that a schedule uses.
+    pub fn of(schedule: &Schedule) -> MemoryRecord {
+        let bytes = |space| Bytes(schedule.bytes(space));
+        MemoryRecord {
+            device: bytes(Space::Device),
+            pinned: bytes(Space::Pinned),
+            managed: bytes(Space::Managed),
+            host: bytes(Space::Host),
+            scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
+        }
+    }
+}
+
 /// Results of one launch mode.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Variant {
     /// `stream` or `graph`.
     pub launch: String,

@@ -136,13 +136,7 @@ impl<'a> Analyzer<'a> {
             true => (format!("at most {}", counted(kernel.outputs.len(), "output")), call.outputs.len()),
             false => (counted(kernel.inputs.len(), "input"), call.inputs.len()),
         };
-        self.error(ModelError::ArgumentCount {
-            function: kernel.name.to_string(),
-            expected,
-            found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-            at: call.span.into(),
-            help: Some(usage),
-        });
+        self.error(ModelError::argument_count(&*kernel.name, expected, given, call.span, usage));
         false
     }
 

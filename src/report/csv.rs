@@ -9,14 +9,17 @@ use crate::measure::record::{RunRecord, SplitRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; a missing value is an empty cell.
 pub fn csv(record: &RunRecord) -> String {
-    let rows: Vec<Vec<(String, String)>> = record.variants.iter().map(|variant| row(record, variant)).collect();
-    // All variants of a program have the same columns, except in an edited record.
-    let columns: IndexSet<&str> = rows.iter().flatten().map(|(name, _)| name.as_str()).collect();
-    let values = rows.iter().map(|row| {
-        let row: IndexMap<&str, &str> = row.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        columns.iter().map(|name| row.get(name).copied().unwrap_or_default()).collect()
-    });
-    written(&columns.iter().copied().collect::<Vec<_>>(), values)
+    let row = |variant| row(record, variant).into_iter().collect();
+    let rows: Vec<IndexMap<String, String>> = record.variants.iter().map(row).collect();
+    united(&rows)
+}
+
+/// Rows as CSV with the columns of all of them, in the order in which they first appear.
+pub(super) fn united(rows: &[IndexMap<String, String>]) -> String {
+    let columns: IndexSet<&str> = rows.iter().flat_map(IndexMap::keys).map(String::as_str).collect();
+    let columns: Vec<&str> = columns.into_iter().collect();
+    let values = rows.iter().map(|row| columns.iter().map(|name| row.get(*name).map_or("", String::as_str)).collect());
+    written(&columns, values)
 }
 
 /// A table as CSV; empty if it has no columns.
