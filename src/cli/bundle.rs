@@ -175,7 +175,7 @@ fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<Path
         gathered.files.insert(folder.join(name), bytes.to_vec());
     }
     for (name, data) in &loaded.files.data {
-        let unreadable = |why: String| InputError::unreadable(&name, why, None);
+        let unreadable = |why: String| InputError::unreadable(name, why, None);
         if data.bytes > MAX_PART {
             return Err(unreadable(format!("a bundle holds files of at most {MAX_PART} bytes")));
         }

@@ -199,7 +199,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
         }
         Ok(found) if !found.is_file() => return Ok(Target::Stream),
         Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
-            return Err(InputError::unwritable(path, &reason(&error), None));
+            return Err(InputError::unwritable(path, reason(&error), None));
         }
         _ => {}
     }
@@ -238,13 +238,13 @@ fn existing_folder(path: &Path, folder: &Path) -> Result<PathBuf, InputError> {
     let name = folder.display();
     match std::fs::canonicalize(folder) {
         Ok(folder) if folder.is_dir() => Ok(folder),
-        Ok(_) => Err(InputError::unwritable(path, &format!("`{name}` is no folder"), None)),
+        Ok(_) => Err(InputError::unwritable(path, format!("`{name}` is no folder"), None)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(InputError::unwritable(
             path,
-            &format!("the folder `{name}` does not exist"),
+            format!("the folder `{name}` does not exist"),
             Some("make the folder first"),
         )),
-        Err(error) => Err(InputError::unwritable(path, &reason(&error), None)),
+        Err(error) => Err(InputError::unwritable(path, reason(&error), None)),
     }
 }
 
@@ -278,7 +278,7 @@ const ORDINARY: u32 = 0o666;
 pub fn check_file(path: &Path) -> Result<(), InputError> {
     if let Target::File { folder, path: file } = target(path)? {
         check_not_read(path, &file)?;
-        temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, &reason(&error), None))?;
+        temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     }
     Ok(())
 }
@@ -288,13 +288,13 @@ pub fn check_folder(path: &Path) -> Result<(), InputError> {
     // Missing folders will be created; the nearest existing path must be a folder.
     let there = path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let folder = existing_folder(path, there)?;
-    temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, &reason(&error), None))?;
+    temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     Ok(())
 }
 
 /// Creates a folder and its parents.
 pub fn make_folder(path: &Path) -> Result<(), InputError> {
-    std::fs::create_dir_all(path).map_err(|error| InputError::unwritable(path, &reason(&error), None))
+    std::fs::create_dir_all(path).map_err(|error| InputError::unwritable(path, reason(&error), None))
 }
 
 /// Writes text as [`write_file`] does, with hidden characters escaped. Fails if the command reads the file.
@@ -308,7 +308,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
 /// Appends text to a file, with hidden characters escaped. Creates the file if it does not exist.
 pub fn append_text(path: &Path, text: &str) -> Result<(), InputError> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    let mut file = opened.map_err(|error| InputError::unwritable(path, &reason(&error), None))?;
+    let mut file = opened.map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     file.write_all(visible::visible(text).as_bytes()).map_err(|error| lost_file(path, &error))
 }
 
@@ -335,7 +335,7 @@ fn check_not_read(path: &Path, file: &Path) -> Result<(), InputError> {
 pub fn write_temporary(suffix: &str, text: &str) -> Result<PathBuf, InputError> {
     let folder = std::env::temp_dir();
     let failed =
-        |error: &io::Error| InputError::unwritable(&folder, &reason(error), Some("`--output PATH` names another file"));
+        |error: &io::Error| InputError::unwritable(&folder, reason(error), Some("`--output PATH` names another file"));
     let mut file =
         tempfile::Builder::new().prefix("aorta-").suffix(suffix).tempfile().map_err(|error| failed(&error))?;
     file.write_all(visible::visible(text).as_bytes()).map_err(|error| lost_file(file.path(), &error))?;
@@ -351,7 +351,7 @@ pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
             Some("`-` stands for standard input and output"),
         ));
     };
-    let about = std::fs::metadata(&file).map_err(|error| InputError::unwritable(path, &reason(&error), None))?;
+    let about = std::fs::metadata(&file).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     if about.permissions().readonly() {
         return Err(InputError::unwritable(path, "it is read-only", None));
     }
@@ -361,7 +361,7 @@ pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
 fn write_stream(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     // Text already printed to a file that is standard output must be kept.
     let opened = std::fs::OpenOptions::new().append(true).open(path);
-    let mut stream = opened.map_err(|error| InputError::unwritable(path, &reason(&error), None))?;
+    let mut stream = opened.map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     stream.write_all(bytes).filter_closed().map_err(|error| lost_file(path, &error))
 }
 
@@ -372,7 +372,7 @@ fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), 
     let mode = if before.is_some() { PRIVATE } else { ORDINARY };
     let mut temporary = temporary(folder, mode).map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => lost_file(path, &error),
-        _ => InputError::unwritable(path, &reason(&error), None),
+        _ => InputError::unwritable(path, reason(&error), None),
     })?;
     let written = temporary.write_all(bytes).and_then(|()| match &before {
         Some(before) => ownership::take_over(temporary.as_file(), before),

@@ -104,7 +104,7 @@ fn is_of_library(path: &Path) -> bool {
 /// own files. `entries` counts the entries that were visited.
 fn walk(folder: &Path, depth: usize, entries: &mut usize, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let help = format!("`library` in {PROJECT_FILE} names folders of the project");
-    let failed = |why: String| InputError::unreadable(&folder, why, Some(&help));
+    let failed = |why: String| InputError::unreadable(folder, why, Some(&help));
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     for entry in std::fs::read_dir(folder).map_err(|error| failed(error.to_string()))? {
         let entry = entry.map_err(|error| failed(error.to_string()))?;

@@ -65,7 +65,7 @@ pub fn run(args: ReportArgs) -> CliResult {
     }
     let file = &args.records[0];
     let mut record = match stored::read(file)? {
-        Stored::Cases(read) => return cases(&args, vec![(file.display().to_string(), read)]),
+        Stored::Cases(read) => return cases(&args, vec![(file.display().to_string(), *read)]),
         Stored::Ab(record) => return comparison(&args, &record),
         Stored::Run(record) => *record,
     };

@@ -14,7 +14,7 @@ pub enum Stored {
     /// The record of a run, or that of a bundle.
     Run(Box<RunRecord>),
     Ab(Box<AbRecord>),
-    Cases(Cases),
+    Cases(Box<Cases>),
 }
 
 /// Reads the results in a file of any kind.
@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> Result<Stored, InputError> {
     let text = load::read(path, load::FileKind::Record)?;
     let no_record = |why| InputError::NoRecord { name: path.display().to_string(), why };
     match () {
-        () if Cases::is_meant(text.as_bytes()) => parsed(path, &text).map(Stored::Cases),
+        () if Cases::is_meant(text.as_bytes()) => parsed(path, &text).map(|cases| Stored::Cases(Box::new(cases))),
         () if AbRecord::is_meant(&text) => {
             AbRecord::from_json(&text).map(|ab| Stored::Ab(Box::new(ab))).map_err(no_record)
         }

@@ -71,6 +71,9 @@ pub struct Header {
     pub csv: Option<SuiteTable>,
 }
 
+/// The name of a property of headers, and its value in words.
+type Property<'a> = (&'static str, &'a dyn Fn(&Header) -> String);
+
 /// The property of a header that tells whether its text was changed.
 pub const TEXT_HASH: &str = "the SHA-256 of its text";
 
@@ -109,7 +112,7 @@ impl Header {
         let file = usize::from(self.kind == CasesKind::Sweep);
         let partition = |header: &Header| header.partition.map(|partition| partition.to_string());
         let zip = |header: &Header| if header.zip { "--zip" } else { "each with each" };
-        let properties: [(&'static str, &dyn Fn(&Header) -> String); 8] = [
+        let properties: [Property; 8] = [
             ("the kind of file", &|header| format!("{:?}", header.kind).to_lowercase()),
             ("the workload or suite", &|header| header.name.rsplit('/').next().unwrap_or_default().to_owned()),
             (TEXT_HASH, &|header| header.sha256.clone()),
