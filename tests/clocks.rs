@@ -1,4 +1,4 @@
-//! Ranks on one clock: the begins of observed iterations on the host's clock, whichever clocks their devices have.
+//! Ranks on one clock: the starts of observed iterations on the host's clock, whichever clocks their devices have.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -41,7 +41,7 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The stamps at the begin of the observed iterations 1, 3 and 5; an unobserved one precedes each.
+/// The stamps at the start of the observed iterations 1, 3 and 5; an unobserved one precedes each.
 const BEGINS: [u32; 3] = [2, 6, 10];
 
 #[test]

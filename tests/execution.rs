@@ -185,7 +185,7 @@ fn a_second_capture_asks_for_nothing() {
     assert_eq!(mock.take(), Vec::<String>::new());
 }
 
-/// The calls of a run by iteration, without the numbers of stamps. From the begin of one iteration to that of the next
+/// The calls of a run by iteration, without the numbers of stamps. From the start of one iteration to that of the next
 /// are all calls for it: its launches, and the polling for an earlier one.
 fn iterations(calls: &[String]) -> Vec<Vec<String>> {
     let is_stamp = |word: &str| word.strip_prefix('t').is_some_and(|number| number.parse::<u32>().is_ok());
@@ -225,7 +225,7 @@ fn every_iteration_asks_for_the_same() {
         session.iterate(mode, 0, 600, &Control::default()).expect("nothing fails");
         let iterations = iterations(&mock.take());
         assert_eq!(iterations.len(), 600, "{mode:?}");
-        // At the begin the host runs ahead; at the end nothing is left to issue. If iterations overlap, every second
+        // At the start the host runs ahead; at the end nothing is left to issue. If iterations overlap, every second
         // one uses the same events and memory.
         let period = prepared.schedule.period.len();
         let typical = &iterations[2..][..period];

@@ -151,7 +151,7 @@ fn common_text(measured: &Result<Measured, ExecError>) -> String {
     }
 }
 
-/// Without the begins of iterations, since each simulator has its own clock here.
+/// Without the starts of iterations, since each simulator has its own clock here.
 fn text(mut measured: Result<Measured, ExecError>) -> String {
     let variants = measured.iter_mut().flat_map(|measured| &mut measured.variants);
     variants.flat_map(|variant| &mut variant.ranks).for_each(|rank| rank.origins.clear());

@@ -224,12 +224,12 @@ fn a_file_of_another_sweep_is_left_alone() {
     };
     refused("ends.aorta --set n=1,2 --json a.jsonl", "already exists, with 2 cases");
     refused("ends.aorta --set n=1,2,4 --json a.jsonl --resume", "what varies was `--set n=1,2` and is `--set n=1,2,4`");
-    refused(
-        "ends.aorta --set n=1,2 --launch graph --json a.jsonl --resume",
-        "the command was `ends.aorta --backend=sim",
-    );
+    refused("ends.aorta --set n=1,2 --launch graph --json a.jsonl --resume", "the command was `--backend=sim");
     refused("ends.aorta --set n=1,2 --zip --json a.jsonl --resume", "was `each with each` and is `--zip`");
-    refused("other.aorta --set n=1,2 --json a.jsonl --resume", "the workload was `ends.aorta` and is `other.aorta`");
+    refused(
+        "other.aorta --set n=1,2 --json a.jsonl --resume",
+        "the workload or suite was `ends.aorta` and is `other.aorta`",
+    );
     sandbox.write("ends.aorta", format!("{ENDS}// another text\n"));
     refused("ends.aorta --set n=1,2 --json a.jsonl --resume", "the text of ends.aorta has changed");
     // A file that does not contain cases is never written to.

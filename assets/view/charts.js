@@ -8,7 +8,7 @@ const PARTS = [
   ["launch_ns", "launch", "waiting for the host"],
   ["queue_ns", "queue", "waiting behind another stream on the same hardware queue"],
   ["dependency_ns", "dependency", "from the end of a dependency to the start of the next operation"],
-  ["idle_ns", "begin and end", "before the first operation and behind the last"],
+  ["idle_ns", "start and end", "before the first operation and behind the last"],
 ];
 
 /** The verdict on each rank's iteration, and a table of the parts of its split. */

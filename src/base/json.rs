@@ -1,5 +1,6 @@
-//! Reads JSON from untrusted sources: records, files of cases, plan documents.
+//! Reads JSON from untrusted sources, such as records, files of cases and plan documents, and writes documents.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Value};
 
@@ -15,6 +16,16 @@ pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     let mut value: Value = serde_json::from_slice(json)?;
     flatten(&mut value);
     serde_json::from_value(value)
+}
+
+/// A document as indented JSON with a final newline.
+pub fn document(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("a document holds nothing that JSON cannot") + "\n"
+}
+
+/// A value as a line of JSON.
+pub fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a value holds nothing that JSON cannot") + "\n"
 }
 
 /// Whether a text of the JSON may contain a line feed, which is always escaped there.

@@ -77,7 +77,7 @@ impl SourceMap {
         Some(SourceLocation { file: &source.name, line, column, offset: offset as usize })
     }
 
-    /// Formats the begin of a span as `file:line:column`, for messages and records.
+    /// Formats the start of a span as `file:line:column`, for messages and records.
     pub fn place(&self, span: SrcSpan) -> String {
         let text = |SourceLocation { file, line, column, .. }: SourceLocation<'_>| format!("{file}:{line}:{column}");
         self.locate(span.start).map_or_else(String::new, text)

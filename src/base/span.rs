@@ -17,7 +17,7 @@ impl SrcSpan {
         self.start + self.len
     }
 
-    /// Returns the range from the begin of `self` to the end of `other`.
+    /// Returns the range from the start of `self` to the end of `other`.
     pub fn to(self, other: SrcSpan) -> SrcSpan {
         SrcSpan::new(self.start as usize, other.end().max(self.end()) as usize)
     }

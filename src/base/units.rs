@@ -158,25 +158,25 @@ fn scaled(value: f64) -> (String, &'static str) {
 /// Displayed in place of a missing value.
 pub const NO_VALUE: &str = "–";
 
+/// Writes a number with its prefix as `text` puts them together; [`NO_VALUE`] for NaN and infinity, such as a rate over no
+/// time.
+fn pad_scaled(value: f64, text: impl Fn(&str, &str) -> String, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if !value.is_finite() {
+        return f.pad(NO_VALUE);
+    }
+    let (number, prefix) = scaled(value);
+    f.pad(text(&number, prefix).trim_end())
+}
+
 impl fmt::Display for Rate<'_> {
-    /// Shows [`NO_VALUE`] for NaN and infinity, such as a rate over no time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.0.is_finite() {
-            return f.pad(NO_VALUE);
-        }
-        let (number, prefix) = scaled(self.0);
-        f.pad(format!("{number} {prefix}{}", self.1).trim_end())
+        pad_scaled(self.0, |number, prefix| format!("{number} {prefix}{}", self.1), f)
     }
 }
 
 impl fmt::Display for Count<'_> {
-    /// Shows [`NO_VALUE`] for NaN and infinity.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.0.is_finite() {
-            return f.pad(NO_VALUE);
-        }
-        let (number, prefix) = scaled(self.0);
-        f.pad(format!("{number}{prefix} {}", self.1).trim_end())
+        pad_scaled(self.0, |number, prefix| format!("{number}{prefix} {}", self.1), f)
     }
 }
 

@@ -37,7 +37,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Like [`visible`], and also escapes commands of GitHub's workflows: `::` at the begin of a line and `##[`, by their
+/// Like [`visible`], and also escapes commands of GitHub's workflows: `::` at the start of a line and `##[`, by their
 /// first character.
 pub fn without_workflow_commands(text: &str) -> Cow<'_, str> {
     let shown = visible(text);

@@ -25,7 +25,7 @@ pub use unquoted::quoted;
 
 use args::{FailOnArg, ROUNDS, SEED};
 use process::Failure;
-use run::{Done, Plan};
+use run::{AbPlan, Done};
 
 pub fn run(args: AbArgs) -> CliResult {
     cases::alone("ab")?;
@@ -37,7 +37,7 @@ pub fn run(args: AbArgs) -> CliResult {
         Some(below) => args.over(below),
         None => args,
     };
-    let plan = Plan {
+    let plan = AbPlan {
         sides: [side(AbSide::A, &args, &args.a)?, side(AbSide::B, &args, &args.b)?],
         rounds: args.rounds.unwrap_or(ROUNDS) as usize,
         iterations: args.iterations.map(u64::from),
@@ -56,7 +56,7 @@ pub fn run(args: AbArgs) -> CliResult {
 
 /// Compares two sides with the default options of `aorta ab` and shows the result. Returns false if it was interrupted.
 pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
-    let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: SEED, fresh: false, apart: false };
+    let plan = AbPlan { sides, rounds: ROUNDS as usize, iterations: None, seed: SEED, fresh: false, apart: false };
     let Some(mut done) = measured(&plan, interrupt)? else { return Ok(false) };
     done.record.judge(THRESHOLD);
     output::print(&page::text(&[report::ab(&done.record)]));
@@ -64,7 +64,7 @@ pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliE
 }
 
 /// Runs a comparison; `None` if it was interrupted before the first result.
-fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError> {
+fn measured(plan: &AbPlan, interrupt: &Interrupt) -> Result<Option<Done>, CliError> {
     match run::run(plan, interrupt) {
         Ok(done) => Ok(Some(done)),
         Err(Failure::Interrupted) => Ok(None),

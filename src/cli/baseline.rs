@@ -6,10 +6,10 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::base::counted;
+use crate::base::{counted, json};
 use crate::config::{LaunchSetting, Level, Suite, SuiteCase};
 use crate::measure::cases::Case;
-use crate::measure::kernelbench::{ProblemTimes, Timings, baseline_json};
+use crate::measure::kernelbench::{ProblemTimes, Timings};
 use crate::measure::record::RunRecord;
 
 use super::error::{CliError, InputError};
@@ -113,7 +113,7 @@ fn write(timings: &Timings, mode: Mode, hardware: Option<&str>, folder: &Path, i
     output::make_folder(&folder)?;
     let test = if is_test { "_test" } else { "" };
     let path = folder.join(format!("baseline_time_aorta_{}{test}.json", word(mode)));
-    output::write_text(&path, &baseline_json(timings))?;
+    output::write_text(&path, &json::document(timings))?;
     output::eprint(&format!(
         "{} times of {} are in {}\n",
         word(mode),

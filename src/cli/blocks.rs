@@ -60,7 +60,7 @@ pub struct Ready {
     /// Number of iterations after which the program repeats.
     pub period: usize,
     /// True if iterations are gated; `None` for a graph.
-    pub held: Option<bool>,
+    pub gated: Option<bool>,
     pub warmup: WarmupRecord,
     /// Longest duration of an iteration before the run reports a hang.
     pub timeout: Nanos,

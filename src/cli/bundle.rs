@@ -86,7 +86,7 @@ struct Gathered {
 
 impl Gathered {
     fn add(&mut self, path: &Path, bytes: Vec<u8>) -> Result<PathBuf, InputError> {
-        let unreadable = |why: String| InputError::Unreadable { name: path.display().to_string(), why, help: None };
+        let unreadable = |why: String| InputError::unreadable(path, why, None);
         if bytes.len() as u64 > MAX_PART {
             return Err(unreadable(format!("a bundle holds files of at most {MAX_PART} bytes")));
         }
@@ -156,7 +156,7 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
         is_header_changed: false,
     };
     let why = bundle.check();
-    why.map_err(|why| InputError::Unreadable { name: file, why: format!("it cannot be bundled: {why}"), help: None })?;
+    why.map_err(|why| InputError::unreadable(file, format!("it cannot be bundled: {why}"), None))?;
     Ok(bundle)
 }
 
@@ -167,8 +167,7 @@ fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<Path
     let folder = match is_shipped {
         true => PathBuf::from(LIBRARY),
         false => {
-            let unreadable = |why| InputError::Unreadable { name: file.to_owned(), why, help: None };
-            container::location(Path::new(file)).map_err(unreadable)?;
+            container::location(Path::new(file)).map_err(|why| InputError::unreadable(file, why, None))?;
             loaded.files.folder.clone()
         }
     };
@@ -176,7 +175,7 @@ fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<Path
         gathered.files.insert(folder.join(name), bytes.to_vec());
     }
     for (name, data) in &loaded.files.data {
-        let unreadable = |why: String| InputError::Unreadable { name: name.clone(), why, help: None };
+        let unreadable = |why: String| InputError::unreadable(name, why, None);
         if data.bytes > MAX_PART {
             return Err(unreadable(format!("a bundle holds files of at most {MAX_PART} bytes")));
         }
@@ -326,12 +325,8 @@ pub fn unbundle(args: UnbundleArgs) -> CliResult {
         Err(error) => error.kind() == std::io::ErrorKind::NotFound && folder.symlink_metadata().is_err(),
     };
     if !is_free {
-        return Err(InputError::Unwritable {
-            name: folder.display().to_string(),
-            why: "there is something already".to_owned(),
-            help: Some("name a new folder: `-o FOLDER`".to_owned()),
-        }
-        .into());
+        let help = "name a new folder: `-o FOLDER`";
+        return Err(InputError::unwritable(folder, "there is something already", Some(help)).into());
     }
     for name in bundle.changed() {
         output::eprint(&format!("`{name}` was changed after it was bundled.\n"));

@@ -13,11 +13,16 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 
+use crate::base::json;
 use crate::measure::cases::{Case, Header, Status};
+use crate::measure::order::Order;
+use crate::report::page::Page;
+use crate::report::{self, View};
 
 use super::child::Interrupt;
 use super::error::{CliError, InputError};
-use super::{launcher, output};
+use super::outputs::{Files, PageArgs};
+use super::{CHECK_FAILED, DONE, FAILED, launcher, output};
 use journal::Journal;
 use progress::Progress;
 
@@ -57,6 +62,40 @@ pub fn alone(command: &str) -> Result<(), InputError> {
         why: format!("`aorta {command}` was started by {}, and starts a process for each case itself", launcher.name),
         help: format!("start `aorta {command}` without a launcher; `--ranks N` runs N ranks in one process"),
     })
+}
+
+/// Fails if a command that runs cases cannot run here, or cannot write its page and files.
+pub fn check(command: &str, page: &PageArgs, files: &Files) -> Result<(), InputError> {
+    alone(command)?;
+    page.check()?;
+    files.check()
+}
+
+/// The exit code of cases that have all been run, of which one must have been measured. A failed case takes precedence over
+/// one with a broken expectation.
+pub fn exit_code(cases: &[Case], is_failed: impl Fn(Status) -> bool, is_broken: impl Fn(Status) -> bool) -> u8 {
+    let mut statuses = cases.iter().map(|case| case.status);
+    match statuses.clone().any(Status::is_measured) {
+        true if statuses.clone().any(is_failed) => FAILED,
+        true if statuses.any(is_broken) => CHECK_FAILED,
+        true => DONE,
+        false => FAILED,
+    }
+}
+
+/// Prints the page of a sweep or a suite, and writes it and the rows of its cases to the files that were asked for. Rows
+/// are in this order, or in that of the cases.
+pub fn show(
+    (header, cases): (&Header, &[&Case]),
+    page: &Page,
+    order: Option<&Order>,
+    (form, files): (&PageArgs, &Files),
+) -> Result<(), InputError> {
+    form.show(std::slice::from_ref(page), || json::line(header) + &cases.iter().map(json::line).collect::<String>())?;
+    form.write_html(|| View::cases(header, cases, page.clone()))?;
+    let Some(path) = &files.csv else { return Ok(()) };
+    let rows = order.map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));
+    output::write_text(path, &report::cases_csv(header, &rows))
 }
 
 /// Runs cases one after the other. Takes a case from the file if it is there, and otherwise appends its result.
@@ -117,6 +156,29 @@ impl Runner {
         self.journal.append(&case)?;
         self.progress.end(&case);
         Ok(Some(case.light()))
+    }
+
+    /// Runs the cases in this order of their indices with `run`, which gets the index of a case. Returns the cases that have
+    /// ended, now or earlier, in the order of `planned`, and whether all were run.
+    pub fn all<'p>(
+        &mut self,
+        planned: impl IntoIterator<Item = &'p Planned>,
+        order: impl IntoIterator<Item = usize>,
+        mut run: impl FnMut(usize, &Interrupt) -> Result<Option<Case>, CliError>,
+    ) -> Result<(Vec<Case>, bool), CliError> {
+        let names: Vec<&str> = planned.into_iter().map(|planned| planned.name.as_str()).collect();
+        let mut ended: Vec<Option<Case>> = names.iter().map(|_| None).collect();
+        let mut complete = true;
+        for index in order {
+            ended[index] = self.case(names[index], |interrupt| run(index, interrupt))?;
+            if ended[index].is_none() {
+                complete = false;
+                break;
+            }
+        }
+        self.clear_progress();
+        let known = |(case, name): (Option<Case>, &str)| case.or_else(|| self.known(name).cloned());
+        Ok((ended.into_iter().zip(names).filter_map(known).collect(), complete))
     }
 
     /// Removes the redrawn line of a terminal. Called before anything is printed on standard output.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 
-use crate::base::counted;
+use crate::base::{counted, json};
 use crate::measure::compare::{self, FailOn, Options, RunSet, Thresholds};
 use crate::measure::effect::Direction;
 use crate::report::{View, compare as report};
@@ -84,7 +84,7 @@ pub fn run(args: CompareArgs) -> CliResult {
     let base = side(&args.base)?;
     let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<RunSet>, CliError>>()?;
     let comparison = compare::compare(&base, &others, &options);
-    args.page.show(&report::compare(&comparison), || report::json(&comparison))?;
+    args.page.show(&report::compare(&comparison), || json::document(&comparison))?;
     args.page.write_html(|| View::comparison(&comparison))?;
     outputs::write_pictures(args.svg.as_ref(), || View::comparison(&comparison).galleries().to_vec())?;
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
@@ -217,7 +217,7 @@ fn paths(given: &str) -> Result<Vec<PathBuf>, InputError> {
 /// The files of a folder whose names end in `.json` or `.jsonl`, sorted by name.
 fn inside(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
     let name = || folder.display().to_string();
-    let failed = |error: std::io::Error| InputError::Unreadable { name: name(), why: error.to_string(), help: None };
+    let failed = |error: std::io::Error| InputError::unreadable(folder, error, None);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

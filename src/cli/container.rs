@@ -88,7 +88,7 @@ pub fn read_bytes(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
             let why = format!("{container} has no part `{}`", inside.part);
             let help = suggest::did_you_mean(&inside.part, inside.bundle.parts.keys().map(String::as_str));
             let help = help.unwrap_or_else(|| format!("`aorta show {container}` lists its parts"));
-            Err(InputError::Unreadable { name, why, help: Some(help) })
+            Err(InputError::unreadable(name, why, Some(&help)))
         }
     }
 }

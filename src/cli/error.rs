@@ -1,5 +1,6 @@
 //! Errors of commands, and their exit codes.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use miette::Diagnostic;
@@ -289,6 +290,18 @@ impl InputError {
     pub fn bad_value(what: &str, value: &str, why: &str, help: &str) -> InputError {
         let [what, value, why, help] = [what, value, why, help].map(str::to_owned);
         InputError::BadValue { what, value, why, help }
+    }
+
+    /// A file, a folder or another source that cannot be read.
+    pub fn unreadable(name: impl AsRef<Path>, why: impl ToString, help: Option<&str>) -> InputError {
+        let (name, help) = (name.as_ref().display().to_string(), help.map(str::to_owned));
+        InputError::Unreadable { name, why: why.to_string(), help }
+    }
+
+    /// A file or a folder that cannot be written.
+    pub fn unwritable(name: impl AsRef<Path>, why: impl ToString, help: Option<&str>) -> InputError {
+        let (name, help) = (name.as_ref().display().to_string(), help.map(str::to_owned));
+        InputError::Unwritable { name, why: why.to_string(), help }
     }
 
     pub fn code(&self) -> u8 {

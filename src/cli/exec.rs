@@ -26,7 +26,7 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, output};
 
-pub use args::{ExecArgs, Mistake, exec_args, parsed};
+pub use args::{ArgumentError, ExecArgs, exec_args, parsed};
 pub use blocks::launch_of_side;
 pub use limits::{broken as broken_limit, check_ranges, check_scenario, check_span};
 pub use prepare::{compile, examine, settle, target};

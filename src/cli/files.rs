@@ -112,11 +112,7 @@ pub fn nearest(path: &Path) -> Option<String> {
 
 /// Opens a file; fails for a path to anything else, such as a folder or a pipe.
 fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
-    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
-        name: path.display().to_string(),
-        why,
-        help: help.map(str::to_owned),
-    };
+    let unreadable = |why: String, help: Option<&str>| InputError::unreadable(path, why, help);
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             // Only for files named on the command line: a file must not reveal its surroundings to other files.
@@ -176,11 +172,7 @@ pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String
 
 /// Reads bytes, as many as a file of this kind may have; `name` identifies it in errors.
 pub fn bytes_from(name: &str, reader: impl Read, kind: FileKind) -> Result<Vec<u8>, InputError> {
-    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
-        name: name.to_owned(),
-        why,
-        help: help.map(str::to_owned),
-    };
+    let unreadable = |why: String, help: Option<&str>| InputError::unreadable(name, why, help);
     let limit = kind.limit();
     let mut bytes = Vec::new();
     // Reads one byte more than allowed, which detects large files also if they have no size or are growing.
@@ -207,15 +199,11 @@ const FOREIGN: [(&[u8], &str, &str); 6] = [
 /// The text of a file with these bytes.
 pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
     if let Some((_, why, help)) = FOREIGN.iter().find(|(begin, ..)| bytes.starts_with(begin)) {
-        let (name, why, help) = (name.to_owned(), (*why).to_owned(), Some((*help).to_owned()));
-        return Err(InputError::Unreadable { name, why, help });
+        return Err(InputError::unreadable(name, why, Some(help)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        InputError::Unreadable {
-            name: name.to_owned(),
-            why: format!("it is not text: line {} is not UTF-8", line + 1),
-            help: Some("save it as UTF-8".to_owned()),
-        }
+        let why = format!("it is not text: line {} is not UTF-8", line + 1);
+        InputError::unreadable(name, why, Some("save it as UTF-8"))
     })
 }

@@ -91,11 +91,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
     let mut files = Vec::new();
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
-        let unreadable = |error: std::io::Error| InputError::Unreadable {
-            name: folder.display().to_string(),
-            why: error.to_string(),
-            help: None,
-        };
+        let unreadable = |error: std::io::Error| InputError::unreadable(&folder, error, None);
         for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             // The file type of a link is neither a file nor a folder.
@@ -109,8 +105,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
         }
     }
     if files.is_empty() {
-        let why = "the folder holds no file that ends in `.aorta`".to_owned();
-        return Err(InputError::Unreadable { name: path.display().to_string(), why, help: None });
+        return Err(InputError::unreadable(path, "the folder holds no file that ends in `.aorta`", None));
     }
     files.sort();
     Ok(files)
@@ -149,8 +144,8 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Scenario)?;
     let Some(formatted) = format_ron(&text) else {
-        let why = "a comma is missing, a bracket, a text or a comment does not close, or it begins with `#`".to_owned();
-        return Err(InputError::Unreadable { name, why, help: Some("`aorta check` says where".to_owned()) }.into());
+        let why = "a comma is missing, a bracket, a text or a comment does not close, or it begins with `#`";
+        return Err(InputError::unreadable(name, why, Some("`aorta check` says where")).into());
     };
     let changes = formatted != text;
     if check {
@@ -164,10 +159,8 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
 
 fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> CliResult {
     if args.files.len() > 1 {
-        let why = "standard input must be the only file".to_owned();
-        let help = "leave `-` out, or give it alone".to_owned();
-        let what = "one FILE of several".to_owned();
-        return Err(InputError::BadValue { what, value: "-".to_owned(), why, help }.into());
+        let (why, help) = ("standard input must be the only file", "leave `-` out, or give it alone");
+        return Err(InputError::bad_value("one FILE of several", "-", why, help).into());
     }
     let name = "standard input";
     let text = load::read_from(name, std::io::stdin().lock(), load::FileKind::Workload(settings.max_file_bytes))?;

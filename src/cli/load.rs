@@ -179,16 +179,10 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let name = project::resolve(name)?;
     let name = name.as_str();
     let path = Path::new(name);
-    if container::inside(path)?.is_some() {
-        let text = read(path, kind)?;
-        misnamed::check_runs(name, &text)?;
-        let path = Some(path.to_owned());
-        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
-    }
     let shipped = library::find(name);
     // A path that exists but cannot be inspected (a cycle of links, a folder without permission) is not a missing file.
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-    if is_there && (shipped.is_none() || path.is_file()) {
+    if container::inside(path)?.is_some() || (is_there && (shipped.is_none() || path.is_file())) {
         let text = read(path, kind)?;
         misnamed::check_runs(name, &text)?;
         let path = Some(path.to_owned());
@@ -303,9 +297,7 @@ fn failed(error: CompileError, check: Option<String>) -> CliError {
         CompileError::Mistakes(mistakes) => {
             CliError::Source { diagnostics: mistakes.all, sources: mistakes.sources, check }
         }
-        CompileError::TooLarge { name } => {
-            InputError::Unreadable { name, why: "it is too large".to_owned(), help: None }.into()
-        }
+        CompileError::TooLarge { name } => InputError::unreadable(name, "it is too large", None).into(),
         CompileError::NoThread(why) => ExecError::no_thread("to analyze the file", &why).into(),
     }
 }

@@ -1,7 +1,6 @@
 //! The command line: the only code that prints, reads arguments and the environment, and picks exit codes.
 
 mod ab;
-mod axis;
 mod backends;
 mod baseline;
 mod blocks;
@@ -45,6 +44,7 @@ mod report;
 mod scenario;
 mod secret;
 mod show;
+mod stored;
 mod suite;
 mod sweep;
 mod view;

@@ -42,12 +42,8 @@ pub fn run(args: NewArgs) -> CliResult {
     };
     // A dangling link counts as existing and is not written through.
     if path.symlink_metadata().is_ok() {
-        return Err(InputError::Unwritable {
-            name: path.display().to_string(),
-            why: "the file already exists".to_owned(),
-            help: Some("choose another name, or remove it first".to_owned()),
-        }
-        .into());
+        let help = "choose another name, or remove it first";
+        return Err(InputError::unwritable(path, "the file already exists", Some(help)).into());
     }
     output::write_text(&path, text)?;
     output::print(&next_steps(&path));

@@ -194,17 +194,21 @@ const MAX_LINKS: u32 = 40;
 
 fn target(path: &Path) -> Result<Target, InputError> {
     match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err(unwritable(path, "it is a folder", Some("name a file in it"))),
+        Ok(found) if found.is_dir() => {
+            return Err(InputError::unwritable(path, "it is a folder", Some("name a file in it")));
+        }
         Ok(found) if !found.is_file() => return Ok(Target::Stream),
         Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
-            return Err(unwritable(path, &reason(&error), None));
+            return Err(InputError::unwritable(path, reason(&error), None));
         }
         _ => {}
     }
     let mut existing = path.to_owned();
     for _ in 0..MAX_LINKS {
         let folder = existing_folder(path, &folder_of(&existing))?;
-        let Some(name) = existing.file_name() else { return Err(unwritable(path, "it names no file", None)) };
+        let Some(name) = existing.file_name() else {
+            return Err(InputError::unwritable(path, "it names no file", None));
+        };
         let file = folder.join(name);
         // `/dev/stdout` resolves to a path below `/proc` even if it is a regular file, which must stay open.
         if file.starts_with("/proc") {
@@ -213,13 +217,13 @@ fn target(path: &Path) -> Result<Target, InputError> {
         match std::fs::read_link(&file) {
             Ok(_) if !ownership::may_follow(&file, &folder) => {
                 let why = "it is another user's link in a folder that everybody may write to";
-                return Err(unwritable(path, why, Some("name a file in a folder of your own")));
+                return Err(InputError::unwritable(path, why, Some("name a file in a folder of your own")));
             }
             Ok(next) => existing = folder.join(next),
             Err(_) => return Ok(Target::File { folder, path: file }),
         }
     }
-    Err(unwritable(path, "its links form a cycle", None))
+    Err(InputError::unwritable(path, "its links form a cycle", None))
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -234,16 +238,14 @@ fn existing_folder(path: &Path, folder: &Path) -> Result<PathBuf, InputError> {
     let name = folder.display();
     match std::fs::canonicalize(folder) {
         Ok(folder) if folder.is_dir() => Ok(folder),
-        Ok(_) => Err(unwritable(path, &format!("`{name}` is no folder"), None)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(unwritable(path, &format!("the folder `{name}` does not exist"), Some("make the folder first")))
-        }
-        Err(error) => Err(unwritable(path, &reason(&error), None)),
+        Ok(_) => Err(InputError::unwritable(path, format!("`{name}` is no folder"), None)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(InputError::unwritable(
+            path,
+            format!("the folder `{name}` does not exist"),
+            Some("make the folder first"),
+        )),
+        Err(error) => Err(InputError::unwritable(path, reason(&error), None)),
     }
-}
-
-fn unwritable(path: &Path, why: &str, help: Option<&str>) -> InputError {
-    InputError::Unwritable { name: path.display().to_string(), why: why.to_owned(), help: help.map(str::to_owned) }
 }
 
 /// The system's reason, without the name of a temporary file.
@@ -276,7 +278,7 @@ const ORDINARY: u32 = 0o666;
 pub fn check_file(path: &Path) -> Result<(), InputError> {
     if let Target::File { folder, path: file } = target(path)? {
         check_not_read(path, &file)?;
-        temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
+        temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     }
     Ok(())
 }
@@ -286,13 +288,13 @@ pub fn check_folder(path: &Path) -> Result<(), InputError> {
     // Missing folders will be created; the nearest existing path must be a folder.
     let there = path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let folder = existing_folder(path, there)?;
-    temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
+    temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     Ok(())
 }
 
 /// Creates a folder and its parents.
 pub fn make_folder(path: &Path) -> Result<(), InputError> {
-    std::fs::create_dir_all(path).map_err(|error| unwritable(path, &reason(&error), None))
+    std::fs::create_dir_all(path).map_err(|error| InputError::unwritable(path, reason(&error), None))
 }
 
 /// Writes text as [`write_file`] does, with hidden characters escaped. Fails if the command reads the file.
@@ -306,7 +308,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
 /// Appends text to a file, with hidden characters escaped. Creates the file if it does not exist.
 pub fn append_text(path: &Path, text: &str) -> Result<(), InputError> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    let mut file = opened.map_err(|error| unwritable(path, &reason(&error), None))?;
+    let mut file = opened.map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     file.write_all(visible::visible(text).as_bytes()).map_err(|error| lost_file(path, &error))
 }
 
@@ -323,7 +325,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
 /// Fails if an output would replace an input of the command.
 fn check_not_read(path: &Path, file: &Path) -> Result<(), InputError> {
     match files::was_read(file) {
-        true => Err(unwritable(path, "this command reads it", Some("name another file for the output"))),
+        true => Err(InputError::unwritable(path, "this command reads it", Some("name another file for the output"))),
         false => Ok(()),
     }
 }
@@ -332,7 +334,8 @@ fn check_not_read(path: &Path, file: &Path) -> Result<(), InputError> {
 /// it. Returns its path; nothing deletes it.
 pub fn write_temporary(suffix: &str, text: &str) -> Result<PathBuf, InputError> {
     let folder = std::env::temp_dir();
-    let failed = |error: &io::Error| unwritable(&folder, &reason(error), Some("`--output PATH` names another file"));
+    let failed =
+        |error: &io::Error| InputError::unwritable(&folder, reason(error), Some("`--output PATH` names another file"));
     let mut file =
         tempfile::Builder::new().prefix("aorta-").suffix(suffix).tempfile().map_err(|error| failed(&error))?;
     file.write_all(visible::visible(text).as_bytes()).map_err(|error| lost_file(file.path(), &error))?;
@@ -342,11 +345,15 @@ pub fn write_temporary(suffix: &str, text: &str) -> Result<PathBuf, InputError> 
 /// Replaces a file that has been read. Fails if the file is read-only.
 pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     let Target::File { folder, path: file } = target(path)? else {
-        return Err(unwritable(path, "it is no regular file", Some("`-` stands for standard input and output")));
+        return Err(InputError::unwritable(
+            path,
+            "it is no regular file",
+            Some("`-` stands for standard input and output"),
+        ));
     };
-    let about = std::fs::metadata(&file).map_err(|error| unwritable(path, &reason(&error), None))?;
+    let about = std::fs::metadata(&file).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     if about.permissions().readonly() {
-        return Err(unwritable(path, "it is read-only", None));
+        return Err(InputError::unwritable(path, "it is read-only", None));
     }
     replace(path, &folder, &file, bytes)
 }
@@ -354,7 +361,7 @@ pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
 fn write_stream(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     // Text already printed to a file that is standard output must be kept.
     let opened = std::fs::OpenOptions::new().append(true).open(path);
-    let mut stream = opened.map_err(|error| unwritable(path, &reason(&error), None))?;
+    let mut stream = opened.map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     stream.write_all(bytes).filter_closed().map_err(|error| lost_file(path, &error))
 }
 
@@ -365,7 +372,7 @@ fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), 
     let mode = if before.is_some() { PRIVATE } else { ORDINARY };
     let mut temporary = temporary(folder, mode).map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => lost_file(path, &error),
-        _ => unwritable(path, &reason(&error), None),
+        _ => InputError::unwritable(path, reason(&error), None),
     })?;
     let written = temporary.write_all(bytes).and_then(|()| match &before {
         Some(before) => ownership::take_over(temporary.as_file(), before),

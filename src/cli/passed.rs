@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 
 use super::exec::ExecArgs;
 
-pub use super::exec::{Mistake, exec_args};
+pub use super::exec::{ArgumentError, exec_args};
 
 /// Selects the options that a command passes on.
 pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {

@@ -247,13 +247,9 @@ fn planned(file: &str, args: &PlanArgs) -> Result<Planned, CliError> {
 
 /// The error for a rank that the plan does not have.
 fn no_rank(rank: u32, ranks: u32) -> InputError {
-    InputError::BadValue {
-        what: "`--rank`".to_owned(),
-        value: rank.to_string(),
-        why: match ranks {
-            1 => "there is one rank, 0: `--ranks N` plans for more".to_owned(),
-            ranks => format!("ranks go from 0 to {}", ranks - 1),
-        },
-        help: "write `--rank 0`, or a larger `--ranks`".to_owned(),
-    }
+    let why = match ranks {
+        1 => "there is one rank, 0: `--ranks N` plans for more".to_owned(),
+        ranks => format!("ranks go from 0 to {}", ranks - 1),
+    };
+    InputError::bad_value("`--rank`", &rank.to_string(), &why, "write `--rank 0`, or a larger `--ranks`")
 }

@@ -103,11 +103,8 @@ fn is_of_library(path: &Path) -> bool {
 /// Adds the files of a folder and its subfolders. Hidden ones and links are left out, so that a project has only its
 /// own files. `entries` counts the entries that were visited.
 fn walk(folder: &Path, depth: usize, entries: &mut usize, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
-    let failed = |why: String| InputError::Unreadable {
-        name: folder.display().to_string(),
-        why,
-        help: Some(format!("`library` in {PROJECT_FILE} names folders of the project")),
-    };
+    let help = format!("`library` in {PROJECT_FILE} names folders of the project");
+    let failed = |why: String| InputError::unreadable(folder, why, Some(&help));
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     for entry in std::fs::read_dir(folder).map_err(|error| failed(error.to_string()))? {
         let entry = entry.map_err(|error| failed(error.to_string()))?;

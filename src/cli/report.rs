@@ -1,6 +1,6 @@
 //! `aorta report`: shows a record, an A/B comparison, a sweep or a suite again, without a device.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use indexmap::IndexSet;
@@ -8,7 +8,7 @@ use indexmap::IndexSet;
 use crate::base::suggest;
 use crate::measure::RunRecord;
 use crate::measure::ab::AbRecord;
-use crate::measure::cases::{Case, Cases, CasesKind, Header, line};
+use crate::measure::cases::{Case, Cases, CasesKind, Header};
 use crate::measure::order::Order;
 use crate::report::page::Page;
 use crate::report::{self, Suite, View};
@@ -16,7 +16,8 @@ use crate::report::{self, Suite, View};
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
 use super::outputs::{Files, PageArgs, check_trace, write_pictures};
-use super::{CliResult, DONE, container, load, output};
+use super::stored::{self, Stored};
+use super::{CliResult, DONE, output};
 
 /// Maximum number of column names listed by a message.
 const MAX_LISTED: usize = 12;
@@ -58,23 +59,20 @@ pub fn run(args: ReportArgs) -> CliResult {
     args.page.check()?;
     args.files.check()?;
     args.trace.iter().try_for_each(|path| check_trace(path))?;
+    if args.records.len() > 1 {
+        let read = |path: &PathBuf| Ok((path.display().to_string(), stored::cases(path)?));
+        return cases(&args, args.records.iter().map(read).collect::<Result<_, InputError>>()?);
+    }
     let file = &args.records[0];
-    let text = match container::is_bundle(&file.display().to_string()) {
-        true => container::record(file)?.to_json(),
-        false => load::read(file, load::FileKind::Record)?,
+    let mut record = match stored::read(file)? {
+        Stored::Cases(read) => return cases(&args, vec![(file.display().to_string(), *read)]),
+        Stored::Ab(record) => return comparison(&args, &record),
+        Stored::Run(record) => *record,
     };
-    if args.records.len() > 1 || Cases::is_meant(text.as_bytes()) {
-        return cases(&args);
-    }
-    if AbRecord::is_meant(&text) {
-        return comparison(&args, &text);
-    }
     if let Some(name) = &args.sort {
         return Err(unsorted(name, "this is the record of one run", "`--sort` is for the cases of a sweep").into());
     }
     let own = args.expected.own()?;
-    let mut record =
-        RunRecord::from_json(&text).map_err(|why| InputError::NoRecord { name: file.display().to_string(), why })?;
     // Records of older versions have no verdicts yet.
     if args.expected.given() {
         expected::judge(&mut record, own.as_ref());
@@ -96,13 +94,11 @@ pub fn run(args: ReportArgs) -> CliResult {
 }
 
 /// Shows an A/B comparison.
-fn comparison(args: &ReportArgs, text: &str) -> CliResult {
+fn comparison(args: &ReportArgs, record: &AbRecord) -> CliResult {
     check_cases(args)?;
-    let name = || args.records[0].display().to_string();
-    let record = AbRecord::from_json(text).map_err(|why| InputError::NoRecord { name: name(), why })?;
-    args.page.show(&[report::ab(&record)], || record.to_json())?;
-    args.page.write_html(|| View::ab(&record))?;
-    write_pictures(args.svg.as_ref(), || View::ab(&record).galleries().to_vec())?;
+    args.page.show(&[report::ab(record)], || record.to_json())?;
+    args.page.write_html(|| View::ab(record))?;
+    write_pictures(args.svg.as_ref(), || View::ab(record).galleries().to_vec())?;
     Ok(DONE)
 }
 
@@ -144,17 +140,10 @@ fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
 }
 
 /// Shows the cases of a file, or of the files of several partitions, the last result of each.
-fn cases(args: &ReportArgs) -> CliResult {
+fn cases(args: &ReportArgs, files: Vec<(String, Cases)>) -> CliResult {
     check_cases(args)?;
-    let no_cases = |name: &Path, why: String| InputError::NoCases { name: name.display().to_string(), why };
-    let mut files = Vec::new();
-    for file in &args.records {
-        let text = load::read(file, load::FileKind::Record)?;
-        let read = Cases::parse(text.as_bytes()).map_err(|why| no_cases(file, why))?;
-        let read = read.ok_or_else(|| no_cases(file, "its first line is incomplete".to_owned()))?;
-        files.push((file.display().to_string(), read));
-    }
-    let mut read = Cases::merge(files).map_err(|why| no_cases(&args.records[0], why))?;
+    let no_cases = |why| InputError::NoCases { name: args.records[0].display().to_string(), why };
+    let mut read = Cases::merge(files).map_err(no_cases)?;
     if let Some(note) = missing(&read) {
         output::eprint(&note);
     }
@@ -174,13 +163,8 @@ fn cases(args: &ReportArgs) -> CliResult {
         latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|variant| &variant.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     let page = page_of_cases(header, &latest, order.as_ref());
-    args.page.show(std::slice::from_ref(&page), || cases_json(header, &latest))?;
-    let view = || View::cases(header, &latest, page.clone());
-    write_pictures(args.svg.as_ref(), || view().galleries().to_vec())?;
-    args.page.write_html(view)?;
-    let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
-    let csv = args.files.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
-    csv.map_or(Ok(()), |(path, csv)| output::write_text(path, &csv))?;
+    write_pictures(args.svg.as_ref(), || View::cases(header, &latest, page.clone()).galleries().to_vec())?;
+    super::cases::show((header, &latest), &page, order.as_ref(), (&args.page, &args.files))?;
     Ok(DONE)
 }
 
@@ -227,9 +211,4 @@ pub fn order<'a>(
 
 fn unsorted(name: &str, why: &str, help: &str) -> InputError {
     InputError::bad_value("`--sort`", name, why, help)
-}
-
-/// Cases as JSON lines, as in their file.
-pub fn cases_json(header: &Header, cases: &[&Case]) -> String {
-    line(header) + &cases.iter().map(line).collect::<String>()
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::config::{ConfigError, Links, Mistakes, Profile, Scenario};
+use crate::config::{ConfigError, Field, Links, Mistakes, Profile, Scenario};
 
 use super::ab::AbArgs;
 use super::error::{CliError, InputError};
@@ -32,6 +32,33 @@ pub fn read(path: &Path) -> Result<Scenario, CliError> {
     find_files(path, &mut scenario, &mut mistakes);
     mistakes.finish()?;
     Ok(scenario)
+}
+
+/// The scenario that the argument `file` names, with its path; `None` for other files.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn named(file: &str) -> Result<Option<(String, Scenario)>, CliError> {
+    let file = project::resolve(file)?;
+    match file.ends_with(".ron") {
+        true => read(Path::new(&file)).map(|scenario| Some((file, scenario))),
+        false => Ok(None),
+    }
+}
+
+/// The options of `command`, `sweep` or `ab`, that a scenario gives, as they would be typed. `own` are those of its axes or
+/// sides.
+pub fn words(command: &str, own: Vec<String>, scenario: &Scenario) -> Vec<String> {
+    // An option that several commands have, such as a seed, may be for another one.
+    let is_own = |field: &Field| field.commands == [command] || !own.is_empty();
+    let options: Vec<String> = scenario
+        .arguments(command)
+        .into_iter()
+        .filter(|(field, _)| is_own(field))
+        .flat_map(|(_, words)| words)
+        .collect();
+    [own, options].concat()
 }
 
 /// Reports names of devices and topologies that do not exist, and numbers that no run can have.

@@ -12,16 +12,14 @@ use sha2::{Digest, Sha256};
 use crate::base::{Bytes, counted, hex, shell};
 use crate::config::{Suite, SuiteCase};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
-use crate::report::{self, View};
+use crate::report;
 
 use super::cases::{self, Runner};
+use super::child::Interrupt;
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
-use super::report::cases_json;
-use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, container, exec, library, load, output, project,
-};
+use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, container, exec, library, load, output, project};
 
 pub use args::{RunArgs, SuiteArgs};
 use plan::{Machine, SuitePlan};
@@ -45,9 +43,7 @@ pub fn run_suite(
     args: SuiteArgs,
     finish: impl FnOnce(&[&Case]) -> Result<(), CliError>,
 ) -> CliResult {
-    cases::alone("suite")?;
-    args.run.page.check()?;
-    args.run.files.check()?;
+    cases::check("suite", &args.run.page, &args.run.files)?;
     let name = &suite.name;
     let same = args.same.words();
     // A mistake in these options, or in the normal ranges, would fail every case.
@@ -72,42 +68,39 @@ pub fn run_suite(
     // Cases that were skipped or failed may succeed now.
     let is_planned = |case: &Case| planned.iter().any(|plan| plan.planned.name == case.name);
     runner.keep(|case| case.status.is_measured() && is_planned(case));
-    let mut cases = Vec::with_capacity(planned.len());
-    for of in &planned {
-        let case = runner.case(&of.planned.name, |interrupt| {
-            if let (Ok(_), Some((status, why))) = (&of.planned.command, machine.too_small(of)) {
-                return Ok(Some(of.planned.without(status, &why)));
-            }
-            Ok(of.planned.run(interrupt)?.map(|case| limited(case, &of.case)))
-        });
-        let Some(case) = case? else { break };
-        // The device's memory is known once a case has opened it.
-        let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
-        machine.memory = machine.memory.or(memory.map(Bytes));
-        cases.push(case);
-    }
-    let complete = cases.len() == planned.len();
+    // The device's memory is known once a case has opened it.
+    let memory = |case: &Case| case.record.as_ref()?.device.memory_bytes.map(Bytes);
+    let known = || planned.iter().find_map(|case| memory(runner.known(&case.planned.name)?));
+    machine.memory = machine.memory.or_else(known);
+    let run = |index: usize, interrupt: &Interrupt| {
+        let plan = &planned[index];
+        if let (Ok(_), Some((status, why))) = (&plan.planned.command, machine.too_small(plan)) {
+            return Ok(Some(plan.planned.without(status, &why)));
+        }
+        let ended = plan.planned.run(interrupt)?.map(|ended| limited(ended, &plan.case));
+        machine.memory = machine.memory.or_else(|| memory(ended.as_ref()?));
+        Ok(ended)
+    };
+    let (cases, complete) = runner.all(planned.iter().map(|case| &case.planned), 0..planned.len(), run)?;
     runner.print_location();
-    let ended = cases.iter().collect();
-    let page = report::suite(&report::Suite {
-        header: &header,
-        description: &suite.description,
-        cases: ended,
-        planned: planned.len(),
-    });
     let ended: Vec<&Case> = cases.iter().collect();
     finish(&ended)?;
-    args.run.page.show(std::slice::from_ref(&page), || cases_json(&header, &ended))?;
-    args.run.page.write_html(|| View::cases(&header, &ended, page))?;
-    if let Some(path) = &args.run.files.csv {
-        output::write_text(path, &report::cases_csv(&header, &ended))?;
-        // The suite's own columns may have no space for the mark.
-        if header.csv.is_some() && cases.iter().any(|case| case.record.as_ref().is_some_and(|record| record.simulated))
-        {
-            output::eprint(&format!("{}: every figure is simulated.\n", path.display()));
-        }
+    let (description, planned) = (suite.description.as_str(), planned.len());
+    let page = report::suite(&report::Suite { header: &header, description, cases: ended.clone(), planned });
+    cases::show((&header, &ended), &page, None, (&args.run.page, &args.run.files))?;
+    // The suite's own columns may have no space for the mark.
+    let is_simulated = ended.iter().any(|case| case.record.as_ref().is_some_and(|record| record.simulated));
+    if let (true, Some(path), Some(_)) = (is_simulated, &args.run.files.csv, &header.csv) {
+        output::eprint(&format!("{}: every figure is simulated.\n", path.display()));
     }
-    Ok(if complete { exit_code(&cases, &suite, args.strict) } else { INTERRUPTED })
+    if !complete {
+        return Ok(INTERRUPTED);
+    }
+    // In a suite with a table, a case that is out of memory is a result.
+    let has_table = suite.table.is_some() || suite.csv.is_some();
+    let failed = |status| status == Status::Failed || (status == Status::OutOfMemory && !has_table);
+    let is_strict = |status| args.strict && matches!(status, Status::Skipped | Status::Missing);
+    Ok(cases::exit_code(&cases, failed, |status| status == Status::NotHeld || is_strict(status)))
 }
 
 /// Fails if a value for all cases is that of a parameter that an axis sets: the table would show values that did not
@@ -245,17 +238,4 @@ fn limited(mut case: Case, planned: &SuiteCase) -> Case {
         (case.status, case.reason) = (Status::NotHeld, Some(why));
     }
     case
-}
-
-/// The exit code. A suite in which no case ran is a failure, whatever the reason. Otherwise skipped and missing cases
-/// count only if `strict`. In a suite with a table, a case that is out of memory is a result.
-fn exit_code(cases: &[Case], suite: &Suite, strict: bool) -> u8 {
-    let any = |status: &[Status]| cases.iter().any(|case| status.contains(&case.status));
-    let ran = cases.iter().any(|case| !matches!(case.status, Status::Skipped | Status::Missing | Status::OutOfMemory));
-    let out_of_memory = suite.table.is_none() && suite.csv.is_none() && any(&[Status::OutOfMemory]);
-    match () {
-        () if any(&[Status::Failed]) || out_of_memory || !ran => FAILED,
-        () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => CHECK_FAILED,
-        () => DONE,
-    }
 }

@@ -10,26 +10,25 @@ mod values;
 
 use std::path::Path;
 
-use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
 use crate::base::{hex, shell, suggest};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::measure::order::Order;
-use crate::report::{self, View};
+use crate::report;
 
 use super::cases::{self, Planned, Runner, journal};
+use super::child::Interrupt;
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::load::FileKind;
-use super::passed::{Mistake, exec_args};
-use super::report::cases_json;
-use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output, project};
+use super::passed::{ArgumentError, exec_args};
+use super::{CliResult, DONE, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
 pub use scenario::{check as check_axes, check_program, words as scenario_words};
 
-use axes::Options;
+use axes::SweepOptions;
 
 /// A sweep that is ready to run.
 struct Sweep {
@@ -43,9 +42,7 @@ struct Sweep {
 }
 
 pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
-    cases::alone("sweep")?;
-    args.page.check()?;
-    args.files.check()?;
+    cases::check("sweep", &args.page, &args.files)?;
     let args = scenario::completed(args)?;
     let mut sweep = ready(&args, how)?;
     sweep.header.divide(args.partition, &mut sweep.planned, |case| &case.name);
@@ -68,22 +65,21 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
         // A skipped case depends on the machine, which may have a device now.
         None => case.status.is_measured() || !(args.retry || case.status == Status::Skipped),
     });
-    let mut ended: IndexMap<String, Case> = IndexMap::new();
-    let mut complete = true;
-    for planned in args.order_of(sweep.planned.len()).into_iter().map(|index| &sweep.planned[index]) {
-        let Some(case) = runner.case(&planned.name, |interrupt| sweep.run(planned, interrupt))? else {
-            complete = false;
-            break;
-        };
-        ended.insert(planned.name.clone(), case);
-    }
-    runner.clear_progress();
-    let known = |planned: &Planned| ended.get(&planned.name).or_else(|| runner.known(&planned.name));
-    let cases: Vec<&Case> = sweep.planned.iter().filter_map(known).collect();
-    finish(&sweep, &args, &cases)?;
-    let code = if complete { exit_code(&cases, sweep.planned.is_empty()) } else { INTERRUPTED };
+    let run = |index: usize, interrupt: &Interrupt| sweep.run(&sweep.planned[index], interrupt);
+    let (cases, complete) = runner.all(&sweep.planned, args.order_of(sweep.planned.len()), run)?;
+    let Sweep { header, planned, order, .. } = &sweep;
+    let ended: Vec<&Case> = cases.iter().collect();
+    let page = report::sweep(header, &ended, order.as_ref());
+    cases::show((header, &ended), &page, order.as_ref(), (&args.page, &args.files))?;
     runner.print_location();
-    Ok(code)
+    // Cases that cannot run, or run out of memory, are valid results.
+    Ok(match (complete, planned.is_empty()) {
+        (false, _) => INTERRUPTED,
+        (true, true) => DONE,
+        (true, false) => {
+            cases::exit_code(&cases, |status| status == Status::Failed, |status| status == Status::NotHeld)
+        }
+    })
 }
 
 /// Fails if the sweep of a scenario, given as an argument, cannot run.
@@ -99,7 +95,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
         return Err(InputError::Axes { why, help: "write the text to a file, and name that file".to_owned() }.into());
     }
-    let mut options = Options::default();
+    let mut options = SweepOptions::default();
     for (option, given) in &args.lists.given {
         options.add(option, given.as_deref().unwrap_or_default())?;
     }
@@ -158,7 +154,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
 }
 
 /// Adds the lists of the selected preset, which a scenario may name.
-fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
+fn preset_lists(args: &SweepArgs, options: &mut SweepOptions) -> Result<(), CliError> {
     let several = options.axes.iter().any(|axis| axis.option == "preset");
     let fixed = [vec![args.file.clone()], options.fixed.clone(), args.same.words()].concat();
     let (settled, settings) = exec::settle(parse(&fixed)?)?;
@@ -170,7 +166,7 @@ fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError>
 }
 
 fn parse(arguments: &[String]) -> Result<exec::ExecArgs, CliError> {
-    exec_args(arguments).map_err(|Mistake { why, help }| InputError::Axes { why, help }.into())
+    exec_args(arguments).map_err(|ArgumentError { why, help }| InputError::Axes { why, help }.into())
 }
 
 /// Compiles the workload that the arguments name. Finds every mistake that can be found without a device.
@@ -200,7 +196,7 @@ impl Sweep {
     }
 
     /// Runs a case. It fails if its workload differs from the others'. `None` if the user interrupted it.
-    fn run(&self, planned: &Planned, interrupt: &super::child::Interrupt) -> Result<Option<Case>, CliError> {
+    fn run(&self, planned: &Planned, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
         let checked = |case: Case| match &case.record {
             Some(record) if record.workload.sha256 != self.workload => {
                 let why = format!("{} was changed while the sweep ran", self.header.name);
@@ -209,28 +205,5 @@ impl Sweep {
             _ => case,
         };
         Ok(planned.run(interrupt)?.map(checked))
-    }
-}
-
-/// Prints and writes the results.
-fn finish(sweep: &Sweep, args: &SweepArgs, cases: &[&Case]) -> Result<(), InputError> {
-    let Sweep { header, order, .. } = sweep;
-    let page = report::sweep(header, cases, order.as_ref());
-    args.page.show(std::slice::from_ref(&page), || cases_json(header, cases))?;
-    args.page.write_html(|| View::cases(header, cases, page))?;
-    let Some(path) = &args.files.csv else { return Ok(()) };
-    let rows = order.as_ref().map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));
-    output::write_text(path, &report::cases_csv(header, &rows))
-}
-
-/// The exit code. A failed case takes precedence over a failed expectation. Cases that cannot run or run out of memory
-/// are valid results, but at least one case must have been measured, unless the partition has none.
-fn exit_code(cases: &[&Case], is_empty: bool) -> u8 {
-    let any = |status: Status| cases.iter().any(|case| case.status == status);
-    let measured = cases.iter().any(|case| case.status.is_measured());
-    match () {
-        () if any(Status::Failed) || !(measured || is_empty) => FAILED,
-        () if any(Status::NotHeld) => CHECK_FAILED,
-        () => DONE,
     }
 }

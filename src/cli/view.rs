@@ -6,13 +6,12 @@ use std::process::{Command, Stdio};
 use clap::Args;
 
 use crate::measure::RunRecord;
-use crate::measure::ab::AbRecord;
-use crate::measure::cases::Cases;
 use crate::report::View;
 
 use super::error::InputError;
 use super::report::page_of_cases;
-use super::{CliResult, DONE, container, load, output};
+use super::stored::{self, Stored};
+use super::{CliResult, DONE, output};
 
 /// The system's command that opens a file with the program that is chosen for its type.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -33,7 +32,7 @@ pub fn run(args: &ViewArgs) -> CliResult {
     let page = match &args.records[..] {
         [file] => single(file)?,
         files => {
-            let runs = files.iter().map(|path| record(path, &read(path)?)).collect::<Result<Vec<RunRecord>, _>>()?;
+            let runs = files.iter().map(|path| record(path)).collect::<Result<Vec<RunRecord>, _>>()?;
             View::runs(&runs).html()
         }
     };
@@ -44,38 +43,28 @@ pub fn run(args: &ViewArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// The text of a record, of a file of cases, or of the record in a bundle.
-fn read(path: &Path) -> Result<String, InputError> {
-    match container::is_bundle(&path.display().to_string()) {
-        true => Ok(container::record(path)?.to_json()),
-        false => load::read(path, load::FileKind::Record),
-    }
-}
-
 /// The page of one file: the cases of a sweep or a suite, an A/B comparison, or a run.
 fn single(path: &Path) -> Result<String, InputError> {
-    let (text, name) = (read(path)?, path.display().to_string());
-    if Cases::is_meant(text.as_bytes()) {
-        let cases =
-            Cases::parse(text.as_bytes()).and_then(|read| read.ok_or("its first line is incomplete".to_owned()));
-        let cases = cases.map_err(|why| InputError::NoCases { name, why })?;
-        let (header, latest) = (&cases.header, cases.latest());
-        return Ok(View::cases(header, &latest, page_of_cases(header, &latest, None)).html());
-    }
-    if AbRecord::is_meant(&text) {
-        let record = AbRecord::from_json(&text).map_err(|why| InputError::NoRecord { name, why })?;
-        return Ok(View::ab(&record).html());
-    }
-    Ok(View::runs(&[record(path, &text)?]).html())
+    Ok(match stored::read(path)? {
+        Stored::Cases(cases) => {
+            let (header, latest) = (&cases.header, cases.latest());
+            View::cases(header, &latest, page_of_cases(header, &latest, None)).html()
+        }
+        Stored::Ab(record) => View::ab(&record).html(),
+        Stored::Run(record) => View::runs(&[*record]).html(),
+    })
 }
 
-fn record(path: &Path, text: &str) -> Result<RunRecord, InputError> {
-    let name = path.display().to_string();
-    if Cases::is_meant(text.as_bytes()) {
-        let help = "`aorta view` shows it alone; `aorta exec --json` writes the record of one run";
-        return Err(InputError::bad_value("a record", &name, "this is a file of several runs", help));
+/// The record of a run, one of several on a page.
+fn record(path: &Path) -> Result<RunRecord, InputError> {
+    match stored::read(path)? {
+        Stored::Run(record) => Ok(*record),
+        Stored::Cases(_) | Stored::Ab(_) => {
+            let help = "`aorta view` shows it alone; `aorta exec --json` writes the record of one run";
+            let name = path.display().to_string();
+            Err(InputError::bad_value("a record", &name, "this is a file of several runs", help))
+        }
     }
-    RunRecord::from_json(text).map_err(|why| InputError::NoRecord { name, why })
 }
 
 /// Opens a page in the browser. Prints its path first, for machines without a browser.

@@ -1,13 +1,17 @@
 //! Settings whose value is one of a few words. Files, `--config` and the flags of the same name accept the same words;
 //! in files, with or without quotes.
 
+use std::ops::RangeInclusive;
+
 use clap::ValueEnum;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use super::field::FieldValue;
+use super::value::{InvalidValue, Value};
 use super::words;
 
-/// Defines an enum whose values are words, with a help text for each.
+/// Defines an enum whose values are words, with a help text for each, as a type of settings and of fields of scenarios.
 macro_rules! choices {
     ($($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $help:literal])* $value:ident = $word:literal,)+ })+) => {$(
         $(#[doc = $about])+
@@ -23,6 +27,32 @@ macro_rules! choices {
             /// The word in files and options.
             pub fn name(self) -> &'static str {
                 Self::WORDS[self as usize]
+            }
+        }
+
+        impl Value for $name {
+            type Repr = $name;
+            const WORDS: &[&str] = <$name>::WORDS;
+
+            fn read(written: $name, _: Option<RangeInclusive<u64>>) -> Result<$name, InvalidValue> {
+                Ok(written)
+            }
+
+            fn text(&self) -> String {
+                self.name().to_owned()
+            }
+        }
+
+        impl FieldValue for Option<$name> {
+            const FORM: &str = "word";
+            const WORDS: &[&str] = <$name>::WORDS;
+
+            fn values(&self) -> Vec<String> {
+                self.iter().map(|word| word.name().to_owned()).collect()
+            }
+
+            fn ron(&self) -> Option<String> {
+                self.map(|word| word.name().to_owned())
             }
         }
 
@@ -107,7 +137,7 @@ choices! {
         Off = "off",
     }
 
-    /// State of the device's caches at the begin of an iteration.
+    /// State of the device's caches at the start of an iteration.
     CacheSetting {
         /// As the iteration before left them
         Hot = "hot",

@@ -6,10 +6,6 @@ use indexmap::IndexMap;
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
 
-use super::choices::{
-    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
-    SyncSetting,
-};
 use super::quantity::Span;
 use super::words;
 
@@ -116,35 +112,6 @@ macro_rules! numbers {
 }
 
 numbers!(u32, u64);
-
-macro_rules! words {
-    ($($type:ty),+) => {$(
-        impl FieldValue for Option<$type> {
-            const FORM: &str = "word";
-            const WORDS: &[&str] = <$type>::WORDS;
-
-            fn values(&self) -> Vec<String> {
-                self.iter().map(|word| word.name().to_owned()).collect()
-            }
-
-            fn ron(&self) -> Option<String> {
-                self.map(|word| word.name().to_owned())
-            }
-        }
-    )+};
-}
-
-words!(
-    SyncSetting,
-    GateSetting,
-    ObserveSetting,
-    CacheSetting,
-    DataSetting,
-    Effort,
-    CaseOrder,
-    LaunchSetting,
-    BackendSetting
-);
 
 macro_rules! values_by_name {
     ($($type:ty, $form:literal, $read:path;)+) => {$(

@@ -69,7 +69,7 @@ fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Op
         return None;
     }
     let mut items: Vec<Item> = Vec::new();
-    // True behind a comma and at the begin: the next value is a new item.
+    // True behind a comma and at the start: the next value is a new item.
     let mut fresh = true;
     while let Some(&(token, lines)) = tokens.get(*at) {
         let item = |piece| Item { apart: lines > 1, pieces: vec![piece], trailing: Vec::new() };

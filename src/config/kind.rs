@@ -1,10 +1,6 @@
 //! Kinds of RON files, recognized by their fields.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-
 use super::places::Places;
-use super::ron_file::options;
 
 /// The kind of a RON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,27 +31,12 @@ impl RonKind {
     /// Returns the kind of a text, recognized by its fields or, if its brackets do not match, by the words in it. A text with
     /// none of the fields is a scenario.
     pub fn of(text: &str) -> RonKind {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Head {
-            cases: Option<IgnoredAny>,
-            workload: Option<IgnoredAny>,
-            ranges: Option<IgnoredAny>,
-            sources: Option<IgnoredAny>,
-            wiring: Option<IgnoredAny>,
-            vendor: Option<IgnoredAny>,
-            library: Option<IgnoredAny>,
-        }
-        let head = options().from_str::<Head>(text).map(|head| {
-            [head.cases, head.workload, head.ranges, head.sources, head.wiring, head.vendor, head.library]
-                .map(|field| field.is_some())
-        });
-        let has = head.unwrap_or_else(|_| match Places::of(text) {
-            Some(places) => FIELDS.map(|(name, _)| places.names().any(|known| known == name)),
-            None => FIELDS.map(|(name, _)| text.contains(&format!("{name}:"))),
-        });
-        let found = FIELDS.iter().zip(has).find(|(_, has)| *has);
-        found.map_or(RonKind::Scenario, |((_, kind), _)| *kind)
+        let places = Places::of(text);
+        let has = |name: &str| match &places {
+            Some(places) => places.names().any(|known| known == name),
+            None => text.contains(&format!("{name}:")),
+        };
+        FIELDS.iter().find(|(name, _)| has(name)).map_or(RonKind::Scenario, |(_, kind)| *kind)
     }
 }
 

@@ -363,7 +363,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Offset of the first name that stands at the begin of a line, indented no deeper than the line of the bracket at `open`;
+    /// Offset of the first name that stands at the start of a line, indented no deeper than the line of the bracket at `open`;
     /// `close` if there is none before it. The value with this bracket probably ends there.
     fn next_entry(&self, open: usize, close: usize) -> usize {
         let indentation = |at: usize| {

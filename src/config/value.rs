@@ -8,8 +8,6 @@ use serde::de::DeserializeOwned;
 use crate::base::units::{self, Dimension};
 use crate::base::{Bytes, Nanos};
 
-use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
-
 /// Largest number of iterations of a run, and of its warm-up.
 pub const MAX_ITERATIONS: u32 = 1 << 20;
 
@@ -79,25 +77,6 @@ macro_rules! numbers {
 }
 
 numbers!(u32, u64, usize);
-
-macro_rules! words {
-    ($($type:ty),+) => {$(
-        impl Value for $type {
-            type Repr = $type;
-            const WORDS: &[&str] = <$type>::WORDS;
-
-            fn read(written: $type, _: Option<RangeInclusive<u64>>) -> Result<$type, InvalidValue> {
-                Ok(written)
-            }
-
-            fn text(&self) -> String {
-                self.name().to_owned()
-            }
-        }
-    )+};
-}
-
-words!(Effort, LaunchSetting, GateSetting, ObserveSetting, CacheSetting, DataSetting);
 
 impl Value for bool {
     type Repr = bool;

@@ -106,9 +106,4 @@ impl Fusion {
     pub fn operations_saved(&self) -> usize {
         self.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
     }
-
-    /// Bytes that an iteration no longer moves; of a cycle, those of all slots.
-    pub fn bytes_saved(&self) -> u64 {
-        self.merged.iter().map(|one| one.bytes_saved * one.count as u64).sum()
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::Nanos;
+use crate::base::{Nanos, json};
 use crate::exec::LaunchMode;
 
 use super::effect::{self, Direction, Effect, Verdict};
@@ -109,9 +109,7 @@ pub fn level(times: &[Nanos], slots: usize) -> Option<f64> {
 impl AbRecord {
     /// Serializes the record as indented JSON.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("plain data is always JSON");
-        text.push('\n');
-        text
+        json::document(self)
     }
 
     /// The record of a side.
@@ -145,8 +143,8 @@ impl AbRecord {
         let between_runs = self.between_runs();
         let verdict = between_runs.map_or(turns.verdict, |deviation| turns.verdict_of_processes(deviation));
         if let (Some(apart), Some(deviation)) = (&mut apart, between_runs) {
-            let wider = apart.interval.map(|interval| effect::allow_for_runs(apart.ratio, interval, deviation));
-            apart.verdict = effect::judge(apart.ratio, wider, Direction::LowerIsBetter, threshold);
+            let rule = (Direction::LowerIsBetter, threshold);
+            (_, apart.verdict) = effect::allow_for_runs(apart.ratio, apart.interval, deviation, rule);
         }
         Some(AbResult { verdict, turns, between_runs, apart, agree, carried })
     }

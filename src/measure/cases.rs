@@ -12,8 +12,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::base::json;
 use crate::base::named::named;
+use crate::base::{json, shell};
 use crate::config::SuiteTable;
 
 use super::record::{self, RunRecord};
@@ -71,6 +71,12 @@ pub struct Header {
     pub csv: Option<SuiteTable>,
 }
 
+/// The name of a property of headers, and its value in words.
+type Property<'a> = (&'static str, &'a dyn Fn(&Header) -> String);
+
+/// The property of a header that tells whether its text was changed.
+pub const TEXT_HASH: &str = "the SHA-256 of its text";
+
 impl Header {
     /// Returns the header of a new file without axes.
     pub fn new(kind: CasesKind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
@@ -100,6 +106,26 @@ impl Header {
         self.axes.iter().map(index).collect()
     }
 
+    /// Returns the properties by which two files belong to different sweeps or suites, each with both values. The folder or
+    /// the bundle of a text does not matter: its hash says that it is the same.
+    pub fn differences(&self, other: &Header) -> Vec<(&'static str, String, String)> {
+        let file = usize::from(self.kind == CasesKind::Sweep);
+        let partition = |header: &Header| header.partition.map(|partition| partition.to_string());
+        let zip = |header: &Header| if header.zip { "--zip" } else { "each with each" };
+        let properties: [Property; 8] = [
+            ("the kind of file", &|header| format!("{:?}", header.kind).to_lowercase()),
+            ("the workload or suite", &|header| header.name.rsplit('/').next().unwrap_or_default().to_owned()),
+            (TEXT_HASH, &|header| header.sha256.clone()),
+            ("the version of aorta", &|header| header.aorta.clone()),
+            ("the command", &|header| shell::command(header.arguments.iter().skip(file))),
+            ("what varies", &|header| header.axes.iter().map(Axis::typed).collect::<Vec<_>>().join(" ")),
+            ("the way through the axes", &|header| zip(header).to_owned()),
+            ("the partition", &|header| partition(header).unwrap_or_else(|| "all cases".to_owned())),
+        ];
+        let both = properties.into_iter().map(|(what, of)| (what, of(self), of(other)));
+        both.filter(|(_, own, other)| own != other).collect()
+    }
+
     /// Keeps the cases of a partition, if one is given, and notes the names of all.
     pub fn divide<T>(&mut self, partition: Option<Partition>, cases: &mut Vec<T>, name: impl Fn(&T) -> &str) {
         let Some(partition) = partition else { return };
@@ -119,6 +145,24 @@ pub struct Axis {
     pub name: String,
     /// The distinct values of the axis, as given.
     pub values: Vec<String>,
+}
+
+/// Options with the value `NAME=VALUE`, where each name is an axis of its own.
+pub const NAMED_OPTIONS: [&str; 3] = ["set", "env", "config"];
+
+impl Axis {
+    /// The argument of `aorta exec` that gives a case a value of the axis.
+    pub fn argument(&self, value: &str) -> String {
+        match NAMED_OPTIONS.contains(&self.option.as_str()) {
+            true => format!("--{}={}={value}", self.option, self.name),
+            false => format!("--{}={value}", self.option),
+        }
+    }
+
+    /// The axis as the user types it.
+    pub fn typed(&self) -> String {
+        self.argument(&self.values.join(",")).replacen('=', " ", 1)
+    }
 }
 
 named! {
@@ -231,11 +275,6 @@ pub struct Cases {
     pub torn: bool,
 }
 
-/// Serializes a value as one line of the file.
-pub fn line<T: Serialize>(of: &T) -> String {
-    serde_json::to_string(of).expect("a case holds nothing that JSON cannot") + "\n"
-}
-
 impl Cases {
     /// Whether a text begins like a file of cases.
     pub fn is_meant(bytes: &[u8]) -> bool {
@@ -325,23 +364,12 @@ struct Head {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::json::line;
 
     fn header() -> Header {
-        Header {
-            schema: SCHEMA.to_owned(),
-            kind: CasesKind::Sweep,
-            aorta: "0.1.0".to_owned(),
-            name: "moe".to_owned(),
-            sha256: "00".to_owned(),
-            started: "2026-01-01T00:00:00Z".to_owned(),
-            arguments: vec!["moe".to_owned()],
-            zip: false,
-            partition: None,
-            cases: Vec::new(),
-            table: None,
-            csv: None,
-            axes: vec![Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] }],
-        }
+        let axis = Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] };
+        let header = Header::new(CasesKind::Sweep, "moe", "00".to_owned(), vec!["moe".to_owned()]);
+        Header { started: "2026-01-01T00:00:00Z".to_owned(), axes: vec![axis], ..header }
     }
 
     fn failed(streams: &str, reason: &str) -> Case {

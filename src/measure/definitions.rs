@@ -35,7 +35,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "time",
         usage: "`time`, `time(set)`",
         summary: "the duration of an iteration, or of a set in it",
-        formula: "end of the last − begin; of a set, last end − first start",
+        formula: "end of the last − start of the iteration; of a set, last end − first start",
         unit: "s",
         samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
                   one",

@@ -156,8 +156,7 @@ impl Effect {
         if self.basis != Basis::Iterations {
             return self;
         }
-        let interval = self.interval.map(|interval| allow_for_runs(self.ratio, interval, deviation));
-        let verdict = judge(self.ratio, interval, direction, self.threshold);
+        let (interval, verdict) = allow_for_runs(self.ratio, self.interval, deviation, (direction, self.threshold));
         Effect { interval, between_runs: Some(deviation), verdict, ..self }
     }
 
@@ -263,20 +262,21 @@ fn welch_interval(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     Some((change - reach, change + reach))
 }
 
-/// Interval of the ratio of two runs, widened for this standard deviation between runs, a share.
-pub(super) fn allow_for_runs(ratio: f64, (low, high): (f64, f64), deviation: f64) -> (f64, f64) {
+/// The interval of the ratio of two runs, widened for this standard deviation between runs, a share, and the verdict on it.
+pub(super) fn allow_for_runs(
+    ratio: f64,
+    interval: Option<(f64, f64)>,
+    deviation: f64,
+    (direction, threshold): (Direction, f64),
+) -> (Option<(f64, f64)>, Verdict) {
     let reach = NORMAL * std::f64::consts::SQRT_2 * deviation.ln_1p();
-    let wider = |end: f64| (end / ratio).ln().hypot(reach).exp();
-    (ratio / wider(low), ratio * wider(high))
+    let wider = |end: f64| (end / ratio).ln().hypot(reach);
+    let logs = interval.map(|(low, high)| (ratio.ln() - wider(low), ratio.ln() + wider(high)));
+    (logs.map(|(low, high)| (low.exp(), high.exp())), verdict(ratio.ln(), logs, direction, threshold))
 }
 
 /// Quantile of the normal distribution for 2.5 % in each tail, in standard deviations.
 const NORMAL: f64 = 1.96;
-
-/// Verdict on a ratio.
-pub(super) fn judge(ratio: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {
-    verdict(ratio.ln(), interval.map(|(low, high)| (low.ln(), high.ln())), direction, threshold)
-}
 
 /// Verdict on the logarithm of a ratio.
 pub(super) fn verdict(change: f64, interval: Option<(f64, f64)>, direction: Direction, threshold: f64) -> Verdict {

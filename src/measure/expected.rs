@@ -11,7 +11,6 @@ use crate::config::Expected;
 use crate::config::expected::{Figure, Range};
 
 use super::record::{ExpectedRecord, RunRecord, Variant};
-use figures::MatchedMetric;
 
 /// All metrics of the record for which a range exists, in the order of the ranges.
 pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
@@ -63,7 +62,7 @@ fn compared(
     variant: &Variant,
     known: &Expected,
     range: &Range,
-    seen: MatchedMetric,
+    seen: ExpectedRecord,
 ) -> ExpectedRecord {
     let verdict = verdict(range, seen.value);
     let check = match verdict {
@@ -73,12 +72,7 @@ fn compared(
     };
     ExpectedRecord {
         name: range.name.clone(),
-        of: seen.of,
         launch: variant.launch.clone(),
-        rank: seen.rank,
-        count: seen.count,
-        value: seen.value,
-        text: seen.text,
         low: range.normal.from.as_ref().map(|from| from.si()),
         high: range.normal.to.as_ref().map(|to| to.si()),
         normal: range.normal.to_string(),
@@ -86,6 +80,7 @@ fn compared(
         seen: range.seen.clone(),
         source: known.source(range).text(),
         check,
+        ..seen
     }
 }
 

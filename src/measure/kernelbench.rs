@@ -57,13 +57,6 @@ impl ProblemTimes {
 /// The times of all problems of a mode: by level, such as `level1`, then by the problem's name.
 pub type Timings = IndexMap<String, IndexMap<String, ProblemTimes>>;
 
-/// The text of a file of baselines.
-pub fn baseline_json(timings: &Timings) -> String {
-    let mut text = serde_json::to_string_pretty(timings).expect("finite numbers and texts");
-    text.push('\n');
-    text
-}
-
 /// The result of a problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
@@ -85,9 +78,6 @@ pub struct Results {
     pub errors: usize,
 }
 
-/// Why a file is neither a baseline nor the results of an evaluation.
-pub type Mistake = String;
-
 const FORM: &str = "expected {\"level1\": {\"19_ReLU.py\": {\"mean\": 1.5}}}, or results of an evaluation, \
                     {\"19\": [{\"sample_id\": 0, \"correctness\": true, \"runtime\": 1.5}]}";
 
@@ -97,7 +87,7 @@ impl Results {
     /// # Errors
     ///
     /// The text is no JSON, or has another form; the message names the place.
-    pub fn read(text: &[u8], level: Option<u32>) -> Result<Results, Mistake> {
+    pub fn read(text: &[u8], level: Option<u32>) -> Result<Results, String> {
         let value: Value = json::read(text).map_err(|error| format!("it is no JSON: {error}"))?;
         let Value::Object(entries) = value else { return Err(format!("it is {}; {FORM}", kind(&value))) };
         if entries.is_empty() {
@@ -117,7 +107,7 @@ impl Results {
         Err(format!("it has the entry {odd:?}, which is neither a level nor the number of a problem; {FORM}"))
     }
 
-    fn baseline(levels: &serde_json::Map<String, Value>) -> Result<Results, Mistake> {
+    fn baseline(levels: &serde_json::Map<String, Value>) -> Result<Results, String> {
         let mut results = Results::default();
         for (key, problems) in levels {
             let number = level_number(key).expect("the caller has checked it");
@@ -152,7 +142,7 @@ impl Results {
     }
 
     /// Reads the first sample of each problem, as KernelBench's own analysis does.
-    fn evaluation(problems: &serde_json::Map<String, Value>, level: u32) -> Result<Results, Mistake> {
+    fn evaluation(problems: &serde_json::Map<String, Value>, level: u32) -> Result<Results, String> {
         let mut results = Results::default();
         let of_level = results.levels.entry(level).or_default();
         for (key, samples) in problems {
@@ -200,7 +190,7 @@ impl Results {
 }
 
 /// A time in ms: a finite number above 0.
-fn time(value: Option<&Value>, place: &str) -> Result<f64, Mistake> {
+fn time(value: Option<&Value>, place: &str) -> Result<f64, String> {
     let number = value.and_then(Value::as_f64).filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| {
         let found = value.map_or("absent".to_owned(), |value| match value {
@@ -304,7 +294,7 @@ mod tests {
         json!({ "level1": problems })
     }
 
-    fn read(value: &Value) -> Result<Results, Mistake> {
+    fn read(value: &Value) -> Result<Results, String> {
         Results::read(value.to_string().as_bytes(), Some(1))
     }
 

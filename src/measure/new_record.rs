@@ -1,6 +1,5 @@
 //! Builds the record of a run from its program and its measurements.
 
-use crate::base::{Bytes, Space};
 use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
@@ -9,7 +8,7 @@ use crate::plan::Rank;
 use crate::schedule::Schedule;
 
 use super::record::{
-    Device, Environment, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
+    Device, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
 };
 use super::request::Measured;
 use super::work::totals;
@@ -37,9 +36,7 @@ impl RunRecord {
         RunRecord {
             schema: SCHEMA.to_owned(),
             aorta: env!("CARGO_PKG_VERSION").to_owned(),
-            started: String::new(),
             simulated: device.simulated,
-            emulated: None,
             measurement: no_measurement.is_none(),
             complete,
             workload: Workload::of(compiled),
@@ -65,15 +62,11 @@ impl RunRecord {
                 memory_bytes: device.memory_bytes,
                 facts: device.facts.into_iter().collect(),
             },
-            environment: Environment::default(),
             program: ProgramRecord::new(&compiled.ranks, schedule, backend.topology().by_priority),
             fusion: FusionRecord::of_rank(compiled, 0),
             variants: measured.variants,
-            verification: None,
-            counters: Vec::new(),
-            expected: Vec::new(),
             warnings,
-            source: None,
+            ..RunRecord::default()
         }
     }
 }
@@ -102,19 +95,12 @@ impl ProgramRecord {
             cycle_operations: operations_of_cycle * slots / program.cycle.len().max(1),
             flops,
             bytes: bytes as u64,
-            plan: None,
-            advice: Vec::new(),
             streams: program.streams.len(),
             lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, by_priority)).collect(),
             waits: schedule.waits(),
             events: schedule.events,
-            memory: MemoryRecord {
-                device: Bytes(schedule.bytes(Space::Device)),
-                pinned: Bytes(schedule.bytes(Space::Pinned)),
-                managed: Bytes(schedule.bytes(Space::Managed)),
-                host: Bytes(schedule.bytes(Space::Host)),
-                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
-            },
+            memory: MemoryRecord::of(schedule),
+            ..ProgramRecord::default()
         }
     }
 }

@@ -15,7 +15,7 @@ pub fn computes(category: Category) -> bool {
     !matches!(category, Category::Copy | Category::Collective | Category::Marker)
 }
 
-/// A set of operations in an observed iteration. Times are in ns from the begin of the iteration.
+/// A set of operations in an observed iteration. Times are in ns from the start of the iteration.
 pub struct Observed<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,

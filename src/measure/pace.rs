@@ -17,7 +17,7 @@ pub enum Pace {
 }
 
 /// Whether iterations were gated; `None` for a graph, which one call launches.
-pub fn held(variant: &Variant) -> Option<bool> {
+pub fn gated(variant: &Variant) -> Option<bool> {
     (variant.launch == "stream").then_some(variant.ungated.is_some())
 }
 
@@ -39,13 +39,13 @@ pub fn why_not_gated(note: &str) -> Option<&str> {
 impl Pace {
     /// The kind of times that all variants have.
     pub fn common<'a>(variants: impl Iterator<Item = &'a Variant>) -> Pace {
-        Pace::of(variants.map(held))
+        Pace::of(variants.map(gated))
     }
 
     /// Like [`Pace::common`], given whether each run was gated.
-    pub fn of(held: impl Iterator<Item = Option<bool>>) -> Pace {
-        let known: Vec<bool> = held.flatten().collect();
-        let mixed = known.iter().any(|held| *held) && known.iter().any(|held| !held);
+    pub fn of(gated: impl Iterator<Item = Option<bool>>) -> Pace {
+        let known: Vec<bool> = gated.flatten().collect();
+        let mixed = known.iter().any(|gated| *gated) && known.iter().any(|gated| !gated);
         if mixed { Pace::Host } else { Pace::Headline }
     }
 

@@ -15,10 +15,10 @@ use super::stats::{Moments, logs};
 use crate::base::named::named;
 use crate::base::random;
 
-/// Blocks per round, and blocks of each side in it.
-pub const ROUND: usize = 4;
+/// Blocks per round.
+pub const BLOCKS_PER_ROUND: usize = 4;
 /// Blocks of each side in a round.
-pub const OF_A_SIDE: usize = 2;
+pub const BLOCKS_PER_SIDE: usize = 2;
 
 /// Minimum rounds for comparing a side with itself.
 pub const MIN_ROUNDS: usize = 6;
@@ -43,7 +43,7 @@ named! {
 }
 
 /// Order of a round's blocks.
-pub fn order(seed: u64, round: usize) -> [AbSide; ROUND] {
+pub fn order(seed: u64, round: usize) -> [AbSide; BLOCKS_PER_ROUND] {
     match random::hash(seed, round as u64) & 1 {
         0 => [AbSide::A, AbSide::B, AbSide::B, AbSide::A],
         _ => [AbSide::B, AbSide::A, AbSide::A, AbSide::B],
@@ -94,10 +94,10 @@ pub struct Paired {
 /// complete round, or if a value is not positive.
 pub fn paired(a: &[f64], b: &[f64], threshold: f64, seed: u64) -> Option<Paired> {
     let (a, b) = (logs(a)?, logs(b)?);
-    let pairs = a.chunks_exact(OF_A_SIDE).zip(b.chunks_exact(OF_A_SIDE));
+    let pairs = a.chunks_exact(BLOCKS_PER_SIDE).zip(b.chunks_exact(BLOCKS_PER_SIDE));
     let effects: Vec<f64> = pairs.map(|(a, b)| mean(b) - mean(a)).collect();
     let rounds = effects.len();
-    let (a, b) = (&a[..rounds * OF_A_SIDE], &b[..rounds * OF_A_SIDE]);
+    let (a, b) = (&a[..rounds * BLOCKS_PER_SIDE], &b[..rounds * BLOCKS_PER_SIDE]);
     let effects = Moments::of(&effects)?;
     let change = effects.mean;
     let itself = with_itself([a, b], seed);
@@ -122,8 +122,8 @@ impl Paired {
         if self.verdict == Verdict::CannotTell {
             return Verdict::CannotTell;
         }
-        let wider = self.interval.map(|interval| effect::allow_for_runs(self.ratio, interval, deviation));
-        effect::judge(self.ratio, wider, Direction::LowerIsBetter, self.threshold)
+        let rule = (Direction::LowerIsBetter, self.threshold);
+        effect::allow_for_runs(self.ratio, self.interval, deviation, rule).1
     }
 }
 
@@ -136,12 +136,14 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
     // Factor by which the interval of each comparison would have to be widened to contain no difference.
     let mut needed: Vec<f64> = Vec::new();
     for (side, blocks) in (0..).zip(sides) {
-        let effects: Vec<f64> =
-            blocks.chunks_exact(ROUND).map(|x| f64::midpoint(x[1], x[2]) - f64::midpoint(x[0], x[3])).collect();
+        let effects: Vec<f64> = blocks
+            .chunks_exact(BLOCKS_PER_ROUND)
+            .map(|x| f64::midpoint(x[1], x[2]) - f64::midpoint(x[0], x[3]))
+            .collect();
         if effects.len() < 2 {
             continue;
         }
-        let turned = |order: &Order| {
+        let turned = |order: &RoundOrder| {
             let turned: Vec<f64> = (0..).zip(&effects).map(|(at, effect)| order.sign(at) * effect).collect();
             let turned = Moments::of(&turned).expect("there are two effects at least");
             // Equal blocks need no interval.
@@ -161,18 +163,18 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
 }
 
 /// An order of rounds: which of them begin with the other side.
-enum Order {
+enum RoundOrder {
     /// One bit per round, when all orders are enumerated.
     Listed(u64),
     /// Random, with this seed.
     Drawn(u64),
 }
 
-impl Order {
+impl RoundOrder {
     fn sign(&self, round: u64) -> f64 {
         let turned = match self {
-            Order::Listed(bits) => bits >> round & 1,
-            Order::Drawn(seed) => random::hash(*seed, round) & 1,
+            RoundOrder::Listed(bits) => bits >> round & 1,
+            RoundOrder::Drawn(seed) => random::hash(*seed, round) & 1,
         };
         if turned == 0 { 1.0 } else { -1.0 }
     }
@@ -180,10 +182,10 @@ impl Order {
 
 /// All orders of that many rounds, or a random selection. The first round is fixed: reversing all rounds changes
 /// nothing.
-fn orders(rounds: usize, seed: u64) -> Vec<Order> {
+fn orders(rounds: usize, seed: u64) -> Vec<RoundOrder> {
     match 1u64.checked_shl(rounds as u32 - 1).filter(|&all| all <= ORDERS) {
-        Some(all) => (0..all).map(|order| Order::Listed(order << 1)).collect(),
-        None => (0..ORDERS).map(|draw| Order::Drawn(random::hash(seed, draw))).collect(),
+        Some(all) => (0..all).map(|order| RoundOrder::Listed(order << 1)).collect(),
+        None => (0..ORDERS).map(|draw| RoundOrder::Drawn(random::hash(seed, draw))).collect(),
     }
 }
 

@@ -7,11 +7,11 @@ use std::num::NonZeroU32;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Bytes, Nanos, counted};
+use crate::base::{Bytes, Nanos, Space, counted, json};
 use crate::compile::Compiled;
 use crate::exec::{Health, LaunchMode};
 use crate::model::{Program, Units};
-use crate::schedule::Lane;
+use crate::schedule::{Lane, Schedule};
 
 mod advice;
 mod fusion;
@@ -31,7 +31,7 @@ pub use source::{Contents, Source};
 pub const SCHEMA: &str = "aorta.run/1";
 
 /// The record of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
     /// Version of aorta that made the record.
@@ -74,7 +74,7 @@ pub struct RunRecord {
 }
 
 /// The workload's file and parameters.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Workload {
     pub name: String,
     /// First line of the file's description.
@@ -107,7 +107,7 @@ impl Workload {
 }
 
 /// Settings of the run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
     pub backend: String,
     pub launch: String,
@@ -124,7 +124,7 @@ pub struct Settings {
     /// `auto` or `off`: whether iterations are gated.
     #[serde(default)]
     pub gate: String,
-    /// `hot` or `cold`: state of the device's caches at the begin of an iteration.
+    /// `hot` or `cold`: state of the device's caches at the start of an iteration.
     #[serde(default)]
     pub cache: String,
     /// Initial contents of floats that the file declares `random`.
@@ -138,7 +138,7 @@ fn one() -> u32 {
 }
 
 /// The device and its backend.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
     /// Number of the device in the vendor's order.
@@ -170,7 +170,7 @@ pub struct Environment {
 }
 
 /// Properties of the program and its schedule.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProgramRecord {
     /// Operations of the first iteration.
     pub operations: usize,
@@ -199,7 +199,7 @@ pub struct ProgramRecord {
 }
 
 /// A real stream.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LaneRecord {
     pub name: String,
     /// Streams of the program that share it.
@@ -253,7 +253,7 @@ impl LaneRecord {
 }
 
 /// Bytes of memory that the schedule uses, by space.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct MemoryRecord {
     pub device: Bytes,
     pub pinned: Bytes,
@@ -263,6 +263,20 @@ pub struct MemoryRecord {
     pub host: Bytes,
     /// Part of `device` that is scratch memory.
     pub scratch: Bytes,
+}
+
+impl MemoryRecord {
+    /// The bytes that a schedule uses.
+    pub fn of(schedule: &Schedule) -> MemoryRecord {
+        let bytes = |space| Bytes(schedule.bytes(space));
+        MemoryRecord {
+            device: bytes(Space::Device),
+            pinned: bytes(Space::Pinned),
+            managed: bytes(Space::Managed),
+            host: bytes(Space::Host),
+            scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
+        }
+    }
 }
 
 /// The launch mode of that name in a sentence: `as streams` or `as a graph`.
@@ -277,11 +291,11 @@ pub fn observer_effect_text(effect: f64) -> String {
 }
 
 /// Results of one launch mode.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Variant {
     /// `stream` or `graph`.
     pub launch: String,
-    /// Device time from the begin of an iteration to its end; with several ranks, of the slowest one.
+    /// Device time from the start of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
     /// Why `time` has samples but no statistics.
     #[serde(default)]
@@ -445,8 +459,6 @@ pub struct ExpectedRecord {
 impl RunRecord {
     /// Serializes the record as JSON with a final newline.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot");
-        text.push('\n');
-        text
+        json::document(self)
     }
 }

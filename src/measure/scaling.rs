@@ -94,7 +94,7 @@ pub struct Along {
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Fixed values of the other axes.
-    pub held: Vec<(String, String)>,
+    pub fixed: Vec<(String, String)>,
     /// True if a result is simulated.
     pub simulated: bool,
     /// True if a result is of an emulated world.
@@ -175,9 +175,9 @@ fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (Unit, Pace))
     }
     let mut elsewhere = Vec::new();
     let mut curve = None;
-    for (held, group) in groups {
-        let here = held == others(axes, best);
-        let found = self::curve(axes, held, &group, (unit, pace));
+    for (fixed, group) in groups {
+        let here = fixed == others(axes, best);
+        let found = self::curve(axes, fixed, &group, (unit, pace));
         if here { curve = found } else { elsewhere.extend(found) }
     }
     // The best case may be the only one with its values.
@@ -199,7 +199,7 @@ fn is_resource(axis: &Axis) -> bool {
 }
 
 /// The curve through cases that differ along these axes only; `None` with fewer than two results.
-fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Curve> {
+fn curve(axes: &[&Axis], fixed: Vec<(String, String)>, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Curve> {
     let points: Vec<CurvePoint> =
         cases.iter().filter_map(|case| CurvePoint::of(case, &label(axes, case), pace)).collect();
     if points.len() < 2 {
@@ -224,7 +224,7 @@ fn curve(axes: &[&Axis], held: Vec<(String, String)>, cases: &[&Case], (unit, pa
     let simulated = records().any(|record| record.simulated);
     let as_good = |other: &usize| *other != best && rates[*other].meets(&rates[best], point::slack(simulated));
     Some(Curve {
-        held,
+        fixed,
         simulated,
         emulated: records().any(|record| record.emulated.is_some()),
         pace,

@@ -106,11 +106,11 @@ enum Stop<E> {
 type Step<T, O> = Result<T, Stop<<O as Objective>::End>>;
 
 impl Search {
-    /// Searches, starting with `begin` if given. Also returns the error that ended it early, if any.
-    pub fn run<O: Objective>(&self, begin: Option<Point>, objective: &mut O) -> (Found, Option<O::End>) {
+    /// Searches. Also returns the error that ended it early, if any.
+    pub fn run<O: Objective>(&self, objective: &mut O) -> (Found, Option<O::End>) {
         let (tried, first, draws) = (BTreeMap::new(), Vec::new(), 0);
         let mut state = State { search: self, objective, tried, first, runs: 0, kept: 0, draws };
-        let ended = match state.all(begin) {
+        let ended = match state.all() {
             Ok(()) | Err(Stop::Spent) => None,
             Err(Stop::Ended(end)) => Some(end),
         };
@@ -173,9 +173,9 @@ fn half_width((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
 }
 
 impl<O: Objective> State<'_, O> {
-    fn all(&mut self, begin: Option<Point>) -> Step<(), O> {
+    fn all(&mut self) -> Step<(), O> {
         self.kept = self.search.budget / KEPT;
-        for point in begin.into_iter().chain(self.spread(self.search.budget / 4)) {
+        for point in self.spread(self.search.budget / 4) {
             self.mean(&point)?;
         }
         let mut starts = 0;

@@ -122,7 +122,7 @@ struct ArrivalTimes {
 }
 
 impl ArrivalTimes {
-    /// Arrivals `behind(rank, iteration)` after the begins of iterations; `None` if a begin is unknown, or if ranks
+    /// Arrivals `behind(rank, iteration)` after the starts of iterations; `None` if a start is unknown, or if ranks
     /// have different clocks.
     fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
         let iterations = origins.iter().map(|rank| rank.len()).min().filter(|count| *count > 0)?;

@@ -30,11 +30,11 @@ pub struct Link {
     /// Time in which the operation works, in ns.
     pub time: i64,
     /// The parts of the iteration's time that belong to the link: its operation, and the gap before it. The first link
-    /// has the begin of the iteration as well, the last one its end. Parts of all links add up to those of the iteration.
+    /// has the start of the iteration as well, the last one its end. Parts of all links add up to those of the iteration.
     pub parts: SplitRecord,
 }
 
-/// Splits an iteration. Returns the links from its begin to its end.
+/// Splits an iteration. Returns the links from its start to its end.
 pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
     let trace = iteration.trace;
     let mut links: Vec<Link> = Vec::new();

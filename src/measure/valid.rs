@@ -265,17 +265,8 @@ fn check_split(split: &SplitRecord, operations: usize, bounds: &Bounds, at: &str
     for (place, &id) in split.chain.iter().enumerate() {
         below(id, operations, &format!("{at}.chain[{place}]"), "operations")?;
     }
-    let parts = [
-        ("time_ns", Some(split.time_ns)),
-        ("operations_ns", Some(split.operations_ns)),
-        ("stretch_ns", split.stretch_ns),
-        ("wait_ns", Some(split.wait_ns)),
-        ("launch_ns", Some(split.launch_ns)),
-        ("queue_ns", Some(split.queue_ns)),
-        ("dependency_ns", Some(split.dependency_ns)),
-        ("idle_ns", Some(split.idle_ns)),
-    ];
-    bounds.times(at, parts)
+    bounds.times(at, [("time_ns", Some(split.time_ns))])?;
+    bounds.times(at, split.parts())
 }
 
 fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {

@@ -26,13 +26,8 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     let categories = &analysis.categories;
     let mut parts: Vec<(&str, Nanos)> =
         categories.iter().map(|category| (category.category.as_str(), category.chain_ns)).collect();
-    parts.extend([
-        ("wait", split.wait_ns),
-        ("launch", split.launch_ns),
-        ("queue", split.queue_ns),
-        ("dependency", split.dependency_ns),
-        ("idle", split.idle_ns),
-    ]);
+    let waits = split.parts().into_iter().filter(|(name, _)| !matches!(*name, "operations_ns" | "stretch_ns"));
+    parts.extend(waits.map(|(name, time)| (name.trim_end_matches("_ns"), time.unwrap_or_default())));
     let whole = split.time_ns.0.max(1) as f64;
     // The first of equal parts.
     let largest = parts.iter().rev().max_by_key(|(_, time)| *time).copied();

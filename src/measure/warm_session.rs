@@ -10,7 +10,7 @@ use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
 use super::record::WarmupRecord;
 use super::warmup;
 
-/// Minimum number of discarded iterations at the begin of a block, since another session has changed caches and clocks.
+/// Minimum number of discarded iterations at the start of a block, since another session has changed caches and clocks.
 const LEAD: u64 = 4;
 
 /// Options of a warm session.
@@ -76,7 +76,7 @@ impl WarmSession<'_> {
     }
 
     /// Whether iterations are gated; `None` for a graph, which one call launches.
-    pub fn held(&self) -> Option<bool> {
+    pub fn gated(&self) -> Option<bool> {
         (self.mode == LaunchMode::Stream).then(|| self.session.is_gated())
     }
 

@@ -129,13 +129,8 @@ impl<'a> Analyzer<'a> {
         if call.inputs.len() != takes || !call.outputs.is_empty() || !call.options.is_empty() {
             let expected = if takes == 1 { "one label" } else { "nothing" };
             let given = call.inputs.len() + call.outputs.len() + call.options.len();
-            self.error(ModelError::ArgumentCount {
-                function: name.to_owned(),
-                expected: expected.to_owned(),
-                found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-                at: call.span.into(),
-                help: Some(format!("it is `{name}({})`", if takes == 1 { "label" } else { "" })),
-            });
+            let help = format!("it is `{name}({})`", if takes == 1 { "label" } else { "" });
+            self.error(ModelError::argument_count(name, expected, given, call.span, help));
             self.declare_failed_call(call);
             return;
         }
@@ -315,13 +310,7 @@ impl<'a> Analyzer<'a> {
                 "recv" => RECEIVED.to_owned(),
                 _ => format!("it is `{}`", usage(operation)),
             };
-            self.error(ModelError::ArgumentCount {
-                function: operation.name().to_owned(),
-                expected,
-                found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-                at: call.span.into(),
-                help: Some(help),
-            });
+            self.error(ModelError::argument_count(operation.name(), expected, given, call.span, help));
             inputs.failed = true;
             return;
         }
@@ -431,13 +420,8 @@ impl<'a> Analyzer<'a> {
                 1 => "one output".to_owned(),
                 count => format!("at most {count} outputs"),
             };
-            self.error(ModelError::ArgumentCount {
-                function: operation.name().to_owned(),
-                expected,
-                found: format!("{} are", call.outputs.len()),
-                at: call.span.into(),
-                help: Some(format!("it is `{}`", usage(operation))),
-            });
+            let (given, help) = (call.outputs.len(), format!("it is `{}`", usage(operation)));
+            self.error(ModelError::argument_count(operation.name(), expected, given, call.span, help));
             return None;
         }
         let mut good = true;

@@ -51,13 +51,7 @@ impl<'a> Analyzer<'a> {
                 true => (format!("at most {}", counted(outputs.len(), "output")), call.outputs.len()),
                 false => (counted(inputs.len(), "input"), call.inputs.len()),
             };
-            self.error(ModelError::ArgumentCount {
-                function: text,
-                expected,
-                found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-                at: call.span.into(),
-                help: Some(help),
-            });
+            self.error(ModelError::argument_count(text, expected, given, call.span, help));
             return self.declare_failed_call(call);
         }
         let mut values: Vec<Value> = Vec::new();

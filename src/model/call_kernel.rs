@@ -136,13 +136,7 @@ impl<'a> Analyzer<'a> {
             true => (format!("at most {}", counted(kernel.outputs.len(), "output")), call.outputs.len()),
             false => (counted(kernel.inputs.len(), "input"), call.inputs.len()),
         };
-        self.error(ModelError::ArgumentCount {
-            function: kernel.name.to_string(),
-            expected,
-            found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-            at: call.span.into(),
-            help: Some(usage),
-        });
+        self.error(ModelError::argument_count(&*kernel.name, expected, given, call.span, usage));
         false
     }
 
@@ -482,7 +476,7 @@ impl<'a> Analyzer<'a> {
         let mut outputs: Vec<Output> = operands.written.iter().map(given).collect();
         outputs.resize_with(count, || Output::None);
         let expression = inner.has_expression.then(|| std::sync::Arc::new(inner.lowering.expression.clone()));
-        match self.try_infer(operation, call, &inner, (&inner.attrs, expression, Team::ALONE, None), &outputs) {
+        match self.infer(operation, call, &inner, (&inner.attrs, expression, Team::ALONE, None), &outputs) {
             Ok(spec) => Some(Reference { spec, inputs: parts }),
             Err(error) => match *error {
                 ModelError::Operation(OpError::Output { expected, found, .. }) => {

@@ -304,7 +304,7 @@ impl<'a> Checker<'a> {
         let visible = self.locals.visible.get(&name.symbol).copied();
         let global = self.global(name.symbol);
         if let Some(first) = visible.or(global) {
-            // The family itself has been visible from the begin, so it is no conflict.
+            // The family itself has been visible from the start, so it is no conflict.
             if !family || global.is_some() {
                 self.redefined(name, first);
             }

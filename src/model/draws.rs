@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::random::hash;
 use crate::base::units::Dimension;
-use crate::base::{Dims, SrcSpan, Symbol, suggest};
+use crate::base::{Dims, SrcSpan, Symbol, counted, suggest};
 use crate::syntax::ast::{Expr, Name, Setting};
 
 use super::analyzer::Analyzer;
@@ -131,13 +131,9 @@ impl Analyzer<'_> {
         }
         let optional = usize::from(*name == "choice");
         if call.args.len() > wanted.len() || call.args.len() + optional < wanted.len() {
-            self.error(ModelError::ArgumentCount {
-                function: (*name).to_owned(),
-                expected: format!("{} argument{}", wanted.len(), if wanted.len() == 1 { "" } else { "s" }),
-                found: format!("{} {}", call.args.len(), if call.args.len() == 1 { "is" } else { "are" }),
-                at: call.span.into(),
-                help: Some(format!("write `{name}({})`", wanted.join(", "))),
-            });
+            let (expected, help) =
+                (counted(wanted.len(), "argument"), format!("write `{name}({})`", wanted.join(", ")));
+            self.error(ModelError::argument_count(*name, expected, call.args.len(), call.span, help));
             return None;
         }
         let values: Vec<Value> = call.args.iter().map(|arg| self.eval(arg)).collect();

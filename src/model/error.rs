@@ -543,6 +543,19 @@ pub enum ModelError {
 }
 
 impl ModelError {
+    /// The error for a wrong number of arguments or outputs, of which `given` are there.
+    pub(super) fn argument_count(
+        function: impl Into<String>,
+        expected: impl Into<String>,
+        given: usize,
+        at: SrcSpan,
+        help: impl Into<String>,
+    ) -> ModelError {
+        let (function, expected, help) = (function.into(), expected.into(), Some(help.into()));
+        let found = format!("{given} {}", if given == 1 { "is" } else { "are" });
+        ModelError::ArgumentCount { function, expected, found, at: at.into(), help }
+    }
+
     /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.location().start as usize

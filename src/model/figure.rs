@@ -7,7 +7,7 @@ named! {
     /// A quantity that a run measures or that is derived from a plan.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Figure {
-        /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.
+        /// Time from the start of an iteration, or of the first operation of a set, to the end of the last.
         Time = "time",
         /// Time during which any operation of a set runs.
         Busy = "busy",
@@ -60,69 +60,55 @@ pub enum Sets {
     Two,
 }
 
+/// When the value of a metric comes from iterations in which each operation was timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Observed {
+    Never,
+    /// With a set of operations as its argument.
+    OfSet,
+    Always,
+}
+
 impl Figure {
+    /// What distinguishes metrics: the dimension of the value, the sets of operations, and where the value comes from.
+    fn properties(self) -> (Dimension, Sets, Observed) {
+        const RATE: Dimension = Dimension { time: -1, bytes: 1, flops: 0 };
+        match self {
+            Figure::Time => (Dimension::TIME, Sets::Optional, Observed::OfSet),
+            Figure::Busy | Figure::Exposed | Figure::Gap | Figure::Delay | Figure::Slack => {
+                (Dimension::TIME, Sets::Optional, Observed::Always)
+            }
+            Figure::CriticalPath => (Dimension::TIME, Sets::None, Observed::Always),
+            Figure::SerialTime => (Dimension::TIME, Sets::None, Observed::Never),
+            Figure::Flops => (Dimension::FLOPS, Sets::Optional, Observed::Never),
+            Figure::Bytes => (Dimension::BYTES, Sets::Optional, Observed::Never),
+            Figure::Bandwidth => (RATE, Sets::Optional, Observed::OfSet),
+            Figure::BusBandwidth => (RATE, Sets::Optional, Observed::Always),
+            Figure::Overlap => (Dimension::NONE, Sets::Two, Observed::Always),
+            Figure::Stretch | Figure::Utilization => (Dimension::NONE, Sets::Optional, Observed::Always),
+            Figure::Speedup | Figure::DeviceUnits => (Dimension::NONE, Sets::None, Observed::Never),
+            Figure::MemoryPeak | Figure::DeviceMemory => (Dimension::BYTES, Sets::None, Observed::Never),
+            Figure::DeviceBandwidth => (RATE, Sets::None, Observed::Never),
+            Figure::DeviceFlops => (Dimension { time: -1, bytes: 0, flops: 1 }, Sets::None, Observed::Never),
+        }
+    }
+
     /// True if the value comes from iterations in which each operation was timed. `of_set` is true if the metric has a
     /// set of operations as its argument.
     pub fn is_observed(self, of_set: bool) -> bool {
-        match self {
-            Figure::Time | Figure::Bandwidth => of_set,
-            Figure::Busy
-            | Figure::Overlap
-            | Figure::Exposed
-            | Figure::Gap
-            | Figure::Delay
-            | Figure::Stretch
-            | Figure::BusBandwidth
-            | Figure::CriticalPath
-            | Figure::Slack
-            | Figure::Utilization => true,
-            Figure::Flops
-            | Figure::Bytes
-            | Figure::SerialTime
-            | Figure::Speedup
-            | Figure::MemoryPeak
-            | Figure::DeviceUnits
-            | Figure::DeviceMemory
-            | Figure::DeviceBandwidth
-            | Figure::DeviceFlops => false,
+        match self.properties().2 {
+            Observed::Never => false,
+            Observed::OfSet => of_set,
+            Observed::Always => true,
         }
     }
 
     pub(super) fn dimension(self) -> Dimension {
-        match self {
-            Figure::Time
-            | Figure::Busy
-            | Figure::Exposed
-            | Figure::Gap
-            | Figure::Delay
-            | Figure::CriticalPath
-            | Figure::SerialTime
-            | Figure::Slack => Dimension::TIME,
-            Figure::Flops => Dimension::FLOPS,
-            Figure::Bytes | Figure::MemoryPeak | Figure::DeviceMemory => Dimension::BYTES,
-            Figure::Bandwidth | Figure::BusBandwidth | Figure::DeviceBandwidth => {
-                Dimension { time: -1, bytes: 1, flops: 0 }
-            }
-            Figure::DeviceFlops => Dimension { time: -1, bytes: 0, flops: 1 },
-            Figure::Overlap | Figure::Stretch | Figure::Speedup | Figure::Utilization | Figure::DeviceUnits => {
-                Dimension::NONE
-            }
-        }
+        self.properties().0
     }
 
     pub fn sets(self) -> Sets {
-        match self {
-            Figure::CriticalPath
-            | Figure::SerialTime
-            | Figure::Speedup
-            | Figure::MemoryPeak
-            | Figure::DeviceUnits
-            | Figure::DeviceMemory
-            | Figure::DeviceBandwidth
-            | Figure::DeviceFlops => Sets::None,
-            Figure::Overlap => Sets::Two,
-            _ => Sets::Optional,
-        }
+        self.properties().1
     }
 
     /// True if the value can differ between slots of the cycle.

@@ -73,13 +73,7 @@ impl Analyzer<'_> {
                     (Some(_), _) => ("several numbers", format!("write `{name}(time(a), time(b))`")),
                 };
                 let given = args.len();
-                self.error(ModelError::ArgumentCount {
-                    expected: expected.to_owned(),
-                    found: format!("{given} {}", if given == 1 { "is" } else { "are" }),
-                    at: expr.span.into(),
-                    help: Some(help),
-                    function: name,
-                });
+                self.error(ModelError::argument_count(name, expected, given, expr.span, help));
                 None
             }
         }

@@ -111,13 +111,8 @@ impl Analyzer<'_> {
             lowering.views.len() - 1
         });
         if lowering.views.len() > INPUTS {
-            self.error(ModelError::ArgumentCount {
-                function: op.to_owned(),
-                expected: format!("at most {INPUTS} tensors"),
-                found: format!("{} are", lowering.views.len()),
-                at: expr.span.into(),
-                help: Some("make two operations of it".to_owned()),
-            });
+            let (expected, given) = (format!("at most {INPUTS} tensors"), lowering.views.len());
+            self.error(ModelError::argument_count(op, expected, given, expr.span, "make two operations of it"));
             return Part::Failed;
         }
         self.part_of_node(lowering.expression.push(Node::Input(input as u8)), expr.span)
@@ -189,13 +184,8 @@ impl Analyzer<'_> {
             }
             (unary, ..) => {
                 let expected = if unary.is_some() { "one argument" } else { "two arguments" };
-                self.error(ModelError::ArgumentCount {
-                    function: name.to_owned(),
-                    expected: expected.to_owned(),
-                    found: format!("{count} {}", if count == 1 { "is" } else { "are" }),
-                    at: expr.span.into(),
-                    help: Some(format!("write `{name}({})`", if unary.is_some() { "x" } else { "x, y" })),
-                });
+                let help = format!("write `{name}({})`", if unary.is_some() { "x" } else { "x, y" });
+                self.error(ModelError::argument_count(name, expected, count, expr.span, help));
                 Part::Failed
             }
         }

@@ -64,7 +64,9 @@ impl Analyzer<'_> {
         }));
         let spec = self.expansion.specs.table.get(key.as_slice()).copied().or_else(|| {
             let expression = expression.map(|(_, expression)| expression);
-            let spec = self.infer(ops::CATALOGUE[place], call, inputs, (attrs, expression, team, threads), outputs)?;
+            let question = (attrs, expression, team, threads);
+            let inferred = self.infer(ops::CATALOGUE[place], call, inputs, question, outputs);
+            let spec = inferred.map_err(|error| self.error(*error)).ok()?;
             self.program.by_rank |= depends_on_rank(&spec);
             let id = SpecId::from(self.program.specs.insert_full(spec).0);
             self.expansion.specs.table.insert(key.as_slice().into(), id);
@@ -86,25 +88,8 @@ impl Analyzer<'_> {
         (!fitting.is_empty()).then(|| fitting.join(" or "))
     }
 
-    fn infer(
-        &mut self,
-        operation: &'static dyn Operation,
-        call: &Call,
-        inputs: &Inputs,
-        (attrs, expression, team, threads): (&Attrs, Option<Arc<Expression>>, Team, Option<NonZeroU32>),
-        outputs: &[Output],
-    ) -> Option<Spec> {
-        match self.try_infer(operation, call, inputs, (attrs, expression, team, threads), outputs) {
-            Ok(spec) => Some(spec),
-            Err(error) => {
-                self.error(*error);
-                None
-            }
-        }
-    }
-
     /// The spec of a call by the operation's rule of shapes, or the mistake in it.
-    pub(super) fn try_infer(
+    pub(super) fn infer(
         &self,
         operation: &'static dyn Operation,
         call: &Call,

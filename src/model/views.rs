@@ -235,7 +235,7 @@ impl Views {
         self.views[view.index()].kept
     }
 
-    /// Offset of the slice's first element from the begin of its memory, in elements.
+    /// Offset of the slice's first element from the start of its memory, in elements.
     pub fn offset(&self, view: ViewId, dims: &Dims) -> u64 {
         let strides = dims.contiguous_strides();
         self.extents(view).iter().zip(strides.iter()).map(|(extent, stride)| extent.start * stride).sum()

@@ -3,7 +3,7 @@
 use miette::Diagnostic;
 use serde::Serialize;
 
-use crate::base::{SourceMap, SrcSpan};
+use crate::base::{SourceMap, SrcSpan, json};
 
 /// The schema of a diagnostic.
 #[derive(Serialize)]
@@ -57,5 +57,5 @@ pub fn json(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
         help: diagnostic.help().map(|help| help.to_string()),
         labels: labels.collect(),
     };
-    serde_json::to_string(&record).expect("text, numbers and lists are JSON") + "\n"
+    json::line(&record)
 }

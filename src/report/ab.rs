@@ -6,6 +6,7 @@ use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, MIN_ROUNDS, Paired};
 
 use super::page::{Page, Section, Table, cell};
+use super::quantity::{change, changes};
 use super::run::device;
 use super::variant::launched;
 
@@ -57,7 +58,7 @@ fn table(record: &AbRecord, judged: &AbResult) -> Table {
     let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
         let time = |time: f64| Nanos(time.round() as i64).to_string();
         let verdict = name_of(verdict).to_owned();
-        table.row([name.to_owned(), time(a), time(b), change(ratio), cell(interval.map(between)), verdict]);
+        table.row([name.to_owned(), time(a), time(b), change(ratio), cell(interval.map(changes)), verdict]);
     };
     let turns = &judged.turns;
     let how = if record.way == BlockMode::Fresh { "interleaved, fresh" } else { "interleaved" };
@@ -75,20 +76,6 @@ fn name_of(verdict: Verdict) -> &'static str {
         Verdict::Worse => "b is worse",
         Verdict::CannotTell => "cannot tell",
     }
-}
-
-/// Formats a ratio as a change, such as `+5.6 %`; as a factor if it is large.
-pub(super) fn change(ratio: f64) -> String {
-    if !(0.5..=2.0).contains(&ratio) {
-        return format!("{ratio:.3} times");
-    }
-    let percent = 100.0 * (ratio - 1.0);
-    if percent.abs() < 0.005 { "0.00 %".to_owned() } else { format!("{percent:+.2} %") }
-}
-
-pub(super) fn between((low, high): (f64, f64)) -> String {
-    let (low, high) = (change(low), change(high));
-    if low == high { low } else { format!("{low} to {high}") }
 }
 
 fn percent(share: f64) -> String {

@@ -72,18 +72,11 @@ fn share(part: Nanos, whole: Nanos) -> String {
 
 /// The nonzero parts of the iteration's time, which add up to it.
 fn split(analysis: &AnalysisRecord) -> String {
-    let split = &analysis.split;
-    let parts = [
-        ("operations", split.operations_ns),
-        ("stretch", split.stretch_ns.unwrap_or(Nanos(0))),
-        ("waiting for other ranks", split.wait_ns),
-        ("launch", split.launch_ns),
-        ("queue", split.queue_ns),
-        ("dependency", split.dependency_ns),
-        ("idle", split.idle_ns),
-    ];
-    let parts = parts.iter().filter(|(_, time)| time.0 != 0).map(|(name, time)| format!("{name} {time}"));
-    parts.collect::<Vec<_>>().join(" + ")
+    let part = |(name, time): (&str, Option<Nanos>)| {
+        let name = if name == "wait_ns" { "waiting for other ranks" } else { name.trim_end_matches("_ns") };
+        time.filter(|time| time.0 != 0).map(|time| format!("{name} {time}"))
+    };
+    analysis.split.parts().into_iter().filter_map(part).collect::<Vec<_>>().join(" + ")
 }
 
 /// The largest outermost phases, in the order in which the iteration waits for them; `None` without phases.

@@ -70,20 +70,25 @@ pub fn check(header: &Header, case: &Case, figures: String) -> Check {
     }
 }
 
+/// Each variant of the measured cases, with the ending of its name: `, as a graph` if the case has several.
+pub(super) fn variants<'a>(cases: &[&'a Case]) -> impl Iterator<Item = (&'a Case, String, &'a RunRecord, &'a Variant)> {
+    let measured = cases.iter().filter_map(|case| Some((*case, case.record.as_deref()?)));
+    measured.flat_map(|(case, record)| {
+        let several = record.variants.len() > 1;
+        record.variants.iter().map(move |variant| {
+            let launch = if several { format!(", {}", launched(&variant.launch)) } else { String::new() };
+            (case, launch, record, variant)
+        })
+    })
+}
+
 /// The medians of the cases as bars, in the unit of the longest; `None` if no case has one.
 pub fn chart(cases: &[&Case]) -> Option<Chart> {
     let pace = scaling::pace(cases);
-    let medians: Vec<(String, Nanos)> = cases
-        .iter()
-        .filter_map(|case| Some((case, case.record.as_deref()?)))
-        .flat_map(|(case, record)| {
-            let several = record.variants.len() > 1;
-            record.variants.iter().filter_map(move |variant| {
-                let launch = if several { format!(", {}", launched(&variant.launch)) } else { String::new() };
-                Some((format!("{}{launch}", case.name), pace.times(variant).p50_ns?))
-            })
-        })
-        .collect();
+    let median = |(case, launch, _, variant): (&Case, String, _, &Variant)| {
+        Some((format!("{}{launch}", case.name), pace.times(variant).p50_ns?))
+    };
+    let medians: Vec<(String, Nanos)> = variants(cases).filter_map(median).collect();
     let most = medians.iter().map(|(_, median)| *median).max()?;
     let (axis, unit) = TIME_UNITS.into_iter().find(|(_, unit)| most.0 as f64 >= *unit).unwrap_or(("ns", 1.0));
     let mark = records(cases).map(marks).find(|mark| !mark.is_empty()).unwrap_or("");
@@ -170,7 +175,7 @@ impl<'a> Columns<'a> {
         let rate = point.map(|(point, time)| CurvePoint { time, ..point }.rate(self.unit).value);
         let mut row: Vec<String> = Vec::from_iter(self.launch.then(|| variant.launch.clone()));
         if self.pace == Pace::Host {
-            let host_paced = pace::held(variant) != Some(false);
+            let host_paced = pace::gated(variant) != Some(false);
             row.push(cell(variant.time.p50_ns.filter(|_| host_paced)));
         }
         row.push(cell(times.p50_ns));

@@ -1,23 +1,20 @@
 //! Cases as CSV for pandas and spreadsheets: one row for each case and variant.
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 
 use crate::measure::cases::{Case, Header};
 use crate::measure::record::{MetricRecord, RunRecord, Variant};
 
 use super::suite_table;
 
-/// The cases as CSV with a header: the suite's own table if it declares one. Otherwise, a case without results has one row. The columns of the axes come first. A column's
-/// name contains its unit, and a missing value is an empty cell.
+/// The cases as CSV with a header: the suite's own table if it declares one. Otherwise, a case without results has one
+/// row. The columns of the axes come first. A column's name contains its unit, and a missing value is an empty cell.
 pub fn cases_csv(header: &Header, cases: &[&Case]) -> String {
     if let Some(declared) = header.csv.as_ref() {
         return suite_table::table_csv(declared, cases);
     }
     let rows: Vec<IndexMap<String, String>> = cases.iter().flat_map(|case| rows(header, case)).collect();
-    let columns: IndexSet<&String> = rows.iter().flat_map(IndexMap::keys).collect();
-    let names: Vec<&str> = columns.iter().map(|name| name.as_str()).collect();
-    let values = rows.iter().map(|row| columns.iter().map(|name| row.get(*name).map_or("", String::as_str)).collect());
-    super::csv::written(&names, values)
+    super::csv::united(&rows)
 }
 
 fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::base::Nanos;
+use crate::base::{Nanos, json};
 use crate::measure::record::{LaunchRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
 
 use super::common_clock::{origins, shifts};
@@ -44,9 +44,7 @@ pub(super) fn events(record: &RunRecord) -> Vec<Value> {
 pub fn chrome_trace(record: &RunRecord) -> String {
     let mut trace = head(record);
     trace["traceEvents"] = json!(events(record));
-    let mut text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
-    text.push('\n');
-    text
+    json::line(&trace)
 }
 
 /// Returns a trace without events.
@@ -216,7 +214,7 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
     if origins(&variant.ranks).is_none() {
         return;
     }
-    // Begin and end of each operation.
+    // Start and end of each operation.
     let ran: HashMap<(u32, u32), (End, Nanos)> = (first..)
         .zip(variant.ranks.iter().zip(shifts))
         .flat_map(|(pid, (rank, shift))| {

@@ -1,4 +1,4 @@
-//! Shifts the times of ranks, which count from the begin of each rank's own iteration, to a common clock.
+//! Shifts the times of ranks, which count from the start of each rank's own iteration, to a common clock.
 
 use crate::base::Nanos;
 use crate::measure::record::{MomentRecord, RankRecord};

@@ -1,6 +1,5 @@
 //! The report of a comparison of earlier runs, for people and as JSON.
 
-use crate::base::units::plain;
 use crate::base::{Nanos, counted};
 use crate::measure::compare::{
     CaseComparison, Comparison, Difference, MetricRow, OperationRow, SideComparison, SideSummary, UnmatchedCase,
@@ -8,17 +7,10 @@ use crate::measure::compare::{
 use crate::measure::effect::Verdict;
 
 use super::page::{Chart, Check, Outcome, Page, Section, Table, cell};
-use super::quantity::quantity;
+use super::quantity::{change, changes, quantity};
 
 /// Maximum number of operations listed for a case.
 const OPERATIONS: usize = 16;
-
-/// The comparison as JSON.
-pub fn json(comparison: &Comparison) -> String {
-    let mut text = serde_json::to_string_pretty(comparison).expect("a comparison holds nothing that JSON cannot");
-    text.push('\n');
-    text
-}
 
 /// A page for each side compared with the base: differences first, then each case.
 pub fn compare(comparison: &Comparison) -> Vec<Page> {
@@ -148,20 +140,6 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
     metrics.chain(against.only_base.iter().map(missing)).collect()
 }
 
-/// Formats a ratio as a change, such as `+5.6 %`; as a factor if it is large.
-fn change(ratio: f64) -> String {
-    if is_large(ratio) { format!("× {}", plain(ratio)) } else { percent(ratio) }
-}
-
-fn is_large(ratio: f64) -> bool {
-    !(0.5..2.0).contains(&ratio)
-}
-
-fn percent(ratio: f64) -> String {
-    let percent = (1000.0 * (ratio - 1.0)).round() / 10.0;
-    if percent == 0.0 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
-}
-
 /// The change of a metric; `None` without a ratio.
 fn changed(row: &MetricRow) -> Option<String> {
     row.effect.map(|effect| change(effect.ratio))
@@ -170,10 +148,7 @@ fn changed(row: &MetricRow) -> Option<String> {
 /// The confidence interval of the change; `None` if there is none, or if the samples have no noise.
 fn interval(row: &MetricRow) -> Option<String> {
     let effect = row.effect.filter(|effect| effect.is_uncertain())?;
-    effect.interval.map(|(low, high)| match is_large(low) || is_large(high) {
-        true => format!("× {} to {}", plain(low), plain(high)),
-        false => format!("{} to {}", percent(low), percent(high)),
-    })
+    effect.interval.map(changes)
 }
 
 fn threshold(row: &MetricRow) -> String {

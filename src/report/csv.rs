@@ -5,18 +5,21 @@ use std::borrow::Cow;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::base::Nanos;
-use crate::measure::record::{RunRecord, Times, Variant};
+use crate::measure::record::{RunRecord, SplitRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; a missing value is an empty cell.
 pub fn csv(record: &RunRecord) -> String {
-    let rows: Vec<Vec<(String, String)>> = record.variants.iter().map(|variant| row(record, variant)).collect();
-    // All variants of a program have the same columns, except in an edited record.
-    let columns: IndexSet<&str> = rows.iter().flatten().map(|(name, _)| name.as_str()).collect();
-    let values = rows.iter().map(|row| {
-        let row: IndexMap<&str, &str> = row.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        columns.iter().map(|name| row.get(name).copied().unwrap_or_default()).collect()
-    });
-    written(&columns.iter().copied().collect::<Vec<_>>(), values)
+    let row = |variant| row(record, variant).into_iter().collect();
+    let rows: Vec<IndexMap<String, String>> = record.variants.iter().map(row).collect();
+    united(&rows)
+}
+
+/// Rows as CSV with the columns of all of them, in the order in which they first appear.
+pub(super) fn united(rows: &[IndexMap<String, String>]) -> String {
+    let columns: IndexSet<&str> = rows.iter().flat_map(IndexMap::keys).map(String::as_str).collect();
+    let columns: Vec<&str> = columns.into_iter().collect();
+    let values = rows.iter().map(|row| columns.iter().map(|name| row.get(*name).map_or("", String::as_str)).collect());
+    written(&columns, values)
 }
 
 /// A table as CSV; empty if it has no columns.
@@ -91,13 +94,9 @@ fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
     let peak = analysis.and_then(|analysis| analysis.peak.as_ref());
     let time = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
     add("split.time_ns", time(split.map(|split| split.time_ns)));
-    add("split.operations_ns", time(split.map(|split| split.operations_ns)));
-    add("split.stretch_ns", time(split.and_then(|split| split.stretch_ns)));
-    add("split.wait_ns", time(split.map(|split| split.wait_ns)));
-    add("split.launch_ns", time(split.map(|split| split.launch_ns)));
-    add("split.queue_ns", time(split.map(|split| split.queue_ns)));
-    add("split.dependency_ns", time(split.map(|split| split.dependency_ns)));
-    add("split.idle_ns", time(split.map(|split| split.idle_ns)));
+    for (name, part) in split.unwrap_or(&SplitRecord::default()).parts() {
+        add(&format!("split.{name}"), time(part.filter(|_| split.is_some())));
+    }
     add("critical_path_ns", time(analysis.map(|analysis| analysis.critical_path.length_ns)));
     let totals = analysis.and_then(|analysis| analysis.totals);
     add("rank.busy_ns", time(totals.map(|totals| totals.busy_ns)));

@@ -22,7 +22,7 @@ pub fn section(along: &Along) -> Section {
         [(curve.simulated, "simulated"), (curve.emulated, "emulated"), (curve.pace == Pace::Host, "host-paced")];
     let marks: Vec<&str> = marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
     let mark = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
-    let at = if curve.held.is_empty() { String::new() } else { format!(", at {}", held(curve)) };
+    let at = if curve.fixed.is_empty() { String::new() } else { format!(", at {}", fixed(curve)) };
     Section {
         title: format!("Over {name}{at}{mark}"),
         table: Some(bars(curve, &name)),
@@ -48,7 +48,7 @@ fn notes(along: &Along, name: &str) -> Vec<String> {
     if moves {
         notes.extend(along.elsewhere.iter().take(MAX_OTHER_CURVES).map(|curve| {
             let best = if curve.conclusive { format!(" best: {}", best(curve, name)) } else { String::new() };
-            format!("at {}: {}{best}", held(curve), sparkline(curve))
+            format!("at {}: {}{best}", fixed(curve), sparkline(curve))
         }));
         let hidden = along.elsewhere.len().saturating_sub(MAX_OTHER_CURVES);
         notes.extend((hidden > 0).then(|| format!("and {} more", counted(hidden, "curve"))));
@@ -56,8 +56,8 @@ fn notes(along: &Along, name: &str) -> Vec<String> {
     notes
 }
 
-fn held(curve: &Curve) -> String {
-    curve.held.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+fn fixed(curve: &Curve) -> String {
+    curve.fixed.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
 }
 
 fn rate(curve: &Curve, point: &CurvePoint) -> f64 {

@@ -1,6 +1,6 @@
 //! The report of a comparison with a baseline of KernelBench: speed-ups and `fast_p`, for people and as JSON.
 
-use crate::base::counted;
+use crate::base::{counted, json};
 use crate::measure::kernelbench::{Outcome, Results, ScoredProblem, Scores};
 
 use super::page::{ABSENT, Page, Section, Table};
@@ -111,7 +111,5 @@ pub fn json(of: &FastP) -> String {
     };
     let levels: serde_json::Map<String, serde_json::Value> = of.scores.iter().map(level).collect();
     let document = serde_json::json!({ "baseline": of.base.0, "results": of.other.0, "levels": levels });
-    let mut text = serde_json::to_string_pretty(&document).expect("finite numbers and texts");
-    text.push('\n');
-    text
+    json::document(&document)
 }

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use crate::base::units::{Count, plain};
-use crate::base::{Bytes, DType, Flops, Nanos, OpId, Rate, ViewId, counted};
+use crate::base::{Bytes, DType, Flops, Nanos, OpId, Rate, ViewId, counted, json};
 use crate::config::Profile;
 use crate::cost::{Ideal, Resource};
 use crate::model::{Op, Program};
@@ -217,7 +217,7 @@ impl ModelCost {
 
     /// Returns the cost as JSON with a final newline.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a cost holds nothing that JSON cannot") + "\n"
+        json::document(self)
     }
 
     /// Returns the cost as a page.

@@ -15,3 +15,26 @@ pub fn quantity(value: f64, unit: &str) -> String {
         _ => Count(value, unit).to_string(),
     }
 }
+
+/// A ratio as a change, such as `+5.63 %`; as a factor, such as `× 3.1`, if it is large.
+pub fn change(ratio: f64) -> String {
+    if is_large(ratio) { format!("× {}", plain(ratio)) } else { percent(ratio) }
+}
+
+/// The ends of an interval of a ratio as changes; one if both look the same.
+pub fn changes((low, high): (f64, f64)) -> String {
+    let (from, to) = match is_large(low) || is_large(high) {
+        true => (format!("× {}", plain(low)), plain(high)),
+        false => (percent(low), percent(high)),
+    };
+    if from.trim_start_matches("× ") == to { from } else { format!("{from} to {to}") }
+}
+
+fn is_large(ratio: f64) -> bool {
+    !(0.5..2.0).contains(&ratio)
+}
+
+fn percent(ratio: f64) -> String {
+    let percent = (1e4 * (ratio - 1.0)).round() / 100.0;
+    if percent == 0.0 { "0.00 %".to_owned() } else { format!("{percent:+.2} %") }
+}

@@ -5,9 +5,9 @@ use crate::measure::cases::{Case, Header};
 use crate::measure::pace::Pace;
 use crate::measure::search::{Found, Tried};
 
-use super::ab::{between, change};
 use super::cases::Columns;
 use super::page::{Page, Section, Table, cell};
+use super::quantity::{change, changes};
 use super::sweep::axes;
 
 /// Number of points that are shown.
@@ -64,7 +64,7 @@ fn table(searched: &Searched) -> Section {
         let beside = found.relative_to_best(tried).filter(|_| !best);
         let beside = [
             beside.map_or_else(|| "best".to_owned(), |(ratio, _)| change(ratio)),
-            cell(beside.and_then(|(_, interval)| interval).map(between)),
+            cell(beside.and_then(|(_, interval)| interval).map(changes)),
         ];
         // A search compares the first launch mode of each point.
         let row = columns.rows(case).into_iter().next().unwrap_or_default();
@@ -102,7 +102,7 @@ fn certainty(searched: &Searched) -> Vec<String> {
             lines.push(format!(
                 "The second-best relative to the best: {}, 95 % interval {}.",
                 change(ratio),
-                between(interval)
+                changes(interval)
             ));
         }
     } else if found.best().is_some() {

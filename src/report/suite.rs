@@ -68,7 +68,7 @@ fn columns(case: &Case, pace: Pace) -> Vec<String> {
     let mut columns = match pace {
         Pace::Headline => vec![median(streams.map(|variant| &variant.time))],
         Pace::Host => {
-            let host_paced = streams.filter(|variant| pace::held(variant) == Some(true));
+            let host_paced = streams.filter(|variant| pace::gated(variant) == Some(true));
             vec![median(host_paced.map(|variant| &variant.time)), median(streams.map(|variant| pace.times(variant)))]
         }
     };

@@ -73,7 +73,7 @@ fn table(header: &Header, cases: &[&Case], order: Option<&Order>, columns: &Colu
 /// Explains that some cases could not be gated, and which times are compared for this reason.
 fn mixed_gating(cases: &[&Case]) -> [String; 2] {
     let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
-    let free: Vec<_> = variants().filter(|(_, variant)| pace::held(variant) == Some(false)).collect();
+    let free: Vec<_> = variants().filter(|(_, variant)| pace::gated(variant) == Some(false)).collect();
     let reason = free.iter().find_map(|(_, variant)| variant.notes.iter().find_map(|note| pace::why_not_gated(note)));
     let why = reason.map(|why| format!(" ({}: {why})", free[0].0.name)).unwrap_or_default();
     [

@@ -75,7 +75,7 @@ fn missing_cases_are_named() {
         "sweep moe --preset tiny --backend sim --effort quick --set tokens=16,32 --partition 1/3 --json q.jsonl",
     ));
     let mixed = sandbox.run(&words("report p1.jsonl q.jsonl"));
-    assert!(mixed.code == Some(2) && mixed.stderr.contains("q.jsonl has other axes than p1.jsonl"), "{mixed:?}");
+    assert!(mixed.code == Some(2) && mixed.stderr.contains("in p1.jsonl, what varies is"), "{mixed:?}");
     for wrong in ["0/3", "4/3", "3", "a/b"] {
         assert_eq!(sandbox.run(&words(&format!("{SWEEP} --partition {wrong}"))).code, Some(2), "{wrong}");
     }

@@ -87,7 +87,7 @@ fn compared(text: &str) {
         operations: true,
     };
     let comparison = compare(&side, &[side.clone()], &options);
-    inspect(&report::compare::json(&comparison));
+    inspect(&aorta::base::json::document(&comparison));
     every_form(&report::compare::compare(&comparison));
 }
 

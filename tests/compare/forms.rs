@@ -1,5 +1,6 @@
 //! Every form of one comparison, as snapshots.
 
+use aorta::base::json;
 use aorta::measure::compare::{Comparison, FailOn, compare};
 use aorta::report::{compare as report, page};
 
@@ -29,14 +30,14 @@ fn the_forms_of_a_comparison_of_sweeps() {
     insta::assert_snapshot!("latex", page::latex(&report::compare(&comparison)));
     insta::assert_snapshot!("junit", page::junit(&report::compare(&comparison)));
     insta::assert_snapshot!("github", page::github(&report::compare(&comparison)));
-    insta::assert_snapshot!("json", report::json(&comparison));
+    insta::assert_snapshot!("json", json::document(&comparison));
 }
 
 #[test]
 fn json_is_read_back() {
-    let text = report::json(&sweeps());
+    let text = json::document(&sweeps());
     let read: Comparison = serde_json::from_str(&text).expect("what was written");
-    assert_eq!(report::json(&read), text);
+    assert_eq!(json::document(&read), text);
     assert_eq!(page::text(&report::compare(&read)), page::text(&report::compare(&sweeps())));
 }
 

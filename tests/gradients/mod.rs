@@ -45,7 +45,7 @@ const ENDS: &[&str] = &["fill", "memset", "barrier"];
 /// The contents of the memories of each rank.
 type World = Vec<Vec<Vec<f64>>>;
 
-/// The contents at the begin.
+/// The contents at the start.
 fn initial(programs: &[Program]) -> World {
     let of = |(rank, program): (usize, &Program)| {
         let memories = (0..program.memories.len()).map(MemoryId::from);

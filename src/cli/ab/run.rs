@@ -11,7 +11,7 @@ use crate::exec::Control;
 use crate::measure::Block;
 use crate::measure::ab::{self, AbBlockRecord, AbRecord, AbSideRecord, BlockMode, SCHEMA};
 use crate::measure::pace::Pace;
-use crate::measure::paired::{self, AbSide, OF_A_SIDE, ROUND};
+use crate::measure::paired::{self, AbSide, BLOCKS_PER_ROUND, BLOCKS_PER_SIDE};
 
 use super::process::{Failure, SideProcess};
 use super::side::SideArgs;
@@ -29,7 +29,7 @@ const ITERATIONS: (u64, u64) = (10, 100);
 const FRESH_ROUNDS: usize = 8;
 
 /// The sides of a comparison, and its length.
-pub struct Plan {
+pub struct AbPlan {
     pub sides: [SideArgs; 2],
     pub rounds: usize,
     /// Iterations of a block; `None` to derive them from their duration.
@@ -50,7 +50,7 @@ pub struct Done {
 
 /// A comparison in progress.
 struct AbRun<'a> {
-    plan: &'a Plan,
+    plan: &'a AbPlan,
     interrupt: &'a Interrupt,
     /// The process of each side that stays on the device; `None` if the side gets a new process for each block.
     processes: [Option<SideProcess>; 2],
@@ -64,14 +64,14 @@ struct AbRun<'a> {
 }
 
 /// Runs the comparison. An interrupted one keeps its complete rounds.
-pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
+pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
     let started = jiff::Timestamp::now().to_string();
     let mut run = AbRun::new(plan, interrupt);
     let (mut ready, mut why_fresh) = run.open()?;
     let mut warnings = Vec::new();
     let ungated;
     if let Some(why) = unlike(&ready) {
-        ungated = Plan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
+        ungated = AbPlan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
         // Both processes must end before new ones begin.
         run.finish_all()?;
         run = AbRun::new(&ungated, interrupt);
@@ -113,11 +113,11 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
 
 /// A warning if one side is gated and the other cannot be; `None` if both are measured alike.
 fn unlike(ready: &[Ready; 2]) -> Option<String> {
-    let mixed = Pace::of(ready.iter().map(|ready| ready.held)) == Pace::Host;
-    let (held, free) = if ready[0].held == Some(true) { ("a", "b") } else { ("b", "a") };
+    let mixed = Pace::of(ready.iter().map(|ready| ready.gated)) == Pace::Host;
+    let (gated, free) = if ready[0].gated == Some(true) { ("a", "b") } else { ("b", "a") };
     mixed.then(|| {
         format!(
-            "{free} cannot be gated, so {held} was not gated either: the times of both are host-paced, and the host \
+            "{free} cannot be gated, so {gated} was not gated either: the times of both are host-paced, and the host \
              may limit them instead of the device"
         )
     })
@@ -129,7 +129,7 @@ fn side(args: &SideArgs, ready: Ready) -> AbSideRecord {
 }
 
 impl<'a> AbRun<'a> {
-    fn new(plan: &'a Plan, interrupt: &'a Interrupt) -> AbRun<'a> {
+    fn new(plan: &'a AbPlan, interrupt: &'a Interrupt) -> AbRun<'a> {
         AbRun {
             plan,
             interrupt,
@@ -200,7 +200,7 @@ impl<'a> AbRun<'a> {
             self.finish(AbSide::B)?;
         }
         let apart = self.plan.apart && way == BlockMode::Interleaved;
-        let blocks = rounds * ROUND * if apart { 2 } else { 1 };
+        let blocks = rounds * BLOCKS_PER_ROUND * if apart { 2 } else { 1 };
         let _progress = Progress::start(self.done.clone(), blocks as u64 * self.iterations);
         for round in 0..rounds {
             for side in paired::order(self.plan.seed, round) {
@@ -211,7 +211,7 @@ impl<'a> AbRun<'a> {
             self.finish_all()?;
             for side in [AbSide::A, AbSide::B] {
                 self.start(side)?;
-                for _ in 0..rounds * OF_A_SIDE {
+                for _ in 0..rounds * BLOCKS_PER_SIDE {
                     self.keep(side, None)?;
                 }
                 self.finish(side)?;

@@ -1,12 +1,10 @@
 //! The comparison that a scenario describes: its sides and options.
 
-use std::path::Path;
-
 use super::args::AbArgs;
 use crate::base::shell;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::passed::exec_args;
-use crate::cli::{exec, project, scenario};
+use crate::cli::{exec, scenario};
 use crate::config::{FIELDS, Mistakes, Scenario, check_setting, check_variable};
 
 /// Names of the sides.
@@ -18,11 +16,7 @@ const SIDES: [&str; 2] = ["a", "b"];
 ///
 /// The scenario has mistakes.
 pub fn arguments(file: &str) -> Result<Option<AbArgs>, CliError> {
-    let file = project::resolve(file)?;
-    if !file.ends_with(".ron") {
-        return Ok(None);
-    }
-    let scenario = scenario::read(Path::new(&file))?;
+    let Some((file, scenario)) = scenario::named(file)? else { return Ok(None) };
     let given: AbArgs = scenario::arguments("ab", &file, &scenario)?;
     let [a, b] = SIDES.map(|name| scenario.sides.get(name).cloned().unwrap_or_default());
     Ok(Some(AbArgs { a, b, ..given }))
@@ -59,11 +53,7 @@ pub fn check_program(file: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
 /// The options of `aorta ab` that a scenario gives, as they would be typed; empty without any.
 pub fn words(scenario: &Scenario) -> Vec<String> {
     let sides = scenario.sides.iter().flat_map(|(side, options)| [format!("--{side}"), options.clone()]);
-    let options = scenario.arguments("ab").into_iter().filter(|(field, _)| {
-        // A seed by itself may be that of a search.
-        field.commands == ["ab"] || !scenario.sides.is_empty()
-    });
-    sides.chain(options.flat_map(|(_, words)| words)).collect()
+    scenario::words("ab", sides.collect(), scenario)
 }
 
 /// Fails unless a scenario may give these options.

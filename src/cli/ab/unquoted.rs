@@ -22,7 +22,7 @@ pub fn quoted(words: Vec<OsString>) -> Vec<OsString> {
     }
     let texts: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
     match texts {
-        Some(texts) => Options::new().quoted(&texts).into_iter().map(OsString::from).collect(),
+        Some(texts) => KnownOptions::new().quoted(&texts).into_iter().map(OsString::from).collect(),
         None => words,
     }
 }
@@ -44,20 +44,20 @@ fn is_ab(words: &[OsString]) -> bool {
 }
 
 /// The options that a side can have.
-struct Options {
+struct KnownOptions {
     exec: clap::Command,
     /// Options of `aorta ab` that a side cannot have.
     own: Vec<String>,
 }
 
-impl Options {
-    fn new() -> Options {
+impl KnownOptions {
+    fn new() -> KnownOptions {
         let names = |command: &clap::Command| -> Vec<String> {
             command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
         };
         let both = names(&Passed::<SideOptions>::augment_args(clap::Command::new("both")));
         let ab_options = names(&AbArgs::augment_args(clap::Command::new("ab")));
-        Options {
+        KnownOptions {
             exec: ExecArgs::augment_args(clap::Command::new("exec")),
             own: ab_options.into_iter().filter(|name| !both.contains(name)).collect(),
         }

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::backend;
-use crate::base::{counted, hex, shell, visible};
+use crate::base::{counted, hex, json, visible};
 use crate::cli::error::InputError;
 use crate::cli::{environment, output, ownership};
-use crate::measure::cases::{self, Axis, Case, Cases, Header};
-
-use crate::cli::axis::typed;
+use crate::measure::cases::{Case, Cases, Header, TEXT_HASH};
 
 /// An open file of cases; writes nothing if it has no path.
 pub struct Journal {
@@ -36,7 +34,7 @@ pub struct Opened {
 /// Default path of a sweep's cases, the same for the same sweep. `None` without a home folder.
 pub fn own_path(header: &Header) -> Option<PathBuf> {
     let same = Header { started: String::new(), ..header.clone() };
-    let digest = hex(Sha256::digest(cases::line(&same)));
+    let digest = hex(Sha256::digest(json::line(&same)));
     let stem = Path::new(&header.name).file_stem()?.to_str()?.to_owned();
     Some(environment::state_folder()?.join("sweeps").join(format!("{stem}-{}.jsonl", &digest[..12])))
 }
@@ -50,11 +48,7 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
         let journal = Journal { path: None, file: None, on_disk: false, length: 0 };
         return Ok(Opened { journal, cases: Vec::new(), truncated: false });
     };
-    let failed = |why: std::io::Error| InputError::Unwritable {
-        name: path.display().to_string(),
-        why: why.to_string(),
-        help: None,
-    };
+    let failed = |why: io::Error| InputError::unwritable(&path, why, None);
     match (named, path.parent()) {
         (true, _) => output::check_file(&path)?,
         (false, Some(folder)) => ownership::private_folder(folder).map_err(|why| failed(io::Error::other(why)))?,
@@ -80,7 +74,7 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
     let truncated = read.as_ref().is_some_and(|read| read.torn);
     let mut journal = Journal { path: Some(path), file: Some(file), on_disk, length };
     if read.is_none() {
-        journal.line(&cases::line(header))?;
+        journal.line(&json::line(header))?;
     }
     Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), truncated })
 }
@@ -88,18 +82,13 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
 impl Journal {
     /// Appends a case. After this returns, the case survives a crash.
     pub fn append(&mut self, case: &Case) -> Result<(), InputError> {
-        self.line(&cases::line(case))
+        self.line(&json::line(case))
     }
 
     /// Writes a line by one call, so that after a crash the line is either complete or truncated.
     fn line(&mut self, line: &str) -> Result<(), InputError> {
         let line = &*visible::visible(line);
         let (Some(path), Some(file)) = (&self.path, &mut self.file) else { return Ok(()) };
-        let unwritable = |why: String, help: &str| InputError::Unwritable {
-            name: path.display().to_string(),
-            why,
-            help: Some(help.to_owned()),
-        };
         let full = |error: io::Error| InputError::OutputLost {
             why: format!("{} cannot be written: {error}; its cases are kept, and `--resume` continues", path.display()),
         };
@@ -108,7 +97,7 @@ impl Journal {
         }
         if file.metadata().map_err(full)?.len() != self.length {
             let help = "let each sweep write its own file, and end the other run of this sweep";
-            return Err(unwritable("another program has written to it meanwhile".to_owned(), help));
+            return Err(InputError::unwritable(path, "another program has written to it meanwhile", Some(help)));
         }
         file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(full)?;
         self.length += line.len() as u64;
@@ -151,12 +140,7 @@ fn holder(_file: &File) -> Option<u32> {
 
 /// Reads a file of cases; `None` if it has no complete line.
 fn read(path: &Path) -> Result<Option<Cases>, InputError> {
-    let unreadable = |why: std::io::Error| InputError::Unreadable {
-        name: path.display().to_string(),
-        why: why.to_string(),
-        help: None,
-    };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = File::open(path).map_err(|why| InputError::unreadable(path, why, None))?;
     Cases::read(BufReader::new(file), Case::light)
         .map_err(|why| InputError::NoCases { name: path.display().to_string(), why })
 }
@@ -168,27 +152,12 @@ fn is_there(path: &Path, cases: &[Case]) -> InputError {
 
 /// Fails if a file belongs to another sweep. The error names the difference.
 fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
-    let mut differences = Vec::new();
-    let mut differ = |what: &str, there: &str, now: &str| {
-        if there != now {
-            differences.push(format!("{what} was `{there}` and is `{now}`"));
-        }
-    };
-    let kind = |header: &Header| format!("{:?}", header.kind).to_lowercase();
-    let axes = |axes: &[Axis]| axes.iter().map(typed).collect::<Vec<_>>().join(" ");
-    let zip = |header: &Header| if header.zip { "--zip" } else { "each with each" };
-    differ("the kind of file", &kind(there), &kind(now));
-    differ("the workload", &there.name, &now.name);
-    differ("the version of aorta", &there.aorta, &now.aorta);
-    differ("the command", &shell::command(&there.arguments), &shell::command(&now.arguments));
-    differ("what varies", &axes(&there.axes), &axes(&now.axes));
-    differ("the way through the axes", zip(there), zip(now));
-    let partition =
-        |header: &Header| header.partition.map_or("all cases".to_owned(), |partition| partition.to_string());
-    differ("the partition", &partition(there), &partition(now));
-    if there.sha256 != now.sha256 && there.name == now.name {
-        differences.push(format!("the text of {} has changed", now.name));
-    }
+    let differences = there.differences(now);
+    let said = differences.iter().map(|(what, was, is)| match *what {
+        TEXT_HASH => format!("the text of {} has changed", now.name),
+        what => format!("{what} was `{was}` and is `{is}`"),
+    });
+    let differences: Vec<String> = said.collect();
     match differences.is_empty() {
         true => Ok(()),
         false => Err(InputError::OtherSweep { name: path.display().to_string(), differences: differences.join("; ") }),

@@ -258,12 +258,12 @@ impl ExecArgs {
 
 /// Why words are not valid arguments of `aorta exec`.
 #[derive(Debug)]
-pub struct Mistake {
+pub struct ArgumentError {
     pub why: String,
     pub help: String,
 }
 
-impl Mistake {
+impl ArgumentError {
     /// The error that presents the words as `value` of `what`.
     pub fn of(self, what: &str, value: &str) -> InputError {
         InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
@@ -271,12 +271,12 @@ impl Mistake {
 }
 
 /// Parses words as `aorta exec` parses its arguments.
-pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
+pub fn exec_args(words: &[String]) -> Result<ExecArgs, ArgumentError> {
     parsed("exec", words)
 }
 
 /// Parses words as the command with this name parses its arguments.
-pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Mistake> {
+pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, ArgumentError> {
     let command = A::augment_args(clap::Command::new(name).no_binary_name(true));
     let read = command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
     read.map_err(|error| {
@@ -284,6 +284,6 @@ pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Mistak
         let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
         let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
         let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
-        Mistake { why, help: format!("{tip}`aorta {name} --help` says what each option takes") }
+        ArgumentError { why, help: format!("{tip}`aorta {name} --help` says what each option takes") }
     })
 }

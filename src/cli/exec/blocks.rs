@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use crate::backend;
-use crate::base::threads;
+use crate::base::{json, threads};
 use crate::config::LaunchSetting;
 use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, WarmSessionOptions};
@@ -44,7 +44,7 @@ impl Run<'_> {
             record: self.assemble(&schedules, measured, started, self.timer()),
             launch: mode.name().to_owned(),
             period: session.slots(),
-            held: session.held(),
+            gated: session.gated(),
             warmup: session.warmup,
             timeout: self.settings.timeout,
             notes: session.notes(),
@@ -86,8 +86,7 @@ pub(super) fn failed(error: &CliError) {
 }
 
 fn answer(message: &Message) {
-    let line = serde_json::to_string(message).expect("plain data is always JSON");
-    output::print(&format!("{line}\n"));
+    output::print(&json::line(message));
 }
 
 /// How a side of `aorta ab` launches its iterations. Fails for `both`.
@@ -95,13 +94,10 @@ pub fn launch_of_side(launch: LaunchSetting) -> Result<LaunchMode, InputError> {
     match launch {
         LaunchSetting::Stream => Ok(LaunchMode::Stream),
         LaunchSetting::Graph => Ok(LaunchMode::Graph),
-        LaunchSetting::Both => Err(InputError::BadValue {
-            what: "`--launch`".to_owned(),
-            value: "both".to_owned(),
-            why: "a side of a comparison is measured in one way".to_owned(),
-            help: "write `--launch stream` or `--launch graph`; `--a \"--launch stream\" --b \"--launch graph\"` \
-                   compares the two"
-                .to_owned(),
-        }),
+        LaunchSetting::Both => {
+            let help = "write `--launch stream` or `--launch graph`; `--a \"--launch stream\" --b \"--launch graph\"` \
+                        compares the two";
+            Err(InputError::bad_value("`--launch`", "both", "a side of a comparison is measured in one way", help))
+        }
     }
 }

@@ -10,13 +10,8 @@ use super::super::load::Loaded;
 /// Reduces a program loaded for a world to one rank.
 pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliError> {
     if rank >= world {
-        return Err(InputError::BadValue {
-            what: "`--rank`".to_owned(),
-            value: rank.to_string(),
-            why: format!("ranks go from 0 to {}", world - 1),
-            help: "write `--rank 0`, or a larger `--emulate`".to_owned(),
-        }
-        .into());
+        let (why, help) = (format!("ranks go from 0 to {}", world - 1), "write `--rank 0`, or a larger `--emulate`");
+        return Err(InputError::bad_value("`--rank`", &rank.to_string(), &why, help).into());
     }
     loaded.compiled.keep_rank(rank as usize);
     Ok(loaded)
@@ -24,24 +19,17 @@ pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliErro
 
 /// The error if a launcher has started several processes, since emulation needs only one.
 pub fn launched(world: u32) -> InputError {
-    InputError::BadValue {
-        what: "`--emulate`".to_owned(),
-        value: world.to_string(),
-        why: "a launcher has started a process for each rank".to_owned(),
-        help: "start `aorta exec` by itself for `--emulate`, or leave it out here".to_owned(),
-    }
+    let help = "start `aorta exec` by itself for `--emulate`, or leave it out here";
+    let why = "a launcher has started a process for each rank";
+    InputError::bad_value("`--emulate`", &world.to_string(), why, help)
 }
 
 /// Wraps the backend so that kernels replace operations between ranks.
 pub fn with(chosen: Chosen, settings: &Settings) -> Result<Chosen, CliError> {
     if chosen.backend.name() == "host" {
-        return Err(InputError::BadValue {
-            what: "`--backend`".to_owned(),
-            value: "host".to_owned(),
-            why: "`--emulate` occupies compute units, and the CPU has none".to_owned(),
-            help: "use `--backend cuda` or `sim`; on the CPU, `--ranks N` runs all ranks".to_owned(),
-        }
-        .into());
+        let why = "`--emulate` occupies compute units, and the CPU has none";
+        let help = "use `--backend cuda` or `sim`; on the CPU, `--ranks N` runs all ranks";
+        return Err(InputError::bad_value("`--backend`", "host", why, help).into());
     }
     let device = chosen.backend.device();
     let profile = match backends::known(&device, settings)? {

@@ -3,10 +3,9 @@
 use indexmap::IndexMap;
 
 use crate::base::random::hash;
-use crate::cli::axis::{NAMED, argument};
 use crate::cli::cases::Planned;
 use crate::cli::error::InputError;
-use crate::measure::cases::Axis;
+use crate::measure::cases::{Axis, NAMED_OPTIONS};
 
 use super::values::{split, unquoted};
 
@@ -18,16 +17,16 @@ const TRIED_CASES: u64 = 64;
 
 /// The options of a sweep: its axes, and the options that all cases share.
 #[derive(Debug, Default, PartialEq)]
-pub struct Options {
+pub struct SweepOptions {
     pub axes: Vec<Axis>,
     /// Arguments of `aorta exec` that all cases share.
     pub fixed: Vec<String>,
 }
 
-impl Options {
+impl SweepOptions {
     /// Adds an option. A single value applies to all cases; several values make an axis.
     pub fn add(&mut self, option: &str, given: &str) -> Result<(), InputError> {
-        let named = NAMED.contains(&option);
+        let named = NAMED_OPTIONS.contains(&option);
         let (name, text) = match given.split_once('=') {
             Some((name, text)) if named => (name.trim(), text),
             // The parser of the option reports the mistake in it.
@@ -65,7 +64,7 @@ impl Options {
 /// Adds a value, which must not be there yet.
 pub fn add_value(axis: &mut Axis, value: &str) -> Result<(), InputError> {
     let value = if axis.option == "env" { unquoted(value) } else { value };
-    let named = NAMED.contains(&axis.option.as_str());
+    let named = NAMED_OPTIONS.contains(&axis.option.as_str());
     let typed = if named { format!("--{} {}", axis.option, axis.name) } else { format!("--{}", axis.option) };
     if value.is_empty() {
         let why = format!("a value of `{typed}` is empty");
@@ -134,7 +133,7 @@ pub fn case(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
     for (axis, &place) in axes.iter().zip(places) {
         let value = &axis.values[place];
         values.insert(axis.name.clone(), value.clone());
-        arguments.push(argument(axis, value));
+        arguments.push(axis.argument(value));
     }
     let named = values.iter().map(|(name, value)| format!("{name}={value}"));
     Planned { name: named.collect::<Vec<_>>().join(", "), values, command: Ok(arguments) }
@@ -155,10 +154,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cli::axis::typed;
 
-    fn options(given: &[(&str, &str)]) -> Result<Options, InputError> {
-        let mut options = Options::default();
+    fn options(given: &[(&str, &str)]) -> Result<SweepOptions, InputError> {
+        let mut options = SweepOptions::default();
         given.iter().try_for_each(|(option, text)| options.add(option, text))?;
         Ok(options)
     }
@@ -176,7 +174,7 @@ mod tests {
     fn several_values_make_an_axis() {
         let made = options(&[("streams", "1,2"), ("set", "n=4"), ("set", "m=[1, 2],8"), ("env", "A=\"0,1\"")]).unwrap();
         assert_eq!(made.fixed, ["--set=n=4", "--env=A=0,1"]);
-        let typed: Vec<_> = made.axes.iter().map(typed).collect();
+        let typed: Vec<_> = made.axes.iter().map(Axis::typed).collect();
         assert_eq!(typed, ["--streams 1,2", "--set m=[1, 2],8"]);
         let last = case(&made.axes, &["x".to_owned()], &[1, 1]);
         assert_eq!(last.command.unwrap(), ["x", "--streams=2", "--set=m=8"]);

@@ -6,11 +6,11 @@ use crate::measure::cases::Axis;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, ExprKind};
 
-use super::axes::{Options, add_value};
+use super::axes::{SweepOptions, add_value};
 
 /// Adds the lists of a preset before the other axes, in their order. Values on the command line take precedence.
-pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut Options) -> Result<(), InputError> {
-    let given = |options: &Options, name: &str| {
+pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut SweepOptions) -> Result<(), InputError> {
+    let given = |options: &SweepOptions, name: &str| {
         let fixed = [format!("--set={name}="), format!("--{name}=")];
         options.fixed.iter().any(|word| fixed.iter().any(|start| word.starts_with(start)))
             || options.axes.iter().any(|axis| axis.name == name)

@@ -1,12 +1,15 @@
 //! Finds values of axes that the workload or an option refuses.
 
 use crate::base::shell;
-use crate::cli::axis::argument;
 use crate::cli::error::CliError;
 use crate::cli::placed;
 use crate::measure::cases::Axis;
 
 use super::{axes, examine};
+
+/// Number of cases with the same error of a value from which on the other cases with the value count as refused too.
+/// Compiling all of them could take as long as the sweep.
+const WITNESSES: usize = 8;
 
 /// Returns the error of each value that no case can have, with the argument that sets it, in the order of the axes.
 ///
@@ -24,22 +27,30 @@ pub fn values(
             // The case that differs from the fitting one in this value alone most probably shows whether it is allowed.
             let mut nearest = fit.to_vec();
             nearest[number] = index;
-            let with_value = cases.iter().filter(|places| places[number] == index);
-            let mut error = None;
-            let is_refused = (!zip).then_some(&nearest).into_iter().chain(with_value).all(|places| {
-                match examine(&mut axes::case(axes, same, places)) {
-                    Err(found) if is_of_value(&found, axis) => {
-                        error.get_or_insert(found);
-                        true
-                    }
-                    _ => false,
-                }
-            });
-            let typed = shell::command([argument(axis, &axis.values[index])]);
-            refused.extend(error.filter(|_| is_refused).map(|error| (typed, error)));
+            let with_value: Vec<&Vec<usize>> = cases.iter().filter(|places| places[number] == index).collect();
+            let others = axes::shuffled(with_value.len()).into_iter().map(|place| with_value[place]);
+            let tried = (!zip).then_some(&nearest).into_iter().chain(others);
+            let examined = tried.map(|places| examine(&mut axes::case(axes, same, places)).err());
+            let typed = shell::command([axis.argument(&axis.values[index])]);
+            refused.extend(common(examined, axis).map(|error| (typed, error)));
         }
     }
     refused
+}
+
+/// The first of the errors of cases if all of them are about the value of the axis; `None` otherwise. Ends early if many
+/// cases have the same error.
+fn common(mut examined: impl Iterator<Item = Option<CliError>>, axis: &Axis) -> Option<CliError> {
+    let is_of_axis = |error: &CliError| is_of_value(error, axis);
+    let first = examined.next()?.filter(is_of_axis)?;
+    let (text, mut is_same) = (first.text(), true);
+    for (other, count) in examined.zip(2..) {
+        is_same &= other.filter(is_of_axis)?.text() == text;
+        if is_same && count >= WITNESSES {
+            break;
+        }
+    }
+    Some(first)
 }
 
 /// True if the error is about the value of the axis, and not about the program that it makes.
@@ -50,5 +61,34 @@ fn is_of_value(error: &CliError, axis: &Axis) -> bool {
             .any(|diagnostic| placed::is_of_argument(diagnostic.as_ref(), sources, &axis.option, &axis.name)),
         CliError::Input(_) | CliError::Config(_) => true,
         CliError::Exec { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::cli::error::InputError;
+
+    #[test]
+    fn the_same_error_many_times_is_enough() {
+        let axis = Axis { option: "set".to_owned(), name: "n".to_owned(), values: Vec::new() };
+        let refused = |why: &str| Some(CliError::from(InputError::bad_value("`n`", "7", why, "write `8`")));
+        let examined = |errors: Vec<Option<CliError>>| {
+            let count = Cell::new(0);
+            let found = common(errors.into_iter().inspect(|_| count.set(count.get() + 1)), &axis);
+            (found.map(|error| error.text()), count.get())
+        };
+        let all = |count: usize| (0..count).map(|_| refused("it is odd")).collect::<Vec<_>>();
+        let text = refused("it is odd").map(|error| error.text());
+        assert_eq!(examined(all(1000)), (text.clone(), WITNESSES));
+        assert_eq!(examined(all(3)), (text.clone(), 3));
+        assert_eq!(examined(Vec::new()), (None, 0));
+        // An error that depends on the other values is examined in every case.
+        let several =
+            |last| all(1).into_iter().chain([refused("it is more than 4")]).chain(all(20)).chain([last]).collect();
+        assert_eq!(examined(several(refused("it is odd"))), (text, 23));
+        assert_eq!(examined(several(None)), (None, 23));
     }
 }

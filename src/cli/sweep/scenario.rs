@@ -3,33 +3,23 @@
 use std::path::Path;
 
 use crate::base::suggest;
-use crate::cli::axis::NAMED;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind};
 use crate::cli::passed::{PassedOptions, exec_args};
 use crate::cli::placed::{self, Given};
-use crate::cli::{project, scenario};
+use crate::cli::scenario;
 use crate::config::{Mistakes, Scenario, check_setting, check_variable};
+use crate::measure::cases::NAMED_OPTIONS;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Name};
 
 use super::args::{Axes, SweepArgs};
-use super::axes::Options;
+use super::axes::SweepOptions;
 use super::values;
-
-/// The scenario that a sweep's file is, with its path; `None` for other files.
-fn find(file: &str) -> Result<Option<(String, Scenario)>, CliError> {
-    let file = project::resolve(file)?;
-    if !file.ends_with(".ron") {
-        return Ok(None);
-    }
-    let scenario = scenario::read(Path::new(&file))?;
-    Ok(Some((file, scenario)))
-}
 
 /// The arguments, completed by the options of a scenario.
 pub fn completed(args: SweepArgs) -> Result<SweepArgs, CliError> {
-    match find(&args.file)? {
+    match scenario::named(&args.file)? {
         Some((file, scenario)) => Ok(args.over(scenario::arguments("sweep", &file, &scenario)?)?),
         None => {
             args.check_search(false)?;
@@ -39,8 +29,8 @@ pub fn completed(args: SweepArgs) -> Result<SweepArgs, CliError> {
 }
 
 /// Adds the axes of a scenario, except those that the command gives itself.
-pub fn add_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
-    let Some((file, scenario)) = find(&args.file)? else { return Ok(()) };
+pub fn add_axes(args: &SweepArgs, options: &mut SweepOptions) -> Result<(), CliError> {
+    let Some((file, scenario)) = scenario::named(&args.file)? else { return Ok(()) };
     for (axis, list) in &scenario.axes {
         let (option, name) = split(axis)?;
         values::split(list).into_iter().try_for_each(|value| check_value(&file, option, name, value))?;
@@ -64,7 +54,7 @@ fn split(axis: &str) -> Result<(&'static str, &str), InputError> {
         let why = "it is not an option of `aorta sweep` that takes a list";
         return Err(InputError::bad_value("an axis", axis, why, &help));
     };
-    let is_named = NAMED.contains(option);
+    let is_named = NAMED_OPTIONS.contains(option);
     if is_named && name.is_empty() {
         let help = format!("write the name behind it: `{{\"{option} NAME\": [1, 2]}}`");
         return Err(InputError::bad_value("an axis", axis, "it has no name of what varies", &help));
@@ -92,7 +82,7 @@ fn check_value(file: &str, option: &str, name: &str, value: &str) -> Result<(), 
 
 /// The error of a value of an axis, with the line of the scenario that gives it; the same error for other files.
 pub fn placed(file: &str, error: CliError) -> Result<CliError, CliError> {
-    let Some((file, scenario)) = find(file)? else { return Ok(error) };
+    let Some((file, scenario)) = scenario::named(file)? else { return Ok(error) };
     let text = load::read(Path::new(&file), FileKind::Scenario)?;
     let (_, mistakes) = Scenario::read(&file, &text);
     let place = |axis: &str, value: &str| {
@@ -164,9 +154,5 @@ pub fn words(scenario: &Scenario) -> Vec<String> {
         Some((option, name)) => [format!("--{option}"), format!("{name}={list}")],
         None => [format!("--{axis}"), list.clone()],
     };
-    let options = scenario.arguments("sweep").into_iter().filter(|(field, _)| {
-        // A seed by itself may be that of a comparison.
-        field.commands == ["sweep"] || !scenario.axes.is_empty()
-    });
-    scenario.axes.iter().flat_map(axis).chain(options.flat_map(|(_, words)| words)).collect()
+    scenario::words("sweep", scenario.axes.iter().flat_map(axis).collect(), scenario)
 }

@@ -25,7 +25,7 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     let axes =
         axes.map(|(axis, order)| search::SearchAxis { values: axis.values.len(), ordered: order.is_some() }).collect();
     let search = Search { axes, budget, seed };
-    let mut cases = Cases {
+    let mut cases = SearchCases {
         sweep,
         orders,
         runner,
@@ -36,11 +36,11 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
         last: BTreeMap::new(),
         pace: Pace::Headline,
     };
-    let (mut found, mut ended) = search.run(None, &mut cases);
+    let (mut found, mut ended) = search.run(&mut cases);
     if let Some(End::Mixed) = ended {
         // The runs made so far are known, so the repeated search reuses them and then continues.
         (cases.pace, cases.taken, cases.last) = (Pace::Host, BTreeMap::new(), BTreeMap::new());
-        (found, ended) = search.run(None, &mut cases);
+        (found, ended) = search.run(&mut cases);
     }
     cases.runner.clear_progress();
     let shown = report::Searched {
@@ -70,7 +70,7 @@ fn order(axis: &Axis) -> Option<Vec<usize>> {
 }
 
 /// The cases of the axes as the search sees them.
-struct Cases<'a> {
+struct SearchCases<'a> {
     sweep: &'a Sweep,
     /// For each axis, indices of its values in ascending order; `None` if a value is not a number.
     orders: Vec<Option<Vec<usize>>>,
@@ -97,7 +97,7 @@ enum End {
     BudgetSpent,
 }
 
-impl Cases<'_> {
+impl SearchCases<'_> {
     /// The case at a point.
     fn planned(&self, point: &[usize]) -> Planned {
         let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
@@ -149,7 +149,7 @@ impl Cases<'_> {
     }
 }
 
-impl Objective for Cases<'_> {
+impl Objective for SearchCases<'_> {
     type End = End;
 
     fn fits(&mut self, point: &[usize]) -> bool {

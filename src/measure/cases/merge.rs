@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cases, CasesKind, Header};
+use super::{Cases, Header};
 
 /// Largest number of partitions.
 const MAX_PARTITIONS: u32 = 4096;
@@ -55,7 +55,6 @@ impl Cases {
     /// Merges the files of all partitions of one sweep or suite; each file has its name. The cases of the result are in
     /// the order of the unpartitioned sweep.
     ///
-    ///
     /// # Errors
     ///
     /// Names the first file that belongs to something else, and what differs.
@@ -63,8 +62,15 @@ impl Cases {
         let mut files = files.into_iter();
         let (first, mut all) = files.next().ok_or("there is no file")?;
         for (name, file) in files {
-            if let Some(what) = difference(&all.header, &file.header) {
-                return Err(format!("{name} has {what} than {first}"));
+            // Each file has a part of its own, of as many.
+            let index = all.header.partition.map_or(0, |partition| partition.index);
+            let partition = file.header.partition.map(|partition| Partition { index, ..partition });
+            let header = Header { partition, ..file.header };
+            if let Some((what, own, other)) = all.header.differences(&header).first() {
+                return Err(format!("in {first}, {what} is `{own}`, and in {name} it is `{other}`"));
+            }
+            if all.header.cases != header.cases {
+                return Err(format!("{name} and {first} are parts of other cases"));
             }
             all.cases.extend(file.cases);
             all.torn |= file.torn;
@@ -80,28 +86,6 @@ impl Cases {
         let known: BTreeSet<&str> = self.cases.iter().map(|case| case.name.as_str()).collect();
         self.header.cases.iter().map(String::as_str).filter(|name| !known.contains(name)).collect()
     }
-}
-
-/// Describes how two headers differ; `None` if they belong to the same sweep or suite. The folder or the bundle of the file
-/// does not matter: the hash says that the text is the same.
-fn difference(a: &Header, b: &Header) -> Option<&'static str> {
-    let count = |header: &Header| header.partition.map(|partition| partition.count);
-    let name = |header: &Header| header.name.rsplit('/').next().map(str::to_owned);
-    // The first argument of a sweep is its file.
-    let options = |header: &Header| {
-        header.arguments[usize::from(header.kind == CasesKind::Sweep).min(header.arguments.len())..].to_vec()
-    };
-    let differs = [
-        (a.kind != b.kind, "another kind of cases"),
-        (name(a) != name(b), "another workload or suite"),
-        (a.sha256 != b.sha256, "another text"),
-        (a.aorta != b.aorta, "another version of aorta"),
-        (options(a) != options(b), "other arguments"),
-        (a.axes != b.axes || a.zip != b.zip, "other axes"),
-        (count(a) != count(b), "another number of partitions"),
-        (a.cases != b.cases, "other cases"),
-    ];
-    differs.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
 }
 
 #[cfg(test)]

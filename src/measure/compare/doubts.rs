@@ -11,9 +11,9 @@ use super::point::{self, ComparedRun, Value};
 use crate::measure::pace::Pace;
 
 /// Reasons that prevent a verdict.
-pub fn refused(twins: &MatchedCase) -> Vec<String> {
+pub fn refused(case: &MatchedCase) -> Vec<String> {
     let mut refused = Vec::new();
-    let [base, other] = [&twins.base, &twins.other];
+    let [base, other] = [&case.base, &case.other];
     let simulated = |points: &[&ComparedRun]| points.iter().any(|point| point.simulated);
     let measured = |points: &[&ComparedRun]| points.iter().any(|point| !point.simulated);
     if simulated(base) && measured(other) {
@@ -21,7 +21,7 @@ pub fn refused(twins: &MatchedCase) -> Vec<String> {
     } else if measured(base) && simulated(other) {
         refused.push(apart("measured", "simulated"));
     }
-    let worlds: BTreeSet<Option<u32>> = twins.points().map(|point| point.emulated).collect();
+    let worlds: BTreeSet<Option<u32>> = case.points().map(|point| point.emulated).collect();
     if worlds.len() > 1 {
         refused.push("emulated ranks on one side, and not the same on the other".to_owned());
     }
@@ -36,10 +36,10 @@ fn apart(base: &str, other: &str) -> String {
 }
 
 /// Reasons that make a verdict doubtful.
-pub fn doubts(twins: &MatchedCase) -> Vec<String> {
+pub fn doubts(case: &MatchedCase) -> Vec<String> {
     let mut doubts = Vec::new();
-    if !twins.differs.is_empty() {
-        let both = twins.differs.iter().filter_map(|difference| {
+    if !case.differs.is_empty() {
+        let both = case.differs.iter().filter_map(|difference| {
             Some(format!("{} {} and {}", difference.what, difference.base.as_ref()?, difference.other.as_ref()?))
         });
         let both: Vec<String> = both.collect();
@@ -47,38 +47,38 @@ pub fn doubts(twins: &MatchedCase) -> Vec<String> {
             doubts.push(format!("not the same case: {}", both.join(", ")));
         }
     }
-    if !twins.is_same_text() {
+    if !case.is_same_text() {
         let hash = |points: &[&ComparedRun]| {
             let hash = points.iter().find_map(|point| point.sha256.as_ref());
             hash.map(|hash| point::short(hash).to_owned()).unwrap_or_default()
         };
-        let (base, other) = (hash(&twins.base), hash(&twins.other));
+        let (base, other) = (hash(&case.base), hash(&case.other));
         doubts.push(format!("the text of the workload is not the same (SHA-256 {base}… and {other}…)"));
     }
-    if twins.pace() == Pace::Host {
+    if case.pace() == Pace::Host {
         doubts.push(
-            "some runs were held at the gate and others were not: host-paced times are compared, and figures that depend on \
+            "some runs were gated and others were not: host-paced times are compared, and figures that depend on \
              the gate are left out"
                 .to_owned(),
         );
     }
-    if !twins.is_one_slot() {
+    if !case.is_one_slot() {
         doubts.push("operations were observed in different slots, and are not compared".to_owned());
     }
     let work = |points: &[&ComparedRun]| points.iter().find_map(|point| point.work);
-    if let (Some(base), Some(other)) = (work(&twins.base), work(&twins.other))
+    if let (Some(base), Some(other)) = (work(&case.base), work(&case.other))
         && base != other
     {
         let work = |(flops, bytes): (f64, u64)| format!("{} and {} moved", Flops(flops), Bytes(bytes));
         doubts.push(format!("an iteration does not do the same: {}, against {}", work(base), work(other)));
     }
-    let by_harness: BTreeSet<bool> = twins.points().map(|point| point.harness).collect();
+    let by_harness: BTreeSet<bool> = case.points().map(|point| point.harness).collect();
     if by_harness.len() > 1 {
         doubts.push(
             "measured by different programs: AORTA's times hold the host's work and a synchronization".to_owned(),
         );
     }
-    for (side, points) in [("base", &twins.base), ("other side", &twins.other)] {
+    for (side, points) in [("base", &case.base), ("other side", &case.other)] {
         doubts.extend(of_runs(side, points, |point| &point.doubts));
         if has_copies(points) {
             doubts.push(format!("{side}: the same run was given more than once, which does not show how runs differ"));

@@ -102,7 +102,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
         device,
         host_paced: figures.clone(),
         figures,
-        held: Some(false),
+        gated: Some(false),
         environment,
         harness: true,
         doubts,

@@ -54,7 +54,7 @@ impl MatchedCase<'_> {
 
     /// The kind of times that all runs of the case have.
     pub fn pace(&self) -> Pace {
-        Pace::of(self.points().map(|point| point.held))
+        Pace::of(self.points().map(|point| point.gated))
     }
 
     /// Whether all runs observed operations in the same slot.
@@ -238,22 +238,22 @@ fn agree(a: &Group, b: &Group) -> bool {
 
 fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> MatchedSides<'a> {
     let names = varying(bases.iter().chain(others));
-    let twins = |&(a, b): &(usize, usize)| {
+    let case = |&(a, b): &(usize, usize)| {
         let (a, b) = (&bases[a], &others[b]);
-        let mut twins = MatchedCase {
+        let mut case = MatchedCase {
             differs: differences(&a.key, &b.key),
             key: a.key.clone(),
             base: figures(a),
             other: figures(b),
         };
         // The same text is the same workload, even in another folder, bundle or record.
-        if twins.points().all(|point| point.sha256.is_some()) && twins.is_same_text() {
-            twins.differs.retain(|difference| difference.what != "workload");
+        if case.points().all(|point| point.sha256.is_some()) && case.is_same_text() {
+            case.differs.retain(|difference| difference.what != "workload");
         }
-        twins
+        case
     };
     MatchedSides {
-        pairs: pairs.iter().map(twins).collect(),
+        pairs: pairs.iter().map(case).collect(),
         only_base: alone(bases, others, &names),
         only_other: alone(others, bases, &names),
         names,

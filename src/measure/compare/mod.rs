@@ -206,7 +206,7 @@ pub fn environment(base: &RunRecord, other: &RunRecord) -> Vec<Difference> {
 fn against(base: &RunSet, other: &RunSet, options: &Options) -> SideComparison {
     let matched = matching::matched(base, other);
     let pairs: Vec<CaseComparison> =
-        matched.pairs.iter().map(|twins| rows::pair(twins, &matched.names, options)).collect();
+        matched.pairs.iter().map(|case| rows::pair(case, &matched.names, options)).collect();
     let warnings = warnings(&pairs, &matched);
     SideComparison {
         side: other.record(),
@@ -222,7 +222,7 @@ fn warnings(pairs: &[CaseComparison], matched: &matching::MatchedSides) -> Vec<S
     let rows = || pairs.iter().filter(|pair| pair.refused.is_empty()).flat_map(|pair| &pair.rows);
     let mut warnings = Vec::new();
     for basis in [Basis::Iterations, Basis::Single] {
-        let measured = matched.pairs.iter().any(|twins| !twins.is_simulated());
+        let measured = matched.pairs.iter().any(|case| !case.is_simulated());
         let of_basis = || rows().filter_map(|row| row.effect.filter(|effect| effect.basis == basis));
         warnings.extend(of_basis().find_map(|effect| effect.caution()).filter(|_| measured));
     }

@@ -42,9 +42,9 @@ struct Sum {
 type Name = (String, String, String);
 
 /// Rows of both sides, longest time on the base first.
-pub fn rows(twins: &MatchedCase) -> Vec<OperationRow> {
-    let same_text = twins.is_same_text();
-    let [base, other] = [&twins.base, &twins.other].map(|points| sums(points, same_text));
+pub fn rows(case: &MatchedCase) -> Vec<OperationRow> {
+    let same_text = case.is_same_text();
+    let [base, other] = [&case.base, &case.other].map(|points| sums(points, same_text));
     let mut names: Vec<&Name> = base.keys().collect();
     names.extend(other.keys().filter(|name| !base.contains_key(*name)));
     let row = |name: &Name| {

@@ -36,7 +36,7 @@ pub struct ComparedRun {
     pub failed: Option<String>,
     pub figures: Vec<Figure>,
     /// Whether iterations were gated; `None` for a graph, which one call launches.
-    pub held: Option<bool>,
+    pub gated: Option<bool>,
     /// Metrics that do not depend on the gate: those of host-paced times, and constant ones.
     pub host_paced: Vec<Figure>,
     /// Facts of machine and settings that may differ between sides, by name.
@@ -189,7 +189,7 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
         device: record.device.name.clone(),
         failed: None,
         figures,
-        held: pace::held(variant),
+        gated: pace::gated(variant),
         host_paced,
         environment: environment::of_record(record, variant),
         simulated: record.simulated,

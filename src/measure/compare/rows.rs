@@ -44,31 +44,31 @@ struct Metric<'a> {
 }
 
 /// Compares a matched case.
-pub fn pair(twins: &MatchedCase, names: &BTreeSet<String>, options: &Options) -> CaseComparison {
-    let refused = doubts::refused(twins);
-    let one_slot = twins.is_one_slot();
+pub fn pair(case: &MatchedCase, names: &BTreeSet<String>, options: &Options) -> CaseComparison {
+    let refused = doubts::refused(case);
+    let one_slot = case.is_one_slot();
     let comparable = |name: &&str| one_slot || !OF_ONE_SLOT.iter().any(|of| name.starts_with(of));
     let wanted = |name: &&str| options.metrics.is_empty() || options.metrics.iter().any(|of| is_of(name, of));
-    let mut rows: Vec<MetricRow> = names_of(twins)
+    let mut rows: Vec<MetricRow> = names_of(case)
         .into_iter()
         .filter(wanted)
         .filter(comparable)
-        .filter_map(|name| row(twins, name, options))
+        .filter_map(|name| row(case, name, options))
         .collect();
     if !refused.is_empty() {
         rows.iter_mut().for_each(|row| row.verdict = Verdict::CannotTell);
     }
-    let devices: BTreeSet<&String> = twins.points().map(|point| &point.device).collect();
+    let devices: BTreeSet<&String> = case.points().map(|point| &point.device).collect();
     let asked = options.operations || devices.len() > 1;
-    let operations = if asked && one_slot { operations::rows(twins) } else { Vec::new() };
+    let operations = if asked && one_slot { operations::rows(case) } else { Vec::new() };
     CaseComparison {
-        case: matching::label(&twins.key, names),
-        key: twins.key.clone(),
-        base_runs: twins.base.len(),
-        other_runs: twins.other.len(),
-        base_figures: figures(&twins.base),
-        other_figures: figures(&twins.other),
-        doubts: doubts::doubts(twins),
+        case: matching::label(&case.key, names),
+        key: case.key.clone(),
+        base_runs: case.base.len(),
+        other_runs: case.other.len(),
+        base_figures: figures(&case.base),
+        other_figures: figures(&case.other),
+        doubts: doubts::doubts(case),
         refused,
         rows,
         operations,
@@ -88,29 +88,29 @@ fn figures(runs: &[&ComparedRun]) -> String {
 }
 
 /// Names of the first run's metrics, in its order.
-fn names_of<'a>(twins: &'a MatchedCase) -> Vec<&'a str> {
-    let pace = twins.pace();
+fn names_of<'a>(case: &'a MatchedCase) -> Vec<&'a str> {
+    let pace = case.pace();
     let names = |run: &&'a ComparedRun| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
-    twins.base.first().map_or_else(Vec::new, names)
+    case.base.first().map_or_else(Vec::new, names)
 }
 
 /// Compares a metric; `None` unless every run of both sides has it, in the same unit.
-fn row(twins: &MatchedCase, name: &str, options: &Options) -> Option<MetricRow> {
-    let pace = twins.pace();
-    let (mut base, mut other) = (metric(&twins.base, name, pace)?, metric(&twins.other, name, pace)?);
+fn row(case: &MatchedCase, name: &str, options: &Options) -> Option<MetricRow> {
+    let pace = case.pace();
+    let (mut base, mut other) = (metric(&case.base, name, pace)?, metric(&case.other, name, pace)?);
     if base.unit != other.unit {
         return None;
     }
-    follow_time(twins, &mut base.values, &mut other.values);
+    follow_time(case, &mut base.values, &mut other.values);
     let threshold = options.thresholds.get(name);
     let better = options.better.get(name).copied().or_else(|| direction::of(name, base.unit));
-    let between_runs = options.between_runs.unwrap_or_else(|| twins.between_runs());
-    let effect = effect((&base.values, &other.values), twins.is_simulated(), between_runs, better, threshold);
+    let between_runs = options.between_runs.unwrap_or_else(|| case.between_runs());
+    let effect = effect((&base.values, &other.values), case.is_simulated(), between_runs, better, threshold);
     let (of_base, of_other) = match effect {
         Some(effect) => (effect.base, effect.other),
         None => (middle(&base.values)?, middle(&other.values)?),
     };
-    let (verdict, why) = judge(name, effect.as_ref(), [of_base, of_other], better, twins.is_simulated());
+    let (verdict, why) = judge(name, effect.as_ref(), [of_base, of_other], better, case.is_simulated());
     Some(MetricRow {
         metric: name.to_owned(),
         unit: base.unit.to_owned(),
@@ -135,9 +135,9 @@ fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<Metric
 
 /// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
 /// factor in all runs of both sides.
-fn follow_time(twins: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
-    let pace = twins.pace();
-    let times: Option<Vec<(f64, &Value)>> = twins.points().map(|run| median_time(run, pace)).collect();
+fn follow_time(case: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
+    let pace = case.pace();
+    let times: Option<Vec<(f64, &Value)>> = case.points().map(|run| median_time(run, pace)).collect();
     let Some(times) = times else { return };
     let values = || base.iter().chain(other.iter());
     let single = |value: &Value| if let Value::Single(value) = value { Some(*value) } else { None };

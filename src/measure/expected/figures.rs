@@ -7,28 +7,17 @@ use indexmap::IndexMap;
 use crate::base::Nanos;
 use crate::base::units::Dimension;
 use crate::config::expected::{Figure, Range};
-use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
+use crate::measure::record::{ExpectedRecord, OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::summary::Summary;
 
 /// Share of an operation's time that a neighbour may overlap. Stamps of two streams are not more exact.
 const BESIDE: f64 = 0.02;
 
-/// Minimum operations of an iteration for a host time per operation: its begin and end then hardly count.
+/// Minimum operations of an iteration for a host time per operation: its start and end then hardly count.
 const MANY: usize = 16;
 
-/// A metric of a record.
-pub struct MatchedMetric {
-    pub of: String,
-    pub rank: Option<u32>,
-    /// Number of operations of which the value is the median.
-    pub count: usize,
-    /// In SI units.
-    pub value: f64,
-    pub text: String,
-}
-
-/// All metrics of one variant that the range applies to.
-pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<MatchedMetric> {
+/// All metrics of one variant that the range applies to, without the range and the verdict.
+pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<ExpectedRecord> {
     let launch = range.launch.as_ref().is_none_or(|launch| *launch == variant.launch);
     if !launch || !range.streams.holds(record.program.lanes.len() as f64) {
         return Vec::new();
@@ -42,8 +31,8 @@ pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool)
 }
 
 /// Rates of operations, grouped by name and shape, in the order of the text. With several ranks, of the slowest one.
-fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<MatchedMetric> {
-    let mut slowest: IndexMap<String, MatchedMetric> = IndexMap::new();
+fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<ExpectedRecord> {
+    let mut slowest: IndexMap<String, ExpectedRecord> = IndexMap::new();
     for rank in &variant.ranks {
         let beside = beside(rank);
         let mut samples: IndexMap<String, Vec<f64>> = IndexMap::new();
@@ -62,7 +51,8 @@ fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<MatchedMet
                 let dimension = range.figure.dimension().unwrap_or(Dimension::NONE);
                 let text = dimension.display(value / dimension.to_si());
                 let rank = (record.settings.ranks > 1).then_some(rank.rank);
-                slowest.insert(of.clone(), MatchedMetric { of, rank, count: summary.n, value, text });
+                let found = ExpectedRecord { of, rank, count: summary.n, value, text, ..Default::default() };
+                slowest.insert(found.of.clone(), found);
             }
         }
     }
@@ -145,7 +135,7 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
 }
 
 /// Host time per operation, if all are kernels and few wait for another stream; otherwise `None`.
-fn issue(record: &RunRecord, variant: &Variant) -> Option<MatchedMetric> {
+fn issue(record: &RunRecord, variant: &Variant) -> Option<ExpectedRecord> {
     let program = &record.program;
     let fits = program.operations >= MANY
         && program.waits * 10 <= program.operations
@@ -153,15 +143,21 @@ fn issue(record: &RunRecord, variant: &Variant) -> Option<MatchedMetric> {
     let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "stream")?;
     let value = time.seconds() / program.operations as f64;
     let of = format!("{} operations issued one by one", program.operations);
-    Some(MatchedMetric { of, rank: None, count: program.operations, value, text: Dimension::TIME.display(value * 1e9) })
+    Some(ExpectedRecord {
+        of,
+        count: program.operations,
+        value,
+        text: Dimension::TIME.display(value * 1e9),
+        ..Default::default()
+    })
 }
 
 /// Launch time of a graph of kernels. `None` for graphs with copies or collectives, for which there are no ranges.
-fn graph_launch(record: &RunRecord, variant: &Variant) -> Option<MatchedMetric> {
+fn graph_launch(record: &RunRecord, variant: &Variant) -> Option<ExpectedRecord> {
     let fits = all_of(record, variant, &["elementwise", "row-wise", "synthetic", "movement", "matrix"]);
     let time = variant.issue.p50_ns.filter(|_| fits && variant.launch == "graph")?;
     let of = "the graph of an iteration".to_owned();
-    Some(MatchedMetric { of, rank: None, count: 1, value: time.seconds(), text: time.to_string() })
+    Some(ExpectedRecord { of, count: 1, value: time.seconds(), text: time.to_string(), ..Default::default() })
 }
 
 /// Whether all operations of the iteration are known and of these categories.
@@ -174,7 +170,7 @@ fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
 
 /// The metric of the workload that the range names. A shipped range applies to the shipped workload only, since other
 /// files may use its name.
-fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Option<MatchedMetric> {
+fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Option<ExpectedRecord> {
     let workload = &record.workload;
     let name = workload.name.rsplit('/').next().unwrap_or(&workload.name);
     let stem = name.strip_suffix(".aorta").unwrap_or(name);
@@ -185,5 +181,5 @@ fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -
     let wanted = range.metric.as_ref().filter(|_| fits)?;
     let found = variant.metrics.iter().find(|metric| metric.name == *wanted && range.normal.fits(&metric.unit))?;
     let of = format!("{stem}: {}", found.name);
-    Some(MatchedMetric { of, rank: None, count: 1, value: found.value?, text: found.text.clone() })
+    Some(ExpectedRecord { of, count: 1, value: found.value?, text: found.text.clone(), ..Default::default() })
 }

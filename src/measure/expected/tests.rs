@@ -1,12 +1,10 @@
 //! Verdicts on records with known answers.
 
-use indexmap::IndexMap;
-
 use super::*;
-use crate::base::{Bytes, Nanos};
+use crate::base::Nanos;
 use crate::measure::record::{
-    BlockRecord, CollectiveRecord, Device, Environment, LaneRecord, MemoryRecord, MetricRecord, OperationRecord,
-    ProgramRecord, RankRecord, SCHEMA, Settings, SkewRecord, SpanRecord, Times, Workload,
+    BlockRecord, CollectiveRecord, Device, Environment, LaneRecord, MetricRecord, OperationRecord, ProgramRecord,
+    RankRecord, SCHEMA, Settings, SkewRecord, SpanRecord, Times, Workload,
 };
 
 const GIB: u64 = 1 << 30;
@@ -47,19 +45,9 @@ fn variant(launch: &str, issue: i64, ranks: Vec<RankRecord>) -> Variant {
     Variant {
         launch: launch.to_owned(),
         time: Times::of(&[Nanos(1000)]),
-        refused: None,
-        warmup: Default::default(),
         issue: Times::of(&[Nanos(issue)]),
-        ungated: None,
-        serial: None,
-        metrics: Vec::new(),
-        expectations: Vec::new(),
         ranks,
-        skew: None,
-        health: Vec::new(),
-        blocks: Vec::new(),
-        notes: Vec::new(),
-        compile_ns: None,
+        ..Variant::default()
     }
 }
 
@@ -67,34 +55,11 @@ fn variant(launch: &str, issue: i64, ranks: Vec<RankRecord>) -> Variant {
 fn record(variants: Vec<Variant>) -> RunRecord {
     let ranks = variants[0].ranks.len() as u32;
     let operations = variants[0].ranks[0].operations.len();
-    let lane = LaneRecord {
-        name: "s".into(),
-        streams: vec!["s".into()],
-        priority: "normal".into(),
-        units: None,
-        queue: 0,
-        threads: None,
-        queues_by_priority: false,
-    };
     RunRecord {
         schema: SCHEMA.to_owned(),
-        aorta: "0.1.0".to_owned(),
-        started: "2026-01-01T00:00:00Z".to_owned(),
-        simulated: false,
-        emulated: None,
-        source: None,
-        fusion: None,
         measurement: true,
         complete: true,
-        workload: Workload {
-            name: "moe.aorta".to_owned(),
-            summary: String::new(),
-            origin: "library".to_owned(),
-            sha256: String::new(),
-            category: None,
-            preset: None,
-            params: IndexMap::new(),
-        },
+        workload: Workload { name: "moe.aorta".to_owned(), origin: "library".to_owned(), ..Workload::default() },
         settings: Settings {
             backend: "cuda".to_owned(),
             launch: "stream".to_owned(),
@@ -103,46 +68,31 @@ fn record(variants: Vec<Variant>) -> RunRecord {
             iterations: 100,
             sync: "iteration".to_owned(),
             depth: 1,
-            streams: None,
             in_flight: 2,
             ranks,
             gate: "auto".to_owned(),
             cache: "hot".to_owned(),
             data: "normal".to_owned(),
+            ..Settings::default()
         },
         device: Device {
             name: "NVIDIA H200".to_owned(),
             index: Some(0),
             units: Some(132),
             memory_bytes: Some(140 * GIB),
-            facts: IndexMap::new(),
+            ..Device::default()
         },
         environment: Environment { cpus: 16, ..Environment::default() },
         program: ProgramRecord {
-            plan: None,
-            advice: Vec::new(),
             operations,
             cycle: 1,
             cycle_operations: operations,
-            flops: 0.0,
-            bytes: 0,
             streams: 1,
-            lanes: vec![lane],
-            waits: 0,
-            events: 0,
-            memory: MemoryRecord {
-                device: Bytes(0),
-                pinned: Bytes(0),
-                host: Bytes(0),
-                managed: Bytes(0),
-                scratch: Bytes(0),
-            },
+            lanes: vec![LaneRecord::default()],
+            ..ProgramRecord::default()
         },
         variants,
-        verification: None,
-        counters: Vec::new(),
-        expected: Vec::new(),
-        warnings: Vec::new(),
+        ..RunRecord::default()
     }
 }
 

@@ -38,7 +38,7 @@ fn measured(random: &mut Random, machine: Machine, rounds: usize, effect: f64, s
     let (mut a, mut b, mut state) = (Vec::new(), Vec::new(), 0.0);
     for round in 0..rounds {
         for (place, side) in order(seed, round).into_iter().enumerate() {
-            let time = machine(random, round * ROUND + place, &mut state);
+            let time = machine(random, round * BLOCKS_PER_ROUND + place, &mut state);
             match side {
                 AbSide::A => a.push(time),
                 AbSide::B => b.push(time * effect),
@@ -133,7 +133,7 @@ fn a_straight_drift_leaves_nothing() {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..16 {
         for (place, side) in order(3, round).into_iter().enumerate() {
-            let time = (0.005 * (round * ROUND + place) as f64).exp();
+            let time = (0.005 * (round * BLOCKS_PER_ROUND + place) as f64).exp();
             if side == AbSide::A { a.push(time) } else { b.push(time) }
         }
     }

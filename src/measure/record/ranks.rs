@@ -42,7 +42,7 @@ pub struct RankRecord {
 /// The number of compute units that are occupied from a moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OccupiedRecord {
-    /// From the begin of the iteration.
+    /// From the start of the iteration.
     pub at_ns: Nanos,
     /// A unit that is shared by several kernels counts by the part that is occupied.
     pub units: f64,
@@ -58,7 +58,7 @@ pub struct MomentRecord {
     pub clock: u32,
 }
 
-/// Arrivals of one rank at a collective or transfer, by observed iteration, from the begin of the iteration. An
+/// Arrivals of one rank at a collective or transfer, by observed iteration, from the start of the iteration. An
 /// operation that issues several has a record for each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArrivalRecord {
@@ -217,7 +217,7 @@ pub struct SplitRecord {
     pub dependency_ns: Nanos,
     /// Before the first operation and after the last one.
     pub idle_ns: Nanos,
-    /// The operations that the iteration waited for, from its begin.
+    /// The operations that the iteration waited for, from its start.
     pub chain: Vec<u32>,
 }
 
@@ -235,11 +235,22 @@ impl AnalysisRecord {
 }
 
 impl SplitRecord {
+    /// The parts, which add up to the time, with the names of their fields. `None` for an unknown stretch.
+    pub fn parts(&self) -> [(&'static str, Option<Nanos>); 7] {
+        [
+            ("operations_ns", Some(self.operations_ns)),
+            ("stretch_ns", self.stretch_ns),
+            ("wait_ns", Some(self.wait_ns)),
+            ("launch_ns", Some(self.launch_ns)),
+            ("queue_ns", Some(self.queue_ns)),
+            ("dependency_ns", Some(self.dependency_ns)),
+            ("idle_ns", Some(self.idle_ns)),
+        ]
+    }
+
     /// Sum of the parts.
     pub fn sum(&self) -> Nanos {
-        let stretch = self.stretch_ns.unwrap_or_default();
-        let waits = self.wait_ns + self.launch_ns + self.queue_ns + self.dependency_ns;
-        self.operations_ns + stretch + waits + self.idle_ns
+        self.parts().into_iter().filter_map(|(_, time)| time).sum()
     }
 
     /// Adds the parts, the time and the chain of a later piece of the same iteration.

@@ -98,7 +98,7 @@ fn share(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -
     }
     let held = (0..SEEDS).filter(|&seed| {
         let mut made = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed, runs: 0 };
-        let (found, ended) = search(seed).run(None, &mut made);
+        let (found, ended) = search(seed).run(&mut made);
         assert!(ended.is_none() && made.runs <= budget && found.runs == made.runs, "{} runs", made.runs);
         let value = found.best().and_then(|best| made.at(&best.point));
         value.is_some_and(|value| value <= 1.03 * best)
@@ -123,30 +123,24 @@ fn the_best_is_found_within_the_budget() {
     }
 }
 
-fn searched(
-    axes: &[SearchAxis],
-    budget: usize,
-    landscape: Landscape,
-    noise: f64,
-    begin: Option<Point>,
-) -> (Found, Made) {
+fn searched(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -> (Found, Made) {
     let mut made = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed: 5, runs: 0 };
-    let (found, _) = Search { axes: axes.to_vec(), budget, seed: 5 }.run(begin, &mut made);
+    let (found, _) = Search { axes: axes.to_vec(), budget, seed: 5 }.run(&mut made);
     (found, made)
 }
 
 #[test]
 fn a_seed_makes_one_search() {
     let (_, axes, budget, landscape) = spaces().remove(4);
-    let one = searched(&axes, budget, landscape, 0.01, None).0;
-    assert_eq!(one, searched(&axes, budget, landscape, 0.01, None).0);
+    let one = searched(&axes, budget, landscape, 0.01).0;
+    assert_eq!(one, searched(&axes, budget, landscape, 0.01).0);
     assert_eq!(one.runs, budget);
 }
 
 /// A small space is searched completely, and points are not repeated if there is no noise.
 #[test]
 fn a_small_space_is_known_whole() {
-    let (found, made) = searched(&[ordered(3), unordered(2)], 60, |x| Some(100.0 + x[0] + x[1]), 0.0, Some(vec![2, 1]));
+    let (found, made) = searched(&[ordered(3), unordered(2)], 60, |x| Some(100.0 + x[0] + x[1]), 0.0);
     assert_eq!(found.tried.len(), 6);
     assert!(made.runs < 60, "{}", made.runs);
     assert_eq!(found.best().map(|best| best.point.clone()), Some(vec![0, 0]));
@@ -155,7 +149,7 @@ fn a_small_space_is_known_whole() {
 
 #[test]
 fn a_search_without_successful_runs_finds_no_point() {
-    let (found, made) = searched(&[ordered(8)], 20, |_| None, 0.0, None);
+    let (found, made) = searched(&[ordered(8)], 20, |_| None, 0.0);
     assert_eq!(found.best(), None);
     assert!(found.tried.iter().all(|tried| tried.lost && tried.runs() == 0));
     assert!(found.within_noise().is_empty() && made.runs <= 8, "{}", made.runs);
@@ -177,7 +171,7 @@ fn a_search_can_be_ended() {
         }
     }
     let search = Search { axes: vec![ordered(64)], budget: 40, seed: 1 };
-    let (found, ended) = search.run(None, &mut Ends(0));
+    let (found, ended) = search.run(&mut Ends(0));
     assert_eq!((found.runs, ended), (3, Some("stopped")));
     assert!(found.best().is_some());
 }
@@ -185,7 +179,7 @@ fn a_search_can_be_ended() {
 /// If all points are equal, nearly all are reported as within the noise, and each interval contains 1.
 #[test]
 fn equal_points_are_not_told_apart() {
-    let (found, _) = searched(&[ordered(8), ordered(8)], 48, |_| Some(100.0), 0.01, None);
+    let (found, _) = searched(&[ordered(8), ordered(8)], 48, |_| Some(100.0), 0.01);
     let near = found.within_noise().len();
     assert!(near * 10 >= found.tried.len() * 6, "{near} of {}", found.tried.len());
     let runner_up = found.relative_to_best(&found.tried[1]).and_then(|(_, interval)| interval).unwrap();
@@ -200,7 +194,7 @@ fn intervals_beside_the_best_hold_what_is_true() {
     let (mut held, mut of) = (0, 0);
     for seed in 0..SEEDS {
         let mut made = Made { axes: axes.clone(), landscape, noise: 0.01, draws: 0, seed, runs: 0 };
-        let (found, _) = Search { axes: axes.clone(), budget, seed }.run(None, &mut made);
+        let (found, _) = Search { axes: axes.clone(), budget, seed }.run(&mut made);
         let best = made.at(&found.best().unwrap().point).unwrap();
         for tried in &found.tried[1..] {
             let (_, interval) = found.relative_to_best(tried).unwrap();

@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
                 Part::Block(OnceBlock::Setup) => self.inspection.ranks.set_up(control)?,
                 Part::Block(OnceBlock::Teardown) => self.inspection.ranks.tear_down(control)?,
             }
-            let (brought, left, blind) = match self.look(mode, part) {
+            let (brought, left, blind) = match self.check_part(mode, part) {
                 Ok(IterationResults { brought, left, blind }) => (Ok(brought), left, blind),
                 Err(error) => (Err(error), Vec::new(), false),
             };
@@ -169,8 +169,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks a completed iteration or block on all ranks of this process.
-    fn look(&mut self, mode: LaunchMode, part: Part) -> Result<IterationResults, ExecError> {
-        let mut looked = IterationResults::default();
+    fn check_part(&mut self, mode: LaunchMode, part: Part) -> Result<IterationResults, ExecError> {
+        let mut results = IterationResults::default();
         for own in 0..self.inspection.inspected.len() {
             let inspected = &self.inspection.inspected[own];
             let turn = match part {
@@ -179,12 +179,12 @@ impl<'a> Walk<'a> {
             };
             let Some(turn) = turn else { continue };
             for place in 0..self.inspection.inspected[own].steps[turn].len() {
-                if let Some(found) = self.launch(own, turn, place, &mut looked)? {
+                if let Some(found) = self.launch(own, turn, place, &mut results)? {
                     self.note(mode, part, &found);
                 }
             }
         }
-        Ok(looked)
+        Ok(results)
     }
 
     /// Checks a launch and takes over its result; `None` if it cannot be checked yet.
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
         own: usize,
         turn: usize,
         place: usize,
-        looked: &mut IterationResults,
+        results: &mut IterationResults,
     ) -> Result<Option<CheckResult>, ExecError> {
         let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, taken, room, .. } = self;
         let (launched, memory, rank) =
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
         let bytes = |elements: Vec<Elements>| elements.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>();
         if let Some(key) = key {
             let inputs = bytes(memory.elements(&spec.inputs, &launched.inputs));
-            looked.brought.push(Contribution { key: key.clone(), rank, op: launched.op, inputs });
+            results.brought.push(Contribution { key: key.clone(), rank, op: launched.op, inputs });
         }
         if spec.outputs.is_empty() {
             return Ok(None);
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
         room.bytes.resize_with(places.len().max(room.bytes.len()), Vec::new);
         for ((tensor, at), bytes) in spec.outputs.iter().zip(places).zip(&mut room.bytes) {
             if !ranks.read_at(rank, *at, tensor.reach(), bytes)? {
-                looked.blind = true;
+                results.blind = true;
                 return Ok(None);
             }
         }
@@ -240,7 +240,7 @@ impl<'a> Walk<'a> {
         }
         if let Some((key, before)) = before {
             let actual = room.bytes.drain(..places.len()).collect();
-            looked.left.push(DeviceOutputs { key, rank, op: launched.op, before, actual });
+            results.left.push(DeviceOutputs { key, rank, op: launched.op, before, actual });
         }
         Ok(found)
     }

@@ -5,7 +5,7 @@ use crate::syntax::{walk, written};
 
 use super::ModelWarning;
 
-/// Finds loops over ranges that end below their begin, for any parameters: `n - 1..0`, `7..0`.
+/// Finds loops over ranges that end below their start, for any parameters: `n - 1..0`, `7..0`.
 pub(super) fn backwards(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     walk::stmts(ast, &mut |stmt| {
         let StmtKind::For { over: Expr { kind: ExprKind::Range { from, to, .. }, span }, .. } = &stmt.kind else {

@@ -3,6 +3,8 @@
 use crate::measure::ab::{self, AbRecord};
 use crate::measure::paired::AbSide;
 
+use crate::report::quantity::change;
+
 use super::chart::{AREA, Area, Chart, time};
 use super::plot::{Axis, Plot, Series, Style};
 use super::scale::{Scale, Spread};
@@ -85,7 +87,7 @@ fn effect(record: &AbRecord) -> Option<Picture> {
         .push(Shape::rect("fill-panel", band.0, top, band.1 - band.0, bottom - top).titled("no difference matters"));
     chart.shapes.push(Shape::line("dashed", (x.at(1.0), top), (x.at(1.0), bottom)));
     for tick in x.ticks(7) {
-        chart.tick_x(x.at(tick), format!("{:+.2} %", 100.0 * (tick - 1.0)));
+        chart.tick_x(x.at(tick), change(tick));
     }
     for (index, (name, ratio, interval)) in all.iter().enumerate() {
         let y = top + (bottom - top) * (index as f64 + 1.0) / (all.len() as f64 + 1.0);
@@ -93,7 +95,7 @@ fn effect(record: &AbRecord) -> Option<Picture> {
         if let Some((low, high)) = interval {
             chart.shapes.push(Shape::line("whisker", (x.at(*low), y), (x.at(*high), y)));
         }
-        let title = format!("{name}: {:+.2} %", 100.0 * (ratio - 1.0));
+        let title = format!("{name}: {}", change(*ratio));
         chart.shapes.push(Shape::circle("fill-part-2", (x.at(*ratio), y), 6.0).titled(title));
     }
     Some(chart.picture(format!("The effect of b against a with its 95 % interval{}", mark(record))))

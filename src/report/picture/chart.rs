@@ -3,14 +3,13 @@
 use crate::base::Nanos;
 
 use super::scale::{Scale, Spread};
-use super::{Picture, Shape, WIDTH};
+use super::{LETTER, Picture, Shape, WIDTH};
 
 /// Height of a row.
 pub const ROW: f64 = 24.0;
 
-/// Room for the names of rows on the left: the least, the most, and that of a letter.
+/// Room for the names of rows on the left: the least and the most.
 const NAMES: (f64, f64) = (200.0, 330.0);
-const LETTER: f64 = 6.25;
 
 /// Room for values on the right.
 const VALUES: f64 = 70.0;
@@ -147,17 +146,8 @@ impl Chart {
     }
 
     pub fn picture(self, description: String) -> Picture {
-        let Chart { area, mut shapes, legend } = self;
-        let height = area.bottom + BELOW;
-        let rows = legend.len().div_ceil(3);
-        for (index, (class, meaning)) in legend.into_iter().enumerate() {
-            let (x, y) = (AREA.left + (index % 3) as f64 * 225.0, height + (index / 3) as f64 * 18.0);
-            shapes.push(match class {
-                "dashed" => Shape::line(class, (x, y + 6.0), (x + 12.0, y + 6.0)),
-                _ => Shape::rect(class, x, y, 12.0, 12.0),
-            });
-            shapes.push(Shape::label((x + 17.0, y + 10.0), &meaning));
-        }
-        Picture { width: WIDTH, height: height + rows as f64 * 18.0 + 4.0, description, shapes, plots: Vec::new() }
+        let Chart { area, shapes, legend } = self;
+        let height = area.bottom + BELOW - 4.0;
+        Picture { width: WIDTH, height, description, shapes, plots: Vec::new() }.with_legend(legend, 3)
     }
 }

@@ -54,7 +54,7 @@ pub fn curves(header: &Header, cases: &[&Case]) -> Option<Gallery> {
         .collect();
     // `None` for a single line, otherwise the axis with a line for each of its values.
     let mut others: IndexSet<Option<&str>> = IndexSet::from([None]);
-    others.extend(along.iter().flat_map(|along| along.curve.held.iter().map(|(name, _)| Some(name.as_str()))));
+    others.extend(along.iter().flat_map(|along| along.curve.fixed.iter().map(|(name, _)| Some(name.as_str()))));
     let mut pictures = Vec::new();
     for (x, along) in along.iter().enumerate() {
         for (by, other) in others.iter().enumerate() {
@@ -104,11 +104,11 @@ fn metrics<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a MetricRecord> {
 /// The lines of a picture: the curve through the best case, or the curves that differ from it in one other axis only.
 fn lines<'a>(along: &'a Along, other: Option<&str>, shown: Shown, cases: &[&Case]) -> Vec<Line<'a>> {
     let rest = |curve: &Curve| -> Vec<(String, String)> {
-        curve.held.iter().filter(|(name, _)| Some(name.as_str()) != other).cloned().collect()
+        curve.fixed.iter().filter(|(name, _)| Some(name.as_str()) != other).cloned().collect()
     };
     let curves: Vec<&Curve> = match other {
         None => vec![&along.curve],
-        Some(other) if along.curve.held.iter().all(|(name, _)| name != other) => Vec::new(),
+        Some(other) if along.curve.fixed.iter().all(|(name, _)| name != other) => Vec::new(),
         Some(_) => std::iter::once(&along.curve).chain(&along.elsewhere).collect(),
     };
     let mut lines: Vec<Line> = curves
@@ -116,10 +116,10 @@ fn lines<'a>(along: &'a Along, other: Option<&str>, shown: Shown, cases: &[&Case
         .filter(|curve| rest(curve) == rest(&along.curve))
         .map(|curve| Line {
             name: curve
-                .held
+                .fixed
                 .iter()
                 .find(|(name, _)| Some(name.as_str()) == other)
-                .map_or(String::new(), |held| format!("{} = {}", held.0, held.1)),
+                .map_or(String::new(), |fixed| format!("{} = {}", fixed.0, fixed.1)),
             points: points(along, curve, shown, cases),
             curve,
         })
@@ -158,7 +158,7 @@ fn points(along: &Along, curve: &Curve, shown: Shown, cases: &[&Case]) -> Vec<Po
 /// True if a case has `value` along the axes of the curve, and the curve's values on all other axes.
 fn is_at(case: &Case, along: &Along, curve: &Curve, value: &str) -> bool {
     let own: Vec<&str> = along.axes.iter().filter_map(|axis| case.values.get(axis)).map(String::as_str).collect();
-    own.join(", ") == value && curve.held.iter().all(|(name, held)| case.values.get(name) == Some(held))
+    own.join(", ") == value && curve.fixed.iter().all(|(name, fixed)| case.values.get(name) == Some(fixed))
 }
 
 /// The unit of the values, as [`quantity`] takes it.
@@ -205,11 +205,11 @@ fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture
         y: Axis::linear(&format!("{what}{mark}"), unit, (0.0, most * room)),
         x: places.axis(&axis),
     };
-    let held: Vec<String> = match lines {
-        [line] => line.curve.held.iter().map(|(name, value)| format!(", {name} = {value}")).collect(),
+    let fixed: Vec<String> = match lines {
+        [line] => line.curve.fixed.iter().map(|(name, value)| format!(", {name} = {value}")).collect(),
         _ => Vec::new(),
     };
-    let picture = plot.chart(AREA).picture(format!("{what} over {axis}{}{mark}", held.concat()));
+    let picture = plot.chart(AREA).picture(format!("{what} over {axis}{}{mark}", fixed.concat()));
     Picture { plots: vec![plot], ..picture }
 }
 

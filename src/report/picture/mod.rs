@@ -45,6 +45,9 @@ const WIDTH: f64 = 760.0;
 /// Maximum length of a text beside a picture's row in characters.
 const LABEL: usize = 32;
 
+/// Width of a letter in pixels, on average.
+const LETTER: f64 = 6.25;
+
 /// A picture.
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -141,6 +144,33 @@ impl Gallery {
         })
     }
 }
+
+impl Picture {
+    /// The picture with a legend below it, of classes that fill and their meanings, in this many columns.
+    fn with_legend<T: AsRef<str>>(
+        mut self,
+        entries: impl IntoIterator<Item = (&'static str, T)>,
+        columns: usize,
+    ) -> Picture {
+        let mut rows = 0;
+        for (index, (class, meaning)) in entries.into_iter().enumerate() {
+            rows = index / columns + 1;
+            let x = (index % columns) as f64 * WIDTH / columns as f64;
+            let y = self.height + 4.0 + (index / columns) as f64 * LEGEND_ROW;
+            self.shapes.push(match class {
+                "dashed" => Shape::line(class, (x, y + 6.0), (x + 12.0, y + 6.0)),
+                _ => Shape::rect(class, x, y, 12.0, 12.0),
+            });
+            let letters = (WIDTH / columns as f64 / LETTER) as usize;
+            self.shapes.push(Shape::label_within(letters - 3, (x + 17.0, y + 10.0), meaning.as_ref()));
+        }
+        self.height += rows as f64 * LEGEND_ROW + 8.0;
+        self
+    }
+}
+
+/// Height of a line of a legend in pixels.
+const LEGEND_ROW: f64 = 18.0;
 
 /// A text as a part of a file's name.
 fn word(text: &str) -> String {

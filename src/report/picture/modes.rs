@@ -16,13 +16,15 @@ const ROWS: usize = 24;
 /// Number of bars that fit a row.
 const BARS: usize = 3;
 
-/// Name of an operation without indices, and its kind.
+/// What identifies operations in all series: the name without indices, which is shown, and the kind or the place.
 type Key = (String, String);
 
-/// The time of all operations of each name in one launch mode, in ns.
-struct Series {
-    name: String,
-    times: IndexMap<Key, f64>,
+/// The time of all operations of each name in one launch mode or on one side, in ns.
+pub(super) struct Series {
+    pub name: String,
+    /// Class of the bars.
+    pub fill: &'static str,
+    pub times: IndexMap<Key, f64>,
 }
 
 /// Reads a time of an operation.
@@ -33,19 +35,21 @@ pub fn modes(records: &[RunRecord]) -> Option<Gallery> {
     let of_variant = |(name, variant): (String, &Variant)| {
         let rank = variant.ranks.first()?;
         let name = rank_name(variant, &name, rank);
-        let of = |name: String, time: Time| Series { name, times: sums(&rank.operations, time) };
+        let of = |name: String, time: Time| Series { name, fill: "", times: sums(&rank.operations, time) };
         Some([of(format!("{name}, one stream"), |one| one.alone_ns), of(name, OperationRecord::work_ns)])
     };
     let all = named(records).filter_map(of_variant).flat_map(|[alone, own]| [own, alone]);
     let mut all: Vec<Series> = all.filter(|series| !series.times.is_empty()).collect();
     all.truncate(FILLS.len());
+    all.iter_mut().zip(FILLS).for_each(|(series, fill)| series.fill = fill);
     if all.len() < 2 {
         return None;
     }
     let notes =
         ["Operations of one name, with the time of all of them in an iteration, without waiting for other ranks. The \
          operations that differ most come first; the text is the greatest difference from the first bar."];
-    Gallery::of("modes", "Operations in each launch mode and run", &notes, "Run", vec![(String::new(), draw(&all))])
+    let picture = draw(&all, &format!("Times of operations in {} launch modes and runs", all.len()));
+    Gallery::of("modes", "Operations in each launch mode and run", &notes, "Run", vec![(String::new(), picture)])
 }
 
 fn sums(operations: &[OperationRecord], time: Time) -> IndexMap<Key, f64> {
@@ -65,7 +69,8 @@ fn difference(all: &[Series], key: &Key) -> f64 {
     differences.max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or_default()
 }
 
-fn draw(all: &[Series]) -> Picture {
+/// The operations of all series as bars, those that differ most first.
+pub(super) fn draw(all: &[Series], description: &str) -> Picture {
     let keys: IndexSet<&Key> = all.iter().flat_map(|series| series.times.keys()).collect();
     let mut keys: Vec<(&Key, f64)> = keys.into_iter().map(|key| (key, difference(all, key))).collect();
     keys.sort_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
@@ -87,19 +92,13 @@ fn draw(all: &[Series]) -> Picture {
             let Some(time) = series.times.get(*key).copied() else { continue };
             longest = longest.max(time);
             let (from, to) = (rows.x(0.0), rows.x(time));
-            let shape = Shape::rect(FILLS[index], from, top + index as f64 * bar, to - from, bar);
+            let shape = Shape::rect(series.fill, from, top + index as f64 * bar, to - from, bar);
             rows.shapes.push(shape.titled(format!("{}: {}", series.name, Nanos(time.round() as i64))));
         }
         let sign = if *difference > 0.0 { "+" } else { "" };
         rows.value(row * height, longest, format!("{sign}{}", Nanos(difference.round() as i64)));
     }
     let more = if hidden > 0 { format!("; {hidden} that differ less are left out") } else { String::new() };
-    let mut picture = rows.picture(format!("Times of operations in {} launch modes and runs{more}", all.len()));
-    for (index, series) in all.iter().enumerate() {
-        let y = picture.height + 4.0 + index as f64 * 18.0;
-        picture.shapes.push(Shape::rect(FILLS[index], 0.0, y, 12.0, 12.0));
-        picture.shapes.push(Shape::text("ink", (17.0, y + 10.0), &*series.name));
-    }
-    picture.height += all.len() as f64 * 18.0 + 6.0;
-    picture
+    let legend = all.iter().map(|series| (series.fill, series.name.as_str()));
+    rows.picture(format!("{description}{more}")).with_legend(legend, 1)
 }

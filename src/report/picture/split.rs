@@ -5,24 +5,22 @@ use crate::measure::record::{AnalysisRecord, RunRecord, SplitRecord};
 use crate::report::run::percent;
 use crate::report::variant::{named, rank_name};
 
-use super::chart::{ROW, Rows};
-use super::{Gallery, Picture, Shape};
+use super::chart::Rows;
+use super::{Gallery, Picture};
 
 /// Maximum number of bars.
 const BARS: usize = 64;
 
-/// The parts in the order in which they are drawn: name, class, time.
-fn parts(split: &SplitRecord) -> [(&'static str, &'static str, Nanos); 7] {
-    [
-        ("operations", "fill-part-1", split.operations_ns),
-        ("stretch", "fill-part-2", split.stretch_ns.unwrap_or_default()),
-        ("other ranks", "fill-part-3", split.wait_ns),
-        ("launch", "fill-part-4", split.launch_ns),
-        ("queue", "fill-part-5", split.queue_ns),
-        ("dependency", "fill-part-6", split.dependency_ns),
-        ("begin and end", "fill-part-7", split.idle_ns),
-    ]
-}
+/// The names and classes of the parts, in the order of [`SplitRecord::parts`].
+const PARTS: [(&str, &str); 7] = [
+    ("operations", "fill-part-1"),
+    ("stretch", "fill-part-2"),
+    ("other ranks", "fill-part-3"),
+    ("launch", "fill-part-4"),
+    ("queue", "fill-part-5"),
+    ("dependency", "fill-part-6"),
+    ("start and end", "fill-part-7"),
+];
 
 /// The splits of all ranks of all variants; `None` if no operation was observed.
 pub fn splits(records: &[RunRecord]) -> Option<Gallery> {
@@ -66,7 +64,8 @@ fn bars(all: &[(String, &SplitRecord)], most: Nanos, description: String) -> Pic
         // If operations were faster than alone, their part is smaller than their time alone.
         let sooner = split.stretch_ns.unwrap_or_default().min(Nanos(0));
         let mut at = 0.0;
-        for (part, class, time) in parts(split) {
+        for ((part, class), (_, time)) in PARTS.into_iter().zip(split.parts()) {
+            let time = time.unwrap_or_default();
             let shown = if part == "operations" { time + sooner } else { time };
             let drawn = shown.0.max(0) as f64;
             let share = time.0 as f64 / split.time_ns.0.max(1) as f64;
@@ -77,12 +76,5 @@ fn bars(all: &[(String, &SplitRecord)], most: Nanos, description: String) -> Pic
         }
         rows.value(row, at, split.time_ns.to_string());
     }
-    let mut picture = rows.picture(description);
-    for (index, (part, class, _)) in parts(&SplitRecord::default()).into_iter().enumerate() {
-        let at = (index as f64 * 106.0, picture.height + 6.0);
-        picture.shapes.push(Shape::rect(class, at.0, at.1, 12.0, 12.0));
-        picture.shapes.push(Shape::text("ink", (at.0 + 16.0, at.1 + 10.0), part));
-    }
-    picture.height += ROW;
-    picture
+    rows.picture(description).with_legend(PARTS.map(|(part, class)| (class, part)), PARTS.len())
 }

@@ -4,7 +4,8 @@ use crate::base::Nanos;
 use crate::measure::cases::Case;
 use crate::measure::record::{RunRecord, Times};
 use crate::measure::scaling;
-use crate::report::variant::{launched, marks, named};
+use crate::report::cases::variants;
+use crate::report::variant::{marks, named};
 
 use super::chart::{ROW, Rows};
 use super::{Gallery, Picture, Shape, shortened};
@@ -32,21 +33,13 @@ pub fn times(records: &[RunRecord]) -> Option<Gallery> {
 /// The medians of measured cases; `None` if no case has one.
 pub fn cases(cases: &[&Case]) -> Option<Gallery> {
     let pace = scaling::pace(cases);
-    let series: Vec<_> = cases
-        .iter()
-        .filter_map(|case| Some((case, case.record.as_deref()?)))
-        .flat_map(|(case, record)| {
-            let several = record.variants.len() > 1;
-            record.variants.iter().map(move |variant| {
-                let launch = if several { format!(", {}", launched(&variant.launch)) } else { String::new() };
-                // The beginning of a name is cut, because its end has the launch mode and the marks.
-                let end = format!("{launch}{}", marks(record));
-                let room = LETTERS.saturating_sub(end.chars().count());
-                (format!("{}{end}", shortened(&case.name, room)), "fill-part-1", pace.times(variant))
-            })
-        })
-        .filter(|(_, _, times)| times.p50_ns.is_some())
-        .collect();
+    let series = variants(cases).map(|(case, launch, record, variant)| {
+        // The beginning of a name is cut, because its end has the launch mode and the marks.
+        let end = format!("{launch}{}", marks(record));
+        let room = LETTERS.saturating_sub(end.chars().count());
+        (format!("{}{end}", shortened(&case.name, room)), "fill-part-1", pace.times(variant))
+    });
+    let series: Vec<_> = series.filter(|(_, _, times)| times.p50_ns.is_some()).collect();
     let shown = &series[..series.len().min(CASES)];
     let more = series.len() - shown.len();
     let more = if more > 0 { format!("; {more} more are in the table") } else { String::new() };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{Around, Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{Around, Nanos, OpId, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
 use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
 use crate::model::{After, Op, OpKind, Program, Step};
@@ -59,7 +59,7 @@ pub fn build(request: Request) -> PlanDocument {
         queues: queues(program, schedule, profile),
         waits: schedule.waits(),
         events: schedule.events,
-        memory: memory(schedule),
+        memory: MemoryRecord::of(schedule),
         initial_values: Some(Text::from(dump::initial_values(program))),
         iterations: iterations(program, plan, schedule),
         setup: setup.flatten(),
@@ -84,16 +84,6 @@ fn queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Queues {
         by_priority,
         used: streams.len(),
         shared: streams.values().filter(|count| **count > 1).count(),
-    }
-}
-
-fn memory(schedule: &Schedule) -> MemoryRecord {
-    MemoryRecord {
-        device: Bytes(schedule.bytes(Space::Device)),
-        pinned: Bytes(schedule.bytes(Space::Pinned)),
-        managed: Bytes(schedule.bytes(Space::Managed)),
-        host: Bytes(schedule.bytes(Space::Host)),
-        scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
     }
 }
 

@@ -291,7 +291,7 @@ impl PlanDocument {
         parts.into_iter().map(|(slot, iteration)| (self.heading(slot), iteration)).collect()
     }
 
-    /// The operation at the begin of an edge, in this part or an earlier iteration; `None` if it is not there.
+    /// The operation at the start of an edge, in this part or an earlier iteration; `None` if it is not there.
     fn source(&self, slot: Slot, edge: &Edge) -> Option<&Operation> {
         self.at(self.earlier(slot, edge.distance))?.operations.get(edge.from as usize)
     }
@@ -374,7 +374,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Number of operations listed at the begin and at the end of a critical path.
+/// Number of operations listed at the start and at the end of a critical path.
 const NAMED: usize = 12;
 
 impl Iteration {

@@ -41,12 +41,12 @@ impl<'a> Tokens<'a> {
         self.get(index).map_or("", |token| token.text(self.text, 0))
     }
 
-    /// Offset of the token's begin.
+    /// Offset of the token's start.
     pub fn start(&self, index: usize) -> usize {
         self.get(index).map_or(self.text.len(), |token| token.span.start as usize)
     }
 
-    /// Offset of the token's end; for `None`, the begin of the text.
+    /// Offset of the token's end; for `None`, the start of the text.
     pub fn end(&self, index: Option<usize>) -> usize {
         index.and_then(|index| self.get(index)).map_or(0, |token| token.span.end() as usize)
     }
