@@ -1,7 +1,5 @@
 //! `concat`: concatenates tensors along a dimension.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{BLOCK, bounds, c_type, launch, param, u64_param};
 use super::occupancy::BUSY_BLOCKS;
 use super::walk::{Operand, Task};

@@ -1,7 +1,5 @@
 //! `dropout`: sets random elements to zero.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::{compare, compute_type, cost, evaluate};
 use super::formula::Formula;
 use super::walk::{Operand, Task};

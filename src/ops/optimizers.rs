@@ -1,7 +1,5 @@
 //! Optimizer steps, which update parameters and moments in one pass, as `torch.optim` does.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::{compare, cost, evaluate, launch};
 use super::formula::Formula;
 use super::*;
@@ -143,11 +141,9 @@ impl Operation for Optimizer {
                     return Err(call.bad_option("momentum", why, "write `momentum: 0.9`, or `sgd(g -> w)`"));
                 }
                 if has_momentum && call.outputs.len() == 1 {
-                    return Err(OpError::OutputMissing {
-                        op: "sgd",
-                        help: "with momentum, write the velocity as the second output: `sgd(g -> w, v, momentum: 0.9)`",
-                        at: call.span.into(),
-                    });
+                    return Err(call.no_output(
+                        "with momentum, write the velocity as the second output: `sgd(g -> w, v, momentum: 0.9)`",
+                    ));
                 }
                 updated(call, "write the tensors that it updates: `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`")
             }
@@ -191,7 +187,7 @@ impl Operation for Optimizer {
 /// shape.
 fn updated(call: &Call, help: &'static str) -> Result<Vec<(DType, Dims)>, OpError> {
     let dims = call.inputs[0].tensor.dims;
-    let missing = || OpError::OutputMissing { op: call.operation.name(), help, at: call.span.into() };
+    let missing = || call.no_output(help);
     let given: Vec<&Operand> = call.outputs.iter().flatten().collect();
     if given.len() < call.outputs.len() {
         return Err(missing());
@@ -210,10 +206,8 @@ mod tests {
     /// Returns the outputs of one step on single elements, from a gradient and the values that the outputs held.
     fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
         let attrs = operation.signature().attrs(options);
-        let dims = Dims::from_slice(&[1]).expect("one dimension");
-        let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
-        let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);
-        let spec = Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None };
+        let tensor = Tensor::packed(DType::F64, &[1]);
+        let spec = Spec::new(operation, attrs, vec![tensor; held.len()], vec![tensor; held.len() - 1]);
         let inputs: Vec<&[f64]> = held.chunks(1).collect();
         let mut outputs = vec![vec![0.0]; held.len() - 1];
         operation.reference(&spec, &inputs, &mut outputs);

@@ -3,8 +3,6 @@
 //! A page is the slice at one index of the first dimension. Consecutive pages of the list that are also consecutive in
 //! the source form a range, which is copied as one slice.
 
-use crate::base::Dims;
-
 use super::kernel::{BLOCK, c_type, geometry_param, kernel, param, u64_param};
 use super::movement::Columns;
 use super::*;

@@ -1,7 +1,5 @@
 //! Rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
@@ -68,12 +66,7 @@ impl Call<'_> {
             return Ok(());
         }
         let input = &self.inputs[0];
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("rows of fewer than 2^31 elements, and not {length}"),
-            found: input.tensor.to_string(),
-            at: input.span.into(),
-        })
+        Err(self.bad_shape(input, format!("rows of fewer than 2^31 elements, and not {length}")))
     }
 }
 

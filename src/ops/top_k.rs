@@ -1,7 +1,5 @@
 //! `top_k`: the largest elements along the last dimension.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };

@@ -1,7 +1,6 @@
 //! `triad`: the STREAM benchmark of memory bandwidth.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims};
 
 use super::elementwise::{compare, cost, evaluate, launch};
 use super::formula::Formula;

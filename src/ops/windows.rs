@@ -1,7 +1,5 @@
 //! Sliding windows over the spatial dimensions of `[samples, channels, spatial…]`, shared by convolutions and pools.
 
-use crate::base::{DType, Dims};
-
 use super::*;
 
 /// Maximum number of spatial dimensions.
@@ -45,12 +43,7 @@ impl Call<'_> {
         if (3..=2 + MOST_SPATIAL).contains(&rank) {
             return Ok(rank - 2);
         }
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("three to five dimensions, {layout}"),
-            found: operand.tensor.to_string(),
-            at: operand.span.into(),
-        })
+        Err(self.bad_shape(operand, format!("three to five dimensions, {layout}")))
     }
 
     /// Value of an option for each spatial dimension; `None` if absent.
@@ -75,11 +68,6 @@ impl Call<'_> {
         if apart.iter().all(is_small) {
             return Ok(());
         }
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("at most {MOST_PLACES} elements for each channel"),
-            found: operand.tensor.to_string(),
-            at: operand.span.into(),
-        })
+        Err(self.bad_shape(operand, format!("at most {MOST_PLACES} elements for each channel")))
     }
 }

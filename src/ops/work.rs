@@ -1,7 +1,6 @@
 //! `work`: a synthetic kernel with a given cost, in place of another kernel.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims, Nanos};
 
 use super::kernel::{BLOCK, Parameter, kernel, param, u64_param};
 use super::occupancy::SECTOR;

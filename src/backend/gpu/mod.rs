@@ -42,7 +42,7 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
+pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step, required};
 use driver::GpuDriver;
 pub use parts::Part;
 

@@ -115,12 +115,7 @@ impl Call<'_> {
         if input.tensor.dims.len() == rank {
             return Ok(());
         }
-        Err(self.out_of_range(index, needs.to_owned()))
-    }
-
-    fn out_of_range(&self, index: usize, needs: String) -> OpError {
-        let input = &self.inputs[index];
-        OpError::Rank { op: self.operation.name(), needs, found: input.tensor.to_string(), at: input.span.into() }
+        Err(self.bad_shape(input, needs))
     }
 
     /// Fails unless queries, the pool of keys and values, and the pages of each sequence have compatible shapes.
@@ -147,7 +142,9 @@ impl Call<'_> {
         let keys = k.dims[axes.positions].saturating_mul(pages.dims[1]);
         let group = axes.heads_of(&q.dims) / axes.heads_of(&k.dims).max(1);
         if keys.saturating_mul(group) > MOST_POSITIONS || k.dims[0] > MOST_POSITIONS {
-            return Err(self.out_of_range(3, format!("at most {MOST_POSITIONS} keys in the blocks of a sequence")));
+            return Err(
+                self.bad_shape(&self.inputs[3], format!("at most {MOST_POSITIONS} keys in the blocks of a sequence"))
+            );
         }
         Ok(())
     }
@@ -171,7 +168,7 @@ impl Call<'_> {
             return Err(self.differs(places[0], left, places[1], right, help));
         }
         if ends > MOST_SEQUENCES {
-            return Err(self.out_of_range(places[0], format!("at most {MOST_SEQUENCES} sequences")));
+            return Err(self.bad_shape(&self.inputs[places[0]], format!("at most {MOST_SEQUENCES} sequences")));
         }
         Ok(())
     }
@@ -236,8 +233,7 @@ impl Call<'_> {
             } else {
                 continue;
             };
-            let (op, found) = (self.operation.name(), input.tensor.to_string());
-            return Err(OpError::Rank { op, needs, found, at: input.span.into() });
+            return Err(self.bad_shape(input, needs));
         }
         let scale = self.attrs.number("scale");
         if !(0.0..=1e30).contains(&scale) {

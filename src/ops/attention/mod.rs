@@ -13,8 +13,6 @@ mod reference;
 mod shape;
 mod text;
 
-use crate::base::{DType, Dims};
-
 use super::occupancy::WARP;
 use super::*;
 pub use shape::scores;

@@ -6,9 +6,8 @@ mod reference;
 mod shape;
 mod text;
 
-use crate::base::{DType, Dims};
-
 use super::ConvForm as Form;
+use super::matrix::arithmetic;
 use super::windows::{self, MOST};
 use super::*;
 use phase::Phase;
@@ -258,16 +257,5 @@ impl Call<'_> {
     fn steps(&self, spatial: usize) -> Result<[Dims; 3], OpError> {
         let option = |name| self.each_spatial(name, spatial).map(|sizes| sizes.expect("it has a default"));
         Ok([option("stride")?, option("padding")?, option("dilation")?])
-    }
-}
-
-/// Arithmetic in which products are accumulated.
-fn arithmetic(spec: &Spec) -> Arithmetic {
-    match spec.inputs[0].dtype {
-        DType::F64 => Arithmetic::F64,
-        DType::F16 => Arithmetic::F16,
-        DType::BF16 => Arithmetic::BF16,
-        _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
-        _ => Arithmetic::F32,
     }
 }

@@ -174,20 +174,9 @@ mod tests {
     /// Computes an operation on `f64` rows with the given options, and defaults for the others.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
         let attrs = operation.signature().attrs(options);
-        let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
-        let row =
-            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };
-        let result = Tensor { dims: Dims::new(), strides: Dims::new(), ..row };
-        let inputs = vec![row; rows.len()];
-        let spec = Spec {
-            operation: if operation == Distance::Cosine { &Distance::Cosine } else { &Distance::Triplet },
-            attrs,
-            expression: None,
-            inputs,
-            outputs: vec![result],
-            team: Team::ALONE,
-            threads: None,
-        };
+        let row = Tensor::packed(DType::F64, &[rows[0].len() as u64]);
+        let of_catalogue = find(operation.name()).expect("the catalogue has it");
+        let spec = Spec::new(of_catalogue, attrs, vec![row; rows.len()], vec![Tensor::packed(DType::F64, &[])]);
         let mut outputs = vec![vec![0.0]];
         operation.reference(&spec, rows, &mut outputs);
         outputs[0][0]

@@ -237,23 +237,10 @@ mod tests {
     #[test]
     fn channels_have_their_own_statistics() {
         let (samples, channels, inner) = (4, 3, 5);
-        let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
-        let tensor = |sizes: &[u64]| {
-            let dims = dims(sizes);
-            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-        };
+        let tensor = |sizes: &[u64]| Tensor::packed(DType::F64, sizes);
         let (whole, each) = (tensor(&[samples, channels, inner]), tensor(&[channels]));
-        let mut attrs = Attrs::default();
-        attrs.push("eps", Attr::Number(1e-3), None);
-        let spec = Spec {
-            operation: &BatchNorm,
-            attrs,
-            expression: None,
-            inputs: vec![whole, each, each],
-            outputs: vec![whole, each, each],
-            team: Team::ALONE,
-            threads: None,
-        };
+        let attrs = Attrs::of([("eps", Attr::Number(1e-3))]);
+        let spec = Spec::new(&BatchNorm, attrs, vec![whole, each, each], vec![whole, each, each]);
         let x: Vec<f64> = (0..60).map(|index| 1e6 + f64::from(index * index % 17)).collect();
         let (weight, bias) = ([0.5, -2.0, 3.0], [1.0, 0.0, -4.0]);
         let mut outputs = vec![vec![0.0; 60], vec![0.0; 3], vec![0.0; 3]];

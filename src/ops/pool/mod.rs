@@ -4,8 +4,6 @@ mod gradient;
 mod kernel;
 mod shape;
 
-use crate::base::{DType, Dims};
-
 use super::ball::Precision;
 use super::reductions::{Function, Group, parts};
 use super::windows::{self, MOST};
@@ -57,11 +55,8 @@ impl Operation for Pool {
         let x = &call.inputs[0].tensor;
         let given = call.outputs[0].map(|output| output.tensor.dims);
         if call.attrs.bool("adaptive") && given.is_none() {
-            return Err(OpError::OutputMissing {
-                op: self.name(),
-                help: "adaptive windows are as many as the output has: write a tensor behind the arrow, `-> y`",
-                at: call.span.into(),
-            });
+            return Err(call
+                .no_output("adaptive windows are as many as the output has: write a tensor behind the arrow, `-> y`"));
         }
         let sizes = call.pooled(given)?;
         Ok(vec![call.output(0, x.dtype, windows::shape(x.dims[0], x.dims[1], sizes))?])

@@ -1,7 +1,5 @@
 //! `grad_norm`: the Euclidean norm of several tensors together, used to clip gradients.
 
-use crate::base::{DType, Dims};
-
 use super::super::ball::{Ball, Precision};
 use super::super::check::sum_error;
 use super::super::expression::Unary;
@@ -66,11 +64,7 @@ impl Operation for GradNorm {
         for input in call.inputs {
             call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
             if !input.tensor.contiguous() {
-                return Err(OpError::Gaps {
-                    op: self.name(),
-                    help: "a gradient has to be contiguous: `copy` the slice first",
-                    at: input.span.into(),
-                });
+                return Err(call.gaps(input, "a gradient has to be contiguous: `copy` the slice first"));
             }
         }
         if let Some(output) = &call.outputs[0] {

@@ -3,8 +3,6 @@
 mod choice;
 mod kernel;
 
-use crate::base::{DType, Dims};
-
 use super::*;
 pub use choice::Choice;
 use choice::routed;
@@ -58,12 +56,7 @@ impl Operation for Route {
         let probs = &call.inputs[0];
         call.needs_dtype(probs, probs.tensor.dtype.is_float(), "floating-point probabilities")?;
         let &[tokens, experts] = &*probs.tensor.dims else {
-            return Err(OpError::Rank {
-                op: "route",
-                needs: "two dimensions: rows and experts".to_owned(),
-                found: probs.tensor.to_string(),
-                at: probs.span.into(),
-            });
+            return Err(call.bad_shape(probs, "two dimensions: rows and experts"));
         };
         let k = call.attrs.int("k") as u64;
         if k > experts {
@@ -79,12 +72,7 @@ impl Operation for Route {
             }
         }
         if tokens > i32::MAX as u64 {
-            return Err(OpError::Rank {
-                op: "route",
-                needs: "at most 2^31 rows".to_owned(),
-                found: probs.tensor.to_string(),
-                at: probs.span.into(),
-            });
+            return Err(call.bad_shape(probs, "at most 2^31 rows"));
         }
         let slots = Dims::from_slice(&[experts, call.attrs.int("capacity") as u64]).expect("two dimensions");
         let dropped = Dims::from_slice(&[experts]).expect("one dimension");
