@@ -31,7 +31,12 @@ impl OptionSpec {
 
     /// An optional number without a unit.
     pub const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
-        OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }
+        OptionSpec::quantity(name, Dimension::NONE, default, doc)
+    }
+
+    /// An optional number of this dimension.
+    pub const fn quantity(name: &'static str, dimension: Dimension, default: f64, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Number(dimension), default: Preset::Number(default), doc }
     }
 
     /// An optional whole number from `least` to `most`, both included.

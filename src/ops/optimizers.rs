@@ -1,7 +1,7 @@
 //! Optimizer steps, which update parameters and moments in one pass, as `torch.optim` does.
 
 use super::elementwise::{compare, cost, evaluate, launch};
-use super::formula::Formula;
+use super::formula::{Formula, formula};
 use super::*;
 
 /// An optimizer whose step is an elementwise expression of parameters, moments and gradients.
@@ -60,48 +60,28 @@ fn adamw(spec: &Spec) -> Expression {
         ["lr", "beta1", "beta2", "eps", "weight_decay"].map(|name| spec.attrs.number(name));
     let step = spec.attrs.int("step") as f64;
     let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
-    let mut formula = Formula::default();
-    let [g, w, m, v] = [0, 1, 2, 3].map(|input| formula.input(input));
-    let (kept, added) = (formula.scale(beta1, m), formula.scale(1.0 - beta1, g));
-    let m = formula.add(kept, added);
-    let (kept, square) = (formula.scale(beta2, v), formula.multiply(g, g));
-    let added = formula.scale(1.0 - beta2, square);
-    let v = formula.add(kept, added);
-    let root = formula.sqrt(v);
-    let (root, eps) = (formula.scale(1.0 / correction2.sqrt(), root), formula.constant(eps));
-    let denominator = formula.add(root, eps);
-    let direction = formula.divide(m, denominator);
-    let (decayed, change) = (formula.scale(1.0 - lr * decay, w), formula.scale(lr / correction1, direction));
-    let w = formula.subtract(decayed, change);
-    formula.with_outputs([w, m, v])
+    formula(|[g, w, m, v]| {
+        let m = beta1 * m + (1.0 - beta1) * g;
+        let v = beta2 * v + (1.0 - beta2) * (g * g);
+        let direction = m / (1.0 / correction2.sqrt() * v.sqrt() + eps);
+        let w = (1.0 - lr * decay) * w - lr / correction1 * direction;
+        [w, m, v]
+    })
 }
 
 /// The new parameter and, with momentum, the new velocity.
 fn sgd(spec: &Spec) -> Expression {
     let [lr, momentum, dampening, decay] =
         ["lr", "momentum", "dampening", "weight_decay"].map(|name| spec.attrs.number(name));
-    let mut formula = Formula::default();
-    let (g, w) = (formula.input(0), formula.input(1));
-    let decayed = if decay == 0.0 { None } else { Some(formula.scale(decay, w)) };
-    let g = decayed.map_or(g, |decayed| formula.add(g, decayed));
+    let formula = Formula::default();
+    let [g, w] = formula.inputs();
+    let g = if decay == 0.0 { g } else { g + decay * w };
     if spec.outputs.len() == 1 {
-        let change = formula.scale(lr, g);
-        let w = formula.subtract(w, change);
-        return formula.with_outputs([w]);
+        return formula.with_outputs([w - lr * g]);
     }
-    let v = formula.input(2);
-    let (kept, added) = (formula.scale(momentum, v), formula.scale(1.0 - dampening, g));
-    let v = formula.add(kept, added);
-    let direction = match spec.attrs.bool("nesterov") {
-        true => {
-            let ahead = formula.scale(momentum, v);
-            formula.add(g, ahead)
-        }
-        false => v,
-    };
-    let change = formula.scale(lr, direction);
-    let w = formula.subtract(w, change);
-    formula.with_outputs([w, v])
+    let v = momentum * formula.input(2) + (1.0 - dampening) * g;
+    let direction = if spec.attrs.bool("nesterov") { g + momentum * v } else { v };
+    formula.with_outputs([w - lr * direction, v])
 }
 
 impl Operation for Optimizer {

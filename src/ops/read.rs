@@ -79,12 +79,7 @@ impl Operation for Read {
                 ))],
                 outputs: &["x"],
                 options: &[
-                    OptionSpec {
-                        name: "offset",
-                        kind: OptionType::Number(Dimension::BYTES),
-                        default: Preset::Number(0.0),
-                        doc: "offset of the first element in the file",
-                    },
+                    OptionSpec::quantity("offset", Dimension::BYTES, 0.0, "offset of the first element in the file"),
                     OptionSpec::bool("direct", false, "bypass the page cache (`O_DIRECT`)"),
                 ],
             }

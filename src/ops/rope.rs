@@ -1,7 +1,7 @@
 //! `rope`: rotary position embedding.
 
 use super::elementwise::{compare, compute_type, cost, evaluate};
-use super::formula::Formula;
+use super::formula::formula;
 use super::layout::{broadcast, broadcast_strides};
 use super::walk::{Operand, Task};
 use super::*;
@@ -12,12 +12,11 @@ pub struct Rope;
 
 /// The rotated pair, as an expression of both halves of a row and the cosine and sine of the angle.
 fn expression() -> Expression {
-    let mut formula = Formula::default();
-    let [first, second, cos, sin] = [0, 1, 2, 3].map(|input| formula.input(input));
-    let (a, b) = (formula.multiply(first, cos), formula.multiply(second, sin));
-    let (c, d) = (formula.multiply(second, cos), formula.multiply(first, sin));
-    let (left, right) = (formula.subtract(a, b), formula.add(c, d));
-    formula.with_outputs([left, right])
+    formula(|[first, second, cos, sin]| {
+        let (a, b) = (first * cos, second * sin);
+        let (c, d) = (second * cos, first * sin);
+        [a - b, c + d]
+    })
 }
 
 /// Dimensions of half a tensor's rows.

@@ -5,7 +5,7 @@
 //! relative to the mean.
 
 use super::super::ball::{Ball, Precision};
-use super::super::formula::Formula;
+use super::super::formula::{Formula, formula};
 use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
@@ -29,42 +29,29 @@ fn operands(inputs: usize) -> [u8; 4] {
 
 /// Terms of the two sums over a channel: differences to its first element, and their squares.
 fn terms() -> Expression {
-    let mut formula = Formula::default();
-    let (x, first) = (formula.input(0), formula.input(1));
-    let difference = formula.subtract(x, first);
-    let square = formula.square(difference);
-    formula.with_outputs([difference, square])
+    formula(|[x, first]| [x - first, (x - first).square()])
 }
 
 /// Mean and variance, as an expression of both sums over `count` elements and the first element.
 fn moments(count: u64) -> Expression {
-    let mut formula = Formula::default();
-    let [sum, squares, first] = [0, 1, 2].map(|input| formula.input(input));
-    let (count, zero) = (formula.constant(count as f64), formula.constant(0.0));
-    let shift = formula.divide(sum, count);
-    let mean = formula.add(first, shift);
-    let (spread, lost) = (formula.divide(squares, count), formula.square(shift));
-    let variance = formula.subtract(spread, lost);
-    let variance = formula.max(variance, zero);
-    formula.with_outputs([mean, variance])
+    formula(|[sum, squares, first]| {
+        let [count, zero] = [count as f64, 0.0].map(|value| sum.constant(value));
+        let shift = sum / count;
+        [first + shift, (squares / count - shift.square()).max(zero)]
+    })
 }
 
 /// A normalized element, as an expression of `x`, mean, variance, and weight and bias if present.
 fn normalized(spec: &Spec) -> Expression {
-    let mut formula = Formula::default();
-    let [x, mean, variance] = [0, 1, 2].map(|input| formula.input(input));
+    let formula = Formula::default();
+    let [x, mean, variance] = formula.inputs();
     let eps = formula.constant(spec.attrs.number("eps"));
-    let difference = formula.subtract(x, mean);
-    let sum = formula.add(variance, eps);
-    let scale = formula.rsqrt(sum);
-    let mut y = formula.multiply(difference, scale);
+    let mut y = (x - mean) * (variance + eps).rsqrt();
     if spec.inputs.len() > 1 {
-        let weight = formula.input(3);
-        y = formula.multiply(y, weight);
+        y = y * formula.input(3);
     }
     if spec.inputs.len() > 2 {
-        let bias = formula.input(4);
-        y = formula.add(y, bias);
+        y = y + formula.input(4);
     }
     formula.with_outputs([y])
 }
