@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::base::OnceBlock;
 
-use super::Fault;
 use super::constant::{Constant, constant};
 
 /// An error of preparing or running a session.
@@ -210,12 +209,6 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// Returns the error for a fault during preparation, when no operation can have caused it.
-    #[expect(clippy::boxed_local, reason = "calls return faults in boxes")]
-    pub fn device(fault: Box<Fault>) -> ExecError {
-        ExecError::Device { fault: fault.to_string(), help: None }
-    }
-
     /// Returns the error for a thread that the system refused to start. `purpose` completes "no thread …".
     pub fn no_thread(purpose: &str, why: &std::io::Error) -> ExecError {
         ExecError::Shortage { what: format!("thread {purpose}"), why: why.to_string() }

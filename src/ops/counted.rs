@@ -19,7 +19,7 @@ pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writ
 const THREADS: u32 = 256;
 
 /// Maximum number of blocks of the kernel, which saturate a link between devices.
-const MOST_BLOCKS: u64 = 64;
+const MAX_BLOCKS: u64 = 64;
 
 /// Number of packs that a thread has in flight.
 const UNROLL: u64 = 4;
@@ -173,7 +173,7 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
         if unit >= 4 { unit / 4 } else { unit },
     );
     let blocks =
-        (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MOST_BLOCKS);
+        (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MAX_BLOCKS);
     launch("counted_copy", &before, &params, BODY, blocks, THREADS)
 }
 

@@ -13,7 +13,7 @@ pub struct Work;
 const PACK: u64 = 16;
 
 /// Maximum number of bytes read in random order: positions have 32 bits.
-const MOST_RANDOM: f64 = (1u64 << 36) as f64;
+const MAX_RANDOM: f64 = (1u64 << 36) as f64;
 
 /// The work that a call requests.
 struct Asked {
@@ -247,7 +247,7 @@ impl Operation for Work {
             let why = "the reads are spread over more than 1 PiB".to_owned();
             return Err(call.bad_option("stride", why, "write a smaller number"));
         }
-        if asked.is_random && call.attrs.number("bytes") > MOST_RANDOM {
+        if asked.is_random && call.attrs.number("bytes") > MAX_RANDOM {
             let why = "in random order, at most 64 GiB are read".to_owned();
             return Err(call.bad_option("access", why, "lower `bytes`"));
         }

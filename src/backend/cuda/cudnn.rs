@@ -193,7 +193,8 @@ impl Cudnn {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
-        check("cudnnCreate", code, status).map_err(ExecError::device)?;
+        check("cudnnCreate", code, status)
+            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         // SAFETY: the function has no parameters and returns a number.
         let release = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cudnnGetVersion") }
             // SAFETY: as above.

@@ -42,9 +42,11 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step, required};
+pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
 use driver::GpuDriver;
 pub use parts::Part;
+
+pub(in crate::backend) use api::required;
 
 /// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<Source>; 5] {

@@ -3,13 +3,13 @@
 use super::*;
 
 /// Maximum number of positions in all heads of queries that share a head of keys: kernels index them with 32 bits.
-pub(super) const MOST_POSITIONS: u64 = 1 << 30;
+pub(super) const MAX_POSITIONS: u64 = 1 << 30;
 
 /// Maximum number of elements of a head: 32 threads hold them in registers.
 const LARGEST_HEAD: u64 = 1024;
 
 /// Maximum number of packed sequences: each thread block searches for its sequence linearly.
-const MOST_SEQUENCES: u64 = 4096;
+const MAX_SEQUENCES: u64 = 4096;
 
 /// Returns the dimensions of the results `o` and `lse`.
 fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
@@ -141,9 +141,9 @@ impl Call<'_> {
         let axes = Axes::of(self.attrs, 4);
         let keys = k.dims[axes.positions].saturating_mul(pages.dims[1]);
         let group = axes.heads_of(&q.dims) / axes.heads_of(&k.dims).max(1);
-        if keys.saturating_mul(group) > MOST_POSITIONS || k.dims[0] > MOST_POSITIONS {
+        if keys.saturating_mul(group) > MAX_POSITIONS || k.dims[0] > MAX_POSITIONS {
             return Err(
-                self.bad_shape(&self.inputs[3], format!("at most {MOST_POSITIONS} keys in the blocks of a sequence"))
+                self.bad_shape(&self.inputs[3], format!("at most {MAX_POSITIONS} keys in the blocks of a sequence"))
             );
         }
         Ok(())
@@ -167,8 +167,8 @@ impl Call<'_> {
             let (left, right) = (format!("{ends} sequences"), format!("{key_ends} sequences"));
             return Err(self.differs(places[0], left, places[1], right, help));
         }
-        if ends > MOST_SEQUENCES {
-            return Err(self.bad_shape(&self.inputs[places[0]], format!("at most {MOST_SEQUENCES} sequences")));
+        if ends > MAX_SEQUENCES {
+            return Err(self.bad_shape(&self.inputs[places[0]], format!("at most {MAX_SEQUENCES} sequences")));
         }
         Ok(())
     }
@@ -228,8 +228,8 @@ impl Call<'_> {
             let (positions, size) = (input.tensor.dims[axes.positions], input.tensor.dims[rank - 1]);
             let needs = if size > LARGEST_HEAD {
                 format!("heads of at most {LARGEST_HEAD} elements")
-            } else if positions.saturating_mul(group) > MOST_POSITIONS {
-                format!("at most {MOST_POSITIONS} positions in all {group} heads of queries that share a head of keys")
+            } else if positions.saturating_mul(group) > MAX_POSITIONS {
+                format!("at most {MAX_POSITIONS} positions in all {group} heads of queries that share a head of keys")
             } else {
                 continue;
             };

@@ -73,6 +73,9 @@ impl Operation for Transfer {
         }
     }
 
+    /// A rank alone has no other side: nothing arrives.
+    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
+
     fn exchange(&self, members: &mut [Member]) {
         transfer(members);
     }

@@ -383,14 +383,14 @@ pub fn factors(spec: &Spec) -> usize {
 /// Fails if a sum of products of `i8` may overflow `i32`, or if an epilogue that needs floating-point numbers follows.
 fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     /// Number of products of 128 × 128 whose sum fits `i32`.
-    const MOST: u64 = (1 << 31) / (128 * 128) - 1;
+    const MAX_DEPTH: u64 = (1 << 31) / (128 * 128) - 1;
     if call.attrs.word("epilogue") != "none" {
         let why = "products of i8 are whole numbers".to_owned();
         return Err(call.bad_option("epilogue", why, "remove `epilogue`, and write `map` behind the product"));
     }
-    if k > MOST {
+    if k > MAX_DEPTH {
         let [a, b] = [0, 1].map(|input| call.inputs[input].tensor.to_string());
-        let help = format!("sums of more than {MOST} products of i8 do not fit i32: split the product");
+        let help = format!("sums of more than {MAX_DEPTH} products of i8 do not fit i32: split the product");
         return Err(call.differs(0, format!("this is {a}"), 1, format!("this is {b}"), &help));
     }
     Ok(())

@@ -6,7 +6,7 @@ mod shape;
 
 use super::ball::Precision;
 use super::reductions::{Function, Group, parts};
-use super::windows::{self, MOST};
+use super::windows::{self, MAX_VALUE};
 use super::*;
 pub use gradient::PoolBackward;
 use kernel::{Kernels, Task};
@@ -19,16 +19,16 @@ const LAYOUT: &str = "[samples, channels, spatial sizes]";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::word("mode", &["max", "mean"], "maximum or average of each window"),
-    OptionSpec::absent("size", OptionType::Spatial(1, MOST), "the window size"),
-    OptionSpec::absent("stride", OptionType::Spatial(1, MOST), "stride of the window; `size` by default"),
+    OptionSpec::absent("size", OptionType::Spatial(1, MAX_VALUE), "the window size"),
+    OptionSpec::absent("stride", OptionType::Spatial(1, MAX_VALUE), "stride of the window; `size` by default"),
     OptionSpec::spatial(
         "padding",
         0,
-        MOST,
+        MAX_VALUE,
         0,
         "padding on both sides, at most half of `size`: negative infinity for `max`, zeros for `mean`",
     ),
-    OptionSpec::spatial("dilation", 1, MOST, 1, "spacing between window elements; for `mode: max` only"),
+    OptionSpec::spatial("dilation", 1, MAX_VALUE, 1, "spacing between window elements; for `mode: max` only"),
     OptionSpec::bool("adaptive", false, "adaptive pooling: the size of the output determines the windows"),
     OptionSpec::bool("count_padding", true, "include the padding in the divisor of an average"),
 ];

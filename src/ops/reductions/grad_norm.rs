@@ -11,7 +11,7 @@ use super::*;
 pub struct GradNorm;
 
 /// Minimum number of bytes per block.
-const LEAST_CHUNK: u64 = 1 << 15;
+const MIN_CHUNK: u64 = 1 << 15;
 
 /// Instructions per element and per thread.
 const OF_AN_ELEMENT: f64 = 3.0;
@@ -28,7 +28,7 @@ struct Chunks {
 impl Chunks {
     fn of(spec: &Spec) -> Chunks {
         let total: u64 = spec.inputs.iter().map(Tensor::bytes).sum();
-        let bytes = total.div_ceil(2 * RESIDENT_BLOCKS).max(LEAST_CHUNK).next_multiple_of(LEAST_CHUNK);
+        let bytes = total.div_ceil(2 * RESIDENT_BLOCKS).max(MIN_CHUNK).next_multiple_of(MIN_CHUNK);
         let mut end = 0;
         let ends = spec.inputs.iter().map(|tensor| {
             end += tensor.bytes().div_ceil(bytes);

@@ -33,11 +33,11 @@ impl Operation for Route {
                         &["given", "softmax", "sigmoid"],
                         "`given`: the input holds probabilities; otherwise it holds logits, and this function is applied",
                     ),
-                    OptionSpec::int("groups", 1, MOST_GROUPS, 1, "number of expert groups of equal size"),
+                    OptionSpec::int("groups", 1, MAX_GROUPS, 1, "number of expert groups of equal size"),
                     OptionSpec::int(
                         "group_k",
                         0,
-                        MOST_GROUPS,
+                        MAX_GROUPS,
                         0,
                         "number of groups that a row may choose from; 0 for all",
                     ),
@@ -148,7 +148,7 @@ impl Route {
 }
 
 /// Maximum number of groups of experts: one for each cooperating thread.
-const MOST_GROUPS: i64 = 32;
+const MAX_GROUPS: i64 = 32;
 
 /// Threads that select a row's experts together, and rows whose bits share a word.
 const TOGETHER: u64 = 32;

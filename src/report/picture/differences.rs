@@ -7,7 +7,7 @@ use crate::report::compare::figures;
 use super::chart::{ROW, Rows, time};
 use super::{Gallery, Picture, Shape};
 
-/// Maximum number of operations in a picture, which shows those that differ most.
+/// Maximum number of operations, those that differ most.
 const ROWS: usize = 24;
 
 /// A picture for each pair of cases; `None` if no operation was timed on both sides.
