@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType, Property, host_operations};
+use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
 
 /// The options of all operations, including their scalar inputs.
 fn options() -> impl Iterator<Item = &'static OptionSpec> {
@@ -18,7 +19,7 @@ fn options() -> impl Iterator<Item = &'static OptionSpec> {
 }
 
 #[test]
-fn the_fuzz_dictionary_has_the_words_of_every_operation() {
+fn the_fuzz_dictionary_has_the_words_of_the_language_and_of_every_operation() {
     let dictionary = include_str!("../fuzz/aorta.dict");
     let names = CATALOGUE.iter().map(|operation| operation.name());
     let named = CATALOGUE.iter().flat_map(|operation| operation.signature().options).map(|option| option.name);
@@ -26,7 +27,8 @@ fn the_fuzz_dictionary_has_the_words_of_every_operation() {
         OptionType::Word(words) => words,
         _ => &[],
     });
-    let words = names.chain(named).chain(choices.copied());
+    let language = DECLARATIONS.into_iter().chain(STATEMENTS).chain(RESERVED);
+    let words = names.chain(named).chain(choices.copied()).chain(language);
     let lacks: BTreeSet<&str> = words.filter(|word| !dictionary.contains(&format!("\n\"{word}\"\n"))).collect();
     assert!(lacks.is_empty(), "fuzz/aorta.dict lacks {lacks:?}");
 }

@@ -8,7 +8,7 @@ use crate::base::DType;
 use crate::exec::{Comm as CommKey, ExecError, Fault, Peers, gather};
 use crate::ops::{Collective, CollectiveKind, Parts, Reduction};
 
-use super::libraries::{Opened, functions};
+use super::libraries::{NotOpened, SearchPaths, functions};
 
 /// A communicator handle of the library.
 pub type Comm = *mut c_void;
@@ -187,7 +187,7 @@ pub struct Exchange {
     collective: Collective,
     source: u64,
     target: u64,
-    /// The address of the counts of rows; 0 without.
+    /// Address of the tensor that counts the rows; 0 if the sizes are known before the run.
     counts: u64,
     /// For counted rows, per rank: offset and number of the elements sent to it, then of those received from it.
     ways: Vec<[u64; 4]>,
@@ -233,6 +233,7 @@ impl Exchange {
 pub struct Collectives {
     table: Table,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    path: &'static str,
 }
 
 /// The library's value for an element type.
@@ -264,12 +265,17 @@ fn reduction(reduction: Reduction) -> c_int {
 }
 
 impl Collectives {
-    /// Resolves the functions of a loaded library; fails if one is missing.
-    pub fn load(opened: &Opened) -> Result<Collectives, ExecError> {
+    /// Opens the library under one of these names; `missing` makes the error if there is none.
+    pub fn open(
+        paths: &SearchPaths,
+        names: [&str; 2],
+        missing: impl FnOnce(NotOpened) -> ExecError,
+    ) -> Result<Collectives, ExecError> {
+        let opened = paths.open(&names.map(str::to_owned)).map_err(missing)?;
         let symbol = "ncclGetErrorString";
         // SAFETY: the type is that of the library's header.
         let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| opened.lacks(symbol))?;
-        Ok(Collectives { table: Table::load(opened)?, error_string })
+        Ok(Collectives { table: Table::load(&opened)?, error_string, path: opened.path })
     }
 
     fn check(&self, call: &'static str, code: c_int) -> Result<(), Box<Fault>> {
@@ -289,6 +295,11 @@ impl Collectives {
         // SAFETY: the place is valid for the call.
         let code = unsafe { (self.table.get_version)(&mut version) };
         (code == 0).then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
+    }
+
+    /// The version and the path of the library.
+    pub fn version_and_path(&self) -> String {
+        format!("{}, {}", self.version().as_deref().unwrap_or("unknown"), self.path)
     }
 
     /// Creates the unique ids of the communicators whose first rank is `rank`.

@@ -27,8 +27,9 @@ pub struct Crossings {
     /// By copy and sender, the destination offset in bytes in this rank's device memory.
     targets: BTreeMap<u32, BTreeMap<u32, u64>>,
     sends: BTreeMap<u32, Sending>,
-    /// The previous and the next copy, if they share a synchronization.
+    /// For a copy that shares its synchronization with the one before it: that copy.
     before: BTreeMap<u32, u32>,
+    /// For a copy that shares its synchronization with the one after it: that copy.
     behind: BTreeMap<u32, u32>,
 }
 

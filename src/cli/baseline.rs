@@ -82,7 +82,7 @@ fn mode_of(case: &str) -> Option<Mode> {
     Mode::value_variants().iter().copied().find(|known| word(*known) == mode)
 }
 
-/// The times of the cases that have any.
+/// Times of the problems, by level and name, from the cases that have a measured record.
 fn timings(cases: &[&Case]) -> Timings {
     let mut timings = Timings::new();
     for case in cases {

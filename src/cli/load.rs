@@ -31,7 +31,7 @@ pub struct Text {
     pub name: String,
     pub origin: String,
     pub text: String,
-    /// The file that it was read from; `None` for standard input and shipped workloads.
+    /// The file that the text was read from; `None` for standard input and shipped workloads.
     pub path: Option<PathBuf>,
     /// The beginning of the command that checks this workload, without the arguments that set the program: `aorta check
     /// FILE`. Empty if this command itself checks.

@@ -338,7 +338,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The line `\`: the part does not end in a line feed.
+    /// Reads the line `\`, which says that the part does not end in a line feed.
     fn end(&mut self) -> Result<(), String> {
         let part = self.part.as_ref().and_then(|(name, _)| self.bundle.parts.get_mut(name));
         let ends = part.is_some_and(|part| part.bytes.pop() == Some(b'\n'));

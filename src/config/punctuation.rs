@@ -17,7 +17,8 @@ pub(super) struct Slip {
     pub at: Range<usize>,
     pub message: String,
     pub help: String,
-    /// Bytes with as many others that correct them, or bytes to add at the end; empty if the correction needs room.
+    /// Ranges of the text and their replacements of the same length, or a text to add at the end; empty if the correction
+    /// would change the length.
     pub fixes: Vec<(Range<usize>, String)>,
     /// Name of the field that the fixes remove; `None` if they remove none.
     pub lost: Option<String>,

@@ -165,7 +165,7 @@ pub struct Access<'a> {
     pub spec: &'a Spec,
     /// For each operand, inputs first, its offset in device memory; `None` if it is elsewhere.
     pub offsets: Vec<Option<u64>>,
-    /// True if the cache is flushed before it.
+    /// True if the cache is flushed before the operation.
     pub cold: bool,
 }
 

@@ -6,7 +6,6 @@ use crate::base::OpId;
 use super::control::Control;
 use super::counters::{Counted, Counters};
 use super::error::ExecError;
-use super::image::Step;
 use super::ranks::Ranks;
 use super::session::{LaunchMode, Session, device};
 
@@ -77,34 +76,19 @@ impl Session {
         if !self.stopping.may_begin(*iteration, control.stopped()) {
             return Ok(false);
         }
-        let index = self.index(*iteration);
-        let origin = self.origin(index);
-        self.issued = *iteration + 1;
-        self.driver.stamp(Self::begin_stamp(*iteration), origin).map_err(device)?;
-        self.follow(index, origin, Self::begin_stamp(*iteration))?;
         let outline = self.lowered.outline.clone();
-        let step = &outline.period[index];
-        let mut ids = step.ops.iter();
-        for command in &step.commands {
-            match *command {
-                Step::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
-                Step::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
-                Step::HostSync => self.driver.synchronize().map_err(device)?,
-                Step::Launch { op, .. } => {
-                    let id = ids.next().copied();
-                    let mut counts = pass.as_deref_mut().filter(|pass| Some(pass.op) == id);
-                    self.driver.synchronize().map_err(device)?;
-                    counts.iter_mut().for_each(|pass| pass.begin());
-                    self.progress.begin_operation(op);
-                    self.driver.launch(op).map_err(device)?;
-                    self.driver.synchronize().map_err(device)?;
-                    counts.iter_mut().for_each(|pass| pass.end());
-                }
-            }
-        }
-        self.progress.wait_for_device();
-        self.join(index, origin)?;
-        self.driver.stamp(Self::end_stamp(*iteration), origin).map_err(device)?;
+        let mut ids = outline.period[self.index(*iteration)].ops.iter();
+        self.issue_by(*iteration, |session, op, _| {
+            let id = ids.next().copied();
+            let mut counts = pass.as_deref_mut().filter(|pass| Some(pass.op) == id);
+            session.driver.synchronize().map_err(device)?;
+            counts.iter_mut().for_each(|pass| pass.begin());
+            session.progress.begin_operation(op);
+            session.driver.launch(op).map_err(device)?;
+            session.driver.synchronize().map_err(device)?;
+            counts.iter_mut().for_each(|pass| pass.end());
+            Ok(())
+        })?;
         let retired = self.retire(LaunchMode::Stream, *iteration, control)?;
         *iteration += 1;
         Ok(retired.is_some())

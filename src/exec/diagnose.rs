@@ -52,28 +52,39 @@ impl Session {
 
     /// Issues an iteration; each operation is issued after the previous one has completed.
     fn one_by_one(&mut self, iteration: u64, control: &Control) -> Result<(), ExecError> {
+        // Collectives that may still be running.
+        let mut open = Vec::new();
+        self.issue_by(iteration, |session, op, lane| {
+            session.progress.begin_operation(op);
+            let launched = session.driver.launch(op);
+            launched.map_err(|fault| session.at_one(*fault, op, &open))?;
+            match session.lowered.outline.comm_of[op as usize] {
+                NO_COMM => session.until_ended(op, lane, &open, control)?,
+                _ => open.push(op),
+            }
+            Ok(())
+        })
+    }
+
+    /// Issues an iteration as streams, without holding it at a gate. `launch` launches each operation, given its number and
+    /// its lane.
+    pub(super) fn issue_by(
+        &mut self,
+        iteration: u64,
+        mut launch: impl FnMut(&mut Self, u32, u32) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
         let index = self.index(iteration);
         let origin = self.origin(index);
         self.issued = iteration + 1;
         self.driver.stamp(Self::begin_stamp(iteration), origin).map_err(device)?;
         self.follow(index, origin, Self::begin_stamp(iteration))?;
         let period = self.lowered.outline.period.clone();
-        // Collectives that may still be running.
-        let mut open = Vec::new();
         for command in &period[index].commands {
             match *command {
                 Step::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
                 Step::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
                 Step::HostSync => self.driver.synchronize().map_err(device)?,
-                Step::Launch { op, lane } => {
-                    self.progress.begin_operation(op);
-                    let launched = self.driver.launch(op);
-                    launched.map_err(|fault| self.at_one(*fault, op, &open))?;
-                    match self.lowered.outline.comm_of[op as usize] {
-                        NO_COMM => self.until_ended(op, lane, &open, control)?,
-                        _ => open.push(op),
-                    }
-                }
+                Step::Launch { op, lane } => launch(self, op, lane)?,
             }
         }
         self.progress.wait_for_device();

@@ -105,6 +105,13 @@ impl Fault {
     }
 }
 
+impl ExecError {
+    /// Returns the error for a fault during preparation, when no operation can have caused it.
+    pub fn device(fault: Box<Fault>) -> ExecError {
+        ExecError::Device { fault: fault.to_string(), help: None }
+    }
+}
+
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.code {

@@ -558,7 +558,7 @@ pub(super) fn jumped(details: String) -> ExecError {
 pub(super) fn device(fault: Box<Fault>) -> ExecError {
     match fault.late {
         true => ExecError::Late { fault: fault.to_string(), outstanding: String::new(), at: Vec::new() },
-        false => ExecError::Device { fault: fault.to_string(), help: None },
+        false => ExecError::device(fault),
     }
 }
 

@@ -387,8 +387,8 @@ pub struct WarmupRecord {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MetricRecord {
     pub name: String,
-    /// In SI units: seconds, bytes, per second; `None` if it could not be computed. Of a program with several slots,
-    /// the value over a round.
+    /// Value in SI units: seconds, bytes, per second; `None` if it could not be computed. If the program has several slots,
+    /// the value is that of a round.
     pub value: Option<f64>,
     pub unit: String,
     /// Value as displayed.
@@ -451,7 +451,7 @@ pub struct ExpectedRecord {
     /// The typical value, and where it was measured.
     pub seen: String,
     pub source: String,
-    /// The things to check first, if it is not normal.
+    /// Likely causes to check first if the value is not normal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<String>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::base::{Bytes, GroupId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{Bytes, GroupId, SpecId, SrcSpan, ViewId};
 use crate::ops::{
     self, Attrs, Category, Collective, CollectiveKind, Expression, Launch, OpError, Operand, Operation, Spec, Team,
 };
@@ -149,7 +149,7 @@ impl Analyzer<'_> {
             .zip(types)
             .map(|(given, (dtype, dims))| match given {
                 Output::Given(view, _) => real(*view),
-                _ => ops::Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 },
+                _ => ops::Tensor::packed(dtype, &dims),
             })
             .collect();
         Ok(Spec {

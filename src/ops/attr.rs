@@ -31,7 +31,12 @@ impl OptionSpec {
 
     /// An optional number without a unit.
     pub const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
-        OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }
+        OptionSpec::quantity(name, Dimension::NONE, default, doc)
+    }
+
+    /// An optional number of this dimension.
+    pub const fn quantity(name: &'static str, dimension: Dimension, default: f64, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Number(dimension), default: Preset::Number(default), doc }
     }
 
     /// An optional whole number from `least` to `most`, both included.
@@ -218,6 +223,11 @@ pub struct Attrs {
 }
 
 impl Attrs {
+    /// Returns these options, which no text contains.
+    pub fn of(options: impl IntoIterator<Item = (&'static str, Attr)>) -> Attrs {
+        Attrs { values: options.into_iter().map(|(name, value)| (name, value, None)).collect() }
+    }
+
     pub fn push(&mut self, name: &'static str, value: Attr, span: Option<SrcSpan>) {
         self.values.push((name, value, span));
     }
@@ -236,18 +246,19 @@ impl Attrs {
         attrs
     }
 
+    /// Value of an option; `None` if the operation has none of this name.
+    fn find(&self, name: &str) -> Option<&Attr> {
+        self.values.iter().find(|(candidate, ..)| *candidate == name).map(|(_, value, _)| value)
+    }
+
     fn get(&self, name: &str) -> &Attr {
-        self.values
-            .iter()
-            .find(|(candidate, ..)| *candidate == name)
-            .map(|(_, value, _)| value)
-            .expect("an operation asks for options of its own signature, and the model fills in all of them")
+        self.find(name).expect("an operation asks for options of its own signature, and the model fills in all of them")
     }
 
     /// The word of an option; `None` if it has no value, since its use is wrong.
     pub fn find_word(&self, name: &str) -> Option<&'static str> {
-        match self.values.iter().find(|(candidate, ..)| *candidate == name)? {
-            (_, Attr::Word(word), _) => Some(word),
+        match self.find(name)? {
+            Attr::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -328,28 +339,26 @@ impl Attrs {
 
     /// The members of a batch; `None` for any other operation.
     pub(super) fn batch(&self, name: &str) -> Option<&[Spec]> {
-        self.values.iter().find_map(|(found, value, _)| match value {
-            Attr::Batch(specs) if *found == name => Some(&**specs),
+        match self.find(name)? {
+            Attr::Batch(specs) => Some(specs),
             _ => None,
-        })
+        }
     }
 
     /// One rank's part of a copy between ranks; `None` for any other operation.
     pub(super) fn crossing(&self, name: &str) -> Option<&Crossing> {
-        self.values.iter().find_map(|(found, value, _)| match value {
-            Attr::Crossing(crossing) if *found == name => Some(&**crossing),
+        match self.find(name)? {
+            Attr::Crossing(crossing) => Some(crossing),
             _ => None,
-        })
+        }
     }
-}
 
-impl Attrs {
     /// The declared kernel; `None` for any other operation.
     pub(super) fn user_kernel(&self, name: &str) -> Option<&UserKernel> {
-        self.values.iter().find_map(|(found, value, _)| match value {
-            Attr::UserKernel(kernel) if *found == name => Some(&**kernel),
+        match self.find(name)? {
+            Attr::UserKernel(kernel) => Some(kernel),
             _ => None,
-        })
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! The option `dim` of operations along one dimension.
 
-use crate::base::Dims;
-
 use super::*;
 
 /// The option with this default; -1 means the last dimension.

@@ -456,13 +456,11 @@ pub fn exactly(outputs: &[Vec<f64>]) -> Vec<Tolerance> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Attrs, Team, expression::Expression, find};
+    use super::super::{Attrs, expression::Expression, find};
     use super::*;
-    use crate::base::Space;
 
     fn tensor(dtype: DType, dims: &[u64]) -> Tensor {
-        let dims = Dims::from_slice(dims).unwrap();
-        Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+        Tensor::packed(dtype, dims)
     }
 
     fn bytes(dtype: DType, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
@@ -508,15 +506,10 @@ mod tests {
     fn pieces_are_joined() {
         let (rows, columns) = (3 * PIECE / 1000, 1000);
         let dims = [rows, columns];
-        let attrs = Attrs::default();
+        let whole = || vec![tensor(DType::F32, &dims)];
         let spec = Spec {
-            operation: find("map").unwrap(),
-            attrs,
             expression: Some(Expression::identity().into()),
-            inputs: vec![tensor(DType::F32, &dims)],
-            outputs: vec![tensor(DType::F32, &dims)],
-            team: Team::ALONE,
-            threads: None,
+            ..Spec::new(find("map").unwrap(), Attrs::default(), whole(), whole())
         };
         let value = |index: u64| index as f64;
         let input = bytes(DType::F32, (0..rows * columns).map(value));

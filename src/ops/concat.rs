@@ -1,7 +1,5 @@
 //! `concat`: concatenates tensors along a dimension.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{BLOCK, bounds, c_type, launch, param, u64_param};
 use super::occupancy::BUSY_BLOCKS;
 use super::walk::{Operand, Task};
@@ -120,7 +118,7 @@ const TILE: u64 = 16 << 10;
 const ROWS: u64 = 16;
 
 /// Maximum number of inputs of the kernel, which compares each pack's number with the first pack of every input.
-const MOST_INPUTS: usize = 32;
+const MAX_INPUTS: usize = 32;
 
 /// Instructions per element: a step to the next column, and an access of shared memory, which counts as four.
 const OF_AN_ELEMENT: f64 = 8.0;
@@ -137,7 +135,7 @@ struct Tiles {
 
 impl Tiles {
     /// Returns the division into tiles. `None` if every input's part of a row is a whole number of packs, if rows are few or long,
-    /// if there are more than [`MOST_INPUTS`] inputs, or if a tensor is not contiguous, aligned device memory.
+    /// if there are more than [`MAX_INPUTS`] inputs, or if a tensor is not contiguous, aligned device memory.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (axis, y) = (along(spec), &spec.outputs[0]);
         let size = y.dtype.size();
@@ -149,7 +147,7 @@ impl Tiles {
         if all < ROWS
             || row == 0
             || row * size * ROWS > TILE
-            || spec.inputs.len() > MOST_INPUTS
+            || spec.inputs.len() > MAX_INPUTS
             || spec.inputs.iter().all(is_whole)
             || !spec.inputs.iter().chain(&spec.outputs).all(is_flat)
         {

@@ -1,7 +1,5 @@
 //! `copy`, between and within memories, and `memset`.
 
-use crate::base::{DType, Dims, Space};
-
 use super::layout::collapse;
 use super::*;
 
@@ -16,26 +14,13 @@ enum Way {
 
 /// A copy of this many bytes to the device.
 pub fn copied(bytes: u64, from: Space) -> Spec {
-    let dims = Dims::from_slice(&[bytes]).expect("one dimension");
-    let to = Tensor { dtype: DType::U8, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 1 };
-    Spec {
-        operation: &Copy,
-        attrs: options("auto"),
-        expression: None,
-        inputs: vec![Tensor { space: from, ..to }],
-        outputs: vec![to],
-        team: Team::ALONE,
-        threads: None,
-    }
+    let to = Tensor { align: 1, ..Tensor::packed(DType::U8, &[bytes]) };
+    Spec::new(&Copy, options("auto"), vec![Tensor { space: from, ..to }], vec![to])
 }
 
 /// Options of a copy of a slice that the program inserts.
 pub(super) fn options(via: &'static str) -> Attrs {
-    let mut attrs = Attrs::default();
-    attrs.push("via", Attr::Word(via), None);
-    attrs.push("indices", Attr::Absent, None);
-    attrs.push("back", Attr::Bool(false), None);
-    attrs
+    Attrs::of([("via", Attr::Word(via)), ("indices", Attr::Absent), ("back", Attr::Bool(false))])
 }
 
 fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
@@ -157,14 +142,8 @@ impl Operation for Copy {
         if list.is_some() {
             call.output(0, from.dtype, copied)?;
         } else if from.dtype != to.dtype || from.elements() != to.elements() {
-            return Err(OpError::Output {
-                op: "copy",
-                expected: format!("{} elements of {}", from.elements(), from.dtype),
-                found: format!("{to}, which is {} of {}", to.elements(), to.dtype),
-                over: None,
-                at: target.span.into(),
-                call: source.span.into(),
-            });
+            let expected = format!("{} elements of {}", from.elements(), from.dtype);
+            return Err(call.bad_output(&target, expected, collectives::in_elements(to)));
         }
         if direction(from, to).is_none() {
             return Err(OpError::Differ {
@@ -185,28 +164,19 @@ impl Operation for Copy {
         };
         if !possible {
             if via == "kernel" && [from, to].iter().any(|tensor| !tensor.space.on_device()) {
-                let host = if from.space == Space::Host { source.span } else { target.span };
-                return Err(OpError::Space {
-                    op: "copy",
-                    space: "host",
-                    help: "a kernel reaches `pinned` memory: declare the buffer `in pinned`",
-                    at: host.into(),
-                });
+                let host = if from.space == Space::Host { source } else { &target };
+                return Err(call.bad_space(host, "a kernel reaches `pinned` memory: declare the buffer `in pinned`"));
             }
-            let gaps = if from.contiguous() { target.span } else { source.span };
-            return Err(OpError::Gaps {
-                op: "copy",
-                help: match walk(from, to) {
-                    Some(_) => {
-                        "a copy engine moves rows at one distance: take a slice with fewer gaps, \
-                         or `via: kernel` where neither side is in `host`"
-                    }
-                    None => {
-                        "the shapes differ, and one side has gaps inside of a dimension of the other: copy slices of one shape"
-                    }
-                },
-                at: gaps.into(),
-            });
+            let help = match walk(from, to) {
+                Some(_) => {
+                    "a copy engine moves rows at one distance: take a slice with fewer gaps, \
+                     or `via: kernel` where neither side is in `host`"
+                }
+                None => {
+                    "the shapes differ, and one side has gaps inside of a dimension of the other: copy slices of one shape"
+                }
+            };
+            return Err(call.gaps(if from.contiguous() { &target } else { source }, help));
         }
         Ok(vec![(to.dtype, to.dims)])
     }
@@ -362,14 +332,10 @@ impl Operation for Memset {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let Some(output) = call.outputs[0] else {
-            return Err(OpError::OutputMissing { op: "memset", help: "write `memset(0 -> x)`", at: call.span.into() });
+            return Err(call.no_output("write `memset(0 -> x)`"));
         };
         if !output.tensor.contiguous() {
-            return Err(OpError::Gaps {
-                op: "memset",
-                help: "`fill(0 -> x)` writes slices with gaps",
-                at: output.span.into(),
-            });
+            return Err(call.gaps(&output, "`fill(0 -> x)` writes slices with gaps"));
         }
         Ok(vec![(output.tensor.dtype, output.tensor.dims)])
     }

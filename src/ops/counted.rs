@@ -4,8 +4,6 @@
 //! The counts are a matrix that every rank has, for example gathered by `all_gather`. It has one row per sender; its
 //! columns are divided equally among the receivers. A sender's rows are ordered by column, received rows by sender.
 
-use crate::base::{DType, Dims, Space};
-
 use super::kernel::{bounds, c_type, launch, param, u32_param, u64_param};
 use super::launch::Counted;
 use super::*;
@@ -21,7 +19,7 @@ pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writ
 const THREADS: u32 = 256;
 
 /// Maximum number of blocks of the kernel, which saturate a link between devices.
-const MOST_BLOCKS: u64 = 64;
+const MAX_BLOCKS: u64 = 64;
 
 /// Number of packs that a thread has in flight.
 const UNROLL: u64 = 4;
@@ -106,25 +104,22 @@ pub fn has_counts(call: &Call) -> Result<bool, OpError> {
 
 /// Returns the type and shape of the output of an operation whose second input counts rows.
 pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-    let op = call.operation.name();
     let (source, counts) = (&call.inputs[0], &call.inputs[1]);
     let Some(target) = call.outputs[0] else {
-        return Err(OpError::OutputMissing {
-            op,
-            help: "outputs follow an arrow: `(src -> dst)`; `(src, counts -> dst)` moves counted rows",
-            at: call.span.into(),
-        });
+        return Err(
+            call.no_output("outputs follow an arrow: `(src -> dst)`; `(src, counts -> dst)` moves counted rows")
+        );
     };
     let is_whole = matches!(counts.tensor.dtype, DType::I32 | DType::I64);
     call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;
     for operand in [source, counts, &target] {
         if operand.tensor.space != Space::Device {
             let help = "counted rows move between `device` buffers: `copy` the data to the device first";
-            return Err(OpError::Space { op, space: operand.tensor.space.name(), help, at: operand.span.into() });
+            return Err(call.bad_space(operand, help));
         }
         if !operand.tensor.contiguous() {
             let help = "counted rows and their counts have to be contiguous: copy the slice first";
-            return Err(OpError::Gaps { op, help, at: operand.span.into() });
+            return Err(call.gaps(operand, help));
         }
     }
     let ranks = u64::from(call.team.ranks);
@@ -133,26 +128,15 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         && counts.tensor.dims[1] > 0
         && counts.tensor.dims[1].is_multiple_of(ranks);
     if !fits {
-        return Err(OpError::Rank {
-            op,
-            needs: format!(
-                "counts of all ranks, `[{ranks}, parts]` with a multiple of {ranks} as `parts`, as `all_gather` makes them"
-            ),
-            found: counts.tensor.to_string(),
-            at: counts.span.into(),
-        });
+        let needs = format!(
+            "counts of all ranks, `[{ranks}, parts]` with a multiple of {ranks} as `parts`, as `all_gather` makes them"
+        );
+        return Err(call.bad_shape(counts, needs));
     }
     call.needs_rank(0, 1, "to count rows of the first")?;
     let (from, to) = (&source.tensor, &target.tensor);
     if from.dtype != to.dtype || to.dims.is_empty() || row(from) != row(to) {
-        return Err(OpError::Output {
-            op,
-            expected: format!("rows of {} {} each", row(from), from.dtype),
-            found: to.to_string(),
-            over: None,
-            at: target.span.into(),
-            call: source.span.into(),
-        });
+        return Err(call.bad_output(&target, format!("rows of {} {} each", row(from), from.dtype), to.to_string()));
     }
     Ok(vec![(to.dtype, to.dims)])
 }
@@ -189,7 +173,7 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
         if unit >= 4 { unit / 4 } else { unit },
     );
     let blocks =
-        (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MOST_BLOCKS);
+        (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MAX_BLOCKS);
     launch("counted_copy", &before, &params, BODY, blocks, THREADS)
 }
 

@@ -1,9 +1,7 @@
 //! `dropout`: sets random elements to zero.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::{compare, compute_type, cost, evaluate};
-use super::formula::Formula;
+use super::formula::formula;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -17,13 +15,12 @@ const OF_A_DRAW: f64 = 18.0;
 /// comparison.
 fn expression(spec: &Spec) -> Expression {
     let share = f64::from(spec.attrs.number("p") as f32);
-    let mut formula = Formula::default();
-    let (x, draw) = (formula.input(0), formula.input(1));
-    let (share_node, zero) = (formula.constant(share), formula.constant(0.0));
-    let scaled = formula.scale(if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 }, x);
-    let drops = formula.less(draw, share_node);
-    let y = formula.select(drops, zero, scaled);
-    formula.with_outputs([y])
+    let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
+    formula(|[x, draw]| {
+        let [share, zero] = [share, 0.0].map(|value| x.constant(value));
+        let scaled = scale * x;
+        [draw.less(share).select(zero, scaled)]
+    })
 }
 
 fn seed(spec: &Spec) -> u64 {

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims};
 
 use super::ball::Precision;
 use super::kernel::BLOCK;
@@ -125,11 +124,7 @@ impl Operation for Cast {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let Some(dtype) = call.attrs.dtype("to").or(call.given_dtype(0)) else {
-            return Err(OpError::OutputMissing {
-                op: "cast",
-                help: "write `cast(x -> y)`, or `cast(x, to: f16)` for scratch memory",
-                at: call.span.into(),
-            });
+            return Err(call.no_output("write `cast(x -> y)`, or `cast(x, to: f16)` for scratch memory"));
         };
         Ok(vec![call.output(0, dtype, call.inputs[0].tensor.dims)?])
     }
@@ -188,7 +183,7 @@ impl Operation for Fill {
         call.needs_device()?;
         match call.outputs[0] {
             Some(output) => Ok(vec![(output.tensor.dtype, output.tensor.dims)]),
-            None => Err(OpError::OutputMissing { op: "fill", help: "write `fill(0 -> x)`", at: call.span.into() }),
+            None => Err(call.no_output("write `fill(0 -> x)`")),
         }
     }
 
@@ -323,11 +318,7 @@ pub(super) fn task<'a>(expression: &'a Expression, spec: &Spec) -> Task<'a> {
 }
 
 fn nothing_named(call: &Call) -> OpError {
-    OpError::OutputMissing {
-        op: call.operation.name(),
-        help: "the expression names no tensor, so its shape is unknown: write the output, `-> y`",
-        at: call.span.into(),
-    }
+    call.no_output("the expression names no tensor, so its shape is unknown: write the output, `-> y`")
 }
 
 impl Call<'_> {
@@ -355,12 +346,10 @@ impl Call<'_> {
         let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
         match operands.into_iter().find(|operand| !operand.tensor.space.on_device()) {
             None => Ok(()),
-            Some(operand) => Err(OpError::Space {
-                op: self.operation.name(),
-                space: operand.tensor.space.name(),
-                help: "a kernel reaches `device`, `pinned` and `managed` memory: declare it so, or `copy` it to the device first",
-                at: operand.span.into(),
-            }),
+            Some(operand) => {
+                let help = "a kernel reaches `device`, `pinned` and `managed` memory: declare it so, or `copy` it to the device first";
+                Err(self.bad_space(operand, help))
+            }
         }
     }
 }

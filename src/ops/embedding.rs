@@ -1,7 +1,5 @@
 //! `embedding`: rows of a table, selected by index.
 
-use crate::base::{DType, Dims};
-
 use super::movement::Gather;
 use super::*;
 
@@ -23,12 +21,7 @@ impl Operation for Embedding {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let table = &call.inputs[0];
         if table.tensor.dims.len() != 2 {
-            return Err(OpError::Rank {
-                op: "embedding",
-                needs: "a table of two dimensions: rows, and the features of each".to_owned(),
-                found: table.tensor.to_string(),
-                at: table.span.into(),
-            });
+            return Err(call.bad_shape(table, "a table of two dimensions: rows, and the features of each"));
         }
         Gather.infer(call)
     }

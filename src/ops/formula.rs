@@ -1,108 +1,171 @@
-//! Builds expressions node by node, for operations that define their own.
+//! Builds expressions by arithmetic on terms, for operations that define their own.
+
+use std::cell::RefCell;
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::Expression;
 use super::expression::{Binary, Node, Unary};
 
-/// An expression under construction. Nodes are identified by number.
+/// An expression under construction.
 #[derive(Default)]
 pub struct Formula {
-    expression: Expression,
+    expression: RefCell<Expression>,
+}
+
+/// A value in a formula: an input, a constant, or a function of other terms. Each becomes a node of the expression as soon as it
+/// is written, so the order of the code is the order of the nodes.
+#[derive(Clone, Copy)]
+pub struct Term<'f> {
+    formula: &'f Formula,
+    node: u16,
+}
+
+/// Returns the expression of `N` inputs whose outputs `of` writes.
+pub fn formula<const N: usize, const OUTPUTS: usize>(
+    of: impl for<'f> FnOnce([Term<'f>; N]) -> [Term<'f>; OUTPUTS],
+) -> Expression {
+    let formula = Formula::default();
+    let outputs = of(formula.inputs());
+    formula.with_outputs(outputs)
 }
 
 impl Formula {
-    pub fn input(&mut self, input: u8) -> u16 {
+    pub fn input(&self, input: u8) -> Term<'_> {
         self.push(Node::Input(input))
     }
 
-    pub fn constant(&mut self, value: f64) -> u16 {
-        let node = self.expression.push_constant(value);
-        node.expect(FITS)
+    /// Returns the first `N` inputs.
+    pub fn inputs<const N: usize>(&self) -> [Term<'_>; N] {
+        std::array::from_fn(|input| self.input(input as u8))
     }
 
-    pub fn add(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Add, x, y))
+    pub fn constant(&self, value: f64) -> Term<'_> {
+        let node = self.expression.borrow_mut().push_constant(value);
+        Term { formula: self, node: node.expect(FITS) }
     }
 
-    pub fn subtract(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Subtract, x, y))
+    /// Returns the expression with these terms as outputs.
+    pub fn with_outputs<'f>(&'f self, outputs: impl IntoIterator<Item = Term<'f>>) -> Expression {
+        let outputs: Vec<u16> = outputs.into_iter().map(|term| term.node).collect();
+        let mut expression = self.expression.take();
+        outputs.into_iter().for_each(|node| expression.finish(node));
+        expression
     }
 
-    pub fn multiply(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Multiply, x, y))
-    }
-
-    pub fn divide(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Divide, x, y))
-    }
-
-    pub fn less(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Less, x, y))
-    }
-
-    pub fn less_equal(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::LessEqual, x, y))
-    }
-
-    pub fn max(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Max, x, y))
-    }
-
-    pub fn min(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Min, x, y))
-    }
-
-    pub fn square(&mut self, x: u16) -> u16 {
-        self.multiply(x, x)
-    }
-
-    pub fn abs(&mut self, x: u16) -> u16 {
-        self.push(Node::Unary(Unary::Abs, x))
-    }
-
-    pub fn log(&mut self, x: u16) -> u16 {
-        self.push(Node::Unary(Unary::Log, x))
-    }
-
-    pub fn relu(&mut self, x: u16) -> u16 {
-        self.push(Node::Unary(Unary::Relu, x))
-    }
-
-    pub fn rsqrt(&mut self, x: u16) -> u16 {
-        self.push(Node::Unary(Unary::Rsqrt, x))
-    }
-
-    pub fn equal(&mut self, x: u16, y: u16) -> u16 {
-        self.push(Node::Binary(Binary::Equal, x, y))
-    }
-
-    pub fn apply(&mut self, function: Unary, x: u16) -> u16 {
-        self.push(Node::Unary(function, x))
-    }
-
-    pub fn sqrt(&mut self, x: u16) -> u16 {
-        self.push(Node::Unary(Unary::Sqrt, x))
-    }
-
-    /// Multiplies a node by a number.
-    pub fn scale(&mut self, factor: f64, x: u16) -> u16 {
-        let factor = self.constant(factor);
-        self.multiply(factor, x)
-    }
-
-    /// `yes` if the condition is not zero, otherwise `no`.
-    pub fn select(&mut self, condition: u16, yes: u16, no: u16) -> u16 {
-        self.push(Node::Select(condition, yes, no))
-    }
-
-    /// Returns the expression with these nodes as outputs.
-    pub fn with_outputs<const N: usize>(mut self, outputs: [u16; N]) -> Expression {
-        outputs.into_iter().for_each(|node| self.expression.finish(node));
-        self.expression
-    }
-
-    fn push(&mut self, node: Node) -> u16 {
-        self.expression.push(node).expect(FITS)
+    fn push(&self, node: Node) -> Term<'_> {
+        Term { formula: self, node: self.expression.borrow_mut().push(node).expect(FITS) }
     }
 }
 
 const FITS: &str = "a formula of the program has few nodes";
+
+/// A term, or a number that becomes a constant.
+pub trait IntoTerm<'f> {
+    fn term(self, formula: &'f Formula) -> Term<'f>;
+}
+
+impl<'f> IntoTerm<'f> for Term<'f> {
+    fn term(self, _: &'f Formula) -> Term<'f> {
+        self
+    }
+}
+
+impl<'f> IntoTerm<'f> for f64 {
+    fn term(self, formula: &'f Formula) -> Term<'f> {
+        formula.constant(self)
+    }
+}
+
+impl<'f> Term<'f> {
+    /// Returns a constant of the same formula.
+    pub fn constant(self, value: f64) -> Term<'f> {
+        self.formula.constant(value)
+    }
+
+    pub fn apply(self, function: Unary) -> Term<'f> {
+        self.formula.push(Node::Unary(function, self.node))
+    }
+
+    fn binary(self, function: Binary, other: impl IntoTerm<'f>) -> Term<'f> {
+        let other = other.term(self.formula);
+        self.formula.push(Node::Binary(function, self.node, other.node))
+    }
+
+    pub fn equals(self, other: impl IntoTerm<'f>) -> Term<'f> {
+        self.binary(Binary::Equal, other)
+    }
+
+    pub fn less(self, other: impl IntoTerm<'f>) -> Term<'f> {
+        self.binary(Binary::Less, other)
+    }
+
+    pub fn less_equal(self, other: impl IntoTerm<'f>) -> Term<'f> {
+        self.binary(Binary::LessEqual, other)
+    }
+
+    pub fn max(self, other: impl IntoTerm<'f>) -> Term<'f> {
+        self.binary(Binary::Max, other)
+    }
+
+    pub fn min(self, other: impl IntoTerm<'f>) -> Term<'f> {
+        self.binary(Binary::Min, other)
+    }
+
+    pub fn square(self) -> Term<'f> {
+        self * self
+    }
+
+    pub fn abs(self) -> Term<'f> {
+        self.apply(Unary::Abs)
+    }
+
+    pub fn sqrt(self) -> Term<'f> {
+        self.apply(Unary::Sqrt)
+    }
+
+    pub fn rsqrt(self) -> Term<'f> {
+        self.apply(Unary::Rsqrt)
+    }
+
+    pub fn relu(self) -> Term<'f> {
+        self.apply(Unary::Relu)
+    }
+
+    /// `yes` if this term is not zero, otherwise `no`.
+    pub fn select(self, yes: impl IntoTerm<'f>, no: impl IntoTerm<'f>) -> Term<'f> {
+        let (yes, no) = (yes.term(self.formula), no.term(self.formula));
+        self.formula.push(Node::Select(self.node, yes.node, no.node))
+    }
+}
+
+impl<'f> Neg for Term<'f> {
+    type Output = Term<'f>;
+
+    fn neg(self) -> Term<'f> {
+        self.apply(Unary::Negate)
+    }
+}
+
+macro_rules! operators {
+    ($($operator:ident $method:ident $function:ident),*) => {
+        $(
+            impl<'f, T: IntoTerm<'f>> $operator<T> for Term<'f> {
+                type Output = Term<'f>;
+
+                fn $method(self, other: T) -> Term<'f> {
+                    self.binary(Binary::$function, other)
+                }
+            }
+
+            impl<'f> $operator<Term<'f>> for f64 {
+                type Output = Term<'f>;
+
+                fn $method(self, other: Term<'f>) -> Term<'f> {
+                    other.constant(self).binary(Binary::$function, other)
+                }
+            }
+        )*
+    };
+}
+
+operators!(Add add Add, Sub sub Subtract, Mul mul Multiply, Div div Divide);

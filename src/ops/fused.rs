@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, SrcSpan};
-
 use super::expression::Node;
 use super::layout::broadcast;
 use super::row_chain::{self, Core, Form};
@@ -411,15 +409,9 @@ impl Related<'_> {
             OfPair::First(output) => self.first.outputs[output],
             OfPair::Second(output) => self.second.outputs[output],
         };
-        let spec = Spec {
-            operation,
-            attrs,
-            expression: expression.map(Arc::new),
-            inputs: inputs.iter().map(|input| self.input(input)).collect(),
-            outputs: outputs.iter().map(output).collect(),
-            team: self.second.team,
-            threads: None,
-        };
+        let operands = inputs.iter().map(|input| self.input(input)).collect();
+        let plain = Spec::new(operation, attrs, operands, outputs.iter().map(output).collect());
+        let spec = Spec { expression: expression.map(Arc::new), team: self.second.team, ..plain };
         is_valid(&spec).then_some(Joined { spec, inputs, outputs })
     }
 }

@@ -125,15 +125,21 @@ pub trait Operation: Sync {
         self.properties().contains(&property)
     }
 
-    /// Returns the element type and shape of each output, in order, or the error in the operands.
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;
+    /// Returns the element type and shape of each output, in order, or the error in the operands. The default is for
+    /// operations without outputs, and for those that the program makes of operations whose shapes are known.
+    fn infer(&self, _call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
 
     /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
     /// Computes the result in double precision. `inputs` and `outputs` are contiguous, in the order of the spec. On entry,
-    /// `outputs` holds the previous contents of their memory, which an operation may update.
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// `outputs` holds the previous contents of their memory, which an operation may update. The default is for operations
+    /// without outputs.
+    fn reference(&self, _spec: &Spec, _inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        assert!(outputs.is_empty(), "an operation with outputs computes them");
+    }
 
     /// Computes the result of a collective on every rank of the group, in group order; for a transfer, on both sides.
     /// Values are in double precision, as for [`Operation::reference`], which is the case of a group of one rank.
@@ -230,6 +236,12 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// A contiguous tensor in the memory of the device, aligned to 16 bytes.
+    pub fn packed(dtype: DType, sizes: &[u64]) -> Tensor {
+        let dims = Dims::from_slice(sizes).expect("no more dimensions than a tensor has room for");
+        Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+    }
+
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
     }
@@ -335,6 +347,11 @@ impl fmt::Debug for Spec {
 }
 
 impl Spec {
+    /// An operation on the device, without an expression, outside of a group of ranks.
+    pub fn new(operation: &'static dyn Operation, attrs: Attrs, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
+        Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None }
+    }
+
     pub fn cost(&self) -> Cost {
         match self.threads {
             Some(_) => host::cost(self),
@@ -392,14 +409,10 @@ impl Call<'_> {
     /// Returns the type of output `index`, after comparing it with the declared type if the output has a name.
     fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
         match &self.outputs[index] {
-            Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => Err(OpError::Output {
-                op: self.operation.name(),
-                expected: dims.of(dtype),
-                found: given.tensor.to_string(),
-                over: None,
-                at: given.span.into(),
-                call: (self.span.start as usize, self.operation.name().len()).into(),
-            }),
+            Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => {
+                let call = (self.span.start as usize, self.operation.name().len()).into();
+                Err(self.unlike(given, dims.of(dtype), given.tensor.to_string(), call))
+            }
             _ => Ok((dtype, dims)),
         }
     }
@@ -414,12 +427,8 @@ impl Call<'_> {
         if input.tensor.dims.len() >= rank {
             return Ok(());
         }
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("at least {rank} dimension{}, {why}", if rank == 1 { "" } else { "s" }),
-            found: input.tensor.to_string(),
-            at: input.span.into(),
-        })
+        let plural = if rank == 1 { "" } else { "s" };
+        Err(self.bad_shape(input, format!("at least {rank} dimension{plural}, {why}")))
     }
 
     fn needs_dtype(&self, operand: &Operand, fits: bool, needs: &str) -> Result<(), OpError> {
@@ -449,6 +458,39 @@ impl Call<'_> {
             right_at: self.inputs[right].span.into(),
             help: help.to_owned(),
         }
+    }
+
+    /// The error for an operand whose shape or size the operation does not support.
+    fn bad_shape(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
+        let (op, found) = (self.operation.name(), operand.tensor.to_string());
+        OpError::Rank { op, needs: needs.into(), found, at: operand.span.into() }
+    }
+
+    /// The error for an operand in memory that the operation cannot use.
+    fn bad_space(&self, operand: &Operand, help: &'static str) -> OpError {
+        let (op, space) = (self.operation.name(), operand.tensor.space.name());
+        OpError::Space { op, space, help, at: operand.span.into() }
+    }
+
+    /// The error for an operand that has gaps where the operation needs contiguous memory.
+    fn gaps(&self, operand: &Operand, help: &'static str) -> OpError {
+        OpError::Gaps { op: self.operation.name(), help, at: operand.span.into() }
+    }
+
+    /// The error for a call that has to name its output.
+    fn no_output(&self, help: &'static str) -> OpError {
+        OpError::OutputMissing { op: self.operation.name(), help, at: self.span.into() }
+    }
+
+    /// The error for an output that does not fit the first input.
+    fn bad_output(&self, given: &Operand, expected: String, found: String) -> OpError {
+        let source = self.inputs.first().map_or(self.span, |input| input.span);
+        self.unlike(given, expected, found, source.into())
+    }
+
+    /// The error for an output that is not as expected from the code at `source`.
+    fn unlike(&self, given: &Operand, expected: String, found: String, source: miette::SourceSpan) -> OpError {
+        OpError::Output { op: self.operation.name(), expected, found, over: None, at: given.span.into(), call: source }
     }
 
     fn bad_option(&self, name: &'static str, why: String, help: impl Into<String>) -> OpError {

@@ -1,7 +1,5 @@
 //! Data movement within a device: `gather`.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::collapse;
 use super::occupancy::RESIDENT_BLOCKS;

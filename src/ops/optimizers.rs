@@ -1,9 +1,7 @@
 //! Optimizer steps, which update parameters and moments in one pass, as `torch.optim` does.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::{compare, cost, evaluate, launch};
-use super::formula::Formula;
+use super::formula::{Formula, formula};
 use super::*;
 
 /// An optimizer whose step is an elementwise expression of parameters, moments and gradients.
@@ -62,48 +60,28 @@ fn adamw(spec: &Spec) -> Expression {
         ["lr", "beta1", "beta2", "eps", "weight_decay"].map(|name| spec.attrs.number(name));
     let step = spec.attrs.int("step") as f64;
     let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
-    let mut formula = Formula::default();
-    let [g, w, m, v] = [0, 1, 2, 3].map(|input| formula.input(input));
-    let (kept, added) = (formula.scale(beta1, m), formula.scale(1.0 - beta1, g));
-    let m = formula.add(kept, added);
-    let (kept, square) = (formula.scale(beta2, v), formula.multiply(g, g));
-    let added = formula.scale(1.0 - beta2, square);
-    let v = formula.add(kept, added);
-    let root = formula.sqrt(v);
-    let (root, eps) = (formula.scale(1.0 / correction2.sqrt(), root), formula.constant(eps));
-    let denominator = formula.add(root, eps);
-    let direction = formula.divide(m, denominator);
-    let (decayed, change) = (formula.scale(1.0 - lr * decay, w), formula.scale(lr / correction1, direction));
-    let w = formula.subtract(decayed, change);
-    formula.with_outputs([w, m, v])
+    formula(|[g, w, m, v]| {
+        let m = beta1 * m + (1.0 - beta1) * g;
+        let v = beta2 * v + (1.0 - beta2) * (g * g);
+        let direction = m / (1.0 / correction2.sqrt() * v.sqrt() + eps);
+        let w = (1.0 - lr * decay) * w - lr / correction1 * direction;
+        [w, m, v]
+    })
 }
 
 /// The new parameter and, with momentum, the new velocity.
 fn sgd(spec: &Spec) -> Expression {
     let [lr, momentum, dampening, decay] =
         ["lr", "momentum", "dampening", "weight_decay"].map(|name| spec.attrs.number(name));
-    let mut formula = Formula::default();
-    let (g, w) = (formula.input(0), formula.input(1));
-    let decayed = if decay == 0.0 { None } else { Some(formula.scale(decay, w)) };
-    let g = decayed.map_or(g, |decayed| formula.add(g, decayed));
+    let formula = Formula::default();
+    let [g, w] = formula.inputs();
+    let g = if decay == 0.0 { g } else { g + decay * w };
     if spec.outputs.len() == 1 {
-        let change = formula.scale(lr, g);
-        let w = formula.subtract(w, change);
-        return formula.with_outputs([w]);
+        return formula.with_outputs([w - lr * g]);
     }
-    let v = formula.input(2);
-    let (kept, added) = (formula.scale(momentum, v), formula.scale(1.0 - dampening, g));
-    let v = formula.add(kept, added);
-    let direction = match spec.attrs.bool("nesterov") {
-        true => {
-            let ahead = formula.scale(momentum, v);
-            formula.add(g, ahead)
-        }
-        false => v,
-    };
-    let change = formula.scale(lr, direction);
-    let w = formula.subtract(w, change);
-    formula.with_outputs([w, v])
+    let v = momentum * formula.input(2) + (1.0 - dampening) * g;
+    let direction = if spec.attrs.bool("nesterov") { g + momentum * v } else { v };
+    formula.with_outputs([w - lr * direction, v])
 }
 
 impl Operation for Optimizer {
@@ -143,11 +121,9 @@ impl Operation for Optimizer {
                     return Err(call.bad_option("momentum", why, "write `momentum: 0.9`, or `sgd(g -> w)`"));
                 }
                 if has_momentum && call.outputs.len() == 1 {
-                    return Err(OpError::OutputMissing {
-                        op: "sgd",
-                        help: "with momentum, write the velocity as the second output: `sgd(g -> w, v, momentum: 0.9)`",
-                        at: call.span.into(),
-                    });
+                    return Err(call.no_output(
+                        "with momentum, write the velocity as the second output: `sgd(g -> w, v, momentum: 0.9)`",
+                    ));
                 }
                 updated(call, "write the tensors that it updates: `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`")
             }
@@ -191,7 +167,7 @@ impl Operation for Optimizer {
 /// shape.
 fn updated(call: &Call, help: &'static str) -> Result<Vec<(DType, Dims)>, OpError> {
     let dims = call.inputs[0].tensor.dims;
-    let missing = || OpError::OutputMissing { op: call.operation.name(), help, at: call.span.into() };
+    let missing = || call.no_output(help);
     let given: Vec<&Operand> = call.outputs.iter().flatten().collect();
     if given.len() < call.outputs.len() {
         return Err(missing());
@@ -210,10 +186,8 @@ mod tests {
     /// Returns the outputs of one step on single elements, from a gradient and the values that the outputs held.
     fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
         let attrs = operation.signature().attrs(options);
-        let dims = Dims::from_slice(&[1]).expect("one dimension");
-        let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
-        let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);
-        let spec = Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None };
+        let tensor = Tensor::packed(DType::F64, &[1]);
+        let spec = Spec::new(operation, attrs, vec![tensor; held.len()], vec![tensor; held.len() - 1]);
         let inputs: Vec<&[f64]> = held.chunks(1).collect();
         let mut outputs = vec![vec![0.0]; held.len() - 1];
         operation.reference(&spec, &inputs, &mut outputs);

@@ -1,7 +1,5 @@
 //! `pad`: adds a border of one value to a tensor.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
 use super::occupancy::SECTOR;

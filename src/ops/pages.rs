@@ -3,8 +3,6 @@
 //! A page is the slice at one index of the first dimension. Consecutive pages of the list that are also consecutive in
 //! the source form a range, which is copied as one slice.
 
-use crate::base::Dims;
-
 use super::kernel::{BLOCK, c_type, geometry_param, kernel, param, u64_param};
 use super::movement::Columns;
 use super::*;
@@ -21,7 +19,7 @@ const MAX_PAGES: usize = 4096;
 
 /// Maximum and minimum size in bytes of the list that a launch receives by value. Kernel parameters are limited to 4 KiB.
 const LIST: usize = 3 << 10;
-const LEAST_LIST: usize = 128;
+const MIN_LIST: usize = 128;
 
 /// Consecutive pages, as slices of both sides with their offsets in bytes.
 pub struct Stretch {
@@ -83,7 +81,7 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
         pages if pages <= 1 << 32 => ("u32", 4),
         _ => ("u64", 8),
     };
-    let most = (list.len() * size).next_power_of_two().clamp(LEAST_LIST, LIST) / size;
+    let most = (list.len() * size).next_power_of_two().clamp(MIN_LIST, LIST) / size;
     let before = format!("{}struct alignas(8) Pages {{ {number} at[{most}]; }};\n", columns.text());
     let body = format!(
         r#"  const {dtype}* from = x + (u64)pages.at[blockIdx.y] * sx;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::base::{DType, Dims};
-
 use super::*;
 
 /// One rank's part of `copy(x -> y at r)`: it reads the data that this rank sends, and writes the data that other ranks
@@ -36,9 +34,8 @@ impl PeerCopy {
     pub fn of(sends: Option<(u32, Spec)>, arrives: Vec<(u32, Tensor)>, team: Team) -> Spec {
         let inputs = sends.as_ref().map(|(_, copy)| copy.inputs.clone()).unwrap_or_default();
         let (from, outputs) = arrives.into_iter().unzip();
-        let mut attrs = Attrs::default();
-        attrs.push(CROSSING, Attr::Crossing(Arc::new(Crossing { sends, from })), None);
-        Spec { operation: &PeerCopy, attrs, expression: None, inputs, outputs, team, threads: None }
+        let attrs = Attrs::of([(CROSSING, Attr::Crossing(Arc::new(Crossing { sends, from })))]);
+        Spec { team, ..Spec::new(&PeerCopy, attrs, inputs, outputs) }
     }
 }
 
@@ -51,6 +48,7 @@ fn own(spec: &Spec) -> &Crossing {
     crossing(spec).expect("`PeerCopy::of` alone makes such specs")
 }
 
+/// Shapes have already been inferred for the sender's copy.
 impl Operation for PeerCopy {
     fn signature(&self) -> &'static Signature {
         &Signature {
@@ -59,11 +57,6 @@ impl Operation for PeerCopy {
             category: Category::Copy,
             ..Signature::NOTHING
         }
-    }
-
-    /// Shapes have already been inferred for the sender's copy.
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
     }
 
     /// Returns the cost of a local copy if the rank sends to itself; otherwise the cost of the copy's kernel, with
@@ -143,25 +136,18 @@ impl Operation for PeerCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{GroupId, Space};
+    use crate::base::GroupId;
 
     fn tensor() -> Tensor {
-        let dims = Dims::from_slice(&[2]).unwrap();
-        Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+        Tensor::packed(DType::F32, &[2])
     }
 
     /// The parts of three ranks in a ring.
     fn ring() -> Vec<Spec> {
-        let attrs = copies::options("dma");
         let team = |rank| Team { group: GroupId(0), ranks: 3, rank };
         let copy = |rank| Spec {
-            operation: find("copy").unwrap(),
-            attrs: attrs.clone(),
-            expression: None,
-            inputs: vec![tensor()],
-            outputs: vec![tensor()],
             team: team(rank),
-            threads: None,
+            ..Spec::new(find("copy").unwrap(), copies::options("dma"), vec![tensor()], vec![tensor()])
         };
         let share =
             |rank| PeerCopy::of(Some(((rank + 1) % 3, copy(rank))), vec![((rank + 2) % 3, tensor())], team(rank));

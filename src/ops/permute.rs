@@ -1,7 +1,5 @@
 //! `permute` and `unpermute`: sort rows by the expert that they chose, without a capacity, and restore their order.
 
-use crate::base::{DType, Dims};
-
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::movement::{Columns, head_geometry};
@@ -43,12 +41,7 @@ impl Call<'_> {
         self.needs_indices(choices)?;
         let dims = &choices.tensor.dims;
         if !(1..=2).contains(&dims.len()) || choices.tensor.elements() > i32::MAX as u64 {
-            return Err(OpError::Rank {
-                op: self.operation.name(),
-                needs: "rows, or rows and the choices of each, at most 2^31 in all".to_owned(),
-                found: choices.tensor.to_string(),
-                at: choices.span.into(),
-            });
+            return Err(self.bad_shape(choices, "rows, or rows and the choices of each, at most 2^31 in all"));
         }
         match rows {
             Some(rows) if dims[0] != rows => {
@@ -394,22 +387,11 @@ mod tests {
     /// Each row appears once per choice, and the rows of an expert are consecutive and in order.
     #[test]
     fn rows_go_to_their_experts_and_back() {
-        let tensor = |dtype, sizes: &[u64]| {
-            let dims = Dims::from_slice(sizes).expect("few dimensions");
-            Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-        };
+        let tensor = Tensor::packed;
         let (x, y) = (tensor(DType::F64, &[3, 2]), tensor(DType::F64, &[6, 2]));
         let (choices, counts) = (tensor(DType::I32, &[3, 2]), tensor(DType::I32, &[3]));
-        let mut attrs = Attrs::default();
-        attrs.push("experts", Attr::Int(3), None);
-        let spec = |operation: &'static dyn Operation, inputs: &[Tensor], outputs: &[Tensor]| Spec {
-            operation,
-            attrs: attrs.clone(),
-            expression: None,
-            inputs: inputs.to_vec(),
-            outputs: outputs.to_vec(),
-            team: Team::ALONE,
-            threads: None,
+        let spec = |operation: &'static dyn Operation, inputs: &[Tensor], outputs: &[Tensor]| {
+            Spec::new(operation, Attrs::of([("experts", Attr::Int(3))]), inputs.to_vec(), outputs.to_vec())
         };
         let rows = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let chosen = [2.0, 0.0, 0.0, -1.0, 2.0, 3.0];

@@ -52,6 +52,7 @@ pub struct Radix {
 /// Kernel text, parameters and names that an operation adds to the radix sort of [`Radix`], such as how keys are loaded.
 pub struct Client<'a> {
     /// Kernel text that includes [`GROUPS`] and defines these macros. `DROPS` is 1 if some positions are left out, otherwise 0.
+    /// A sort of several lists cannot leave out any: the workspace has one number of sorted positions for all lists.
     /// `FIRST(list, p, key)` assigns the key of position `p` to `key`, and is false if the position is left out.
     /// `LEAVE(list, at, key, place)` stores an element of the result; if it is not defined, the last pass writes to the workspace.
     pub text: &'a str,

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims, Space};
 
 use super::*;
 
@@ -80,12 +79,7 @@ impl Operation for Read {
                 ))],
                 outputs: &["x"],
                 options: &[
-                    OptionSpec {
-                        name: "offset",
-                        kind: OptionType::Number(Dimension::BYTES),
-                        default: Preset::Number(0.0),
-                        doc: "offset of the first element in the file",
-                    },
+                    OptionSpec::quantity("offset", Dimension::BYTES, 0.0, "offset of the first element in the file"),
                     OptionSpec::bool("direct", false, "bypass the page cache (`O_DIRECT`)"),
                 ],
             }
@@ -99,11 +93,11 @@ impl Operation for Read {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let Some(output) = call.outputs[0] else {
             let help = "write `read(\"tokens.bin\" -> x)`";
-            return Err(OpError::OutputMissing { op: "read", help, at: call.span.into() });
+            return Err(call.no_output(help));
         };
         if !output.tensor.contiguous() {
             let help = "read into a slice without gaps, and `copy` from there";
-            return Err(OpError::Gaps { op: "read", help, at: output.span.into() });
+            return Err(call.gaps(&output, help));
         }
         let offset = call.attrs.number("offset");
         if !(0.0..=LARGEST).contains(&offset) || offset.fract() != 0.0 {

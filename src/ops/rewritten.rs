@@ -12,10 +12,7 @@ impl Spec {
         outputs: &[Option<Tensor>],
     ) -> Option<Spec> {
         let operation = find(name)?;
-        let attrs = operation.signature().attrs(options);
-        let like =
-            Spec { operation, attrs, expression: None, inputs, outputs: Vec::new(), team: Team::ALONE, threads: None };
-        like.with_outputs(outputs)
+        Spec::new(operation, operation.signature().attrs(options), inputs, Vec::new()).with_outputs(outputs)
     }
 
     /// Returns the spec with other inputs; `None` if the operation does not accept them. With `free`, the output types

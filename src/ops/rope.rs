@@ -1,9 +1,7 @@
 //! `rope`: rotary position embedding.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::{compare, compute_type, cost, evaluate};
-use super::formula::Formula;
+use super::formula::formula;
 use super::layout::{broadcast, broadcast_strides};
 use super::walk::{Operand, Task};
 use super::*;
@@ -14,12 +12,11 @@ pub struct Rope;
 
 /// The rotated pair, as an expression of both halves of a row and the cosine and sine of the angle.
 fn expression() -> Expression {
-    let mut formula = Formula::default();
-    let [first, second, cos, sin] = [0, 1, 2, 3].map(|input| formula.input(input));
-    let (a, b) = (formula.multiply(first, cos), formula.multiply(second, sin));
-    let (c, d) = (formula.multiply(second, cos), formula.multiply(first, sin));
-    let (left, right) = (formula.subtract(a, b), formula.add(c, d));
-    formula.with_outputs([left, right])
+    formula(|[first, second, cos, sin]| {
+        let (a, b) = (first * cos, second * sin);
+        let (c, d) = (second * cos, first * sin);
+        [a - b, c + d]
+    })
 }
 
 /// Dimensions of half a tensor's rows.
@@ -74,12 +71,7 @@ impl Operation for Rope {
         let x = &call.inputs[0];
         let (dims, last) = (x.tensor.dims, x.tensor.dims.len() - 1);
         if dims[last] % 2 != 0 {
-            return Err(OpError::Rank {
-                op: "rope",
-                needs: "an even last dimension, whose halves are rotated with each other".to_owned(),
-                found: x.tensor.to_string(),
-                at: x.span.into(),
-            });
+            return Err(call.bad_shape(x, "an even last dimension, whose halves are rotated with each other"));
         }
         for (index, angles) in call.inputs.iter().enumerate().skip(1) {
             if broadcast(half(dims), angles.tensor.dims) != Some(half(dims)) {
@@ -156,20 +148,9 @@ mod tests {
     /// `x * cos + rotate_half(x) * sin`, with the angles of a pair given for both of its elements.
     #[test]
     fn rows_are_rotated_as_in_llama() {
-        let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
-        let tensor = |sizes: &[u64]| {
-            let dims = dims(sizes);
-            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-        };
-        let spec = Spec {
-            operation: &Rope,
-            attrs: Attrs::default(),
-            expression: None,
-            inputs: vec![tensor(&[2, 3, 4]), tensor(&[3, 2]), tensor(&[3, 1])],
-            outputs: vec![tensor(&[2, 3, 4])],
-            team: Team::ALONE,
-            threads: None,
-        };
+        let tensor = |sizes: &[u64]| Tensor::packed(DType::F64, sizes);
+        let inputs = vec![tensor(&[2, 3, 4]), tensor(&[3, 2]), tensor(&[3, 1])];
+        let spec = Spec::new(&Rope, Attrs::default(), inputs, vec![tensor(&[2, 3, 4])]);
         let value = |index: usize| (index as f64 * 0.37).sin();
         let x: Vec<f64> = (0..24).map(value).collect();
         let (cos, sin): (Vec<f64>, Vec<f64>) = ((30..36).map(value).collect(), (40..43).map(value).collect());

@@ -1,7 +1,5 @@
 //! Rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
@@ -12,10 +10,10 @@ const THREAD_BYTES: u64 = 16;
 
 /// Threads of a block that processes a chunk of a row, and minimum number of elements of a chunk.
 const CHUNK_THREADS: u64 = 256;
-const LEAST_CHUNK: u64 = 2048;
+const MIN_CHUNK: u64 = 2048;
 
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
-const MOST_SHIFTED: u64 = 1 << 30;
+const MAX_SHIFTED: u64 = 1 << 30;
 
 /// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs.
 const WORTH_A_SHIFT: u64 = 8;
@@ -68,17 +66,12 @@ impl Call<'_> {
             return Ok(());
         }
         let input = &self.inputs[0];
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("rows of fewer than 2^31 elements, and not {length}"),
-            found: input.tensor.to_string(),
-            at: input.span.into(),
-        })
+        Err(self.bad_shape(input, format!("rows of fewer than 2^31 elements, and not {length}")))
     }
 }
 
 /// Minimum number of packs per thread: with fewer, exchanging values costs more than it saves.
-const LEAST_PACKS: u64 = 4;
+const MIN_PACKS: u64 = 4;
 
 /// Registers of loaded elements per thread up to which a thread issues all of its loads before it computes.
 pub const HELD: u64 = 48;
@@ -109,7 +102,7 @@ impl Sharing {
         };
         // Few rows have more threads each, as long as every thread keeps some packs.
         let has_room = |threads: u64| 2 * threads <= LARGEST_BLOCK && 2 * threads * rows.count <= UNITS * UNIT_THREADS;
-        while threads >= WARP && length > threads * pack * LEAST_PACKS && has_room(threads) {
+        while threads >= WARP && length > threads * pack * MIN_PACKS && has_room(threads) {
             threads *= 2;
         }
         let whole = length <= threads * most;
@@ -174,7 +167,7 @@ impl RowSplit {
         let length = rows.length;
         let aligned = common_pack(&tensors);
         let widest = 16 / size;
-        let long = (WORTH_A_SHIFT * widest..MOST_SHIFTED).contains(&length);
+        let long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
         let shifted = aligned < widest && long && shift_alike(&tensors, widest);
         let pack = if shifted { widest } else { aligned };
         // Number of elements from the pack in which a row starts to the one in which it ends.
@@ -188,7 +181,7 @@ impl RowSplit {
         let chunks = match whole || rows.count >= UNITS {
             true => 1,
             false => {
-                let wanted = UNITS.div_ceil(rows.count).min(length / LEAST_CHUNK);
+                let wanted = UNITS.div_ceil(rows.count).min(length / MIN_CHUNK);
                 let chunks = length.div_ceil(CHUNK_THREADS * held * pack - pack).max(wanted);
                 // No chunk is empty.
                 length.div_ceil(length.div_ceil(chunks).next_multiple_of(pack))

@@ -4,7 +4,7 @@ use super::{Attr, Attrs, Operation, OptionSpec, Preset};
 use crate::base::named::named;
 
 /// Maximum number of inputs of an operation that accepts any number of tensors.
-const MOST_TENSORS: usize = 64;
+const MAX_TENSORS: usize = 64;
 
 /// How a call of an operation is written, and its line in tables.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Signature {
     pub fn most(&self) -> usize {
         match self.inputs {
             [.., Input::Expressions] => self.outputs.len(),
-            [.., Input::Tensors(_)] => MOST_TENSORS,
+            [.., Input::Tensors(_)] => MAX_TENSORS,
             inputs => inputs.len(),
         }
     }

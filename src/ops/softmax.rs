@@ -1,7 +1,5 @@
 //! `softmax` along the last dimension.
 
-use crate::base::{DType, Dims};
-
 use super::ball::{FUNCTION, Precision};
 use super::rows::{RowBodies, RowSplit, row_length};
 use super::*;

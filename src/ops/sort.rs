@@ -4,8 +4,6 @@
 //! merged in passes, each of which halves the number of runs; rows of many runs are sorted by the digits of their keys instead. Time
 //! depends on the shape alone, not on the values.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };

@@ -3,8 +3,6 @@
 //! Each thread writes whole packs for any length of rows: a pack can hold elements of several rows, and rows can have
 //! any alignment.
 
-use crate::base::Dims;
-
 use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
 use super::occupancy::RESIDENT_BLOCKS;
 use super::ragged::RAGGED;

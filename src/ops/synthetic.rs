@@ -1,7 +1,6 @@
 //! Synthetic operations: `nop` and `spin`.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims, Nanos};
 
 use super::kernel::{kernel, launch, param};
 use super::*;
@@ -19,15 +18,9 @@ impl Operation for Nop {
         }
     }
 
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
-    }
-
     fn cost(&self, _: &Spec) -> Cost {
         Cost { blocks: 1, share: 1, ..Cost::default() }
     }
-
-    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, _: &Spec) -> Vec<Launch> {
         vec![launch("nop", "", &[], "", 1, 1)]
@@ -77,8 +70,6 @@ impl Operation for Spin {
         }
     }
 
-    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
-
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let body = "  if (threadIdx.x == 0) {\n    u64 start = WHOLE_CLOCK();\n    while (WHOLE_CLOCK() - start < ticks) {}\n  }\n  \
                     __syncthreads();\n";
@@ -92,19 +83,9 @@ impl Operation for Spin {
 /// A kernel that occupies `units` SMs for a time; with `units` 0, a single thread. It replaces an operation that
 /// cannot run here.
 pub fn held(time: Nanos, units: u32) -> Spec {
-    let mut attrs = Attrs::default();
-    attrs.push("time", Attr::Number(time.0 as f64), None);
-    attrs.push("units", Attr::Int(i64::from(units)), None);
+    let attrs = Attrs::of([("time", Attr::Number(time.0 as f64)), ("units", Attr::Int(i64::from(units)))]);
     let operation: &'static dyn Operation = if units == 0 { &Thread } else { &Spin };
-    Spec {
-        operation,
-        attrs,
-        expression: None,
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        team: Team::ALONE,
-        threads: None,
-    }
+    Spec::new(operation, attrs, Vec::new(), Vec::new())
 }
 
 /// A spin of one thread, which leaves the rest of its SM free. Internal: no file can name it.
@@ -120,15 +101,9 @@ impl Operation for Thread {
         }
     }
 
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
-    }
-
     fn cost(&self, spec: &Spec) -> Cost {
         Cost { blocks: 1, share: 1, ..Spin.cost(spec) }
     }
-
-    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let spin = Spin.launch(spec).into_iter().filter_map(|launch| match launch {

@@ -1,7 +1,5 @@
 //! `top_k`: the largest elements along the last dimension.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
@@ -157,7 +155,7 @@ const FEW_ROUNDS: u64 = 16;
 
 /// Minimum length of a row, in elements, that several blocks share; and minimum length of each part.
 const LONG_ROW: u64 = 1 << 15;
-const LEAST_PART: u64 = 1 << 12;
+const MIN_PART: u64 = 1 << 12;
 
 /// Instructions per element, and per thread of a block: a search of 20 rounds and a sort of 256 candidates.
 const EACH: f64 = 12.0;
@@ -184,7 +182,7 @@ fn stages(spec: &Spec) -> Vec<Stage> {
         Stage { source, length, parts, threads: threads as u32, held, blocks: (count * parts).max(1) }
     };
     let parts = match length > LONG_ROW && count > 0 {
-        true => (BUSY_BLOCKS / count).min(length / LEAST_PART.max(4 * k)).max(1),
+        true => (BUSY_BLOCKS / count).min(length / MIN_PART.max(4 * k)).max(1),
         false => 1,
     };
     match parts {

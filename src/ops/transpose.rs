@@ -1,7 +1,5 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
-use crate::base::{DType, Dims};
-
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::*;
 

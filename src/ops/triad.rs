@@ -1,10 +1,9 @@
 //! `triad`: the STREAM benchmark of memory bandwidth.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims};
 
 use super::elementwise::{compare, cost, evaluate, launch};
-use super::formula::Formula;
+use super::formula::formula;
 use super::*;
 
 /// `triad(bytes -> a)`: the kernel `a = b + 3 c` of STREAM (McCalpin, "Memory bandwidth and machine balance in current high
@@ -13,11 +12,7 @@ pub struct Triad;
 
 /// Returns the expression `b + 3 c`.
 fn expression() -> Expression {
-    let mut formula = Formula::default();
-    let (b, c) = (formula.input(0), formula.input(1));
-    let product = formula.scale(3.0, c);
-    let sum = formula.add(b, product);
-    formula.with_outputs([sum])
+    formula(|[b, c]| [b + 3.0 * c])
 }
 
 fn dims(attrs: &Attrs) -> Dims {

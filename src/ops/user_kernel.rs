@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, Nanos, SrcSpan};
-
 use super::compiled::shared_part;
 use super::kernel::TYPES;
 use super::occupancy::{UNITS, share};
@@ -97,9 +95,7 @@ pub fn user_kernel(spec: &Spec) -> Option<&UserKernel> {
 impl UserKernel {
     /// Returns the call of the kernel with these operands.
     pub fn call(self, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
-        let mut attrs = Attrs::default();
-        attrs.push(KERNEL, Attr::UserKernel(Arc::new(self)), None);
-        Spec { operation: &KernelCall, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None }
+        Spec::new(&KernelCall, Attrs::of([(KERNEL, Attr::UserKernel(Arc::new(self)))]), inputs, outputs)
     }
 
     /// Returns the kernel with the resources of its compiled code.
@@ -236,6 +232,7 @@ impl Reference {
     }
 }
 
+/// The declaration's signature is the shape rule.
 impl Operation for KernelCall {
     fn signature(&self) -> &'static Signature {
         &Signature {
@@ -244,11 +241,6 @@ impl Operation for KernelCall {
             category: Category::Kernel,
             ..Signature::NOTHING
         }
-    }
-
-    /// Never called: the declaration's signature is the shape rule.
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

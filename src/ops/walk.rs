@@ -5,8 +5,6 @@
 //! address of a tile in each operand, is thus shared by about 16 bytes of data per thread, so that broadcasts and gaps
 //! of any kind cost little.
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, index_type, param, u64_param};
 use super::layout::collapse;

@@ -1,18 +1,16 @@
 //! Sliding windows over the spatial dimensions of `[samples, channels, spatial…]`, shared by convolutions and pools.
 
-use crate::base::{DType, Dims};
-
 use super::*;
 
 /// Maximum number of spatial dimensions.
-pub const MOST_SPATIAL: usize = 3;
+pub const MAX_SPATIAL: usize = 3;
 
 /// Maximum number of elements of a channel in all samples, and of a kernel in all channels. Kernels index them by 32
 /// bits, which must also represent positions outside of the tensor.
-const MOST_PLACES: u64 = 1 << 29;
+const MAX_PLACES: u64 = 1 << 29;
 
 /// Maximum value of an option.
-pub const MOST: i64 = 1 << 20;
+pub const MAX_VALUE: i64 = 1 << 20;
 
 /// The spatial sizes of a tensor.
 pub fn spatial(tensor: &Tensor) -> Dims {
@@ -42,15 +40,10 @@ impl Call<'_> {
     pub(super) fn needs_spatial(&self, index: usize, layout: &str) -> Result<usize, OpError> {
         let operand = &self.inputs[index];
         let rank = operand.tensor.dims.len();
-        if (3..=2 + MOST_SPATIAL).contains(&rank) {
+        if (3..=2 + MAX_SPATIAL).contains(&rank) {
             return Ok(rank - 2);
         }
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("three to five dimensions, {layout}"),
-            found: operand.tensor.to_string(),
-            at: operand.span.into(),
-        })
+        Err(self.bad_shape(operand, format!("three to five dimensions, {layout}")))
     }
 
     /// Value of an option for each spatial dimension; `None` if absent.
@@ -71,15 +64,10 @@ impl Call<'_> {
     /// separately. The operand may be an output, whose size has not been limited yet.
     pub(super) fn needs_few_places(&self, operand: &Operand, apart: &[usize]) -> Result<(), OpError> {
         let elements = operand.tensor.dims.elements();
-        let is_small = |&axis: &usize| elements.is_some_and(|all| all / operand.tensor.dims[axis] <= MOST_PLACES);
+        let is_small = |&axis: &usize| elements.is_some_and(|all| all / operand.tensor.dims[axis] <= MAX_PLACES);
         if apart.iter().all(is_small) {
             return Ok(());
         }
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: format!("at most {MOST_PLACES} elements for each channel"),
-            found: operand.tensor.to_string(),
-            at: operand.span.into(),
-        })
+        Err(self.bad_shape(operand, format!("at most {MAX_PLACES} elements for each channel")))
     }
 }

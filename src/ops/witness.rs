@@ -1,8 +1,6 @@
 //! Internal operations that verify order at run time: producers increment counters, and consumers compare them before
 //! they start. No file can name them.
 
-use crate::base::{DType, Dims, Nanos, Space};
-
 use super::kernel::{launch, param, u32_param};
 use super::*;
 
@@ -13,26 +11,9 @@ const LATE: Nanos = Nanos(5_000);
 /// The element type of all counters.
 pub const COUNTER: DType = DType::I32;
 
-fn counter() -> Tensor {
-    Tensor {
-        dtype: COUNTER,
-        dims: Dims::from_slice(&[1]).expect("one dimension"),
-        strides: Dims::from_slice(&[1]).expect("one dimension"),
-        space: Space::Device,
-        align: 4,
-    }
-}
-
 fn spec(operation: &'static dyn Operation, attrs: Attrs, inputs: usize) -> Spec {
-    Spec {
-        operation,
-        attrs,
-        expression: None,
-        inputs: vec![counter(); inputs],
-        outputs: vec![counter()],
-        team: Team::ALONE,
-        threads: None,
-    }
+    let counter = Tensor { align: 4, ..Tensor::packed(COUNTER, &[1]) };
+    Spec::new(operation, attrs, vec![counter; inputs], vec![counter])
 }
 
 /// Increments a counter: an operation has completed once more.
@@ -43,9 +24,7 @@ pub fn mark() -> Spec {
 /// Increments the last of three counters, unless the first is ahead of the second, or less than `rounds` behind it:
 /// the awaited operation has completed, and the waiting one has not started.
 pub fn check(rounds: i64) -> Spec {
-    let mut attrs = Attrs::default();
-    attrs.push("rounds", Attr::Int(rounds), None);
-    spec(&Check, attrs, 2)
+    spec(&Check, Attrs::of([("rounds", Attr::Int(rounds))]), 2)
 }
 
 struct Mark;
@@ -58,10 +37,6 @@ impl Operation for Mark {
             category: Category::Synthetic,
             ..Signature::NOTHING
         }
-    }
-
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
     }
 
     fn cost(&self, _: &Spec) -> Cost {
@@ -90,10 +65,6 @@ impl Operation for Check {
             category: Category::Synthetic,
             ..Signature::NOTHING
         }
-    }
-
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
     }
 
     fn cost(&self, _: &Spec) -> Cost {

@@ -1,7 +1,6 @@
 //! `work`: a synthetic kernel with a given cost, in place of another kernel.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, Dims, Nanos};
 
 use super::kernel::{BLOCK, Parameter, kernel, param, u64_param};
 use super::occupancy::SECTOR;
@@ -14,7 +13,7 @@ pub struct Work;
 const PACK: u64 = 16;
 
 /// Maximum number of bytes read in random order: positions have 32 bits.
-const MOST_RANDOM: f64 = (1u64 << 36) as f64;
+const MAX_RANDOM: f64 = (1u64 << 36) as f64;
 
 /// The work that a call requests.
 struct Asked {
@@ -192,31 +191,16 @@ impl Operation for Work {
                 inputs: &[],
                 outputs: &[],
                 options: &[
-                    OptionSpec {
-                        name: "flops",
-                        kind: OptionType::Number(Dimension::FLOPS),
-                        default: Preset::Number(0.0),
-                        doc: "arithmetic operations, such as `2GFLOP`",
-                    },
-                    OptionSpec {
-                        name: "bytes",
-                        kind: OptionType::Number(Dimension::BYTES),
-                        default: Preset::Number(0.0),
-                        doc: "bytes to read, such as `64MiB`",
-                    },
-                    OptionSpec {
-                        name: "stride",
-                        kind: OptionType::Number(Dimension::BYTES),
-                        default: Preset::Number(PACK as f64),
-                        doc: "the distance between reads of 16 bytes each",
-                    },
+                    OptionSpec::quantity("flops", Dimension::FLOPS, 0.0, "arithmetic operations, such as `2GFLOP`"),
+                    OptionSpec::quantity("bytes", Dimension::BYTES, 0.0, "bytes to read, such as `64MiB`"),
+                    OptionSpec::quantity(
+                        "stride",
+                        Dimension::BYTES,
+                        PACK as f64,
+                        "the distance between reads of 16 bytes each",
+                    ),
                     OptionSpec::word("access", &["sequential", "random"], "access pattern of the reads"),
-                    OptionSpec {
-                        name: "time",
-                        kind: OptionType::Number(Dimension::TIME),
-                        default: Preset::Number(0.0),
-                        doc: "duration; 0 for as long as the work takes",
-                    },
+                    OptionSpec::quantity("time", Dimension::TIME, 0.0, "duration; 0 for as long as the work takes"),
                     OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy for that time"),
                     OptionSpec::word("unit", &["vector", "matrix"], "vector units, or matrix units (tensor cores)"),
                     OptionSpec::absent(
@@ -263,7 +247,7 @@ impl Operation for Work {
             let why = "the reads are spread over more than 1 PiB".to_owned();
             return Err(call.bad_option("stride", why, "write a smaller number"));
         }
-        if asked.is_random && call.attrs.number("bytes") > MOST_RANDOM {
+        if asked.is_random && call.attrs.number("bytes") > MAX_RANDOM {
             let why = "in random order, at most 64 GiB are read".to_owned();
             return Err(call.bad_option("access", why, "lower `bytes`"));
         }
@@ -307,8 +291,6 @@ impl Operation for Work {
             ..Cost::default()
         }
     }
-
-    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let asked = Asked::of(&spec.attrs);

@@ -31,9 +31,9 @@ pub enum Reason {
     Stream,
     /// Both access overlapping memory: the later operation through `view`, the earlier one through `source`.
     Data { hazard: Hazard, view: ViewId, source: ViewId },
-    /// The file declares it.
+    /// The file declares the dependency with `after`.
     After { span: SrcSpan },
-    /// A `sync()` lies in between.
+    /// The file has a `sync()` between both operations.
     Sync,
 }
 

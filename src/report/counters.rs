@@ -15,7 +15,7 @@ pub struct Counter {
     pub name: &'static str,
     /// Unit of the values: `B/s`, or empty for a number.
     pub unit: &'static str,
-    /// When the value changes, and the value from then on. Ends with 0.
+    /// Time of each change of the value, and the new value. The last value is 0.
     pub points: Vec<(Nanos, f64)>,
 }
 

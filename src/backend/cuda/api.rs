@@ -74,7 +74,7 @@ impl Api for Cuda {
         if let Some(library) = self.cublaslt.get() {
             facts.push(("cublaslt".to_owned(), library.version.clone()));
         }
-        if let Some(version) = self.collectives.get().and_then(|(library, _)| library.version()) {
+        if let Some(version) = self.collectives.get().and_then(Collectives::version) {
             facts.push(("nccl".to_owned(), version));
         }
         DeviceInfo {
@@ -240,7 +240,7 @@ impl Api for Cuda {
         const NONE: i64 = 15;
         match CublasLt::products(self.cublaslt()?, gemm, workspace, wanted) {
             Err(fault) if fault.code == NONE => Ok(Vec::new()),
-            found => found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None }),
+            found => found.map_err(ExecError::device),
         }
     }
 
@@ -287,6 +287,6 @@ impl Api for Cuda {
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {
-        self.open_collectives().map(|(collectives, _)| *collectives)
+        self.nccl().copied()
     }
 }

@@ -98,7 +98,7 @@ pub struct Cuda {
     cublaslt: OnceLock<Arc<CublasLt>>,
     /// The library and its name with its version; `None` if it was not found.
     cudnn: OnceLock<Result<(Arc<Cudnn>, String), ExecError>>,
-    collectives: OnceLock<(Collectives, &'static str)>,
+    collectives: OnceLock<Collectives>,
     nvml: OnceLock<Option<Nvml>>,
 }
 
@@ -196,13 +196,9 @@ impl Cuda {
         RangeProfiler::enable(table, self.index, self.context)
     }
 
-    fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
-        once(&self.collectives, || {
-            let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
-            let missing = |why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13");
-            let opened = self.paths.open(&names).map_err(missing)?;
-            Ok((Collectives::load(&opened)?, opened.path))
-        })
+    fn nccl(&self) -> Result<&Collectives, ExecError> {
+        let missing = |why| missing("NCCL (libnccl)", "for collectives", why, "pip install nvidia-nccl-cu13");
+        once(&self.collectives, || Collectives::open(&self.paths, ["libnccl.so.2", "libnccl.so"], missing))
     }
 
     /// Each library that a run may need, with its path or the reason why it was not found.
@@ -217,11 +213,7 @@ impl Cuda {
                 "cuDNN",
                 self.cudnn().map(|(library, _)| at(library.version.clone(), library.path)).map_err(ExecError::clone),
             ),
-            (
-                "NCCL",
-                self.open_collectives()
-                    .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
-            ),
+            ("NCCL", self.nccl().map(Collectives::version_and_path)),
             ("CUPTI", self.cupti().map(|library| at(library.name(), library.path)).map_err(no_tracer)),
         ]
     }

@@ -9,19 +9,14 @@ use cudarc::driver::sys::{
 };
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, PeerAccess, Step};
+use crate::backend::gpu::{Api, Call, PeerAccess, Step, required};
 use crate::ops::Copy as CopyLaunch;
 
 use super::Cuda;
 use super::driver::number;
 
-/// The error for an old driver that lacks a function for copies to other devices, or for flags.
-fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(
-        symbol,
-        "this driver lacks the function: copies to other ranks and host streams need CUDA 11.7",
-    )
-}
+/// The use of functions that drivers before CUDA 11.7 lack.
+const PEERS: &str = "copies to other ranks and host streams need CUDA 11.7";
 
 impl PeerAccess for Cuda {
     fn reaches(&self, other: &Self) -> Call<bool> {
@@ -33,9 +28,7 @@ impl PeerAccess for Cuda {
     }
 
     fn reach(&self, other: &Self) -> Call {
-        let Some(enable) = self.driver.table.ctx_enable_peer_access else {
-            return Err(no_function("cuCtxEnablePeerAccess"));
-        };
+        let enable = required(self.driver.table.ctx_enable_peer_access, "cuCtxEnablePeerAccess", PEERS)?;
         self.make_current()?;
         // SAFETY: the other context is retained as long as `other` lives.
         match unsafe { enable(other.context, 0) } {
@@ -52,7 +45,7 @@ impl PeerAccess for Cuda {
         (target, other): (u64, &Self),
         stream: Stream,
     ) -> Call {
-        let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(no_function("cuMemcpyPeerAsync")) };
+        let copy_peer = required(self.driver.table.memcpy_peer_async, "cuMemcpyPeerAsync", PEERS)?;
         // The driver copies strided rows between devices only if they can access each other.
         (0..copy.rows).try_for_each(|row| {
             let (to, from) = (target + row * copy.target_pitch, source + row * copy.source_pitch);
@@ -67,9 +60,7 @@ impl PeerAccess for Cuda {
     unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call {
         /// Most steps come in pairs. The driver accepts up to 256 operations per call.
         const AT_ONCE: usize = 4;
-        let Some(batch) = self.driver.table.stream_batch_mem_op else {
-            return Err(no_function("cuStreamBatchMemOp_v2"));
-        };
+        let batch = required(self.driver.table.stream_batch_mem_op, "cuStreamBatchMemOp_v2", PEERS)?;
         steps.chunks(AT_ONCE).try_for_each(|steps| {
             // Awaiting a flag takes two operations: wait, and lower it.
             let mut ops = [CUstreamBatchMemOpParams_v1 { pad: [0; 6] }; 2 * AT_ONCE];

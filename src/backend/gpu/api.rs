@@ -41,12 +41,13 @@ pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
-/// The function for memory of other processes, or the error for an old library that lacks it.
-fn required<F>(function: Option<F>, symbol: &'static str) -> Call<F> {
-    function.ok_or_else(|| {
-        Fault::new(symbol, "the installed version lacks the function, so it cannot open memory of other processes")
-    })
+/// Returns an optional function, or the error for an old library that lacks it. `needs` is a clause that says what needs it.
+pub fn required<F>(function: Option<F>, symbol: &'static str, needs: &str) -> Call<F> {
+    function.ok_or_else(|| Fault::new(symbol, format!("the installed version lacks the function, and {needs}")))
 }
+
+/// The use of functions for memory of other processes.
+const SHARED_MEMORY: &str = "ranks in several processes need it";
 
 /// Registers and memory of a compiled kernel, and the number of its blocks that a compute unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -432,7 +433,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
     unsafe fn export(&self, address: u64) -> Call<Handle> {
         let runtime = self.runtime();
-        let export = required(runtime.ipc_get_mem_handle, runtime.names.ipc_get_mem_handle)?;
+        let export = required(runtime.ipc_get_mem_handle, runtime.names.ipc_get_mem_handle, SHARED_MEMORY)?;
         let mut handle = IpcHandle([0; 64]);
         // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
         let code = unsafe { export(&mut handle, address as Address) };
@@ -442,7 +443,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
     fn import(&self, handle: &Handle) -> Call<u64> {
         let runtime = self.runtime();
-        let import = required(runtime.ipc_open_mem_handle, runtime.names.ipc_open_mem_handle)?;
+        let import = required(runtime.ipc_open_mem_handle, runtime.names.ipc_open_mem_handle, SHARED_MEMORY)?;
         let mut address = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
         let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
@@ -460,8 +461,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// Makes host memory accessible to devices and returns its address on this device.
     unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64> {
         let (runtime, names) = (self.runtime(), self.runtime().names);
-        let register = required(runtime.host_register, names.host_register)?;
-        let find = required(runtime.host_device_pointer, names.host_device_pointer)?;
+        let register = required(runtime.host_register, names.host_register, SHARED_MEMORY)?;
+        let find = required(runtime.host_device_pointer, names.host_device_pointer, SHARED_MEMORY)?;
         let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
         // SAFETY: the caller vouches for the memory.
         self.check(names.host_register, unsafe { register(address as *mut c_void, bytes as usize, flags) })?;

@@ -194,8 +194,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
-        check(dialect.names.create, code, dialect.status)
-            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        check(dialect.names.create, code, dialect.status).map_err(ExecError::device)?;
         Ok(BlasLt { dialect, table, handle, version: String::new(), path: opened.path })
     }
 

@@ -1,7 +1,7 @@
 //! Resources of declared kernels on an SM or compute unit, and the device's limits for them.
 
 use crate::base::{Bytes, counted};
-use crate::exec::{ExecError, Fault};
+use crate::exec::ExecError;
 use crate::ops::UserKernel;
 
 use super::api::{Api, Residency};
@@ -18,10 +18,9 @@ impl<A: Api> Context<'_, A> {
             help,
             at: declared.code.at.into(),
         };
-        let fault = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
         // SAFETY: the function is a loaded kernel of this device.
         let (threads, shared) = unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
-        let (threads, shared) = (threads.map_err(fault)?, shared.map_err(fault)?);
+        let (threads, shared) = (threads.map_err(ExecError::device)?, shared.map_err(ExecError::device)?);
         let block = declared.threads();
         if block > u64::from(threads) {
             let why = format!("a block has {block} threads, and its registers leave room for {threads} on this device");
@@ -44,8 +43,7 @@ impl<A: Api> Context<'_, A> {
         let threads = declared.threads() as u32;
         // SAFETY: the function is a loaded kernel of this device.
         let found = unsafe { self.api.residency(function, threads, declared.shared) };
-        let Residency { registers, local, shared, blocks } =
-            found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        let Residency { registers, local, shared, blocks } = found.map_err(ExecError::device)?;
         let local = match local {
             0 => String::new(),
             bytes => format!(", {} of local memory a thread", Bytes(bytes.into())),

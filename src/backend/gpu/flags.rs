@@ -113,7 +113,7 @@ impl Flags {
 pub fn registered<A: Api>(api: &A, shared: &SharedMemory) -> Result<u64, ExecError> {
     // SAFETY: the memory is mapped completely and stays mapped until it is unregistered.
     let registered = unsafe { api.register(shared.address(), shared.bytes()) };
-    registered.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
+    registered.map_err(ExecError::device)
 }
 
 /// The error for memory that cannot be shared.

@@ -86,8 +86,7 @@ impl HostLanes {
         }
         let mut files = Files::new();
         let bytes = numbers.len() as u64 * 2 * LINE;
-        let device = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
-        self.words = api.allocate_pinned(bytes).map_err(device)?;
+        self.words = api.allocate_pinned(bytes).map_err(ExecError::device)?;
         // SAFETY: the memory was allocated with that many bytes, and nothing uses it yet.
         unsafe { std::ptr::write_bytes(self.words as *mut u8, 0, bytes as usize) };
         for (place, &number) in numbers.iter().enumerate() {

@@ -126,7 +126,7 @@ impl Kernels {
                 kernels.unload(api);
                 return Err(match &wanted.declared {
                     Some(declared) => not_loaded(declared, &fault),
-                    None => device(fault),
+                    None => ExecError::device(fault),
                 });
             }
         }
@@ -158,10 +158,6 @@ impl Kernels {
             unsafe { api.unload(module) };
         }
     }
-}
-
-fn device(fault: Box<Fault>) -> ExecError {
-    ExecError::Device { fault: fault.to_string(), help: None }
 }
 
 /// Compiles the kernels with these indices on all cores, and stores each in the cache at its path as soon as it is

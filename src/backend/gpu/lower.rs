@@ -579,20 +579,15 @@ impl<A: Api> Context<'_, A> {
         let grid = kernel.grid.map(|blocks| blocks as u32);
         let shared = match kernel.shared {
             Shared::Bytes(bytes) if bytes <= DEFAULT_SHARED_LIMIT => bytes,
-            Shared::Bytes(bytes) => {
+            rule => {
                 // SAFETY: the function is a loaded kernel of this device.
-                let most = unsafe { self.api.take_all_shared(function) };
-                most.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
-                bytes
+                let most = unsafe { self.api.take_all_shared(function) }.map_err(ExecError::device)?;
+                match rule {
+                    Shared::Bytes(bytes) => bytes,
+                    Shared::AtMost(bytes) => bytes.min(most),
+                    Shared::All => most,
+                }
             }
-            Shared::AtMost(bytes) => {
-                // SAFETY: the function is a loaded kernel of this device.
-                let most = unsafe { self.api.take_all_shared(function) };
-                bytes.min(most.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?)
-            }
-            // SAFETY: the function is a loaded kernel of this device.
-            Shared::All => unsafe { self.api.take_all_shared(function) }
-                .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,
         };
         let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
         Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })

@@ -46,6 +46,8 @@ pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
 use driver::GpuDriver;
 pub use parts::Part;
 
+pub(in crate::backend) use api::required;
+
 /// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<Source>; 5] {
     [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]

@@ -223,7 +223,7 @@ fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, Exe
         }
         api.reach(other).map(|()| true)
     };
-    reach().map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
+    reach().map_err(ExecError::device)
 }
 
 /// Notes on the route of the image's copies, one line for each receiving rank, and on how many copies share a

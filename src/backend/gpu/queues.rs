@@ -29,14 +29,10 @@ fn null() -> Arc<Source> {
     kernel::source("nop", "", &[], "")
 }
 
-fn device(fault: Box<Fault>) -> ExecError {
-    ExecError::Device { fault: fault.to_string(), help: None }
-}
-
 /// Creates streams of normal priority and determines which of them share a queue. `cache` is the folder for the two
 /// kernels; `None` disables caching.
 pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
-    api.make_current().map_err(device)?;
+    api.make_current().map_err(ExecError::device)?;
     let wanted = [gate::source(), null()].map(|source| Wanted {
         source: (*source).clone(),
         what: "queues",
@@ -47,7 +43,7 @@ pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queu
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);
     let predicted = Queues::round_robin(streams.clamp(1, STREAMS), api.topology().queues);
-    probed.map(|(groups, at_once)| predicted.found(groups, at_once)).map_err(device)
+    probed.map(|(groups, at_once)| predicted.found(groups, at_once)).map_err(ExecError::device)
 }
 
 fn on_streams<A: Api>(api: &A, kernels: &Kernels, count: u32) -> Call<(Vec<Vec<u32>>, u32)> {

@@ -37,10 +37,6 @@ pub fn uncertainty(elapsed: Nanos) -> Nanos {
     EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
 }
 
-fn device(fault: Box<Fault>) -> ExecError {
-    ExecError::Device { fault: fault.to_string(), help: None }
-}
-
 /// An empty kernel.
 pub fn null() -> Arc<Source> {
     kernel::source("nop", "", &[], "")
@@ -56,7 +52,7 @@ pub enum Measured {
 
 impl From<Box<Fault>> for Measured {
     fn from(fault: Box<Fault>) -> Self {
-        Measured::Failed(device(fault))
+        Measured::Failed(ExecError::device(fault))
     }
 }
 

@@ -151,7 +151,7 @@ impl Api for Hip {
         if let Some(Ok(library)) = self.rocblas.get() {
             facts.push(("rocblas".to_owned(), library.path.to_owned()));
         }
-        if let Some(version) = self.collectives.get().and_then(|(library, _)| library.version()) {
+        if let Some(version) = self.collectives.get().and_then(Collectives::version) {
             facts.push(("rccl".to_owned(), version));
         }
         DeviceInfo {
@@ -353,6 +353,6 @@ impl Api for Hip {
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {
-        self.open_collectives().map(|(collectives, _)| *collectives)
+        self.rccl().copied()
     }
 }

@@ -116,8 +116,7 @@ pub fn open(paths: &SearchPaths) -> Result<HipblasLt, ExecError> {
     let mut version = 0;
     // SAFETY: the handle is the library's, and the output pointer is valid for the call.
     let code = unsafe { (versions.version)(library.handle, &mut version) };
-    blas::check("hipblasLtGetVersion", code, status)
-        .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+    blas::check("hipblasLtGetVersion", code, status).map_err(ExecError::device)?;
     if version < OLDEST {
         return Err(missing(NotOpened::Broken(format!("version {} is older than 0.6", text(version)))));
     }

@@ -104,7 +104,7 @@ pub struct Hip {
     hiprtc: OnceLock<Hiprtc>,
     hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
     rocblas: OnceLock<Result<Arc<RocBlas>, ExecError>>,
-    collectives: OnceLock<(Collectives, &'static str)>,
+    collectives: OnceLock<Collectives>,
     smi: OnceLock<Option<Smi>>,
     /// Number of open streams.
     streams: AtomicU32,
@@ -194,13 +194,9 @@ impl Hip {
         once(&self.hiprtc, || Hiprtc::open(&self.paths, self.driver.major(), Some(&self.architecture)))
     }
 
-    fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
-        once(&self.collectives, || {
-            let names = ["librccl.so.1", "librccl.so"].map(str::to_owned);
-            let missing = |why| missing("RCCL (librccl)", "for collectives", "rccl", why);
-            let opened = self.paths.open(&names).map_err(missing)?;
-            Ok((Collectives::load(&opened)?, opened.path))
-        })
+    fn rccl(&self) -> Result<&Collectives, ExecError> {
+        let missing = |why| missing("RCCL (librccl)", "for collectives", "rccl", why);
+        once(&self.collectives, || Collectives::open(&self.paths, ["librccl.so.1", "librccl.so"], missing))
     }
 
     /// Each library that a run may need, with its path or the reason why it was not found.
@@ -211,11 +207,7 @@ impl Hip {
             ("hipRTC", self.hiprtc().map(|hiprtc| at(hiprtc.version(), hiprtc.path()))),
             ("hipBLASLt", self.hipblaslt().map(|library| at(library.version.clone(), library.path))),
             ("rocBLAS", self.rocblas().map(|library| library.path.to_owned())),
-            (
-                "RCCL",
-                self.open_collectives()
-                    .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
-            ),
+            ("RCCL", self.rccl().map(Collectives::version_and_path)),
             ("ROCm SMI", smi_library(&self.paths)),
         ]
     }

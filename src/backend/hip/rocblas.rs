@@ -108,8 +108,7 @@ impl RocBlas {
         let mut handle: RocHandle = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
-        check("rocblas_create_handle", code)
-            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        check("rocblas_create_handle", code).map_err(ExecError::device)?;
         Ok(RocBlas { table, handle, path: opened.path })
     }
 

@@ -17,7 +17,7 @@ pub(super) const ROUND: Duration = Duration::from_millis(50);
 /// Connection timeout of the ports after the first, which rank 0 uses only if other runs have those before.
 const OTHER_PORTS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Minimum connection timeout, near the end of the time.
+/// Minimum connection timeout, for the last attempts before the time to join ends.
 const MIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// An authenticated connection.

@@ -55,7 +55,7 @@ pub struct ComparedRun {
     /// Reasons to doubt its results.
     pub doubts: Vec<String>,
     pub operations: Vec<Operation>,
-    /// Slot of its operations and of its metrics by category.
+    /// Slot that `operations` and the metrics by category describe.
     pub slot: usize,
 }
 

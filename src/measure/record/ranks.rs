@@ -157,7 +157,7 @@ pub struct LateRecord {
     pub rank: u32,
     /// Delay after the last of the others.
     pub late_ns: Nanos,
-    /// Error of that delay.
+    /// Uncertainty of `late_ns`, which the alignment of the clocks of all ranks leaves.
     pub error_ns: Nanos,
     /// Number of iterations in which it arrived last beyond the clocks' error, and of all observed ones.
     pub times: usize,
@@ -349,7 +349,7 @@ pub struct CategoryRecord {
 /// Achieved shares of the device's peaks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeakRecord {
-    /// The profile with the peaks.
+    /// Name of the device profile whose peaks the shares refer to.
     pub profile: String,
     /// Share of the peak arithmetic rate, each type by its own peak.
     pub flops: f64,

@@ -4,7 +4,7 @@ use super::shape::bias;
 use super::*;
 
 /// Maximum bytes of scratch memory of a call. A batch that needs more is divided into several calls.
-const MOST_SCRATCH: u64 = 2 << 30;
+const MAX_SCRATCH: u64 = 2 << 30;
 
 /// Whether the type of the queries and the option `algorithm` allow the library as well as our kernels.
 pub fn may_take(spec: &Spec) -> bool {
@@ -57,7 +57,7 @@ impl FusedAttention {
         }
         let batch = all.operands[0].1.dims[0];
         let calls = (1..=batch).find(|calls| {
-            batch.is_multiple_of(*calls) && (*calls == batch || all.scratch_of(batch / calls) <= MOST_SCRATCH)
+            batch.is_multiple_of(*calls) && (*calls == batch || all.scratch_of(batch / calls) <= MAX_SCRATCH)
         })?;
         if calls > 1 {
             all.calls = calls;

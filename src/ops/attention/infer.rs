@@ -3,13 +3,13 @@
 use super::*;
 
 /// Maximum number of positions in all heads of queries that share a head of keys: kernels index them with 32 bits.
-pub(super) const MOST_POSITIONS: u64 = 1 << 30;
+pub(super) const MAX_POSITIONS: u64 = 1 << 30;
 
 /// Maximum number of elements of a head: 32 threads hold them in registers.
 const LARGEST_HEAD: u64 = 1024;
 
 /// Maximum number of packed sequences: each thread block searches for its sequence linearly.
-const MOST_SEQUENCES: u64 = 4096;
+const MAX_SEQUENCES: u64 = 4096;
 
 /// Returns the dimensions of the results `o` and `lse`.
 fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
@@ -115,12 +115,7 @@ impl Call<'_> {
         if input.tensor.dims.len() == rank {
             return Ok(());
         }
-        Err(self.out_of_range(index, needs.to_owned()))
-    }
-
-    fn out_of_range(&self, index: usize, needs: String) -> OpError {
-        let input = &self.inputs[index];
-        OpError::Rank { op: self.operation.name(), needs, found: input.tensor.to_string(), at: input.span.into() }
+        Err(self.bad_shape(input, needs))
     }
 
     /// Fails unless queries, the pool of keys and values, and the pages of each sequence have compatible shapes.
@@ -146,8 +141,10 @@ impl Call<'_> {
         let axes = Axes::of(self.attrs, 4);
         let keys = k.dims[axes.positions].saturating_mul(pages.dims[1]);
         let group = axes.heads_of(&q.dims) / axes.heads_of(&k.dims).max(1);
-        if keys.saturating_mul(group) > MOST_POSITIONS || k.dims[0] > MOST_POSITIONS {
-            return Err(self.out_of_range(3, format!("at most {MOST_POSITIONS} keys in the blocks of a sequence")));
+        if keys.saturating_mul(group) > MAX_POSITIONS || k.dims[0] > MAX_POSITIONS {
+            return Err(
+                self.bad_shape(&self.inputs[3], format!("at most {MAX_POSITIONS} keys in the blocks of a sequence"))
+            );
         }
         Ok(())
     }
@@ -170,8 +167,8 @@ impl Call<'_> {
             let (left, right) = (format!("{ends} sequences"), format!("{key_ends} sequences"));
             return Err(self.differs(places[0], left, places[1], right, help));
         }
-        if ends > MOST_SEQUENCES {
-            return Err(self.out_of_range(places[0], format!("at most {MOST_SEQUENCES} sequences")));
+        if ends > MAX_SEQUENCES {
+            return Err(self.bad_shape(&self.inputs[places[0]], format!("at most {MAX_SEQUENCES} sequences")));
         }
         Ok(())
     }
@@ -231,13 +228,12 @@ impl Call<'_> {
             let (positions, size) = (input.tensor.dims[axes.positions], input.tensor.dims[rank - 1]);
             let needs = if size > LARGEST_HEAD {
                 format!("heads of at most {LARGEST_HEAD} elements")
-            } else if positions.saturating_mul(group) > MOST_POSITIONS {
-                format!("at most {MOST_POSITIONS} positions in all {group} heads of queries that share a head of keys")
+            } else if positions.saturating_mul(group) > MAX_POSITIONS {
+                format!("at most {MAX_POSITIONS} positions in all {group} heads of queries that share a head of keys")
             } else {
                 continue;
             };
-            let (op, found) = (self.operation.name(), input.tensor.to_string());
-            return Err(OpError::Rank { op, needs, found, at: input.span.into() });
+            return Err(self.bad_shape(input, needs));
         }
         let scale = self.attrs.number("scale");
         if !(0.0..=1e30).contains(&scale) {

@@ -13,8 +13,6 @@ mod reference;
 mod shape;
 mod text;
 
-use crate::base::{DType, Dims};
-
 use super::occupancy::WARP;
 use super::*;
 pub use shape::scores;
@@ -234,7 +232,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::int(
         "window",
         0,
-        infer::MOST_POSITIONS as i64,
+        infer::MAX_POSITIONS as i64,
         0,
         "sliding window: the number of keys that a causal query attends to, its own position included; 0 for all",
     ),

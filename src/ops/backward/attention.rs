@@ -53,7 +53,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     rule.tape.write(name, &options, &inputs, &outputs);
     (0..3).for_each(|input| rule.set(input, outputs[input]));
     if let Some((slopes, dims)) = scores {
-        let sum = over_repeats(rule, BIAS, (written(|_, [slope]| slope), &[slopes]), dims)?;
+        let sum = over_repeats(rule, BIAS, (formula(|[slope]| [slope]), &[slopes]), dims)?;
         rule.set(BIAS, sum);
     }
     Ok(())

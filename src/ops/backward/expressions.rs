@@ -140,10 +140,8 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
             let mut sizes = extent.dims;
             (0..sizes.len()).filter(|axis| !axes.contains(axis)).for_each(|axis| sizes.set(axis, 1));
             let iota = rule.tape.iota(sizes);
-            rule.map([place, iota, gradient], compute, |formula, [place, iota, gradient]| {
-                let (found, zero) = (formula.equal(place, iota), formula.constant(0.0));
-                formula.select(found, gradient, zero)
-            })
+            let all = [place, iota, gradient];
+            rule.map(all, compute, |[place, iota, gradient]| place.equals(iota).select(gradient, 0.0))
         }
         Function::LogSumExp | Function::LogSumExpAndSum => {
             let value = values(rule, &expression, &operands, extent.dims);
@@ -155,31 +153,20 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
                 // A rounded logarithm would scale all probabilities.
                 false => rule.reduced("logsumexp", (*expression).clone(), &operands, (extent.dims, &axes), compute),
             };
-            rule.map([value, total, gradient], compute, |formula, [value, total, gradient]| {
-                let logarithm = formula.subtract(value, total);
-                let probability = formula.apply(Unary::Exp, logarithm);
-                formula.multiply(gradient, probability)
-            })
+            let all = [value, total, gradient];
+            rule.map(all, compute, |[value, total, gradient]| gradient * (value - total).apply(Unary::Exp))
         }
         Function::Prod => {
             let value = values(rule, &expression, &operands, extent.dims);
             // If exactly one factor is zero, only this factor has a gradient: the product of the others.
-            let zeros = rule.reduce("sum", ([value], &axes), compute, |formula, [x]| {
-                let zero = formula.constant(0.0);
-                formula.equal(x, zero)
-            });
-            let others = rule.reduce("prod", ([value], &axes), compute, |formula, [x]| {
-                let one = formula.constant(1.0);
-                formula.select(x, x, one)
-            });
+            let zeros = rule.reduce("sum", ([value], &axes), compute, |[x]| x.equals(0.0));
+            let others = rule.reduce("prod", ([value], &axes), compute, |[x]| x.select(x, 1.0));
             let all = [value, zeros, others, gradient];
-            rule.map(all, compute, |formula, [value, zeros, others, gradient]| {
-                let (zero, one) = (formula.constant(0.0), formula.constant(1.0));
-                let quotient = formula.divide(others, value);
-                let alone = formula.equal(zeros, one);
-                let (of_zero, of_other) = (formula.select(alone, others, zero), formula.select(zeros, zero, quotient));
-                let slope = formula.select(value, of_other, of_zero);
-                formula.multiply(gradient, slope)
+            rule.map(all, compute, |[value, zeros, others, gradient]| {
+                let [zero, one] = [0.0, 1.0].map(|number| value.constant(number));
+                let (quotient, alone) = (others / value, zeros.equals(one));
+                let (of_zero, of_other) = (alone.select(others, zero), zeros.select(zero, quotient));
+                gradient * value.select(of_other, of_zero)
             })
         }
         Function::ArgMax | Function::ArgMin => {
@@ -243,11 +230,8 @@ pub fn grad_norm(rule: &mut Backward) -> Result<(), NoRule> {
     };
     for input in 0..count {
         let (x, dtype) = (rule.input(input), rule.spec.inputs[input].dtype);
-        let found = rule.map([x, norm, gradient], dtype, |formula, [x, norm, gradient]| {
-            let direction = formula.divide(x, norm);
-            let (slope, zero) = (formula.multiply(gradient, direction), formula.constant(0.0));
-            formula.select(norm, slope, zero)
-        });
+        let all = [x, norm, gradient];
+        let found = rule.map(all, dtype, |[x, norm, gradient]| norm.select(gradient * (x / norm), 0.0));
         rule.set(input, found);
     }
     Ok(())
@@ -259,7 +243,7 @@ pub fn rope(rule: &mut Backward) -> Result<(), NoRule> {
     let (x, cos, sin) = (rule.input(0), rule.input(1), rule.input(2));
     if rule.wants(0) {
         let dtype = rule.tape.dtype(sin);
-        let back = rule.map([sin], dtype, |formula, [sin]| formula.negate(sin));
+        let back = rule.map([sin], dtype, |[sin]| -sin);
         let tensor = rule.spec.inputs[0];
         let turned = rule.tape.operation("rope", &[], &[gradient, cos, back], (tensor.dtype, tensor.dims));
         rule.set(0, turned);
@@ -272,12 +256,10 @@ pub fn rope(rule: &mut Backward) -> Result<(), NoRule> {
         if !rule.wants(angle) {
             continue;
         }
-        let mut formula = Formula::default();
-        let [first_node, second_node, of_a_node, of_b_node] = [0, 1, 2, 3].map(|input| formula.input(input));
-        let left = formula.multiply(first_node, of_a_node);
-        let right = formula.multiply(second_node, of_b_node);
-        let sum = if minus { formula.subtract(right, left) } else { formula.add(left, right) };
-        let expression = formula.with_outputs([sum]);
+        let expression = formula(|[first, second, of_a, of_b]| {
+            let (left, right) = (first * of_a, second * of_b);
+            [if minus { right - left } else { left + right }]
+        });
         let used = [first, second, of_a, of_b];
         let gradient = over_repeats(rule, angle, (expression, &used), whole)?;
         rule.set(angle, gradient);

@@ -16,21 +16,16 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
     let numbers = rule.tape.iota(dims(&[classes]));
     let all = [probabilities, targets, numbers, gradient];
-    let found = rule.map(all, logits.dtype, |formula, [probability, target, class, gradient]| {
-        let [zero, ignored, count] = [0.0, ignored, classes as f64].map(|value| formula.constant(value));
-        let alike = formula.constant(smoothing / classes as f64);
-        let certain = formula.constant(1.0 - smoothing);
-        let is_target = formula.equal(target, class);
-        let own = formula.select(is_target, certain, zero);
-        let share = if smoothing > 0.0 { formula.add(own, alike) } else { own };
-        let less = formula.subtract(probability, share);
-        let product = formula.multiply(gradient, less);
+    let found = rule.map(all, logits.dtype, |[probability, target, class, gradient]| {
+        let constants = [0.0, ignored, classes as f64, smoothing / classes as f64, 1.0 - smoothing];
+        let [zero, ignored, count, alike, certain] = constants.map(|value| target.constant(value));
+        let own = target.equals(class).select(certain, zero);
+        let share = if smoothing > 0.0 { own + alike } else { own };
+        let product = gradient * (probability - share);
         // Rows whose target is ignored or is not a class have no loss.
-        let is_class = formula.less(target, count);
-        let (below, skipped) = (formula.less(target, zero), formula.equal(target, ignored));
-        let inside = formula.select(is_class, product, zero);
-        let counted = formula.select(below, zero, inside);
-        formula.select(skipped, zero, counted)
+        let is_class = target.less(count);
+        let (below, skipped) = (target.less(zero), target.equals(ignored));
+        skipped.select(zero, below.select(zero, is_class.select(product, zero)))
     });
     rule.set(0, found);
     Ok(())

@@ -32,7 +32,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         let rows = rule.tape.dims(gradient).len() - 1;
         let axes: Vec<usize> = (0..rows).collect();
         let dtype = rule.spec.inputs[bias].dtype;
-        let sum = rule.reduce("sum", ([gradient], &axes), dtype, |_, [x]| x);
+        let sum = rule.reduce("sum", ([gradient], &axes), dtype, |[x]| x);
         rule.set(bias, sum);
     }
     let [a, b] = [0, 1].map(|input| rule.spec.inputs[input]);
@@ -141,11 +141,7 @@ fn of_sums(
         // The product is positive exactly where the result is.
         Function::Relu => {
             let result = rule.output(0);
-            Ok(rule.map([gradient, result], dtype, |formula, [gradient, result]| {
-                let zero = formula.constant(0.0);
-                let positive = formula.less(zero, result);
-                formula.multiply(gradient, positive)
-            }))
+            Ok(rule.map([gradient, result], dtype, |[gradient, result]| gradient * result.constant(0.0).less(result)))
         }
         _ if finish.before.is_some() => Err(
             "the sums that its function is applied to are gone: `relu` has gradients with `accumulate: true`, or write `map` behind it",
@@ -155,10 +151,7 @@ fn of_sums(
             let inputs: Vec<Value> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
             let (name, size) = (rule.spec.operation.name(), rule.spec.outputs[0].dims);
             let sums = rule.tape.operation(name, options, &inputs, (dtype, size));
-            let mut formula = Formula::default();
-            let x = formula.input(0);
-            let result = function.of(&mut formula, x);
-            let expression = formula.with_outputs([result]);
+            let expression = formula(|[x]| [function.of(x)]);
             let slope = Derivatives::of(&expression, 1, &[true], 1.0).ok_or("its epilogue has no derivative")?;
             let (expression, used) = slope.select(&[0]);
             let operands: Vec<Value> = used.iter().map(|&place| if place == 0 { sums } else { gradient }).collect();
@@ -176,7 +169,7 @@ fn over_batch(rule: &mut Backward, value: Value, lead: usize) -> Value {
     }
     let axes: Vec<usize> = (0..lead).collect();
     let dtype = rule.tape.dtype(value);
-    rule.reduce("sum", ([value], &axes), dtype, |_, [x]| x)
+    rule.reduce("sum", ([value], &axes), dtype, |[x]| x)
 }
 
 /// Merges a batch of matrices into one matrix, row after row.

@@ -19,7 +19,7 @@ use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
 use super::expression::Unary;
-use super::formula::Formula;
+use super::formula::{Formula, Term, formula};
 use super::{Attr, Expression, Spec};
 
 pub use tape::{Entry, Source, Step, Tape, Value};
@@ -118,10 +118,10 @@ impl<'a> Backward<'a> {
         &mut self,
         inputs: [Value; N],
         dtype: DType,
-        formula: impl FnOnce(&mut Formula, [u16; N]) -> u16,
+        of: impl for<'f> FnOnce([Term<'f>; N]) -> Term<'f>,
     ) -> Value {
         let output = self.tape.scratch(dtype, self.tape.together(&inputs));
-        self.tape.map(written(formula), &inputs, &[output]);
+        self.tape.map(formula(|inputs| [of(inputs)]), &inputs, &[output]);
         output
     }
 
@@ -131,10 +131,10 @@ impl<'a> Backward<'a> {
         function: &str,
         (inputs, axes): ([Value; N], &[usize]),
         dtype: DType,
-        formula: impl FnOnce(&mut Formula, [u16; N]) -> u16,
+        of: impl for<'f> FnOnce([Term<'f>; N]) -> Term<'f>,
     ) -> Value {
         let dims = self.tape.together(&inputs);
-        self.reduced(function, written(formula), &inputs, (dims, axes), dtype)
+        self.reduced(function, formula(|inputs| [of(inputs)]), &inputs, (dims, axes), dtype)
     }
 
     /// Reduces a finished expression. `dims` is the broadcast shape of its inputs.
@@ -160,7 +160,7 @@ impl<'a> Backward<'a> {
             return value;
         }
         let dtype = self.tape.dtype(value);
-        self.map([value], dtype, |formula, [x]| formula.scale(factor, x))
+        self.map([value], dtype, |[x]| factor * x)
     }
 
     /// Returns a tensor of zeros.
@@ -175,24 +175,6 @@ impl<'a> Backward<'a> {
             Some(()) => self.tape.reshape(value, dims),
             None => value,
         }
-    }
-}
-
-/// Returns the expression that `formula` builds over `N` inputs.
-fn written<const N: usize>(formula: impl FnOnce(&mut Formula, [u16; N]) -> u16) -> Expression {
-    let mut written = Formula::default();
-    let mut index = 0;
-    let inputs = [(); N].map(|()| {
-        index += 1;
-        written.input(index - 1)
-    });
-    let output = formula(&mut written, inputs);
-    written.with_outputs([output])
-}
-
-impl Formula {
-    fn negate(&mut self, x: u16) -> u16 {
-        self.apply(Unary::Negate, x)
     }
 }
 

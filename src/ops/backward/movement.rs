@@ -55,10 +55,8 @@ pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
         let last = scattered(rule, "set", places, index_value, (DType::I32, rows));
         let last = rule.tape.operation("gather", &[], &[last, index_value], (DType::I32, index.dims));
         let [last, places] = [last, places].map(|value| rule.tape.reshape(value, beside));
-        picked = rule.map([picked, last, places], x.dtype, |formula, [picked, last, place]| {
-            let (counts, zero) = (formula.equal(last, place), formula.constant(0.0));
-            formula.select(counts, picked, zero)
-        });
+        let all = [picked, last, places];
+        picked = rule.map(all, x.dtype, |[picked, last, place]| last.equals(place).select(picked, 0.0));
     }
     let Some(&weight) = rule.spec.inputs.get(2) else {
         rule.set(0, picked);
@@ -66,12 +64,12 @@ pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
     };
     let weight_value = rule.input(2);
     let weight_value = rule.tape.reshape(weight_value, beside);
-    let found = rule.map([picked, weight_value], x.dtype, |formula, [g, w]| formula.multiply(g, w));
+    let found = rule.map([picked, weight_value], x.dtype, |[g, w]| g * w);
     rule.set(0, found);
     let (row, source) = ((lead..x.dims.len()).collect::<Vec<_>>(), rule.input(0));
     let of_weight = match row.is_empty() {
-        true => rule.map([picked, source], weight.dtype, |formula, [g, x]| formula.multiply(g, x)),
-        false => rule.reduce("sum", ([picked, source], &row), weight.dtype, |formula, [g, x]| formula.multiply(g, x)),
+        true => rule.map([picked, source], weight.dtype, |[g, x]| g * x),
+        false => rule.reduce("sum", ([picked, source], &row), weight.dtype, |[g, x]| g * x),
     };
     rule.set(2, of_weight);
     Ok(())
@@ -123,10 +121,7 @@ fn to_columns(rule: &mut Backward, x: Value, columns: Value, (dtype, whole): (DT
     let mut leading = whole;
     leading.set(last, 1);
     let rows = rule.tape.iota(leading);
-    let places = rule.map([rows, columns], DType::I64, |formula, [row, column]| {
-        let first = formula.scale(length as f64, row);
-        formula.add(first, column)
-    });
+    let places = rule.map([rows, columns], DType::I64, |[row, column]| length as f64 * row + column);
     flat(rule, x, places, (dtype, whole))
 }
 
@@ -154,17 +149,16 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     }
     let experts = probs.dims[1];
     let expert = rule.tape.iota(dims(&[experts, 1]));
-    let places = rule.map([slots, expert], DType::I64, |formula, [slot, expert]| {
-        let first = formula.scale(experts as f64, slot);
-        let (place, zero, none) = (formula.add(first, expert), formula.constant(0.0), formula.constant(-1.0));
-        let empty = formula.less(slot, zero);
-        formula.select(empty, none, place)
+    let places = rule.map([slots, expert], DType::I64, |[slot, expert]| {
+        let place = experts as f64 * slot + expert;
+        let [zero, none] = [0.0, -1.0].map(|value| slot.constant(value));
+        slot.less(zero).select(none, place)
     });
     let gradient = rule.convert(gradient, probs.dtype);
     let input = rule.input(0);
     let score = match scores {
         "softmax" => rule.tape.operation("softmax", &[], &[input], (probs.dtype, probs.dims)),
-        "sigmoid" => rule.map([input], probs.dtype, |formula, [x]| formula.apply(Unary::Sigmoid, x)),
+        "sigmoid" => rule.map([input], probs.dtype, |[x]| x.apply(Unary::Sigmoid)),
         _ => input,
     };
     let mut found = flat(rule, gradient, places, (probs.dtype, probs.dims));
@@ -175,32 +169,22 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
         rule.tape.write("top_k", &[("k", Attr::Int(k))], &[input], &[values, indices]);
         let ones = rule.tape.operation("fill", &[("value", Attr::Number(1.0))], &[], (probs.dtype, chosen));
         let is_chosen = to_columns(rule, ones, indices, (probs.dtype, probs.dims));
-        let total = rule.reduce("sum", ([score, is_chosen], &[1]), compute, |formula, [p, is_chosen]| {
-            let zero = formula.constant(0.0);
-            formula.select(is_chosen, p, zero)
-        });
-        let mean = rule.reduce("sum", ([found, score, total], &[1]), compute, |formula, [g, p, total]| {
-            let share = formula.divide(p, total);
-            formula.multiply(g, share)
-        });
-        found = rule.map([found, mean, total, is_chosen], probs.dtype, |formula, [g, mean, total, is_chosen]| {
-            let (less, zero) = (formula.subtract(g, mean), formula.constant(0.0));
-            let slope = formula.divide(less, total);
-            formula.select(is_chosen, slope, zero)
+        let chosen_scores = ([score, is_chosen], &[1][..]);
+        let total = rule.reduce("sum", chosen_scores, compute, |[p, is_chosen]| is_chosen.select(p, 0.0));
+        let mean = rule.reduce("sum", ([found, score, total], &[1]), compute, |[g, p, total]| g * (p / total));
+        found = rule.map([found, mean, total, is_chosen], probs.dtype, |[g, mean, total, is_chosen]| {
+            let (less, zero) = (g - mean, g.constant(0.0));
+            is_chosen.select(less / total, zero)
         });
     }
     let found = match scores {
         "softmax" => {
-            let mean = rule.reduce("sum", ([found, score], &[1]), compute, |formula, [g, p]| formula.multiply(g, p));
-            rule.map([found, mean, score], probs.dtype, |formula, [g, mean, p]| {
-                let less = formula.subtract(g, mean);
-                formula.multiply(less, p)
-            })
+            let mean = rule.reduce("sum", ([found, score], &[1]), compute, |[g, p]| g * p);
+            rule.map([found, mean, score], probs.dtype, |[g, mean, p]| (g - mean) * p)
         }
-        "sigmoid" => rule.map([found, score], probs.dtype, |formula, [g, p]| {
-            let one = formula.constant(1.0);
-            let (rest, slope) = (formula.subtract(one, p), formula.multiply(g, p));
-            formula.multiply(slope, rest)
+        "sigmoid" => rule.map([found, score], probs.dtype, |[g, p]| {
+            let rest = 1.0 - p;
+            g * p * rest
         }),
         _ => found,
     };
@@ -217,7 +201,7 @@ pub fn permute(rule: &mut Backward) -> Result<(), NoRule> {
     let found = rule.tape.operation("gather", &[], &[gradient, places], (x.dtype, of_choices));
     let found = match rule.tape.dims(places).len() {
         1 => found,
-        _ => rule.reduce("sum", ([found], &[1]), x.dtype, |_, [x]| x),
+        _ => rule.reduce("sum", ([found], &[1]), x.dtype, |[x]| x),
     };
     rule.set(0, found);
     Ok(())
@@ -242,7 +226,7 @@ pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
             let sizes: Vec<u64> = choices.iter().copied().chain(ones(tail)).collect();
             let weights = rule.input(2);
             let weights = rule.tape.reshape(weights, dims(&sizes));
-            rule.map([gradient, weights], y.dtype, |formula, [g, w]| formula.multiply(g, w))
+            rule.map([gradient, weights], y.dtype, |[g, w]| g * w)
         }
         None => {
             let gradient = rule.convert(gradient, y.dtype);
@@ -256,8 +240,8 @@ pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
         let rows = rule.tape.operation("gather", &[], &[rows, places], (y.dtype, of_choices));
         let axes: Vec<usize> = (choices.len()..choices.len() + tail).collect();
         let found = match axes.is_empty() {
-            true => rule.map([gradient, rows], dtype, |formula, [g, y]| formula.multiply(g, y)),
-            false => rule.reduce("sum", ([gradient, rows], &axes), dtype, |formula, [g, y]| formula.multiply(g, y)),
+            true => rule.map([gradient, rows], dtype, |[g, y]| g * y),
+            false => rule.reduce("sum", ([gradient, rows], &axes), dtype, |[g, y]| g * y),
         };
         rule.set(2, found);
     }

@@ -11,11 +11,10 @@ pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
     let (y, compute) = (rule.output(0), rule.compute());
     let (dtype, scale) = (rule.spec.inputs[0].dtype, rule.spec.attrs.number("scale"));
     let last = rule.spec.inputs[0].dims.len() - 1;
-    let mean = rule.reduce("sum", ([gradient, y], &[last]), compute, |formula, [g, y]| formula.multiply(g, y));
-    let found = rule.map([gradient, mean, y], dtype, |formula, [g, mean, y]| {
-        let less = formula.subtract(g, mean);
-        let slope = formula.multiply(less, y);
-        if scale == 1.0 { slope } else { formula.scale(scale, slope) }
+    let mean = rule.reduce("sum", ([gradient, y], &[last]), compute, |[g, y]| g * y);
+    let found = rule.map([gradient, mean, y], dtype, |[g, mean, y]| {
+        let slope = (g - mean) * y;
+        if scale == 1.0 { slope } else { scale * slope }
     });
     rule.set(0, found);
     Ok(())
@@ -44,15 +43,15 @@ struct Operands {
     weight: Option<Value>,
 }
 
-/// The operands as nodes of an expression, and values derived from them.
-struct Nodes {
+/// Terms of an expression of the operands.
+struct Terms<'f> {
     /// The normalized tensor.
-    z: u16,
+    z: Term<'f>,
     /// Factor of the difference to the mean, 1 / standard deviation.
-    scale: u16,
-    gradient: u16,
+    scale: Term<'f>,
+    gradient: Term<'f>,
     /// Gradient of the normalized tensor.
-    weighted: u16,
+    weighted: Term<'f>,
 }
 
 impl Operands {
@@ -60,36 +59,29 @@ impl Operands {
         [self.x, self.variance, self.gradient].into_iter().chain(self.mean).chain(self.weight).collect()
     }
 
-    fn nodes(&self, formula: &mut Formula, eps: f64) -> Nodes {
-        let [x, variance, gradient] = [0, 1, 2].map(|input| formula.input(input));
-        let less = match self.mean {
-            Some(_) => {
-                let mean = formula.input(3);
-                formula.subtract(x, mean)
-            }
-            None => x,
-        };
-        let eps = formula.constant(eps);
-        let shifted = formula.add(variance, eps);
-        let scale = formula.apply(Unary::Rsqrt, shifted);
+    fn terms<'f>(&self, formula: &'f Formula, eps: f64) -> Terms<'f> {
+        let [x, variance, gradient] = formula.inputs();
+        let less = if self.mean.is_some() { x - formula.input(3) } else { x };
+        let scale = (variance + eps).rsqrt();
         let weighted = match self.weight {
-            Some(_) => {
-                let weight = formula.input(3 + u8::from(self.mean.is_some()));
-                formula.multiply(gradient, weight)
-            }
+            Some(_) => gradient * formula.input(3 + u8::from(self.mean.is_some())),
             None => gradient,
         };
-        Nodes { z: formula.multiply(less, scale), scale, gradient, weighted }
+        Terms { z: less * scale, scale, gradient, weighted }
     }
 
-    /// Returns the expression that `of` builds from the operands and `more` further inputs.
-    fn written(&self, eps: f64, more: usize, of: impl FnOnce(&mut Formula, Nodes, &[u16]) -> u16) -> Expression {
-        let mut formula = Formula::default();
-        let nodes = self.nodes(&mut formula, eps);
+    /// Returns the expression that `of` writes with the operands and `more` further inputs.
+    fn written(
+        &self,
+        eps: f64,
+        more: usize,
+        of: impl for<'f> FnOnce(Terms<'f>, &[Term<'f>]) -> Term<'f>,
+    ) -> Expression {
+        let formula = Formula::default();
+        let terms = self.terms(&formula, eps);
         let count = self.values().len();
-        let more: Vec<u16> = (count..count + more).map(|input| formula.input(input as u8)).collect();
-        let output = of(&mut formula, nodes, &more);
-        formula.with_outputs([output])
+        let more: Vec<Term> = (count..count + more).map(|input| formula.input(input as u8)).collect();
+        formula.with_outputs([of(terms, &more)])
     }
 }
 
@@ -107,34 +99,27 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     };
     let x = if *adds { rule.output(1) } else { rule.input(0) };
     let [gradient, x] = [gradient, x].map(|value| rule.tape.reshape(value, *dims));
-    let mean = centred.then(|| rule.reduce("mean", ([x], axes), compute, |_, [x]| x));
+    let mean = centred.then(|| rule.reduce("mean", ([x], axes), compute, |[x]| x));
     let variance = match mean {
-        Some(mean) => rule.reduce("mean", ([x, mean], axes), compute, |formula, [x, mean]| {
-            let less = formula.subtract(x, mean);
-            formula.multiply(less, less)
-        }),
-        None => rule.reduce("mean", ([x], axes), compute, |formula, [x]| formula.multiply(x, x)),
+        Some(mean) => rule.reduce("mean", ([x, mean], axes), compute, |[x, mean]| (x - mean).square()),
+        None => rule.reduce("mean", ([x], axes), compute, |[x]| x.square()),
     };
     let has = |input: usize| rule.spec.inputs.len() > input;
     let scale = has(first).then(|| rule.input(first)).map(|value| rule.tape.reshape(value, *weight));
     let operands = Operands { x, variance, gradient, mean, weight: scale };
     let values = operands.values();
     if (0..first).any(|input| rule.wants(input)) {
-        let by_z = operands.written(eps, 0, |formula, nodes, _| formula.multiply(nodes.weighted, nodes.z));
+        let by_z = operands.written(eps, 0, |terms, _| terms.weighted * terms.z);
         let by_z = rule.reduced("mean", by_z, &values, (*dims, axes), compute);
         let alone = centred.then(|| {
-            let weighted = operands.written(eps, 0, |_, nodes, _| nodes.weighted);
+            let weighted = operands.written(eps, 0, |terms, _| terms.weighted);
             rule.reduced("mean", weighted, &values, (*dims, axes), compute)
         });
         let more: Vec<Value> = [by_z].into_iter().chain(alone).chain(through).collect();
-        let found = operands.written(eps, more.len(), |formula, nodes, more| {
-            let along = formula.multiply(nodes.z, more[0]);
-            let mut less = formula.subtract(nodes.weighted, along);
-            if *centred {
-                less = formula.subtract(less, more[1]);
-            }
-            let found = formula.multiply(nodes.scale, less);
-            if through.is_some() { formula.add(found, more[1 + usize::from(*centred)]) } else { found }
+        let found = operands.written(eps, more.len(), |terms, more| {
+            let less = terms.weighted - terms.z * more[0];
+            let found = terms.scale * if *centred { less - more[1] } else { less };
+            if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }
         });
         let used: Vec<Value> = values.iter().copied().chain(more).collect();
         let output = rule.tape.scratch(dtype, *dims);
@@ -143,7 +128,7 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     }
     let others: Vec<usize> = (0..dims.len()).filter(|&axis| aligned(*weight, dims.len())[axis] != dims[axis]).collect();
     if rule.wants(first) {
-        let by_weight = operands.written(eps, 0, |formula, nodes, _| formula.multiply(nodes.gradient, nodes.z));
+        let by_weight = operands.written(eps, 0, |terms, _| terms.gradient * terms.z);
         let found = summed(rule, by_weight, &values, (*dims, &others), first);
         rule.set(first, found);
     }
@@ -172,11 +157,8 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
         let input = rule.tape.reshape(input, whole);
         let [mean, variance] = [mean, variance].map(|value| rule.tape.reshape(value, each));
         let compute = rule.compute();
-        parts.push(rule.map([input, mean, variance], compute, |formula, [x, mean, variance]| {
-            let less = formula.subtract(x, mean);
-            let slope = formula.multiply(less, variance);
-            formula.scale(2.0 / count, slope)
-        }));
+        let all = [input, mean, variance];
+        parts.push(rule.map(all, compute, |[x, mean, variance]| 2.0 / count * ((x - mean) * variance)));
     }
     if parts.len() > 1 {
         let parts: Vec<Value> = parts

@@ -31,31 +31,22 @@ pub fn cumprod(rule: &mut Backward, line: Line) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (x, compute, whole) = (rule.input(0), rule.compute(), rule.spec.inputs[0].dims);
     let of = (compute, whole);
-    let is_zero = rule.map([x], compute, |formula, [x]| {
-        let zero = formula.constant(0.0);
-        formula.equal(x, zero)
-    });
+    let is_zero = rule.map([x], compute, |[x]| x.equals(0.0));
     let zeros = scan(rule, "cumsum", is_zero, line, of);
-    let filled = rule.map([x, zeros], compute, |formula, [x, zeros]| {
-        let one = formula.constant(1.0);
-        let first = formula.equal(zeros, one);
-        let other = formula.select(first, one, x);
-        formula.select(x, x, other)
+    let filled = rule.map([x, zeros], compute, |[x, zeros]| {
+        let one = x.constant(1.0);
+        x.select(x, zeros.equals(one).select(one, x))
     });
     let products = scan(rule, "cumprod", filled, line, of);
-    let terms = rule.map([gradient, products], compute, |formula, [g, y]| formula.multiply(g, y));
-    let before_zero = rule.map([terms, zeros], compute, |formula, [term, zeros]| {
-        let none = formula.constant(0.0);
-        formula.select(zeros, none, term)
-    });
+    let terms = rule.map([gradient, products], compute, |[g, y]| g * y);
+    let before_zero = rule.map([terms, zeros], compute, |[term, zeros]| zeros.select(0.0, term));
     let [all, before_zero] = [terms, before_zero].map(|value| scan(rule, "cumsum", value, back(line), of));
     let dtype = rule.spec.inputs[0].dtype;
-    let found = rule.map([x, zeros, all, before_zero], dtype, |formula, [x, zeros, all, before]| {
-        let (one, none) = (formula.constant(1.0), formula.constant(0.0));
-        let quotient = formula.divide(before, x);
-        let first = formula.equal(zeros, one);
-        let (of_zero, of_other) = (formula.select(first, all, none), formula.select(zeros, none, quotient));
-        formula.select(x, of_other, of_zero)
+    let found = rule.map([x, zeros, all, before_zero], dtype, |[x, zeros, all, before]| {
+        let [one, none] = [1.0, 0.0].map(|value| x.constant(value));
+        let (quotient, first) = (before / x, zeros.equals(one));
+        let (of_zero, of_other) = (first.select(all, none), zeros.select(none, quotient));
+        x.select(of_other, of_zero)
     });
     rule.set(0, found);
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::super::formula::Formula;
+use super::super::formula::{Formula, Term};
 use super::super::layout;
 use super::super::{Attr, Attrs, Expression, Operation, Team, find};
 
@@ -268,8 +268,8 @@ fn in_dims_of(base: Dims, other: Dims, (start, dims): (Dims, Dims)) -> Option<(D
 
 /// Returns the sum of `terms` inputs as an expression.
 fn sum(terms: usize) -> Expression {
-    let mut formula = Formula::default();
-    let inputs: Vec<u16> = (0..terms).map(|input| formula.input(input as u8)).collect();
-    let total = inputs[1..].iter().fold(inputs[0], |sum, &term| formula.add(sum, term));
+    let formula = Formula::default();
+    let inputs: Vec<Term> = (0..terms).map(|input| formula.input(input as u8)).collect();
+    let total = inputs[1..].iter().fold(inputs[0], |sum, &term| sum + term);
     formula.with_outputs([total])
 }

@@ -60,7 +60,7 @@ pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
         let rank = rule.spec.outputs[0].dims.len();
         let axes: Vec<usize> = (0..rank).filter(|&axis| axis != 1).collect();
         let dtype = rule.spec.inputs[2].dtype;
-        let sum = rule.reduce("sum", ([gradient], &axes), dtype, |_, [x]| x);
+        let sum = rule.reduce("sum", ([gradient], &axes), dtype, |[x]| x);
         rule.set(2, sum);
     }
     let gradient = rule.convert(gradient, rule.spec.inputs[0].dtype);

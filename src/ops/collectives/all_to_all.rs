@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::base::{DType, Dims};
-
 use super::counted::row;
 use super::reduce::needs_equal_parts;
 use super::*;
@@ -182,14 +180,8 @@ fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
             let found = given.tensor;
             let enough = received.checked_mul(row).is_some_and(|needed| needed <= found.elements());
             if found.dtype != tensor.dtype || !enough {
-                return Err(OpError::Output {
-                    op: "all_to_all",
-                    expected: format!("at least {received} rows of {row} {} each", tensor.dtype),
-                    found: format!("{found}, which is {} of {}", found.elements(), found.dtype),
-                    over: None,
-                    at: given.span.into(),
-                    call: source.span.into(),
-                });
+                let expected = format!("at least {received} rows of {row} {} each", tensor.dtype);
+                return Err(call.bad_output(&given, expected, in_elements(&found)));
             }
             Ok(vec![(found.dtype, found.dims)])
         }

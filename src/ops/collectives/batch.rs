@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use crate::base::{DType, Dims};
-
 use super::transfer::transfer;
 use super::*;
 
@@ -39,12 +37,12 @@ impl Batch {
     pub fn of(specs: Vec<Spec>, team: Team) -> Spec {
         let inputs = specs.iter().flat_map(|spec| spec.inputs.iter().copied()).collect();
         let outputs = specs.iter().flat_map(|spec| spec.outputs.iter().copied()).collect();
-        let mut attrs = Attrs::default();
-        attrs.push(PARTS, Attr::Batch(specs.into()), None);
-        Spec { operation: &Batch, attrs, expression: None, inputs, outputs, team, threads: None }
+        let attrs = Attrs::of([(PARTS, Attr::Batch(specs.into()))]);
+        Spec { team, ..Spec::new(&Batch, attrs, inputs, outputs) }
     }
 }
 
+/// Shapes have already been inferred for the members.
 impl Operation for Batch {
     fn signature(&self) -> &'static Signature {
         &Signature {
@@ -53,11 +51,6 @@ impl Operation for Batch {
             category: Category::Collective,
             ..Signature::NOTHING
         }
-    }
-
-    /// Shapes have already been inferred for the members.
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

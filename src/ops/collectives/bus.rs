@@ -119,21 +119,16 @@ mod tests {
     }
 
     fn tensor(elements: u64) -> Tensor {
-        let dims = Dims::from_slice(&[elements]).expect("one dimension");
-        Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+        Tensor::packed(DType::F32, &[elements])
     }
 
     /// Returns an operation of rank 0 whose peer, if any, is rank 1.
     fn spec(operation: &'static dyn Operation, ranks: u32, inputs: &[u64], outputs: &[u64]) -> Spec {
-        let mut attrs = Attrs::default();
-        for option in ["to", "from", "root"] {
-            attrs.push(option, Attr::Int(1), None);
-        }
-        attrs.push("op", Attr::Word("sum"), None);
+        let peer = ["to", "from", "root"].map(|option| (option, Attr::Int(1)));
+        let attrs = Attrs::of([peer.as_slice(), &[("op", Attr::Word("sum"))]].concat());
         let tensors = |sizes: &[u64]| sizes.iter().map(|&elements| tensor(elements)).collect();
-        let (inputs, outputs) = (tensors(inputs), tensors(outputs));
         let team = Team { group: crate::base::GroupId(0), ranks, rank: 0 };
-        Spec { operation, attrs, expression: None, inputs, outputs, team, threads: None }
+        Spec { team, ..Spec::new(operation, attrs, tensors(inputs), tensors(outputs)) }
     }
 
     /// Returns the bytes that bus bandwidth counts for an operation.

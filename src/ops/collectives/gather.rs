@@ -1,7 +1,5 @@
 //! Collectives that copy data to all ranks: `all_gather`, `broadcast`.
 
-use crate::base::{DType, Dims};
-
 use super::*;
 
 /// A collective that copies tensors to every rank.
@@ -45,12 +43,7 @@ impl Operation for Copying {
             member(call, "root")?;
             return stretch(call, source.dtype, source.elements(), Some(dims));
         }
-        let too_large = || OpError::Rank {
-            op: "all_gather",
-            needs: format!("a tensor of which {ranks} fit into memory"),
-            found: source.to_string(),
-            at: call.inputs[0].span.into(),
-        };
+        let too_large = || call.bad_shape(&call.inputs[0], format!("a tensor of which {ranks} fit into memory"));
         let count = source.elements().checked_mul(ranks).ok_or_else(too_large)?;
         // Tensors are concatenated along the first dimension; scalars become a vector.
         match dims.first() {

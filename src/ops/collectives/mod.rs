@@ -16,7 +16,7 @@ pub use gather::Copying;
 pub use reduce::Reducing;
 pub use transfer::{Barrier, Transfer};
 
-use crate::base::{DType, Dims, GroupId, Space};
+use crate::base::GroupId;
 
 use super::*;
 
@@ -39,48 +39,36 @@ const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
 
 /// Returns an error unless operands are contiguous, as communication libraries require.
 fn needs_stretches(call: &Call) -> Result<(), OpError> {
-    let op = call.operation.name();
     for operand in call.inputs.iter().chain(call.outputs.iter().flatten()) {
         if operand.tensor.space != Space::Device {
-            return Err(OpError::Space {
-                op,
-                space: operand.tensor.space.name(),
-                help: "collectives work on `device` memory; `copy` brings the rest over",
-                at: operand.span.into(),
-            });
+            return Err(call.bad_space(operand, "collectives work on `device` memory; `copy` brings the rest over"));
         }
         if !operand.tensor.contiguous() {
-            return Err(OpError::Gaps {
-                op,
-                help: "collectives move whole stretches: copy the slice first, or order the buffer's dimensions \
-                       so that the slice is one piece",
-                at: operand.span.into(),
-            });
+            let help = "collectives move whole stretches: copy the slice first, or order the buffer's dimensions \
+                        so that the slice is one piece";
+            return Err(call.gaps(operand, help));
         }
     }
     Ok(())
 }
 
+/// A tensor's type and shape, and the number of its elements, for messages.
+pub(super) fn in_elements(tensor: &Tensor) -> String {
+    format!("{tensor}, which is {} of {}", tensor.elements(), tensor.dtype)
+}
+
 /// Type and shape of the output: a named output may have any shape with `count` elements of `dtype`; otherwise the
 /// shape is `dims`.
 fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<Vec<(DType, Dims)>, OpError> {
-    let op = call.operation.name();
     match (call.outputs[0], dims) {
-        (Some(given), _) if given.tensor.dtype != dtype || given.tensor.elements() != count => Err(OpError::Output {
-            op,
-            expected: format!("{count} elements of {dtype}"),
-            found: format!("{0}, which is {1} of {2}", given.tensor, given.tensor.elements(), given.tensor.dtype),
-            over: None,
-            at: given.span.into(),
-            call: call.inputs.first().map_or(call.span, |input| input.span).into(),
-        }),
+        (Some(given), _) if given.tensor.dtype != dtype || given.tensor.elements() != count => {
+            Err(call.bad_output(&given, format!("{count} elements of {dtype}"), in_elements(&given.tensor)))
+        }
         (Some(given), _) => Ok(vec![(dtype, given.tensor.dims)]),
         (None, Some(dims)) => Ok(vec![(dtype, dims)]),
-        (None, None) => Err(OpError::OutputMissing {
-            op,
-            help: "the shape of the output does not follow from the input: write the output, `-> y`",
-            at: call.span.into(),
-        }),
+        (None, None) => {
+            Err(call.no_output("the shape of the output does not follow from the input: write the output, `-> y`"))
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Collectives that combine values of all ranks: `all_reduce`, `reduce_scatter`, `reduce`.
 
-use crate::base::{DType, Dims};
-
 use super::*;
 
 const OP: OptionSpec = OptionSpec::word("op", &Reduction::NAMES, "the reduction");
@@ -151,12 +149,9 @@ impl Operation for Reducing {
             Reducing::Reduce => {
                 member(call, "root")?;
                 if call.outputs[0].is_none() {
-                    return Err(OpError::OutputMissing {
-                        op: "reduce",
-                        help: "the root alone writes it, so that it needs a buffer: write `-> y`; \
-                               `all_reduce` gives every rank the result",
-                        at: call.span.into(),
-                    });
+                    let help = "the root alone writes it, so that it needs a buffer: write `-> y`; \
+                                `all_reduce` gives every rank the result";
+                    return Err(call.no_output(help));
                 }
                 stretch(call, dtype, elements, None)
             }

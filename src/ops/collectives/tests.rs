@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, GroupId, Space};
+use crate::base::GroupId;
 
 use super::*;
 
@@ -10,26 +10,9 @@ const RANKS: u32 = 3;
 
 /// The spec of a rank with rows of values as operands.
 fn spec(operation: &'static dyn Operation, rank: u32, attrs: Attrs, inputs: &[u64], outputs: &[u64]) -> Spec {
-    let tensor = |&elements: &u64| {
-        let dims = Dims::from_slice(&[elements]).unwrap();
-        Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-    };
-    let (inputs, outputs) = (inputs.iter().map(tensor).collect(), outputs.iter().map(tensor).collect());
-    Spec {
-        operation,
-        attrs,
-        expression: None,
-        inputs,
-        outputs,
-        team: Team { group: GroupId(0), ranks: RANKS, rank },
-        threads: None,
-    }
-}
-
-fn attrs(list: &[(&'static str, Attr)]) -> Attrs {
-    let mut attrs = Attrs::default();
-    list.iter().for_each(|(name, value)| attrs.push(name, value.clone(), None));
-    attrs
+    let tensors = |sizes: &[u64]| sizes.iter().map(|&elements| Tensor::packed(DType::F32, &[elements])).collect();
+    let team = Team { group: GroupId(0), ranks: RANKS, rank };
+    Spec { team, ..Spec::new(operation, attrs, tensors(inputs), tensors(outputs)) }
 }
 
 /// Returns the first output of each rank after the exchange. Before it, all elements are -1.
@@ -55,7 +38,7 @@ const VALUES: [&[f64]; 3] = [&[1.0, 2.0, 3.0], &[4.0, -5.0, 6.0], &[7.0, 9.0, 0.
 
 #[test]
 fn all_reduce_gives_every_rank_the_same() {
-    let of = |op| alike(&Reducing::AllReduce, attrs(&[("op", Attr::Word(op))]), VALUES, 3);
+    let of = |op| alike(&Reducing::AllReduce, Attrs::of([("op", Attr::Word(op))]), VALUES, 3);
     assert_eq!(of("sum"), vec![vec![12.0, 6.0, 9.0]; 3]);
     assert_eq!(of("mean"), vec![vec![4.0, 2.0, 3.0]; 3]);
     assert_eq!(of("min"), vec![vec![1.0, -5.0, 0.0]; 3]);
@@ -65,19 +48,19 @@ fn all_reduce_gives_every_rank_the_same() {
 
 #[test]
 fn reduce_scatter_gives_each_rank_its_part() {
-    let options = attrs(&[("op", Attr::Word("sum"))]);
+    let options = Attrs::of([("op", Attr::Word("sum"))]);
     assert_eq!(alike(&Reducing::ReduceScatter, options, VALUES, 1), [[12.0], [6.0], [9.0]]);
 }
 
 #[test]
 fn reduce_gives_the_root_alone_the_result() {
-    let options = attrs(&[("op", Attr::Word("max")), ("root", Attr::Int(1))]);
+    let options = Attrs::of([("op", Attr::Word("max")), ("root", Attr::Int(1))]);
     assert_eq!(alike(&Reducing::Reduce, options, VALUES, 3), [[-1.0; 3], [7.0, 9.0, 6.0], [-1.0; 3]]);
 }
 
 #[test]
 fn broadcast_gives_every_rank_what_the_root_has() {
-    let options = attrs(&[("root", Attr::Int(2))]);
+    let options = Attrs::of([("root", Attr::Int(2))]);
     assert_eq!(alike(&Copying::Broadcast, options, VALUES, 3), [[7.0, 9.0, 0.0]; 3]);
 }
 
@@ -89,14 +72,14 @@ fn all_gather_lines_up_the_ranks() {
 
 #[test]
 fn all_to_all_transposes_equal_parts() {
-    let options = attrs(&[("counts", Attr::Absent)]);
+    let options = Attrs::of([("counts", Attr::Absent)]);
     assert_eq!(alike(&AllToAll, options, VALUES, 3), [[1.0, 4.0, 7.0], [2.0, -5.0, 9.0], [3.0, 6.0, 0.0]]);
 }
 
 #[test]
 fn all_to_all_counts_what_goes_where() {
     let rows = vec![vec![1, 2, 0], vec![0, 1, 1], vec![3, 0, 1]];
-    let options = attrs(&[("counts", Attr::Counts(Arc::new(Counts::Rows(rows))))]);
+    let options = Attrs::of([("counts", Attr::Counts(Arc::new(Counts::Rows(rows))))]);
     let inputs: [&[f64]; 3] = [&[1.0, 2.0, 3.0, 99.0], &[4.0, 5.0, 98.0, 97.0], &[6.0, 7.0, 8.0, 9.0]];
     // Elements after the last part stay unchanged.
     let expected = [[1.0, 6.0, 7.0, 8.0], [2.0, 3.0, 4.0, -1.0], [5.0, 9.0, -1.0, -1.0]];
@@ -110,7 +93,7 @@ fn all_to_all_counts_what_goes_where() {
 
 #[test]
 fn one_list_of_counts_is_every_senders() {
-    let options = attrs(&[("counts", Attr::Counts(Arc::new(Counts::Each(vec![1, 0, 2]))))]);
+    let options = Attrs::of([("counts", Attr::Counts(Arc::new(Counts::Each(vec![1, 0, 2]))))]);
     let expected = [[1.0, 4.0, 7.0, -1.0, -1.0, -1.0], [-1.0; 6], [2.0, 3.0, -5.0, 6.0, 9.0, 0.0]];
     assert_eq!(alike(&AllToAll, options, VALUES, 6), expected);
 }
@@ -120,9 +103,9 @@ fn one_list_of_counts_is_every_senders() {
 #[test]
 fn a_batch_exchanges_all_its_parts() {
     let batch = |rank: u32| {
-        let to = attrs(&[("to", Attr::Int(i64::from((rank + 1) % RANKS)))]);
-        let from = attrs(&[("from", Attr::Int(i64::from((rank + RANKS - 1) % RANKS)))]);
-        let sum = attrs(&[("op", Attr::Word("sum"))]);
+        let to = Attrs::of([("to", Attr::Int(i64::from((rank + 1) % RANKS)))]);
+        let from = Attrs::of([("from", Attr::Int(i64::from((rank + RANKS - 1) % RANKS)))]);
+        let sum = Attrs::of([("op", Attr::Word("sum"))]);
         let parts = vec![
             spec(&Transfer::Send, rank, to, &[2], &[]),
             spec(&Reducing::AllReduce, rank, sum, &[1], &[1]),
@@ -150,8 +133,8 @@ fn a_batch_exchanges_all_its_parts() {
 
 #[test]
 fn the_second_of_two_messages_stays_the_second() {
-    let to = |rank: u32| attrs(&[("to", Attr::Int(i64::from(rank)))]);
-    let from = |rank: u32| attrs(&[("from", Attr::Int(i64::from(rank)))]);
+    let to = |rank: u32| Attrs::of([("to", Attr::Int(i64::from(rank)))]);
+    let from = |rank: u32| Attrs::of([("from", Attr::Int(i64::from(rank)))]);
     let team = |rank| Team { group: GroupId(0), ranks: RANKS, rank };
     let sender = Batch::of(
         vec![spec(&Transfer::Send, 0, to(2), &[1], &[]), spec(&Transfer::Send, 0, to(2), &[1], &[])],

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::base::{DType, Dims};
-
 use super::batch::parts;
 use super::*;
 
@@ -60,11 +58,9 @@ impl Operation for Transfer {
         member(call, self.option())?;
         match (self, call.outputs.first()) {
             (Transfer::Recv, Some(Some(target))) => Ok(vec![(target.tensor.dtype, target.tensor.dims)]),
-            (Transfer::Recv, _) => Err(OpError::OutputMissing {
-                op: "recv",
-                help: "write the output, whose type determines the amount of data: `recv(-> y, from: 0)`",
-                at: call.span.into(),
-            }),
+            (Transfer::Recv, _) => {
+                Err(call.no_output("write the output, whose type determines the amount of data: `recv(-> y, from: 0)`"))
+            }
             (Transfer::Send, _) => Ok(Vec::new()),
         }
     }
@@ -77,6 +73,7 @@ impl Operation for Transfer {
         }
     }
 
+    /// A rank alone has no other side: nothing arrives.
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn exchange(&self, members: &mut [Member]) {
@@ -112,15 +109,9 @@ impl Operation for Barrier {
         }
     }
 
-    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        Ok(Vec::new())
-    }
-
     fn cost(&self, spec: &Spec) -> Cost {
         traffic(spec)
     }
-
-    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         launched(entry(spec, CollectiveKind::Barrier))

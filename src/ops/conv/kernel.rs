@@ -18,10 +18,10 @@ const FEW_WEIGHT_ROWS: u64 = 4;
 const FEW_WEIGHTS: u64 = 1024;
 
 /// Minimum number of steps per block if several blocks share the depth of a product.
-const LEAST_STEPS: u64 = 8;
+const MIN_STEPS: u64 = 8;
 
 /// Maximum size in bytes of the partial sums.
-const MOST_PARTS: u64 = 256 << 20;
+const MAX_PARTS: u64 = 256 << 20;
 
 /// Kernel text before the body: moves the operands to the first elements of the phase.
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
@@ -127,8 +127,8 @@ impl Split {
             (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
         };
         let parts = 4 * shape.groups * rows * columns;
-        let wanted = (BUSY_BLOCKS / blocks(tile, wide).max(1)).min(depth / (step * LEAST_STEPS));
-        let wanted = wanted.min(MOST_PARTS / parts.max(1)).max(1);
+        let wanted = (BUSY_BLOCKS / blocks(tile, wide).max(1)).min(depth / (step * MIN_STEPS));
+        let wanted = wanted.min(MAX_PARTS / parts.max(1)).max(1);
         let share = depth.div_ceil(wanted).next_multiple_of(step);
         let splits = depth.div_ceil(share);
         Split { phase, shape, tiles: Some(Tiles { units, rows: tile, columns: wide, step, pack, splits, share }) }

@@ -6,10 +6,9 @@ mod reference;
 mod shape;
 mod text;
 
-use crate::base::{DType, Dims};
-
 use super::ConvForm as Form;
-use super::windows::{self, MOST};
+use super::matrix::arithmetic;
+use super::windows::{self, MAX_VALUE};
 use super::*;
 use phase::Phase;
 pub use shape::Shape;
@@ -25,12 +24,12 @@ pub enum Conv {
 
 const CONV_WEIGHTS: &str = "conv_weights";
 
-const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MOST, 1, "stride of the window");
+const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MAX_VALUE, 1, "stride of the window");
 const PADDING: OptionSpec =
-    OptionSpec::spatial("padding", 0, MOST, 0, "zero padding on both sides of each spatial dimension");
-const DILATION: OptionSpec = OptionSpec::spatial("dilation", 1, MOST, 1, "spacing between kernel elements");
+    OptionSpec::spatial("padding", 0, MAX_VALUE, 0, "zero padding on both sides of each spatial dimension");
+const DILATION: OptionSpec = OptionSpec::spatial("dilation", 1, MAX_VALUE, 1, "spacing between kernel elements");
 const GROUPS: OptionSpec =
-    OptionSpec::int("groups", 1, MOST, 1, "number of groups of channels, each convolved separately");
+    OptionSpec::int("groups", 1, MAX_VALUE, 1, "number of groups of channels, each convolved separately");
 const COMPUTE: OptionSpec = OptionSpec::word(
     "compute",
     &["auto", "f32", "tf32"],
@@ -52,7 +51,7 @@ static FORWARD: Signature = Signature {
         OptionSpec::spatial(
             "output_padding",
             0,
-            MOST,
+            MAX_VALUE,
             0,
             "additional size at the end of each dimension of a transposed convolution's output; less than `stride`",
         ),
@@ -67,7 +66,7 @@ static WEIGHTS: Signature = Signature {
     inputs: &[Input::Tensor("x"), Input::Tensor("dy")],
     outputs: &["dw"],
     options: &[
-        OptionSpec::required("size", OptionType::Spatial(1, MOST), "the kernel size"),
+        OptionSpec::required("size", OptionType::Spatial(1, MAX_VALUE), "the kernel size"),
         STRIDE,
         PADDING,
         DILATION,
@@ -258,16 +257,5 @@ impl Call<'_> {
     fn steps(&self, spatial: usize) -> Result<[Dims; 3], OpError> {
         let option = |name| self.each_spatial(name, spatial).map(|sizes| sizes.expect("it has a default"));
         Ok([option("stride")?, option("padding")?, option("dilation")?])
-    }
-}
-
-/// Arithmetic in which products are accumulated.
-fn arithmetic(spec: &Spec) -> Arithmetic {
-    match spec.inputs[0].dtype {
-        DType::F64 => Arithmetic::F64,
-        DType::F16 => Arithmetic::F16,
-        DType::BF16 => Arithmetic::BF16,
-        _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
-        _ => Arithmetic::F32,
     }
 }

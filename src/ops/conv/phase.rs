@@ -8,11 +8,11 @@ use super::shape::Shape;
 use super::*;
 
 /// Maximum number of phases of a convolution. Each phase is a launch.
-const MOST_PHASES: u64 = 32;
+const MAX_PHASES: u64 = 32;
 
 /// Minimum number of multiplications per phase for which phases save more time than their launches take: a launch takes
 /// about 2 µs, in which an H100 computes the positions of 4 · 10^6 products.
-const LEAST: f64 = 4e6;
+const MIN_MULTIPLICATIONS: f64 = 4e6;
 
 /// A padding so negative that no element of a window lies inside the tensor.
 const NOWHERE: i64 = -(1 << 30);
@@ -35,8 +35,8 @@ impl Phase {
         let whole = Phase::whole(shape);
         let count: u64 = shape.stride.iter().product();
         let is_divided = shape.form == Form::Transposed
-            && (2..=MOST_PHASES).contains(&count)
-            && shape.multiplications() >= LEAST * count as f64;
+            && (2..=MAX_PHASES).contains(&count)
+            && shape.multiplications() >= MIN_MULTIPLICATIONS * count as f64;
         let mut phases = vec![whole];
         if is_divided {
             for axis in 0..shape.stride.len() {

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::super::formula::Formula;
+use super::super::formula::{Formula, Term, formula};
 use super::super::reductions::{Extent, Sums};
 use super::super::*;
 
@@ -69,50 +69,31 @@ impl Distance {
 
 /// Dot product of two vectors, divided by the product of their norms.
 fn cosine(eps: f64) -> Sums {
-    let mut terms = Formula::default();
-    let (a, b) = (terms.input(0), terms.input(1));
-    let sums = [terms.multiply(a, b), terms.square(a), terms.square(b)];
-    let mut result = Formula::default();
+    let result = Formula::default();
     let eps = result.constant(eps);
-    let [product, a, b] = [0, 1, 2].map(|sum| result.input(sum));
-    let [a, b] = [a, b].map(|squares| {
-        let length = result.sqrt(squares);
-        result.max(length, eps)
-    });
-    let lengths = result.multiply(a, b);
-    let similarity = result.divide(product, lengths);
-    Sums { terms: terms.with_outputs(sums), result: result.with_outputs([similarity]) }
+    let [product, a, b] = result.inputs();
+    let [a, b] = [a, b].map(|squares| squares.sqrt().max(eps));
+    let terms = formula(|[a, b]| [a * b, a.square(), b.square()]);
+    Sums { terms, result: result.with_outputs([product / (a * b)]) }
 }
 
 /// Distance to the positive minus distance to the negative, plus a margin; at least 0.
 fn triplet(attrs: &Attrs) -> Sums {
     let is_euclidean = attrs.int("p") == 2;
-    let mut terms = Formula::default();
-    let [anchor, positive, negative] = [0, 1, 2].map(|input| terms.input(input));
+    let terms = Formula::default();
+    let [anchor, positive, negative] = terms.inputs();
     let eps = terms.constant(attrs.number("eps"));
-    let mut term = |a, b| {
-        let difference = terms.subtract(a, b);
-        let difference = terms.add(difference, eps);
-        if is_euclidean { terms.square(difference) } else { terms.abs(difference) }
-    };
-    let (to_positive, to_negative) = (term(anchor, positive), term(anchor, negative));
-    let between = attrs.bool("swap").then(|| term(positive, negative));
-    let mut result = Formula::default();
-    let mut distance = |sum| {
-        let sum = result.input(sum);
-        if is_euclidean { result.sqrt(sum) } else { sum }
-    };
-    let (positive, negative) = (distance(0), distance(1));
-    let swapped = between.map(|_| distance(2));
-    let negative = swapped.map_or(negative, |swapped| result.min(negative, swapped));
+    let pairs = [(anchor, positive), (anchor, negative), (positive, negative)];
+    let pairs = if attrs.bool("swap") { &pairs[..] } else { &pairs[..2] };
+    let differences = pairs.iter().map(|&(a, b)| a - b + eps);
+    let sizes = differences.map(|apart| if is_euclidean { apart.square() } else { apart.abs() });
+    let terms = terms.with_outputs(sizes);
+    let result = Formula::default();
+    let sums = (0..pairs.len() as u8).map(|sum| result.input(sum));
+    let distances: Vec<Term> = sums.map(|sum| if is_euclidean { sum.sqrt() } else { sum }).collect();
+    let negative = distances[2..].iter().fold(distances[1], |negative, &swapped| negative.min(swapped));
     let margin = result.constant(attrs.number("margin"));
-    let farther = result.subtract(positive, negative);
-    let loss = result.add(farther, margin);
-    let loss = result.relu(loss);
-    let terms = match between {
-        Some(between) => terms.with_outputs([to_positive, to_negative, between]),
-        None => terms.with_outputs([to_positive, to_negative]),
-    };
+    let loss = (distances[0] - negative + margin).relu();
     Sums { terms, result: result.with_outputs([loss]) }
 }
 
@@ -174,20 +155,9 @@ mod tests {
     /// Computes an operation on `f64` rows with the given options, and defaults for the others.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
         let attrs = operation.signature().attrs(options);
-        let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
-        let row =
-            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };
-        let result = Tensor { dims: Dims::new(), strides: Dims::new(), ..row };
-        let inputs = vec![row; rows.len()];
-        let spec = Spec {
-            operation: if operation == Distance::Cosine { &Distance::Cosine } else { &Distance::Triplet },
-            attrs,
-            expression: None,
-            inputs,
-            outputs: vec![result],
-            team: Team::ALONE,
-            threads: None,
-        };
+        let row = Tensor::packed(DType::F64, &[rows[0].len() as u64]);
+        let of_catalogue = find(operation.name()).expect("the catalogue has it");
+        let spec = Spec::new(of_catalogue, attrs, vec![row; rows.len()], vec![Tensor::packed(DType::F64, &[])]);
         let mut outputs = vec![vec![0.0]];
         operation.reference(&spec, rows, &mut outputs);
         outputs[0][0]

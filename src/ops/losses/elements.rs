@@ -3,7 +3,8 @@
 use crate::base::{DType, Dims};
 
 use super::super::elementwise::{self, compute_type};
-use super::super::formula::Formula;
+use super::super::expression::Unary;
+use super::super::formula::formula;
 use super::super::reductions::{Extent, Finish, Function, Split, Terms, launches};
 use super::super::*;
 
@@ -145,45 +146,21 @@ fn function(spec: &Spec) -> Option<Function> {
 impl ElementLoss {
     /// The loss of an element, of inputs `x` and `target`.
     fn expression(&self, spec: &Spec) -> Expression {
-        let mut formula = Formula::default();
-        let (x, t) = (formula.input(0), formula.input(1));
-        let loss = match self.0 {
-            Loss::Mse => {
-                let difference = formula.subtract(x, t);
-                formula.square(difference)
-            }
-            Loss::L1 => {
-                let difference = formula.subtract(x, t);
-                formula.abs(difference)
-            }
-            Loss::Huber => {
-                let difference = formula.subtract(x, t);
-                let size = formula.abs(difference);
-                let delta = spec.attrs.number("delta");
-                let (half, delta, taken) =
-                    (formula.constant(0.5), formula.constant(delta), formula.constant(delta / 2.0));
-                let halved = formula.multiply(half, size);
-                let square = formula.multiply(halved, size);
-                let beyond = formula.subtract(size, taken);
-                let linear = formula.multiply(delta, beyond);
-                let small = formula.less_equal(size, delta);
-                formula.select(small, square, linear)
-            }
-            Loss::KlDiv => {
-                let logarithm = formula.log(t);
-                let difference = formula.subtract(logarithm, x);
-                let product = formula.multiply(t, difference);
+        formula(|[x, t]| {
+            [match self.0 {
+                Loss::Mse => (x - t).square(),
+                Loss::L1 => (x - t).abs(),
+                Loss::Huber => {
+                    let size = (x - t).abs();
+                    let delta = spec.attrs.number("delta");
+                    let [half, delta, taken] = [0.5, delta, delta / 2.0].map(|value| x.constant(value));
+                    let (square, linear) = (half * size * size, delta * (size - taken));
+                    size.less_equal(delta).select(square, linear)
+                }
                 // 0 times the logarithm of 0 would be NaN.
-                let zero = formula.constant(0.0);
-                formula.select(t, product, zero)
-            }
-            Loss::Hinge => {
-                let product = formula.multiply(t, x);
-                let margin = formula.constant(spec.attrs.number("margin"));
-                let left = formula.subtract(margin, product);
-                formula.relu(left)
-            }
-        };
-        formula.with_outputs([loss])
+                Loss::KlDiv => t.select(t * (t.apply(Unary::Log) - x), 0.0),
+                Loss::Hinge => (spec.attrs.number("margin") - t * x).relu(),
+            }]
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::ball::{FUNCTION, Precision};
 use super::super::expression::{Expression, Unary};
-use super::super::formula::Formula;
+use super::super::formula::{Formula, Term};
 use super::super::layout::broadcast_strides;
 use super::super::walk::{self, Operand, Task};
 use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
@@ -119,14 +119,10 @@ impl Finish {
 
     /// Returns the epilogue as an expression of an element of `c` and, if there is a bias, an element of the bias.
     pub fn expression(&self) -> Expression {
-        let mut formula = Formula::default();
-        let mut sum = formula.input(0);
-        if self.bias.is_some() {
-            let bias = formula.input(1);
-            sum = formula.add(sum, bias);
-        }
-        let result = self.function.of(&mut formula, sum);
-        formula.with_outputs([result])
+        let formula = Formula::default();
+        let sum = formula.input(0);
+        let sum = if self.bias.is_some() { sum + formula.input(1) } else { sum };
+        formula.with_outputs([self.function.of(sum)])
     }
 
     /// Returns the part of the epilogue that the vendors' libraries can compute with the product; `None` if they
@@ -209,23 +205,19 @@ impl Function {
         }
     }
 
-    /// Adds the function of a node to a formula, and returns its node.
-    pub fn of(self, formula: &mut Formula, x: u16) -> u16 {
+    /// Returns the function of a term.
+    pub fn of(self, x: Term<'_>) -> Term<'_> {
         match self {
             Function::Identity => x,
-            Function::Relu => formula.relu(x),
-            Function::Gelu => formula.apply(Unary::Gelu, x),
+            Function::Relu => x.relu(),
+            Function::Gelu => x.apply(Unary::Gelu),
             Function::GeluTanh => {
-                let square = formula.square(x);
-                let (cubic, one) = (formula.scale(CUBIC, square), formula.constant(1.0));
-                let stretch = formula.add(one, cubic);
-                let (scaled, half) = (formula.scale(SCALE, x), formula.scale(0.5, x));
-                let inner = formula.multiply(scaled, stretch);
-                let tanh = formula.apply(Unary::Tanh, inner);
-                let share = formula.add(one, tanh);
-                formula.multiply(half, share)
+                let (cubic, one) = (CUBIC * x.square(), x.constant(1.0));
+                let stretch = one + cubic;
+                let (scaled, half) = (SCALE * x, 0.5 * x);
+                half * (one + (scaled * stretch).apply(Unary::Tanh))
             }
-            Function::Silu => formula.apply(Unary::Silu, x),
+            Function::Silu => x.apply(Unary::Silu),
         }
     }
 }

@@ -74,15 +74,13 @@ impl Gate {
     /// Returns the result as an expression of an element of each half of the sums and, if there is a bias, of each half
     /// of the bias.
     fn expression(&self) -> Expression {
-        let mut formula = Formula::default();
-        let [mut gate, mut up] = [0, 1].map(|input| formula.input(input));
+        let formula = Formula::default();
+        let [mut gate, mut up] = formula.inputs();
         if self.bias.is_some() {
             let [of_gate, of_up] = [2, 3].map(|input| formula.input(input));
-            (gate, up) = (formula.add(gate, of_gate), formula.add(up, of_up));
+            (gate, up) = (gate + of_gate, up + of_up);
         }
-        let open = self.function.of(&mut formula, gate);
-        let result = formula.multiply(open, up);
-        formula.with_outputs([result])
+        formula.with_outputs([self.function.of(gate) * up])
     }
 
     /// Returns the epilogue as an elementwise operation on inputs without gaps.

@@ -7,8 +7,6 @@ mod grouped;
 mod product;
 mod tiling;
 
-use crate::base::{DType, Dims};
-
 use super::layout::collapse;
 use super::*;
 pub use check::{MISSES, product_radii};
@@ -100,11 +98,7 @@ impl Operation for Gemm {
             return Err(call.bad_option("accumulate", why, "remove `accumulate`, and add with `map`".to_owned()));
         }
         if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
-            return Err(OpError::OutputMissing {
-                op: self.name(),
-                help: "write the tensor that the product is added to: `-> c`",
-                at: call.span.into(),
-            });
+            return Err(call.no_output("write the tensor that the product is added to: `-> c`"));
         }
         call.needs_device()?;
         for (place, input) in call.inputs.iter().enumerate() {
@@ -209,11 +203,8 @@ impl Operation for Gemm {
             let tensor = &operand.tensor;
             let last = tensor.dims.len() - 1;
             if tensor.strides[last] != 1 && tensor.dims[last] != 1 {
-                return Err(OpError::Gaps {
-                    op: self.name(),
-                    help: "the elements of a row have to be contiguous: copy the slice first, or transpose",
-                    at: operand.span.into(),
-                });
+                return Err(call
+                    .gaps(operand, "the elements of a row have to be contiguous: copy the slice first, or transpose"));
             }
         }
         Ok(results)
@@ -392,14 +383,14 @@ pub fn factors(spec: &Spec) -> usize {
 /// Fails if a sum of products of `i8` may overflow `i32`, or if an epilogue that needs floating-point numbers follows.
 fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     /// Number of products of 128 × 128 whose sum fits `i32`.
-    const MOST: u64 = (1 << 31) / (128 * 128) - 1;
+    const MAX_DEPTH: u64 = (1 << 31) / (128 * 128) - 1;
     if call.attrs.word("epilogue") != "none" {
         let why = "products of i8 are whole numbers".to_owned();
         return Err(call.bad_option("epilogue", why, "remove `epilogue`, and write `map` behind the product"));
     }
-    if k > MOST {
+    if k > MAX_DEPTH {
         let [a, b] = [0, 1].map(|input| call.inputs[input].tensor.to_string());
-        let help = format!("sums of more than {MOST} products of i8 do not fit i32: split the product");
+        let help = format!("sums of more than {MAX_DEPTH} products of i8 do not fit i32: split the product");
         return Err(call.differs(0, format!("this is {a}"), 1, format!("this is {b}"), &help));
     }
     Ok(())
@@ -437,9 +428,7 @@ fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(
             &help,
         ));
     }
-    let gaps = |help| {
-        move |input: usize| OpError::Gaps { op: call.operation.name(), help, at: call.inputs[input].span.into() }
-    };
+    let gaps = |help| move |input: usize| call.gaps(&call.inputs[input], help);
     if blocks && !one(&b) {
         let row = depth.next_multiple_of(BLOCK_ROW);
         if b.dims[0] > 1 && b.strides[0] != row || b.strides[1] != 1 && depth > 1 || !a.contiguous() {
@@ -543,14 +532,15 @@ fn sizes(spec: &Spec) -> (u64, u64, u64, u64) {
     (m, n, k, output[..output.len() - 2].iter().product())
 }
 
-fn arithmetic(spec: &Spec) -> Arithmetic {
+/// The arithmetic of a product or a convolution: it follows from the type of the first input, and from the option `compute`.
+pub(super) fn arithmetic(spec: &Spec) -> Arithmetic {
     match spec.inputs[0].dtype {
         DType::F64 => Arithmetic::F64,
         DType::F16 => Arithmetic::F16,
         DType::BF16 => Arithmetic::BF16,
         DType::E4M3 | DType::E5M2 => Arithmetic::F8,
         DType::I8 => Arithmetic::I8,
-        _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
+        _ if spec.attrs.find_word("compute") == Some("tf32") => Arithmetic::Tf32,
         _ => Arithmetic::F32,
     }
 }

@@ -9,7 +9,7 @@ use super::super::{Spec, Tensor};
 use super::sizes;
 
 /// Minimum number of rows or columns of the result per thread, so that each part of a factor is reused.
-const LEAST: usize = 64;
+const MIN_LENGTH: usize = 64;
 
 /// The factors of one product of a batch: `a` is m × k, `b` is k × n.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ impl<'a> Factors<'a> {
 pub fn multiply(a: ArrayView2<f64>, b: ArrayView2<f64>, mut c: ArrayViewMut2<f64>) {
     let axis = if c.nrows() >= c.ncols() { Axis(0) } else { Axis(1) };
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let length = c.len_of(axis).div_ceil(cores).max(LEAST);
+    let length = c.len_of(axis).div_ceil(cores).max(MIN_LENGTH);
     let parts = c.axis_chunks_iter_mut(axis, length).enumerate().collect();
     parallel::each(parts, |(index, mut c)| {
         let reach = index * length..index * length + c.len_of(axis);

@@ -15,7 +15,7 @@ const TILE: u64 = 64;
 const SCALED_TILE: u64 = 128;
 
 /// Minimum depth per block, if blocks share the depth because there are fewer tiles than SMs.
-const LEAST_DEPTH: u64 = 512;
+const MIN_DEPTH: u64 = 512;
 
 /// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
 const ALIGNMENT: u64 = 16;
@@ -35,7 +35,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let tile = if by_row { SCALED_TILE } else { TILE };
     let (rows, columns) = (m.div_ceil(tile), n.div_ceil(tile));
     let tiles = (rows * columns * batch).max(1);
-    let parts = if by_row { 1 } else { (UNITS / tiles).min(k / LEAST_DEPTH).max(1) };
+    let parts = if by_row { 1 } else { (UNITS / tiles).min(k / MIN_DEPTH).max(1) };
     let operands = spec.inputs[..2].iter().chain(&spec.outputs);
     let tiling = Tiling {
         flops: flops(rows * tile, columns * tile),

@@ -5,7 +5,7 @@
 //! relative to the mean.
 
 use super::super::ball::{Ball, Precision};
-use super::super::formula::Formula;
+use super::super::formula::{Formula, formula};
 use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
@@ -29,42 +29,29 @@ fn operands(inputs: usize) -> [u8; 4] {
 
 /// Terms of the two sums over a channel: differences to its first element, and their squares.
 fn terms() -> Expression {
-    let mut formula = Formula::default();
-    let (x, first) = (formula.input(0), formula.input(1));
-    let difference = formula.subtract(x, first);
-    let square = formula.square(difference);
-    formula.with_outputs([difference, square])
+    formula(|[x, first]| [x - first, (x - first).square()])
 }
 
 /// Mean and variance, as an expression of both sums over `count` elements and the first element.
 fn moments(count: u64) -> Expression {
-    let mut formula = Formula::default();
-    let [sum, squares, first] = [0, 1, 2].map(|input| formula.input(input));
-    let (count, zero) = (formula.constant(count as f64), formula.constant(0.0));
-    let shift = formula.divide(sum, count);
-    let mean = formula.add(first, shift);
-    let (spread, lost) = (formula.divide(squares, count), formula.square(shift));
-    let variance = formula.subtract(spread, lost);
-    let variance = formula.max(variance, zero);
-    formula.with_outputs([mean, variance])
+    formula(|[sum, squares, first]| {
+        let [count, zero] = [count as f64, 0.0].map(|value| sum.constant(value));
+        let shift = sum / count;
+        [first + shift, (squares / count - shift.square()).max(zero)]
+    })
 }
 
 /// A normalized element, as an expression of `x`, mean, variance, and weight and bias if present.
 fn normalized(spec: &Spec) -> Expression {
-    let mut formula = Formula::default();
-    let [x, mean, variance] = [0, 1, 2].map(|input| formula.input(input));
+    let formula = Formula::default();
+    let [x, mean, variance] = formula.inputs();
     let eps = formula.constant(spec.attrs.number("eps"));
-    let difference = formula.subtract(x, mean);
-    let sum = formula.add(variance, eps);
-    let scale = formula.rsqrt(sum);
-    let mut y = formula.multiply(difference, scale);
+    let mut y = (x - mean) * (variance + eps).rsqrt();
     if spec.inputs.len() > 1 {
-        let weight = formula.input(3);
-        y = formula.multiply(y, weight);
+        y = y * formula.input(3);
     }
     if spec.inputs.len() > 2 {
-        let bias = formula.input(4);
-        y = formula.add(y, bias);
+        y = y + formula.input(4);
     }
     formula.with_outputs([y])
 }
@@ -237,23 +224,10 @@ mod tests {
     #[test]
     fn channels_have_their_own_statistics() {
         let (samples, channels, inner) = (4, 3, 5);
-        let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
-        let tensor = |sizes: &[u64]| {
-            let dims = dims(sizes);
-            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-        };
+        let tensor = |sizes: &[u64]| Tensor::packed(DType::F64, sizes);
         let (whole, each) = (tensor(&[samples, channels, inner]), tensor(&[channels]));
-        let mut attrs = Attrs::default();
-        attrs.push("eps", Attr::Number(1e-3), None);
-        let spec = Spec {
-            operation: &BatchNorm,
-            attrs,
-            expression: None,
-            inputs: vec![whole, each, each],
-            outputs: vec![whole, each, each],
-            team: Team::ALONE,
-            threads: None,
-        };
+        let attrs = Attrs::of([("eps", Attr::Number(1e-3))]);
+        let spec = Spec::new(&BatchNorm, attrs, vec![whole, each, each], vec![whole, each, each]);
         let x: Vec<f64> = (0..60).map(|index| 1e6 + f64::from(index * index % 17)).collect();
         let (weight, bias) = ([0.5, -2.0, 3.0], [1.0, 0.0, -4.0]);
         let mut outputs = vec![vec![0.0; 60], vec![0.0; 3], vec![0.0; 3]];

@@ -1,7 +1,5 @@
 //! `group_norm` and `instance_norm`: each group of channels of a sample is a row, normalized like `layer_norm`.
 
-use crate::base::{DType, Dims};
-
 use super::*;
 
 /// `group_norm(x, groups: n)`; or `instance_norm(x)`, with one channel per group.
@@ -54,11 +52,7 @@ impl Operation for GroupNorm {
         call.needs_row_length(x.dims[1..].iter().product::<u64>() / self.groups(&x.dims, call.attrs))?;
         let outputs = call.outputs.iter().flatten();
         if let Some(operand) = call.inputs[..1].iter().chain(outputs).find(|operand| !is_whole(&operand.tensor)) {
-            return Err(OpError::Gaps {
-                op: self.name(),
-                help: "the channels of a sample have to be contiguous: `copy` the slice first",
-                at: operand.span.into(),
-            });
+            return Err(call.gaps(operand, "the channels of a sample have to be contiguous: `copy` the slice first"));
         }
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(x.dtype), x.dims)?])
     }

@@ -6,8 +6,6 @@ mod batch;
 mod groups;
 mod kernel;
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::compute_type;
 use super::rows::row_length;
 use super::*;

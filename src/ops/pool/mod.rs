@@ -4,11 +4,9 @@ mod gradient;
 mod kernel;
 mod shape;
 
-use crate::base::{DType, Dims};
-
 use super::ball::Precision;
 use super::reductions::{Function, Group, parts};
-use super::windows::{self, MOST};
+use super::windows::{self, MAX_VALUE};
 use super::*;
 pub use gradient::PoolBackward;
 use kernel::{Kernels, Task};
@@ -21,16 +19,16 @@ const LAYOUT: &str = "[samples, channels, spatial sizes]";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::word("mode", &["max", "mean"], "maximum or average of each window"),
-    OptionSpec::absent("size", OptionType::Spatial(1, MOST), "the window size"),
-    OptionSpec::absent("stride", OptionType::Spatial(1, MOST), "stride of the window; `size` by default"),
+    OptionSpec::absent("size", OptionType::Spatial(1, MAX_VALUE), "the window size"),
+    OptionSpec::absent("stride", OptionType::Spatial(1, MAX_VALUE), "stride of the window; `size` by default"),
     OptionSpec::spatial(
         "padding",
         0,
-        MOST,
+        MAX_VALUE,
         0,
         "padding on both sides, at most half of `size`: negative infinity for `max`, zeros for `mean`",
     ),
-    OptionSpec::spatial("dilation", 1, MOST, 1, "spacing between window elements; for `mode: max` only"),
+    OptionSpec::spatial("dilation", 1, MAX_VALUE, 1, "spacing between window elements; for `mode: max` only"),
     OptionSpec::bool("adaptive", false, "adaptive pooling: the size of the output determines the windows"),
     OptionSpec::bool("count_padding", true, "include the padding in the divisor of an average"),
 ];
@@ -57,11 +55,8 @@ impl Operation for Pool {
         let x = &call.inputs[0].tensor;
         let given = call.outputs[0].map(|output| output.tensor.dims);
         if call.attrs.bool("adaptive") && given.is_none() {
-            return Err(OpError::OutputMissing {
-                op: self.name(),
-                help: "adaptive windows are as many as the output has: write a tensor behind the arrow, `-> y`",
-                at: call.span.into(),
-            });
+            return Err(call
+                .no_output("adaptive windows are as many as the output has: write a tensor behind the arrow, `-> y`"));
         }
         let sizes = call.pooled(given)?;
         Ok(vec![call.output(0, x.dtype, windows::shape(x.dims[0], x.dims[1], sizes))?])

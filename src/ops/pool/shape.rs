@@ -43,12 +43,12 @@ impl Shape {
         }
     }
 
-    /// Elements of a plane.
+    /// Number of elements of one channel of one sample of `x`.
     pub fn elements(&self) -> usize {
         self.x.iter().product::<u64>() as usize
     }
 
-    /// Windows of a plane.
+    /// Number of windows of one channel of one sample, which is the number of its elements in `y`.
     pub fn windows(&self) -> usize {
         self.y.iter().product::<u64>() as usize
     }

@@ -1,7 +1,5 @@
 //! `grad_norm`: the Euclidean norm of several tensors together, used to clip gradients.
 
-use crate::base::{DType, Dims};
-
 use super::super::ball::{Ball, Precision};
 use super::super::check::sum_error;
 use super::super::expression::Unary;
@@ -13,7 +11,7 @@ use super::*;
 pub struct GradNorm;
 
 /// Minimum number of bytes per block.
-const LEAST_CHUNK: u64 = 1 << 15;
+const MIN_CHUNK: u64 = 1 << 15;
 
 /// Instructions per element and per thread.
 const OF_AN_ELEMENT: f64 = 3.0;
@@ -30,7 +28,7 @@ struct Chunks {
 impl Chunks {
     fn of(spec: &Spec) -> Chunks {
         let total: u64 = spec.inputs.iter().map(Tensor::bytes).sum();
-        let bytes = total.div_ceil(2 * RESIDENT_BLOCKS).max(LEAST_CHUNK).next_multiple_of(LEAST_CHUNK);
+        let bytes = total.div_ceil(2 * RESIDENT_BLOCKS).max(MIN_CHUNK).next_multiple_of(MIN_CHUNK);
         let mut end = 0;
         let ends = spec.inputs.iter().map(|tensor| {
             end += tensor.bytes().div_ceil(bytes);
@@ -66,11 +64,7 @@ impl Operation for GradNorm {
         for input in call.inputs {
             call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
             if !input.tensor.contiguous() {
-                return Err(OpError::Gaps {
-                    op: self.name(),
-                    help: "a gradient has to be contiguous: `copy` the slice first",
-                    at: input.span.into(),
-                });
+                return Err(call.gaps(input, "a gradient has to be contiguous: `copy` the slice first"));
             }
         }
         if let Some(output) = &call.outputs[0] {

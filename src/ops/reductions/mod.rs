@@ -8,8 +8,6 @@ mod kernel;
 mod split;
 mod sums;
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::compute_type;
 use super::top_k::ahead;
 use super::*;
@@ -247,11 +245,6 @@ impl Call<'_> {
             return Ok(());
         }
         let input = &self.inputs[0];
-        Err(OpError::Rank {
-            op: self.operation.name(),
-            needs: "at most 2^31 elements for each result, since kernels count places in 32 bits".to_owned(),
-            found: input.tensor.to_string(),
-            at: input.span.into(),
-        })
+        Err(self.bad_shape(input, "at most 2^31 elements for each result, since kernels count places in 32 bits"))
     }
 }

@@ -30,7 +30,7 @@ const OF_A_THREAD: f64 = 90.0;
 pub enum Along {
     /// Terms of the same result.
     Terms,
-    /// Terms of neighbouring results.
+    /// One term each of neighbouring results.
     Results,
 }
 

@@ -3,8 +3,6 @@
 mod choice;
 mod kernel;
 
-use crate::base::{DType, Dims};
-
 use super::*;
 pub use choice::Choice;
 use choice::routed;
@@ -35,11 +33,11 @@ impl Operation for Route {
                         &["given", "softmax", "sigmoid"],
                         "`given`: the input holds probabilities; otherwise it holds logits, and this function is applied",
                     ),
-                    OptionSpec::int("groups", 1, MOST_GROUPS, 1, "number of expert groups of equal size"),
+                    OptionSpec::int("groups", 1, MAX_GROUPS, 1, "number of expert groups of equal size"),
                     OptionSpec::int(
                         "group_k",
                         0,
-                        MOST_GROUPS,
+                        MAX_GROUPS,
                         0,
                         "number of groups that a row may choose from; 0 for all",
                     ),
@@ -58,12 +56,7 @@ impl Operation for Route {
         let probs = &call.inputs[0];
         call.needs_dtype(probs, probs.tensor.dtype.is_float(), "floating-point probabilities")?;
         let &[tokens, experts] = &*probs.tensor.dims else {
-            return Err(OpError::Rank {
-                op: "route",
-                needs: "two dimensions: rows and experts".to_owned(),
-                found: probs.tensor.to_string(),
-                at: probs.span.into(),
-            });
+            return Err(call.bad_shape(probs, "two dimensions: rows and experts"));
         };
         let k = call.attrs.int("k") as u64;
         if k > experts {
@@ -79,12 +72,7 @@ impl Operation for Route {
             }
         }
         if tokens > i32::MAX as u64 {
-            return Err(OpError::Rank {
-                op: "route",
-                needs: "at most 2^31 rows".to_owned(),
-                found: probs.tensor.to_string(),
-                at: probs.span.into(),
-            });
+            return Err(call.bad_shape(probs, "at most 2^31 rows"));
         }
         let slots = Dims::from_slice(&[experts, call.attrs.int("capacity") as u64]).expect("two dimensions");
         let dropped = Dims::from_slice(&[experts]).expect("one dimension");
@@ -160,7 +148,7 @@ impl Route {
 }
 
 /// Maximum number of groups of experts: one for each cooperating thread.
-const MOST_GROUPS: i64 = 32;
+const MAX_GROUPS: i64 = 32;
 
 /// Threads that select a row's experts together, and rows whose bits share a word.
 const TOGETHER: u64 = 32;

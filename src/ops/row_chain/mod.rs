@@ -4,8 +4,6 @@
 mod accuracy;
 mod kernel;
 
-use crate::base::{DType, Dims};
-
 use super::elementwise::{compute_type, side_by_side};
 use super::expression::{Binary, Node};
 use super::layout::broadcast;

@@ -12,11 +12,11 @@ use super::*;
 
 /// Minimum number of packs per thread and part, if threads share a line; and minimum number of elements per part
 /// otherwise. Shorter parts do not justify a second launch.
-const LEAST_PACKS: u64 = 2;
-const LEAST_ROWS: u64 = 64;
+const MIN_PACKS: u64 = 2;
+const MIN_ROWS: u64 = 64;
 
 /// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
-const MOST_PARTS: u64 = 64;
+const MAX_PARTS: u64 = 64;
 
 /// Number of packs that a thread loads ahead.
 const UNDER_WAY: u64 = 4;
@@ -79,9 +79,9 @@ impl Split {
         let (threads, blocks, least, most) = match along {
             true => {
                 let threads = length.div_ceil(pack * 2).next_power_of_two().min(block);
-                (threads, count.div_ceil(block / threads), LEAST_PACKS * block * pack, u64::MAX)
+                (threads, count.div_ceil(block / threads), MIN_PACKS * block * pack, u64::MAX)
             }
-            false => (1, (count / pack).div_ceil(block), LEAST_ROWS, MOST_PARTS),
+            false => (1, (count / pack).div_ceil(block), MIN_ROWS, MAX_PARTS),
         };
         // A second launch takes as long as a line with two rounds of loads per thread.
         let once = along && length <= 2 * threads * pack * UNDER_WAY;

@@ -2,8 +2,6 @@
 
 mod kernel;
 
-use crate::base::{DType, Dims};
-
 use super::ball::Precision;
 use super::elementwise::compute_type;
 use super::*;
@@ -127,7 +125,7 @@ struct Off {
     /// Sum of absolute values in `f64`, and its maximum on a device.
     size: f64,
     plain: f64,
-    /// Largest difference between the two so far.
+    /// Largest difference between both sums so far.
     most: f64,
     /// Binary logarithm of the largest and smallest product of a subset of the elements.
     above: f64,

@@ -2,8 +2,6 @@
 
 mod look;
 
-use crate::base::{DType, Dims};
-
 use super::ball::Precision;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
 use super::movement::{Columns, head_geometry};
@@ -62,11 +60,7 @@ impl Operation for Scatter {
             }
         }
         let Some(output) = call.outputs[0] else {
-            return Err(OpError::OutputMissing {
-                op: "scatter",
-                help: "write `-> y`: the number of rows does not follow from the indices",
-                at: call.span.into(),
-            });
+            return Err(call.no_output("write `-> y`: the number of rows does not follow from the indices"));
         };
         let sizes: Vec<u64> = output.tensor.dims.first().into_iter().chain(&x.dims[lead..]).copied().collect();
         let dims = Dims::from_slice(&sizes).expect("no more than the input and one");

@@ -43,7 +43,7 @@ impl Rows {
         Rows { scale, rows, shapes }
     }
 
-    /// The pixel of a time.
+    /// Returns the horizontal position of a time in the picture, in pixels.
     pub fn x(&self, time: f64) -> f64 {
         self.scale.at(time)
     }

@@ -126,9 +126,9 @@ pub struct Kept {
     #[serde(rename = "type")]
     pub form: Text,
     pub bytes: u64,
-    /// The operation that writes it first.
+    /// The first operation that writes the memory.
     pub from: u32,
-    /// The last operation of a gradient that reads it.
+    /// The last operation of a gradient that reads the memory.
     pub to: u32,
     /// Earliest start of `from`.
     pub from_ns: Nanos,

@@ -106,7 +106,8 @@ impl Machine {
         exhausted
     }
 
-    /// Ends a group of blocks. `left` is the time in ns that rounding of their end has omitted.
+    /// Ends a group of blocks. `left` is the part of their duration in ns that was cut off when their end was rounded to a
+    /// whole nanosecond.
     pub(super) fn blocks_end(&mut self, group: u32, left: f64) {
         let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);

@@ -15,7 +15,7 @@ use super::check::Rounding;
 use super::epilogue::{Finish, Function};
 use super::gated::{self, Gate};
 use super::product::Factors;
-use super::rows_columns;
+use super::{arithmetic, rows_columns};
 use kernel::Tiling;
 
 /// `grouped_gemm(a, b, ends -> c)`, as `torch._grouped_mm`.
@@ -64,12 +64,7 @@ impl Operation for GroupedGemm {
         call.needs_indices(ends)?;
         let needs = |operand: &Operand, fits: bool, needs: &str| match fits {
             true => Ok(()),
-            false => Err(OpError::Rank {
-                op: self.name(),
-                needs: needs.to_owned(),
-                found: operand.tensor.to_string(),
-                at: operand.span.into(),
-            }),
+            false => Err(call.bad_shape(operand, needs)),
         };
         needs(a, a.tensor.dims.len() == 2, "two dimensions, the rows of all groups and their columns")?;
         let in_rows = b.tensor.dims.len() == 3;
@@ -231,16 +226,6 @@ impl Shape {
     /// Length of the dimension that is divided into groups.
     fn length(&self) -> u64 {
         if self.in_depth { self.depth } else { self.rows }
-    }
-}
-
-/// Arithmetic of the products.
-fn arithmetic(spec: &Spec) -> Arithmetic {
-    match spec.inputs[0].dtype {
-        DType::F64 => Arithmetic::F64,
-        DType::F16 => Arithmetic::F16,
-        DType::BF16 => Arithmetic::BF16,
-        _ => Arithmetic::F32,
     }
 }
 

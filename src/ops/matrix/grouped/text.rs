@@ -210,6 +210,8 @@ __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, 
   }
   WARP_BARRIER;
   const int PACK = PACKS_C ? 16 / sizeof(O) : 1, IN_ROW = CHUNK * 16 / PACK;
+  static_assert(NT % CHUNK == 0, "the sums of a warp are whole chunks");
+  static_assert(16 * IN_ROW % LANES == 0, "every lane writes the same number of packs");
   u32 row = place.row + first_row() + m * ROW_STEP, column = place.column + first_column() + n * 16;
   O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
   EACH(i, 16 * IN_ROW / LANES) {
