@@ -238,6 +238,7 @@ def agree():
                 say(f"seed {seed}, {way}: exit {code}: {text[-400:]}")
                 return
             found.setdefault(way, []).append(times(record))
+            facts = {name: value for name, value in record["device"]["facts"].items() if name.startswith("timer_")}
         for name in found["vendor"][0]:
             vendor, events = (statistics.mean(one[name] for one in found[way]) for way in ["vendor", "events"])
             spread = max(abs(found[way][0][name] - found[way][1][name]) for way in found)
@@ -248,6 +249,7 @@ def agree():
                 rows.append((seed, name, kind, vendor, events, spread))
     kernel_gap = statistics.median(gaps["map"])
     gap = {kind: statistics.median(all) for kind, all in gaps.items()}
+    say(f"facts of the last run: {facts}")
     say("cost of an event pair around a tiny operation: " + ", ".join(
         f"{kind} {value / 1e3:.2f} µs ({min(gaps[kind]) / 1e3:.2f} to {max(gaps[kind]) / 1e3:.2f})" for kind, value in gap.items()))
     say("| kind | operations | valid | worst of the valid | outside 1 % or 0.5 µs | difference less the pair, worst | median |")
