@@ -2,8 +2,8 @@
  *
  * As libcupti.so.13 in a folder of AORTA_LIBRARY_PATH, it forwards every call to the library SHIM_REAL except for the fault
  * that SHIM names: `old` (version 18), `missing` (does not exist for it: compile with -DMISSING), `privilege`, `busy`,
- * `dropped` (three records), `full` (buffers of 4 KiB, and none after the first SHIM_BUFFERS), `lost` (every record of a
- * copy becomes one of another kind).
+ * `dropped` (three records), `full` (buffers of 4 KiB, and none after the first SHIM_BUFFERS), `lost` (the records of
+ * copies belong to no call).
  *
  * As CUDA_INJECTION64_PATH it subscribes to SHIM_REAL before the program does, as a profiler does. */
 #include <dlfcn.h>
@@ -81,7 +81,7 @@ int cuptiActivityDisable(uint32_t kind) { return ((int (*)(uint32_t))real("cupti
 int cuptiActivityFlushAll(uint32_t flag) { return ((int (*)(uint32_t))real("cuptiActivityFlushAll"))(flag); }
 int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) {
     int status = ((int (*)(uint8_t *, size_t, uint8_t **))real("cuptiActivityGetNextRecord"))(buffer, valid, record);
-    if (status == 0 && fault("lost") && *(uint32_t *)*record == 1) *(uint32_t *)*record = 38;
+    if (status == 0 && fault("lost") && *(uint32_t *)*record == 1) *(uint32_t *)(*record + 44) = 0;
     return status;
 }
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count) {
