@@ -90,3 +90,22 @@ fn other_operations_do_not_report() {
     assert_eq!(reports, [false, false, false, true], "{printed}");
     assert!(printed.contains("libraries, copies and the kernels of a file do not report"), "{printed}");
 }
+
+/// A collective of one rank whose result is in place launches nothing, which is known before any run.
+#[test]
+fn what_launches_nothing_has_no_counters() {
+    let text = "stream a\nbuffer x, y: f32[4096] = random(1)\nstep {\n  on a {\n    inside: all_reduce(x -> x)\n    \
+                apart: all_reduce(x -> y)\n    work[0]: map(x * 2 -> y)\n    work[1]: all_reduce(y -> y)\n  }\n}\n";
+    let ranks = ["--ranks", "1"];
+    let nothing = "it launches nothing on the device, as a collective of one rank whose result is in place";
+    let Some((printed, record)) = counted(text, "inside", &ranks) else { return };
+    assert!(printed.contains(&format!("no hardware counters of `inside`: {nothing}")), "{printed}");
+    assert!(record.counters.is_empty());
+    for (name, operations) in [("apart", 1), ("work", 2)] {
+        let Some((printed, record)) = counted(text, name, &ranks) else { return };
+        assert!(!printed.contains(nothing) && record.counters.len() == operations, "{printed}");
+    }
+    let (_, record) = counted(text, "work", &ranks).expect("the double ran before");
+    let units: Vec<bool> = record.counters.iter().map(|operation| operation.units.is_empty()).collect();
+    assert_eq!(units, [false, true], "the map reports its compute units");
+}

@@ -47,7 +47,9 @@ impl Session {
             let mut passes = 0;
             while pass.complete == Ok(false) {
                 if passes == MOST_PASSES {
-                    return Ok(Err(format!("the counts of {MOST_PASSES} passes are not complete")));
+                    return Ok(Err(format!(
+                        "the operation ran {MOST_PASSES} times, and the vendor's library asks for more to count every metric"
+                    )));
                 }
                 // Only the first iteration of a period has the operations that were chosen.
                 let is_first = iteration.is_multiple_of(period);

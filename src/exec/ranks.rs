@@ -89,6 +89,8 @@ pub struct Ranks {
     /// Requested method of timing operations in observed iterations, and the method that the last ones used.
     pub(super) observe: ObserveSetting,
     pub(super) observed_by: Option<ObservedBy>,
+    /// Time of an iteration of the last observed ones; `None` unless the vendor's records timed them.
+    pub(super) recorded_time: Option<Nanos>,
     /// Number of iterations after which the programs of all ranks repeat.
     slots: usize,
     infos: Vec<SessionInfo>,
@@ -161,8 +163,8 @@ pub(super) fn prepare_with(
     match (opened, infos) {
         (Ok(sessions), Ok(infos)) => {
             let infos = infos.into_iter().flatten().collect();
-            let (observe, observed_by) = (options.observe, None);
-            Ok(Ranks { sessions, numbers, observe, observed_by, slots, infos, first: own.start, peers })
+            let (observe, observed_by, recorded_time) = (options.observe, None, None);
+            Ok(Ranks { sessions, numbers, observe, observed_by, recorded_time, slots, infos, first: own.start, peers })
         }
         (Ok(mut sessions), Err(error)) => {
             // Another rank may have failed while communicators were created; synchronizing could block.

@@ -164,7 +164,7 @@ impl Ranks {
         observation: Observation,
         control: &Control,
     ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        self.observed_by = None;
+        (self.observed_by, self.recorded_time) = (None, None);
         let has_recorder = self.sessions.iter().all(|session| session.driver.has_recorder());
         let instead = match self.observe {
             ObserveSetting::Off => return Ok(vec![Vec::new(); self.numbers.len()]),
@@ -185,9 +185,27 @@ impl Ranks {
             let method = if has_recorder { "events" } else { "stamps" };
             self.observed_by = Some(ObservedBy { method: method.to_owned(), instead });
         }
+        Ok(self.observe_by_stamps(mode, observation, control)?.0)
+    }
+
+    /// Observes iterations on every rank with a stamp before and after each operation. Also returns the time of an observed
+    /// iteration, as [`Ranks::recorded_time`] does.
+    pub fn observe_by_stamps(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+    ) -> Result<(Vec<Vec<Trace>>, Option<Nanos>), ExecError> {
         let observe = |session: &mut Session| session.observe(mode, observation, control);
-        let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;
-        Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
+        let time = |all: &[&Vec<Trace>]| slowest_time(all.iter().copied());
+        let (time, traces) = self.each_or_none("observed iterations", control, observe, time)?;
+        Ok((traces.into_iter().map(Option::unwrap_or_default).collect(), time))
+    }
+
+    /// Time of an iteration of the slowest rank while the vendor's library recorded it: the median of each slot, and the mean of
+    /// these. `None` if records did not time the last observed iterations. All processes get the same time.
+    pub fn recorded_time(&self) -> Option<Nanos> {
+        self.recorded_time
     }
 
     /// Whether observing iterations may attach the vendor's library to this process.
@@ -224,16 +242,35 @@ impl Ranks {
         self.each_or_none("observed iterations", control, observe, |_| ())?;
         // Records are complete only when the device is idle, which it is after the observed iterations have ended.
         let finish = |session: &mut Session| Ok(session.finish_records());
-        let common = |all: &[&Result<Vec<Trace>, String>]| first_error_of(all.iter().map(|one| one.as_ref().err()));
-        let (failed, traces) = self.each_or_none("records", control, finish, common)?;
+        let common = |all: &[&Result<Vec<Trace>, String>]| {
+            let failed = first_error_of(all.iter().map(|one| one.as_ref().err()));
+            (failed, slowest_time(all.iter().filter_map(|one| one.as_ref().ok())))
+        };
+        let ((failed, time), traces) = self.each_or_none("records", control, finish, common)?;
         Ok(match failed {
             Some(why) => Err(why),
             None => {
+                self.recorded_time = time;
                 let traces = traces.into_iter().map(|traces| traces.and_then(Result::ok).unwrap_or_default());
                 Ok((traces.collect(), method))
             }
         })
     }
+}
+
+/// Time of an observed iteration of the slowest rank: the median of each slot, and the mean of these. `None` without traces.
+fn slowest_time<'a>(ranks: impl Iterator<Item = &'a Vec<Trace>>) -> Option<Nanos> {
+    let of_rank = |traces: &Vec<Trace>| {
+        let mut slots: BTreeMap<usize, Vec<Nanos>> = BTreeMap::new();
+        traces.iter().for_each(|trace| slots.entry(trace.slot).or_default().push(trace.time));
+        let median = |times: &mut Vec<Nanos>| {
+            times.sort_unstable();
+            times[times.len() / 2].0
+        };
+        let count = slots.len() as i64;
+        (count > 0).then(|| Nanos(slots.values_mut().map(median).sum::<i64>() / count))
+    };
+    ranks.filter_map(of_rank).max()
 }
 
 /// The first rank's value, or the first error of any rank.

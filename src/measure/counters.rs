@@ -3,6 +3,7 @@
 use crate::base::OpId;
 use crate::exec::{self, ExecError, Rank};
 use crate::model::{OpKind, Program};
+use crate::ops::{Collective, Launch};
 
 use super::compare::plain_name;
 use super::record::CountersRecord;
@@ -35,27 +36,54 @@ pub fn names(program: &Program) -> Vec<String> {
     names
 }
 
+/// Whether an operation launches nothing on the device: it consists of collectives of one rank whose results are in place.
+fn launches_nothing(program: &Program, op: OpId) -> bool {
+    let step = &program.cycle[0];
+    let Some(spec) = program.op_spec(step.op(op)) else { return true };
+    let views = [step.inputs(op), step.outputs(op)].concat();
+    let place = |operand: u8| {
+        let view = views[usize::from(operand)];
+        let memory = program.views.memory(view);
+        (memory, program.views.offset(view, &program.layout(memory).dims))
+    };
+    let is_in_place = |one: &Collective| one.ranks == 1 && one.source.map(place) == one.target.map(place);
+    spec.launch().iter().all(|launch| match launch {
+        Launch::Collective(collectives) => collectives.iter().all(is_in_place),
+        _ => false,
+    })
+}
+
 /// Counts while each of the operations runs alone, and lets their kernels report compute units in a second run; both launch
-/// on streams. Also returns the reason in words if the device cannot count. Has fewer operations if the run is stopped.
+/// on streams. An operation that launches nothing has no counts. Also returns the reason in words if the device cannot count.
+/// Has fewer operations if the run is stopped.
 pub fn count(request: &Request, chosen: &[OpId]) -> Result<(Vec<CountersRecord>, Option<String>), ExecError> {
     let first = request.first();
     if request.ranks.len() > 1 {
         let why = "operations of several ranks wait for each other, so that none can run alone";
         return Ok((Vec::new(), Some(why.to_owned())));
     }
-    let counted = request.open()?.count(chosen, request.control)?;
+    let launching: Vec<OpId> = chosen.iter().copied().filter(|op| !launches_nothing(first.program, *op)).collect();
+    if launching.is_empty() {
+        let why = "it launches nothing on the device, as a collective of one rank whose result is in place";
+        return Ok((Vec::new(), Some(why.to_owned())));
+    }
+    let counted = request.open()?.count(&launching, request.control)?;
     let rank = Rank { number: first.number, program: first.program, schedule: first.schedule };
-    let mut units = exec::unit_reports(rank, request.backend, &request.exec, chosen, request.control)?.into_iter();
+    let mut units = exec::unit_reports(rank, request.backend, &request.exec, &launching, request.control)?.into_iter();
     let (counted, why) = match counted {
         Ok(counted) => (counted, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let reached = if why.is_some() { chosen.len() } else { counted.len() };
+    let reached = if why.is_some() { launching.len() } else { counted.len() };
+    let is_reached = |op: &OpId| launching.iter().position(|other| other == op).is_none_or(|place| place < reached);
     let mut counted = counted.into_iter();
     let record = |op: &OpId| {
-        let (passes, counts) = counted.next().map_or((0, Vec::new()), |counted| (counted.passes, counted.counts));
+        let launches = launching.contains(op);
+        let known = if launches { counted.next() } else { None };
+        let (passes, counts) = known.map_or((0, Vec::new()), |counted| (counted.passes, counted.counts));
+        let units = if launches { units.next() } else { None };
         let name = first.program.op_text(first.program.cycle[0].op(*op));
-        CountersRecord { id: op.0, name, passes, counts, units: units.next().unwrap_or_default() }
+        CountersRecord { id: op.0, name, passes, counts, units: units.unwrap_or_default() }
     };
-    Ok((chosen[..reached].iter().map(record).collect(), why))
+    Ok((chosen.iter().filter(|op| is_reached(op)).map(record).collect(), why))
 }

@@ -101,7 +101,7 @@ impl Api for Cuda {
     }
 
     fn counters(&self) -> Result<Box<dyn Counters>, String> {
-        super::cupti::never_detached()?;
+        super::cupti::can_count()?;
         self.make_current().map_err(|fault| fault.to_string())?;
         Ok(Box::new(self.range_profiler()?))
     }

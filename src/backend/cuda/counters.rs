@@ -99,8 +99,6 @@ functions! {
 /// Prefix of the libraries that CUPTI loads by name for its counters.
 const BESIDE: &str = "libnvperf_";
 
-const HARDWARE_BUSY: i32 = 26;
-const INSUFFICIENT_PRIVILEGES: i32 = 35;
 const USER_RANGES: i32 = 2;
 const USER_REPLAY: i32 = 3;
 
@@ -168,14 +166,7 @@ impl Table {
 
     /// Returns the reason, in words, if a call's status is not 0.
     fn check(&self, call: &str, code: i32) -> Result<(), String> {
-        match code {
-            INSUFFICIENT_PRIVILEGES => Err("the driver permits only administrators to read counters: run as root, or \
-                                            load the kernel module `nvidia` with \
-                                            `NVreg_RestrictProfilingToAdminUsers=0`"
-                .to_owned()),
-            HARDWARE_BUSY => Err("another program, such as DCGM, reads the counters of this GPU".to_owned()),
-            code => cupti::check(self.result_string, call, code),
-        }
+        cupti::check(self.result_string, call, code)
     }
 
     fn chip(&self, device: u32, context: CUcontext) -> Result<Chip, String> {

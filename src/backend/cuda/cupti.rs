@@ -52,6 +52,7 @@ const FINALIZES: u32 = 24;
 const BY_TOOLKIT: u32 = 100_000;
 
 const MAX_LIMIT_REACHED: i32 = 12;
+const HARDWARE_BUSY: i32 = 26;
 const INSUFFICIENT_PRIVILEGES: i32 = 35;
 const MULTIPLE_SUBSCRIBERS: i32 = 39;
 const FLUSH_FORCED: u32 = 1;
@@ -136,13 +137,16 @@ static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activit
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// True if CUPTI recorded operations in this process and was detached again. Its range profiler fails afterwards.
-static DETACHED: AtomicBool = AtomicBool::new(false);
+/// True once CUPTI has recorded operations in this process and was detached. Its range profiler fails afterwards.
+static HAS_RECORDED: AtomicBool = AtomicBool::new(false);
 
-/// Fails if CUPTI recorded operations in this process, after which it cannot read counters.
-pub fn never_detached() -> Result<(), String> {
-    if DETACHED.load(Ordering::Relaxed) {
-        return Err("CUPTI cannot read counters after it has recorded operations: use `--observe events`".to_owned());
+/// Returns an error, in words, if CUPTI has recorded operations in this process, after which it cannot read counters.
+pub fn can_count() -> Result<(), String> {
+    if HAS_RECORDED.load(Ordering::Relaxed) {
+        return Err(
+            "CUPTI cannot read counters in a process in which it has recorded operations: use `--observe events`"
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -170,7 +174,12 @@ pub fn check(
     match code {
         0 => return Ok(()),
         MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
-        INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
+        INSUFFICIENT_PRIVILEGES => {
+            return Err("the driver permits only administrators to use CUPTI: run as root, or load the kernel module \
+                        `nvidia` with `NVreg_RestrictProfilingToAdminUsers=0`"
+                .to_owned());
+        }
+        HARDWARE_BUSY => return Err("another program, such as DCGM, reads the counters of this GPU".to_owned()),
         _ => {}
     }
     let mut text: *const c_char = std::ptr::null();
@@ -262,7 +271,7 @@ impl Cupti {
                 finalize();
             }
         }
-        DETACHED.store(true, Ordering::Relaxed);
+        HAS_RECORDED.store(true, Ordering::Relaxed);
         // Records that arrive this late belong to no operation.
         let full = std::mem::take(&mut *lock(&FULL));
         lock(&EMPTY).extend(full.into_iter().map(|(buffer, _)| buffer));

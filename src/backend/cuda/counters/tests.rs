@@ -187,8 +187,8 @@ fn counts_and_faults() {
 
     for (function, code, why) in [
         ("initialize", 39, "another profiler is attached to the process"),
-        ("availability", 35, "the driver permits only administrators to read counters"),
-        ("enable", 35, "the driver permits only administrators to read counters"),
+        ("availability", 35, "the driver permits only administrators to use CUPTI: run as root"),
+        ("enable", 35, "the driver permits only administrators to use CUPTI: run as root"),
         ("enable", 39, "another profiler is attached to the process"),
         ("start", 26, "another program, such as DCGM, reads the counters of this GPU"),
         ("chip_name", 27, "`cuptiDeviceGetChipName` returned 27 (told)"),

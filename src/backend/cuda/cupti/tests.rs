@@ -188,11 +188,12 @@ fn records_are_collected_and_everything_is_detached() {
     // enabled.
     for (code, why) in [
         (MULTIPLE_SUBSCRIBERS, "another profiler is attached to the process"),
-        (INSUFFICIENT_PRIVILEGES, "the driver permits only administrators to use CUPTI"),
+        (INSUFFICIENT_PRIVILEGES, "the driver permits only administrators to use CUPTI: run as root"),
         (999, "`cuptiSubscribe` returned 999 (told)"),
     ] {
         SUBSCRIBES.store(code, Ordering::Relaxed);
-        assert_eq!(cupti.begin().unwrap_err(), why);
+        let error = cupti.begin().unwrap_err();
+        assert!(error.starts_with(why), "{error}");
         assert!(lock(&ENABLED).is_empty());
     }
     SUBSCRIBES.store(0, Ordering::Relaxed);
