@@ -51,8 +51,8 @@ const JOINERS: u64 = 8;
 /// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 28;
 
-/// Maximum number of groups for which four stages of the largest tiles fit in shared memory beside the table of groups.
-const FEW_GROUPS: u64 = 383;
+/// Maximum number of groups for which four stages of the largest tiles fit in shared memory beside the table.
+const FEW_GROUPS: u64 = 316;
 
 impl Tiling {
     pub fn of(spec: &Spec) -> Tiling {
@@ -76,7 +76,7 @@ impl Tiling {
         // columns.
         let mean = shape.rows / shape.groups.max(1);
         if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
-            return small;
+            return Tiling { splits: small.may_share(), ..small };
         }
         // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
         // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
@@ -125,9 +125,10 @@ impl Tiling {
         self.at_once() * (2 * 4 * self.rows * self.columns + SHARED_TILE)
     }
 
-    /// Bytes of the table with the end of each group and the number of tiles up to it.
+    /// Bytes of the table with the end of each group, the number of tiles up to it, and the steps that blocks share.
     fn table(&self) -> u64 {
-        (2 * 4 * (self.shape.groups + 1)).next_multiple_of(512)
+        let of_blocks = if self.splits { 4 * self.at_once() } else { 0 };
+        (2 * 4 * (self.shape.groups + 1) + of_blocks).next_multiple_of(512)
     }
 
     /// Number of tiles of all groups, if they have equal sizes.
@@ -223,13 +224,15 @@ impl Tiling {
         }
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
-             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
+             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
+             #define ALONE {}\n#define TABLE {}\n{}{}{}",
             mma::FUNCTIONS,
             !along_a && in_packs(a, 8),
             !along_b && in_packs(b, 8),
             in_packs(c, 16 / c.dtype.size()),
             self.row_warps,
             self.stages,
+            u32::from(self.resident == 1),
             self.table(),
             text::SCHEDULE,
             text::TILES,
