@@ -26,11 +26,14 @@ const LEAST_KEYS_SMALL: u64 = 64;
 /// Maximum number of blocks that share the keys of a row.
 const MOST_SPLITS: u64 = 256;
 
-/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], four with at most
-/// `SMALL_ROWS`, two otherwise.
+/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], at most four
+/// with at most `SMALL_ROWS`, two otherwise.
 const RESIDENT: u64 = 2;
 const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
+
+/// Shared memory of each block that the system uses, in bytes.
+const SYSTEM_SHARED: u64 = 1 << 10;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const OF_A_SCORE: f64 = 6.0;
@@ -70,7 +73,7 @@ impl Tiles {
     fn resident(&self) -> u64 {
         match self.rows {
             MANY_ROWS => 1,
-            0..=SMALL_ROWS => RESIDENT_SMALL,
+            0..=SMALL_ROWS => (UNIT_SHARED / (self.shared() + SYSTEM_SHARED)).clamp(1, RESIDENT_SMALL),
             _ => RESIDENT,
         }
     }
@@ -80,17 +83,19 @@ impl Tiles {
         2 * self.rows == self.threads()
     }
 
-    /// Bytes of shared memory of a block, as the maximum over all devices: two tiles of keys and of values, one of
-    /// each, or the sums that warps with different keys exchange.
+    /// Bytes of shared memory of a block, as the maximum over all devices: two tiles of keys and of values on NVIDIA's
+    /// devices with `wgmma` or for few rows, otherwise one of each, or the sums that warps with different keys exchange.
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
         let of_rows = |width: u64, keys: u64| (self.rows + keys) * row(width);
         let single = |keys: u64| 2 * (of_rows(self.width, keys) + keys * row(self.value_width));
+        let few = single(self.keys[1]) + 2 * self.keys[1] * (row(self.width) + row(self.value_width));
         let double =
             2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
         let joined = if self.row_warps[0] * WARP < self.threads() { 4 * self.rows * (self.value_width + 8) } else { 0 };
         let double = if self.together() { double } else { 0 };
+        let double = if self.rows <= SMALL_ROWS { few } else { double };
         single(self.keys[1]).max(single(self.keys[2])).max(joined).max(double)
     }
 }
@@ -319,7 +324,7 @@ impl Split {
         let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
         let before = format!(
-            "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
+            "{}{}#define BM {}\n#define SMALL_ROWS {SMALL_ROWS}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
              #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}",
             mma::FUNCTIONS,
@@ -340,7 +345,11 @@ impl Split {
         );
         let bytes = tiles.shared() as u32;
         Kernel {
-            shared: if tiles.together() { Shared::AtMost(bytes) } else { Shared::Bytes(bytes) },
+            // Other devices need less than NVIDIA's.
+            shared: match tiles.together() || tiles.rows <= SMALL_ROWS {
+                true => Shared::AtMost(bytes),
+                false => Shared::Bytes(bytes),
+            },
             ..kernel("attention", &before, &params, text::FORWARD, self.blocks(), tiles.threads() as u32)
         }
     }

@@ -149,15 +149,15 @@ struct Shares {
       most = room[schedule.groups - 1];
       __syncthreads();
       // No block's whole tiles have more steps than that.
-      if (threadIdx.x == 0) *room = rounds;
+      if (threadIdx.x == 0) *room = 0;
       __syncthreads();
       for (u32 block = threadIdx.x; block < at_once; block += THREADS) {
         u32 round = 0, own = 0;
         while (round < rounds && (own += schedule.steps_of_tile(round * at_once + block)) <= even) round++;
-        atomicMin(room, round);
+        atomicMax(room, rounds - round);
       }
       __syncthreads();
-      rounds = *room;
+      rounds -= *room;
       __syncthreads();
     }
     tile = rounds * at_once;
