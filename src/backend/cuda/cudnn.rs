@@ -219,8 +219,7 @@ impl Cudnn {
         })?;
         let table = Table::load(&opened)?;
         let graphs = GraphApi::load(&opened)?;
-        let handle =
-            new_handle(&table).map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        let handle = new_handle(&table).map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         // SAFETY: the function has no parameters and returns a number.
         let release = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cudnnGetVersion") }
             // SAFETY: as above.

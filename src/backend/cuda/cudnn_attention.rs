@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::backend::gpu::{Call, Engine};
 use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Call, Engine};
 use crate::ops::{AttentionForm, FusedAttention};
 
 use super::cudnn::Cudnn;
@@ -50,7 +50,9 @@ impl Cudnn {
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
             let most = ENGINES.min(wanted.max(1) as usize);
-            match graph.and_then(|graph| graph.plans(left, most, attention.deterministic, engine.map(|engine| engine.number))) {
+            match graph
+                .and_then(|graph| graph.plans(left, most, attention.deterministic, engine.map(|engine| engine.number)))
+            {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
                     engine: Engine { form: number, number: plan.engine },
                     plan,

@@ -292,13 +292,7 @@ impl Graph {
     /// with another number.
     ///
     /// Fails if no engine is left, with the reason of the last one that failed.
-    pub fn plans(
-        mut self,
-        workspace: u64,
-        wanted: usize,
-        deterministic: bool,
-        only: Option<u32>,
-    ) -> Call<Vec<Plan>> {
+    pub fn plans(mut self, workspace: u64, wanted: usize, deterministic: bool, only: Option<u32>) -> Call<Vec<Plan>> {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
         let library = self.library.clone();

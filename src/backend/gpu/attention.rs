@@ -101,11 +101,7 @@ type Chosen<A> = Option<<A as Api>::Attention>;
 impl<A: Api> Chooser<'_, A> {
     /// Chooses between the library's engines and our kernels for each attention, and returns notes on the choices for the
     /// record. Calls `done` after each choice.
-    pub fn choose_attentions(
-        &self,
-        all: &[Attention],
-        done: &dyn Fn(),
-    ) -> Result<Vec<(Chosen<A>, String)>, ExecError> {
+    pub fn choose_attentions(&self, all: &[Attention], done: &dyn Fn()) -> Result<Vec<(Chosen<A>, String)>, ExecError> {
         let mut classes: Vec<(FusedAttention, Vec<usize>)> = Vec::new();
         for (index, one) in all.iter().enumerate() {
             let class = one.attention.class();
@@ -138,10 +134,11 @@ impl<A: Api> Chooser<'_, A> {
         for ((index, _, note), compiled) in followers.into_iter().zip(compiled) {
             let attention = &all[index];
             // An engine of the class that does not compute this use is no reason to fail.
-            chosen[index] = Some(match compiled.and_then(|engine| self.try_engine(attention, &engine).map(|()| engine)) {
-                Ok(engine) => (Some(engine), note),
-                Err(_) => self.choose_attention(attention)?,
-            });
+            chosen[index] =
+                Some(match compiled.and_then(|engine| self.try_engine(attention, &engine).map(|()| engine)) {
+                    Ok(engine) => (Some(engine), note),
+                    Err(_) => self.choose_attention(attention)?,
+                });
             done();
         }
         Ok(chosen.into_iter().map(|one| one.expect("each attention is in a class")).collect())
@@ -272,4 +269,16 @@ fn describe(attention: &FusedAttention) -> String {
     let bias = attention.bias().map_or(String::new(), |place| format!(", bias {}", attention.tensor(place).dims));
     let sums = if attention.deterministic { "" } else { ", not deterministic" };
     format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}{sums}", k.dims[1], k.dims[2], q.dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_keeps_its_engine() {
+        for engine in [None, Some(Engine { form: 0, number: 0 }), Some(Engine { form: 1, number: u32::MAX - 1 })] {
+            assert_eq!(Engine::of_choice(Engine::choice(engine, Nanos(7))), engine);
+        }
+    }
 }

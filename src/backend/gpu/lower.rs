@@ -9,9 +9,7 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{
-    Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel,
-};
+use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Step};
 use super::attention::Attention;

@@ -42,8 +42,8 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use attention::Engine;
 pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
+pub use attention::Engine;
 use driver::GpuDriver;
 pub use parts::Part;
 
