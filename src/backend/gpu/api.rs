@@ -13,7 +13,7 @@ use crate::model::Priority;
 use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
-use super::attention::Engine;
+use super::attended::Engine;
 use super::parts::Part;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Runtime, Stream, number};
 use super::tracer::Tracer;

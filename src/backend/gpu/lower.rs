@@ -12,7 +12,7 @@ use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
 use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Step};
-use super::attention::Attention;
+use super::attended::Attention;
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -230,6 +230,7 @@ impl Args {
                 Arg::Ticks(time) => self.values.push(ticks(*time)),
                 Arg::Words(words) => self.values.extend(words),
                 Arg::Workspace(_) => self.values.push(workspace),
+                Arg::Zeros(bytes) => self.values.push(workspace - zero_bytes(*bytes)),
             }
         }
         first
@@ -303,6 +304,11 @@ pub struct Context<'a, A: Api> {
     pub devices: &'a PeerDevices<A>,
     /// The threads of host streams.
     pub host: &'a HostLanes,
+}
+
+/// Size in bytes of the zeros before a lane's workspace of which a kernel needs `bytes`. The workspace stays aligned.
+pub fn zero_bytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of(512)
 }
 
 /// The address of a place, from the base address of each space.

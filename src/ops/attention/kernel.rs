@@ -20,7 +20,7 @@ const LARGEST_TILE: u64 = 256;
 /// results, which costs more than it saves for fewer keys.
 const LEAST_KEYS: u64 = 128;
 
-/// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
+/// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory. The last of them combines their results.
 const LEAST_KEYS_SMALL: u64 = 64;
 
 /// Maximum number of blocks that share the keys of a row.
@@ -244,7 +244,7 @@ impl Split {
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         let Some(tiles) = &self.tiles else { return vec![self.rows_kernel(spec)] };
         let mut all = vec![self.tiles_kernel(spec, tiles)];
-        if tiles.splits > 1 {
+        if tiles.splits > 1 && tiles.rows > SMALL_ROWS {
             all.push(self.merge_kernel(spec, tiles));
         }
         all
@@ -315,11 +315,17 @@ impl Split {
 
     fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
         let workspace = if tiles.splits > 1 { self.workspace() } else { 0 };
+        let finished = match tiles.splits > 1 && tiles.rows <= SMALL_ROWS {
+            true => Arg::Zeros(4 * self.blocks() / tiles.splits),
+            false => Arg::U64(0),
+        };
         let mut params = self.parameters(spec);
         params.extend([
             param("f32 scale", Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32)),
             u32_param("splits", tiles.splits),
             param("f32* parts", Arg::Workspace(workspace)),
+            // For each group of blocks that share keys, the number of those that have finished.
+            param("u32* finished", finished),
         ]);
         let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
@@ -363,7 +369,7 @@ impl Split {
             param("f32* parts", Arg::Workspace(self.workspace())),
         ]);
         let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
-        kernel("attention_merge", &before, &params, text::MERGE, count, THREADS as u32)
+        kernel("attention_merge", &before, &params, rows_text::MERGE, count, THREADS as u32)
     }
 
     fn rows_kernel(&self, spec: &Spec) -> Kernel {
@@ -379,7 +385,7 @@ impl Split {
             self.shape.value_size.div_ceil(WARP).max(1),
             text::PLACES
         );
-        kernel("attention_rows", &before, &params, text::ROWS, self.blocks(), THREADS as u32)
+        kernel("attention_rows", &before, &params, rows_text::ROWS, self.blocks(), THREADS as u32)
     }
 }
 

@@ -10,6 +10,7 @@ mod fused;
 mod infer;
 mod kernel;
 mod reference;
+mod rows_text;
 mod shape;
 mod text;
 
