@@ -61,12 +61,6 @@ impl Launch {
         let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
         self.kernels().iter().flat_map(|kernel| &kernel.args).map(bytes).max().unwrap_or(0)
     }
-
-    /// Bytes of zeros that the launch needs.
-    pub fn zeros(&self) -> u64 {
-        let bytes = |arg: &Arg| if let Arg::Zeros(bytes) = arg { *bytes } else { 0 };
-        self.kernels().iter().flat_map(|kernel| &kernel.args).map(bytes).max().unwrap_or(0)
-    }
 }
 
 impl Launch {
@@ -138,9 +132,6 @@ pub enum Arg {
     /// Address of a workspace of at least this many bytes in device memory, shared by the launches of an operation. Its
     /// contents are undefined before the first launch.
     Workspace(u64),
-    /// Address of this many bytes of device memory that are zero when the kernel begins. The kernel sets them to zero before
-    /// it ends, and operations of other streams have zeros of their own.
-    Zeros(u64),
 }
 
 impl Kernel {

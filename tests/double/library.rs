@@ -194,6 +194,6 @@ fn words(arg: &Arg, operands: &[*mut c_void]) -> Vec<u64> {
         // The device's clock has a hundred ticks in a microsecond.
         Arg::Ticks(time) => vec![time.0 as u64 / 10],
         Arg::Words(words) => words.clone(),
-        Arg::Workspace(_) | Arg::Zeros(_) => unreachable!("no kernel of these tests has a workspace"),
+        Arg::Workspace(_) => unreachable!("no kernel of these tests has a workspace"),
     }
 }

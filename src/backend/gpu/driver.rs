@@ -53,8 +53,6 @@ pub struct GpuDriver<A: Api> {
     /// Base address of each space; 0 for one without memory.
     bases: [u64; Space::COUNT],
     workspaces: Vec<(u64, u64)>,
-    /// For each lane, the bytes of zeros before its workspace, in the same allocation.
-    zeros: Vec<u64>,
     /// Communicators, by their number in the image.
     comms: Vec<Comm>,
     /// The communicators, shared with the watchdog.
@@ -483,10 +481,8 @@ impl<A: Api> Drop for GpuDriver<A> {
             for stream in self.streams.drain(..) {
                 self.api.destroy_stream(stream);
             }
-            for ((address, bytes), zeros) in self.workspaces.drain(..).zip(self.zeros.drain(..)) {
-                if bytes > 0 {
-                    self.api.free(address - zeros);
-                }
+            for (address, _) in self.workspaces.drain(..).filter(|(address, _)| *address != 0) {
+                self.api.free(address);
             }
             self.inter_process.free(self.api.as_ref(), (self.image.rank, &self.flags));
             self.flags.free(self.api.as_ref());

@@ -230,7 +230,6 @@ impl Args {
                 Arg::Ticks(time) => self.values.push(ticks(*time)),
                 Arg::Words(words) => self.values.extend(words),
                 Arg::Workspace(_) => self.values.push(workspace),
-                Arg::Zeros(bytes) => self.values.push(workspace - zero_bytes(*bytes)),
             }
         }
         first
@@ -304,11 +303,6 @@ pub struct Context<'a, A: Api> {
     pub devices: &'a PeerDevices<A>,
     /// The threads of host streams.
     pub host: &'a HostLanes,
-}
-
-/// Size in bytes of the zeros before a lane's workspace of which a kernel needs `bytes`. The workspace stays aligned.
-pub fn zero_bytes(bytes: u64) -> u64 {
-    bytes.next_multiple_of(512)
 }
 
 /// The address of a place, from the base address of each space.

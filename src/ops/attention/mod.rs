@@ -10,7 +10,6 @@ mod fused;
 mod infer;
 mod kernel;
 mod reference;
-mod rows_text;
 mod shape;
 mod text;
 

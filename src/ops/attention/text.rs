@@ -86,8 +86,8 @@ pub const DEVICES: &str = r#"
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
 #define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
-// Number of tiles of keys and values in shared memory. Blocks with few rows mostly wait for memory, so they load two at a time.
-#define KV_STAGES (MMA && BM <= SMALL_ROWS ? 2 : 1)
+// Number of tiles of keys and of values in shared memory.
+#define KV_STAGES (MMA ? UNIT_STAGES : 1)
 // Number of columns of 64 elements that hold a query or key, and a value.
 #define PARTS ((WIDTH + 63) / 64)
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
@@ -120,7 +120,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
 #endif
   // Blocks start with the last queries: with a causal mask, these attend to the most keys.
 #if RAGGED
-  u32 blocks = rows / BM + sequences + 1, split = 0, rest = 0, index = blockIdx.x / blocks;
+  u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
   Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
   u32 first_row = sequence.row;
   queries = sequence.count;
@@ -329,9 +329,8 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     auto row = [&](u32 r) { return row_of(v, start, r, sv.query, v_page, stage); };
     load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v(KV_STAGES == 2 ? stage : 0), row, dv, sv.element);
   };
-  u64 first_block = block_of(low), next_block = block_of(low + BN);
-  place_blocks(first_block, 0);
-  place_blocks(next_block, 1);
+  place_blocks(block_of(low), 0);
+  u64 next_block = block_of(low + BN);
   __syncthreads();
 #else
   auto load_k = [&](u32 start, u32 stage) {
@@ -342,25 +341,23 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   };
 #endif
   if (low < high) load_k(low, 0);
-  if (KV_STAGES == 2) {
-    if (low < high) load_v(low, 0);
-    loads_issued();
-    if (low + BN < high) load_k(low + BN, 1), load_v(low + BN, 1);
-  }
+  if (low < high && KV_STAGES == 2) load_v(low, 0);
   loads_issued();
   for (u32 start = low, stage = 0; start < high; start += BN, stage = 1 - stage) {
     Tile<BN, WIDTH> tile_of_keys = tile_k(KV_STAGES == 2 ? stage : 0);
     Tile<BN, VALUE_WIDTH> tile_of_values = tile_v(KV_STAGES == 2 ? stage : 0);
 #if PAGED
-    if (KV_STAGES == 1) place_blocks(next_block, 1 - stage);
+    place_blocks(next_block, 1 - stage);
     next_block = block_of(start + 2 * BN);
 #endif
-    if (KV_STAGES == 1) loads_done(); else loads_pending<1>();
+    loads_done();
     __syncthreads();
-    if (KV_STAGES == 1) {
-      load_v(start, stage);
-      loads_issued();
+    if (KV_STAGES == 1) load_v(start, stage);
+    if (KV_STAGES == 2 && start + BN < high) {
+      load_k(start + BN, 1 - stage);
+      load_v(start + BN, 1 - stage);
     }
+    loads_issued();
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) score[m][n].at[h][i] = 0;
     EACH_TILE(c, WIDTH / 16) {
       Factor rows_q[MT];
@@ -388,14 +385,6 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
         Factor columns = right_turned(tile_of_values, own_key + c * 16, n * 16);
         EACH_TILE(m, MT) multiply<T>(sum[m][n], weights[m], columns);
       }
-    }
-    if (KV_STAGES == 2) {
-#if PAGED
-      place_blocks(next_block, stage);
-#endif
-      __syncthreads();
-      if (start + 2 * BN < high) load_k(start + 2 * BN, stage), load_v(start + 2 * BN, stage);
-      loads_issued();
     }
   }
 #endif
@@ -434,10 +423,11 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       }
       __syncthreads();
     }
+    if (key_warp + 1 < KEY_WARPS) return;
   }
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
-    if (row >= rows || key_warp + 1 < KEY_WARPS) continue;
+    if (row >= rows) continue;
     f32 share = total[m][h] > 0 ? 1 / total[m][h] : 0;
     f32 log = total[m][h] > 0 ? (top[m][h] * scale + log2f(total[m][h])) * 0.69314718055994531f : LOWEST;
     if (total[m][h] != total[m][h]) share = log = total[m][h];
@@ -465,59 +455,106 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       if (first) lse[place(sl, row, queries)] = log;
     }
   }
-#if BM <= SMALL_ROWS
-  if (splits == 1) return;
-  // The last of the blocks that share these rows combines their results, in the order of the keys.
-  __shared__ bool is_last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) is_last = atomicAdd(finished + rest, 1u) == splits - 1;
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  if (threadIdx.x == 0) finished[rest] = 0;
-  const f32* all_logs = parts + (u64)gridDim.x / (splits * blocks) * rows * splits * dv;
-  // Teams of 32 threads share a row if there are few.
-  const u32 TEAMS = THREADS / 32, EACH_VALUE = (VALUE_WIDTH + 31) / 32;
-  u32 count = last_row - first_row + 1, each = 1, team = threadIdx.x / 32, lane = threadIdx.x % 32;
-  while (each < TEAMS && each * 2 * count <= TEAMS) each *= 2;
-  f32* combined = (f32*)memory;
-  for (u32 first = 0; first < count; first += TEAMS / each) {
-    u32 r = first + team / each, own = team % each;
-    bool exists = r < count;
-    u64 part = ((u64)index * rows + first_row + (exists ? r : 0)) * splits;
-    const f32 *logs = all_logs + part, *values = parts + part * dv;
-    f32 top = LOWEST, total = 0, sums[EACH_VALUE] = {};
-    for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
-    EACH_TILE(i, 5) {
-      f32 other = SHUFFLE_XOR(top, (16 >> i));
-      top = other > top || !(other == other) ? other : top;
-    }
-    f32 base = top == LOWEST ? 0 : top;
-    for (u32 s = lane; s < splits; s += 32) total += expf(logs[s] - base);
-    EACH_TILE(i, 5) total += SHUFFLE_XOR(total, (16 >> i));
-#pragma unroll 8
-    for (u32 s = own; s < splits; s += each) {
-      f32 weight = total == 0 ? 0 : expf(logs[s] - base) / total;
-      EACH_TILE(e, EACH_VALUE) {
-        u32 column = e * 32 + lane;
-        if (column < dv) sums[e] += weight * values[(u64)s * dv + column];
-      }
-    }
-    if (each > 1) {
-      __syncthreads();
-      EACH_TILE(e, EACH_VALUE) combined[(team * EACH_VALUE + e) * 32 + lane] = sums[e];
-      __syncthreads();
-      for (u32 other = 1; other < each; other++)
-        EACH_TILE(e, EACH_VALUE) if (own == 0) sums[e] += combined[((team + other) * EACH_VALUE + e) * 32 + lane];
-    }
-    if (!exists || own > 0) continue;
-    O* to = o + place(so, first_row + r, queries);
-    EACH_TILE(e, EACH_VALUE) {
-      u32 column = e * 32 + lane;
-      if (column < dv) store<f32>(to[(i64)column * so.element], sums[e]);
-    }
-    if (lane == 0) lse[place(sl, first_row + r, queries)] = total == 0 ? LOWEST : top + logf(total);
+"#;
+
+/// Combines the partial results of blocks that share the keys of a row. Each block computes one row.
+pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
+  u64 row = blockIdx.x;
+  u32 lane = threadIdx.x % 32;
+  const f32* logs = parts + count * splits * dv + row * splits;
+  const f32* values = parts + row * splits * dv;
+  // Each group of 32 threads computes the same values.
+  f32 top = LOWEST, total = 0;
+  for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    f32 other = SHUFFLE_XOR(top, mask);
+    top = other > top || !(other == other) ? other : top;
   }
+  f32 base = top == LOWEST ? 0 : top;
+  for (u32 s = lane; s < splits; s += 32) total += expf(logs[s] - base);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) total += SHUFFLE_XOR(total, mask);
+  if (threadIdx.x < 32)
+    for (u32 s = lane; s < splits; s += 32) weights[s] = total == 0 ? 0 : expf(logs[s] - base) / total;
+  __syncthreads();
+  i64 at[OPERANDS];
+  g.offsets(row / rows, at);
+  u32 own = (u32)(row % rows);
+  O* to = o + at[3] + place(so, own, queries);
+  for (u32 column = threadIdx.x; column < dv; column += THREADS) {
+    f32 sum = 0;
+#pragma unroll 8
+    for (u32 s = 0; s < splits; s++) sum += weights[s] * values[(u64)s * dv + column];
+    store<f32>(to[(i64)column * so.element], sum);
+  }
+  if (threadIdx.x == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + logf(total);
+"#;
+
+/// Attention of one row by 32 threads, which share its elements. Supports every type and head dimension.
+pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
+  u32 lane = threadIdx.x % 32;
+  if (row >= count) return;
+  i64 at[OPERANDS];
+  g.offsets(row / rows, at);
+  u32 own = (u32)(row % rows), query = query_of(own, queries);
+  i64 own_o = place(so, own, queries), own_lse = place(sl, own, queries);
+  q += at[0] + place(sq, own, queries);
+  k += at[1];
+  v += at[2];
+#if BIAS
+  bias += at[5] + place(sb, own, queries);
 #endif
+  SEQUENCE
+#if RAGGED
+  // The sequence of the row determines the keys.
+  Sequence sequence = SEQUENCE_OF(false, own, 1);
+  query = sequence.row;
+  queries = sequence.count;
+  keys = sequence.key_count;
+  k += sequence.first_key * sk.query;
+  v += sequence.first_key * sv.query;
+#endif
+  C mine[EACH_Q], sum[EACH_V], top = LOWEST, total = 0;
+#pragma unroll
+  for (u32 e = 0; e < EACH_Q; e++) {
+    u32 column = e * 32 + lane;
+    mine[e] = column < d ? load<C>(q[(i64)column * sq.element]) : C(0);
+  }
+#pragma unroll
+  for (u32 e = 0; e < EACH_V; e++) sum[e] = 0;
+  u32 to = last_key(query, queries, keys);
+  for (u32 key = first_key(query, queries, keys, window); key < to; key++) {
+#if PAGED
+    const T* of_k = row_of_key(k, key, sk.query, k_page);
+    const T* of_v = row_of_key(v, key, sv.query, v_page);
+#else
+    const T* of_k = k + (i64)key * sk.query;
+    const T* of_v = v + (i64)key * sv.query;
+#endif
+    C score = 0;
+#pragma unroll
+    for (u32 e = 0; e < EACH_Q; e++)
+      if (of_k && e * 32 + lane < d) score += mine[e] * load<C>(of_k[(i64)(e * 32 + lane) * sk.element]);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) score += SHUFFLE_XOR(score, mask);
+    score *= scale;
+#if BIAS
+    score += load<C>(bias[(i64)key * sb.element]);
+#endif
+    C largest = score > top || !(score == score) ? score : top;
+    C shrink = top == largest ? C(1) : f_exp(top - largest), p = largest == LOWEST ? C(0) : f_exp(score - largest);
+    top = largest;
+    total = total * shrink + p;
+#pragma unroll
+    for (u32 e = 0; e < EACH_V; e++) {
+      C value = of_v && e * 32 + lane < dv ? load<C>(of_v[(i64)(e * 32 + lane) * sv.element]) : C(0);
+      sum[e] = sum[e] * shrink + p * value;
+    }
+  }
+  o += at[3] + own_o;
+#pragma unroll
+  for (u32 e = 0; e < EACH_V; e++)
+    if (e * 32 + lane < dv) store<C>(o[(i64)(e * 32 + lane) * so.element], total == 0 ? C(0) : sum[e] / total);
+  if (lane == 0) lse[at[4] + own_lse] = total == 0 ? LOWEST : top + f_log(total);
 "#;

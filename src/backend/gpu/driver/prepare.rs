@@ -22,7 +22,7 @@ use crate::backend::gpu::gate::{self, Gates};
 use crate::backend::gpu::host_lanes::HostLanes;
 use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
-use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address, zero_bytes};
+use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
 use crate::backend::gpu::pageable::{CapturedUses, Pageable};
 use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::Chooser;
@@ -126,7 +126,6 @@ impl<A: Api> GpuDriver<A> {
             fill_args: Args::default(),
             bases: [0; Space::COUNT],
             workspaces: Vec::new(),
-            zeros: Vec::new(),
             comms: Vec::new(),
             shared: comms::none(),
             scratch: 0,
@@ -229,16 +228,11 @@ impl<A: Api> GpuDriver<A> {
         }
         self.pageable.words.resize(words, 0);
         self.bases[Space::Host.index()] = self.pageable.words.as_mut_ptr() as u64;
-        for (bytes, zeros) in workspaces.into_iter().zip(self.zero_bytes()) {
-            let address = if bytes > 0 { self.api.allocate(zeros + bytes).map_err(device)? } else { 0 };
-            self.workspaces.push((address + zeros, bytes));
-            self.zeros.push(zeros);
-            if zeros > 0 {
-                // SAFETY: the memory was allocated above, and nothing uses it yet.
-                unsafe { self.api.memset(address, 0, zeros, self.streams[0]) }.map_err(device)?;
-            }
+        for bytes in workspaces {
+            let address = if bytes > 0 { self.api.allocate(bytes).map_err(device)? } else { 0 };
+            self.workspaces.push((address, bytes));
         }
-        self.api.synchronize().map_err(device)
+        Ok(())
     }
 
     /// Size in bytes of each lane's workspace: the maximum of its matrix products, convolutions, attention and kernels.
@@ -271,18 +265,6 @@ impl<A: Api> GpuDriver<A> {
         let count = lanes.iter().filter(|lane| lane.0 > 0).count() as u64;
         let most = ALL_WORKSPACES.checked_div(count).unwrap_or(0);
         lanes.into_iter().map(|(wanted, bytes)| bytes.max(wanted.min(most))).collect()
-    }
-
-    /// Bytes of zeros before each lane's workspace. Operations of a lane run one after the other, so they share them.
-    fn zero_bytes(&self) -> Vec<u64> {
-        let mut lanes = vec![0; self.image.lanes.len()];
-        for op in &self.image.ops {
-            let launches = self.image.works[op.work as usize].launches.iter();
-            let zeros = launches.map(|launch| zero_bytes(launch.zeros())).max().unwrap_or(0);
-            let lane = &mut lanes[op.lane as usize];
-            *lane = zeros.max(*lane);
-        }
-        lanes
     }
 
     /// The identifiers of the communicators whose first member is this rank, which the other members need.
