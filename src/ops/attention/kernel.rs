@@ -26,18 +26,11 @@ const LEAST_KEYS_SMALL: u64 = 64;
 /// Maximum number of blocks that share the keys of a row.
 const MOST_SPLITS: u64 = 256;
 
-/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], at most four
-/// with at most `SMALL_ROWS`, two otherwise.
+/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], four with at most
+/// `SMALL_ROWS`, two otherwise.
 const RESIDENT: u64 = 2;
 const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
-
-/// Shared memory of each block beside its tiles, in bytes: the system's, and the pages of two tiles.
-const OTHER_SHARED: u64 = 2 << 10;
-
-/// Speed of blocks with at most [`SMALL_ROWS`] that load a tile while they compute another, relative to those that do not, if as
-/// many are resident. Measured on an H100: 1.01 to 1.14.
-const AHEAD_GAIN: f64 = 1.15;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const OF_A_SCORE: f64 = 6.0;
@@ -55,7 +48,6 @@ pub struct Split {
 }
 
 /// Tile sizes of a block.
-#[derive(Clone, Copy)]
 struct Tiles {
     rows: u64,
     /// Keys per tile: with `wgmma`, with `mma`, and without NVIDIA's matrix units.
@@ -65,9 +57,6 @@ struct Tiles {
     /// Head dimensions of queries and of values, padded to whole tiles.
     width: u64,
     value_width: u64,
-    /// Number of tiles of keys and of values in shared memory, with `mma`. Blocks with few rows mostly wait for memory, so
-    /// some load a tile while they compute another.
-    stages: u64,
     /// Number of blocks that share the keys of a row.
     splits: u64,
 }
@@ -81,7 +70,7 @@ impl Tiles {
     fn resident(&self) -> u64 {
         match self.rows {
             MANY_ROWS => 1,
-            0..=SMALL_ROWS => (UNIT_SHARED / (self.shared() + OTHER_SHARED)).clamp(1, RESIDENT_SMALL),
+            0..=SMALL_ROWS => RESIDENT_SMALL,
             _ => RESIDENT,
         }
     }
@@ -91,19 +80,18 @@ impl Tiles {
         2 * self.rows == self.threads()
     }
 
-    /// Bytes of shared memory of a block, as the maximum over all devices: two tiles of keys and of values on NVIDIA's
-    /// devices with `wgmma` or with two stages, otherwise one of each, or the sums that warps with different keys exchange.
+    /// Bytes of shared memory of a block, as the maximum over all devices: two tiles of keys and of values, one of
+    /// each, or the sums that warps with different keys exchange.
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
         let of_rows = |width: u64, keys: u64| (self.rows + keys) * row(width);
         let single = |keys: u64| 2 * (of_rows(self.width, keys) + keys * row(self.value_width));
-        let ahead = 2 * (self.stages - 1) * self.keys[1] * (row(self.width) + row(self.value_width));
         let double =
             2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
         let joined = if self.row_warps[0] * WARP < self.threads() { 4 * self.rows * (self.value_width + 8) } else { 0 };
         let double = if self.together() { double } else { 0 };
-        (single(self.keys[1]) + ahead).max(single(self.keys[2])).max(joined).max(double)
+        single(self.keys[1]).max(single(self.keys[2])).max(joined).max(double)
     }
 }
 
@@ -135,19 +123,8 @@ impl Split {
         };
         let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
-        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, stages: 1, splits: 1 };
+        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1 };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
-        if block_rows <= SMALL_ROWS {
-            // With two stages, fewer blocks may be resident, so that the last of them may leave more of the device idle.
-            let ahead = Tiles { stages: 2, ..tiles };
-            let in_rounds = |tiles: &Tiles| {
-                let at_once = UNITS * tiles.resident();
-                blocks as f64 / (blocks.div_ceil(at_once) * at_once) as f64
-            };
-            if blocks <= UNITS * ahead.resident() || AHEAD_GAIN * in_rounds(&ahead) >= in_rounds(&tiles) {
-                tiles = ahead;
-            }
-        }
         let wanted = UNITS * tiles.resident();
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
         // occupy less than half of it.
@@ -342,13 +319,12 @@ impl Split {
         let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
         let before = format!(
-            "{}{}#define BM {}\n#define UNIT_STAGES {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
+            "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
              #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
-            tiles.stages,
             rows[0],
             rows[1],
             tiles.width,
@@ -364,11 +340,7 @@ impl Split {
         );
         let bytes = tiles.shared() as u32;
         Kernel {
-            // Other devices need less than NVIDIA's.
-            shared: match tiles.together() || tiles.stages > 1 {
-                true => Shared::AtMost(bytes),
-                false => Shared::Bytes(bytes),
-            },
+            shared: if tiles.together() { Shared::AtMost(bytes) } else { Shared::Bytes(bytes) },
             ..kernel("attention", &before, &params, text::FORWARD, self.blocks(), tiles.threads() as u32)
         }
     }

@@ -86,8 +86,6 @@ pub const DEVICES: &str = r#"
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
 #define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
-// Number of tiles of keys and of values in shared memory.
-#define KV_STAGES (MMA ? UNIT_STAGES : 1)
 // Number of columns of 64 elements that hold a query or key, and a value.
 #define PARTS ((WIDTH + 63) / 64)
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
@@ -114,9 +112,8 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
 #else
   extern __shared__ Pack<u32, 4> memory[];
   Tile<BM, WIDTH> tile_q = {(u16*)memory};
-  const u32 KEY_TILE = Tile<BN, WIDTH>::SIZE, VALUE_TILE = Tile<BN, VALUE_WIDTH>::SIZE;
-  auto tile_k = [&](u32 stage) { return Tile<BN, WIDTH>{tile_q.at + tile_q.SIZE + stage * (KEY_TILE + VALUE_TILE)}; };
-  auto tile_v = [&](u32 stage) { return Tile<BN, VALUE_WIDTH>{tile_k(stage).at + KEY_TILE}; };
+  Tile<BN, WIDTH> tile_k = {tile_q.at + tile_q.SIZE};
+  Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
 #endif
   // Blocks start with the last queries: with a causal mask, these attend to the most keys.
 #if RAGGED
@@ -308,62 +305,35 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
 #else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
 #if PAGED
-  // Blocks of the pool with the keys of two tiles. Each is looked up a tile before it is needed.
-  __shared__ u64 blocks_of[2][BN];
-  static_assert(BN <= THREADS, "a thread looks up the block of one key of a tile");
-  auto block_of = [&](u32 start) -> u64 {
-    u32 key = start + threadIdx.x;
-    return threadIdx.x < BN && key < high ? (u64)(i64)pages[(u64)(key / PAGE) * column] : 0;
+  auto load_k = [&](u32 start) {
+    auto row = [&](u32 r) { return row_of_key(k, start + r, sk.query, k_page); };
+    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k, row, d, sk.element);
   };
-  auto place_blocks = [&](u64 block, u32 stage) { if (threadIdx.x < BN) blocks_of[stage][threadIdx.x] = block; };
-  auto row_of = [&](const T* pool, u32 start, u32 r, i64 row, u64 page, u32 stage) -> const T* {
-    u64 block = blocks_of[stage][r];
-    bool exists = start + r < high && block < pool_blocks;
-    return exists ? pool + block * page + (i64)((start + r) % PAGE) * row : (const T*)0;
+  auto load_v = [&](u32 start) {
+    auto row = [&](u32 r) { return row_of_key(v, start + r, sv.query, v_page); };
+    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v, row, dv, sv.element);
   };
-  auto load_k = [&](u32 start, u32 stage) {
-    auto row = [&](u32 r) { return row_of(k, start, r, sk.query, k_page, stage); };
-    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k(KV_STAGES == 2 ? stage : 0), row, d, sk.element);
-  };
-  auto load_v = [&](u32 start, u32 stage) {
-    auto row = [&](u32 r) { return row_of(v, start, r, sv.query, v_page, stage); };
-    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v(KV_STAGES == 2 ? stage : 0), row, dv, sv.element);
-  };
-  place_blocks(block_of(low), 0);
-  u64 next_block = block_of(low + BN);
-  __syncthreads();
 #else
-  auto load_k = [&](u32 start, u32 stage) {
-    load_matrix<THREADS, PACKS>(tile_k(KV_STAGES == 2 ? stage : 0), k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
+  auto load_k = [&](u32 start) {
+    load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
   };
-  auto load_v = [&](u32 start, u32 stage) {
-    load_matrix<THREADS, PACKS>(tile_v(KV_STAGES == 2 ? stage : 0), v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
+  auto load_v = [&](u32 start) {
+    load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
   };
 #endif
-  if (low < high) load_k(low, 0);
-  if (low < high && KV_STAGES == 2) load_v(low, 0);
+  if (low < high) load_k(low);
   loads_issued();
-  for (u32 start = low, stage = 0; start < high; start += BN, stage = 1 - stage) {
-    Tile<BN, WIDTH> tile_of_keys = tile_k(KV_STAGES == 2 ? stage : 0);
-    Tile<BN, VALUE_WIDTH> tile_of_values = tile_v(KV_STAGES == 2 ? stage : 0);
-#if PAGED
-    place_blocks(next_block, 1 - stage);
-    next_block = block_of(start + 2 * BN);
-#endif
+  for (u32 start = low; start < high; start += BN) {
     loads_done();
     __syncthreads();
-    if (KV_STAGES == 1) load_v(start, stage);
-    if (KV_STAGES == 2 && start + BN < high) {
-      load_k(start + BN, 1 - stage);
-      load_v(start + BN, 1 - stage);
-    }
+    load_v(start);
     loads_issued();
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) score[m][n].at[h][i] = 0;
     EACH_TILE(c, WIDTH / 16) {
       Factor rows_q[MT];
       EACH_TILE(m, MT) rows_q[m] = left(tile_q, own_row + m * 16, c * 16);
       EACH_TILE(n, NT) {
-        Factor columns = right(tile_of_keys, own_key + n * 16, c * 16);
+        Factor columns = right(tile_k, own_key + n * 16, c * 16);
         EACH_TILE(m, MT) multiply<T>(score[m][n], rows_q[m], columns);
       }
     }
@@ -372,17 +342,15 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       f32 shrink = weigh(m, h);
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
     }
-    if (KV_STAGES == 1) {
-      loads_done();
-      __syncthreads();
-      if (start + BN < high) load_k(start + BN, 1 - stage);
-      loads_issued();
-    }
+    loads_done();
+    __syncthreads();
+    if (start + BN < high) load_k(start + BN);
+    loads_issued();
     EACH_TILE(c, NT) {
       Factor weights[MT];
       EACH_TILE(m, MT) weights[m] = left_of<T>(score[m][c]);
       EACH_TILE(n, VALUE_WIDTH / 16) {
-        Factor columns = right_turned(tile_of_values, own_key + c * 16, n * 16);
+        Factor columns = right_turned(tile_v, own_key + c * 16, n * 16);
         EACH_TILE(m, MT) multiply<T>(sum[m][n], weights[m], columns);
       }
     }
