@@ -74,12 +74,14 @@ impl<A: Api> Context<'_, A> {
 /// An engine of the library; `None` if the kernels compute the attention.
 type Chosen<A> = Option<<A as Api>::Attention>;
 
+/// A class of attention and its lanes, since engines are timed concurrently on all lanes of a use.
+type Class = (FusedAttention, Vec<u32>);
+
 impl<A: Api> Chooser<'_, A> {
     /// Chooses between the library's engines and our kernels for each attention, and returns notes on the choices for the
     /// record. Calls `done` after each choice.
     pub fn choose_attentions(&self, all: &[Attention], done: &dyn Fn()) -> Result<Vec<(Chosen<A>, String)>, ExecError> {
-        // A class also has its lanes, since engines are timed concurrently on all lanes of a use.
-        let mut classes: Vec<((FusedAttention, Vec<u32>), Vec<usize>)> = Vec::new();
+        let mut classes: Vec<(Class, Vec<usize>)> = Vec::new();
         for (index, one) in all.iter().enumerate() {
             let class = (one.attention.class(), one.uses.iter().map(|one| one.lane).collect());
             match classes.iter_mut().find(|(known, _)| *known == class) {
