@@ -1,8 +1,8 @@
 //! Chooses between an engine of the vendor's library and generated kernels for each attention, by timing both.
 //!
 //! The library compiles an engine for each number of queries and keys, which takes tenths of a second. A workload whose
-//! lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its choice, and their
-//! engines are compiled on several cores.
+//! lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its choice, and few
+//! engines are compiled for them.
 
 use std::sync::Arc;
 
