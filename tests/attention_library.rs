@@ -100,6 +100,30 @@ fn a_bias_is_offered_as_the_library_takes_it() {
 }
 
 #[test]
+fn similar_lengths_are_of_one_class() {
+    let class = |options: &[(&'static str, Attr)], q: &[u64], k: &[u64]| {
+        offered(options, forward(DType::BF16, q, k)).expect("it is offered").class()
+    };
+    let decode = |keys: u64| class(&[], &[2, 8, 1, 64], &[2, 4, keys, 64]);
+    assert_eq!(decode(513), decode(1000));
+    assert_eq!(decode(1000), decode(1024));
+    assert_ne!(decode(1024), decode(1025), "a power of two ends a class");
+    assert_ne!(decode(512), class(&[], &[2, 8, 2, 64], &[2, 4, 512, 64]), "another number of queries");
+    assert_ne!(decode(512), class(&[], &[2, 4, 1, 64], &[2, 4, 512, 64]), "another number of heads");
+    let positions_first = [("layout", Attr::Word("positions_first"))];
+    assert_ne!(decode(512), class(&positions_first, &[2, 1, 8, 64], &[2, 512, 4, 64]), "another order in memory");
+    let prefill = |options: &[(&'static str, Attr)]| class(options, &[1, 2, 300, 64], &[1, 2, 300, 64]);
+    assert_ne!(prefill(&[]), prefill(&[("causal", Attr::Bool(true))]), "another mask");
+    // The rows of a bias grow with the keys.
+    let biased = |keys: u64| {
+        let mut inputs = forward(DType::BF16, &[1, 2, 32, 64], &[1, 2, keys, 64]);
+        inputs.push(tensor(DType::BF16, &[32, keys]));
+        offered(&[], inputs).expect("it is offered").class()
+    };
+    assert_eq!(biased(520), biased(1000));
+}
+
+#[test]
 fn gradients_of_large_batches_are_several_calls() {
     let inputs = |batch: u64, positions: u64| {
         let (heads, rows) = ([batch, 8, positions, 64], [batch, 8, positions]);

@@ -194,7 +194,7 @@ def verify(args, folder):
         lines = [line for line in output.splitlines() if "verified" in line or "wrong" in line or "differs" in line]
         print(f"verify {name}: code {code}, {len(cases)} cases, {by} of {len(notes)} by the library, {time.monotonic() - began:.0f} s; {' '.join(lines)[:400]}", flush=True)
         for note in notes:
-            if "since" in note:
+            if "since" in note or "bias" in note:
                 print(f"  {note}", flush=True)
         if code:
             print(output[-4000:], flush=True)

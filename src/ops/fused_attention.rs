@@ -41,6 +41,25 @@ impl FusedAttention {
         &self.operands[place].1
     }
 
+    /// Returns this attention with the numbers of queries and keys rounded up to powers of two, without gaps between
+    /// positions or heads. Uses with equal classes differ little in how fast each engine and kernel computes them.
+    pub fn class(&self) -> FusedAttention {
+        let (mut class, bias) = (self.clone(), self.bias());
+        for (place, (_, tensor)) in class.operands.iter_mut().enumerate() {
+            let mut axes = [0, 1, 2, 3];
+            axes.sort_by_key(|&axis| std::cmp::Reverse(tensor.strides[axis]));
+            for axis in 2..if bias == Some(place) { 4 } else { 3 } {
+                tensor.dims.set(axis, tensor.dims[axis].next_power_of_two());
+            }
+            let mut step = 1;
+            for axis in axes.into_iter().rev() {
+                tensor.strides.set(axis, step);
+                step *= tensor.dims[axis];
+            }
+        }
+        class
+    }
+
     /// Bytes between the parts of an operand that consecutive calls access.
     pub fn step(&self, place: usize) -> u64 {
         let tensor = self.tensor(place);

@@ -16,7 +16,6 @@ use crate::base::DType;
 /// - `multiply_begin`: comes before the products of a group.
 /// - `multiply_end`: ends a group of products.
 /// - `multiply_wait<N>`: waits until at most `N` groups are in flight.
-/// - `multiply_pending<N>`: `multiply_end`, then `multiply_wait<N>`.
 /// - `settled`: prevents the compiler from moving code that computes these sums behind it, or code that reads them
 ///   before it.
 const FUNCTIONS: &str = r#"
@@ -34,10 +33,6 @@ __device__ inline void multiply_begin() { asm volatile("wgmma.fence.sync.aligned
 __device__ inline void multiply_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int N> __device__ inline void multiply_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
-}
-template <int N> __device__ inline void multiply_pending() {
-  if (N > 0) multiply_end();
-  multiply_wait<N>();
 }
 template <int TILES> __device__ inline void settled(Sums (&s)[TILES]) {
 #pragma unroll

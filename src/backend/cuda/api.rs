@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::counters::Counters;
@@ -273,11 +273,21 @@ impl Api for Cuda {
         unsafe { convolution.convolve(operands, workspace, stream) }
     }
 
-    fn attentions(&self, attention: &FusedAttention, workspace: u64, wanted: u32) -> Call<Vec<Attention>> {
+    fn attentions(
+        &self,
+        attention: &FusedAttention,
+        workspace: u64,
+        wanted: u32,
+        engine: Option<Engine>,
+    ) -> Call<Vec<Attention>> {
         match self.cudnn() {
-            Ok((library, _)) => Cudnn::attentions(library, attention, workspace, wanted),
+            Ok((library, _)) => Cudnn::attentions(library, attention, workspace, (wanted, engine)),
             Err(_) => Ok(Vec::new()),
         }
+    }
+
+    fn engine(attention: &Attention) -> Engine {
+        attention.engine
     }
 
     #[inline]

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::backend::gpu::Call;
 use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Call, Engine};
 use crate::ops::{AttentionForm, FusedAttention};
 
 use super::cudnn::Cudnn;
@@ -18,6 +18,7 @@ const ENGINES: usize = 2;
 
 /// Attention by an engine of the library.
 pub struct Attention {
+    pub engine: Engine,
     plan: Plan,
     /// Bytes from each call's operands to those of the next, and the number of calls.
     steps: Vec<u64>,
@@ -27,16 +28,20 @@ pub struct Attention {
 }
 
 impl Cudnn {
-    /// Returns attention by at most `wanted` engines of the library for each form of its graph, the most promising first.
+    /// Returns attention by at most `wanted` engines of the library for each form of its graph, the most promising first; with
+    /// `engine`, by this engine alone.
     pub fn attentions(
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
         workspace: u64,
-        wanted: u32,
+        (wanted, engine): (u32, Option<Engine>),
     ) -> Call<Vec<Attention>> {
         let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
         let (mut all, mut failed) = (Vec::new(), None);
-        for form in forms(library, attention) {
+        for (number, form) in (0..).zip(forms(library, attention)) {
+            if engine.is_some_and(|engine| engine.form != number) {
+                continue;
+            }
             let inner = form.inner(attention);
             let graph = match form {
                 GraphForm::Forward => forward(library, attention),
@@ -45,8 +50,11 @@ impl Cudnn {
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
             let most = ENGINES.min(wanted.max(1) as usize);
-            match graph.and_then(|graph| graph.plans(left, most, attention.deterministic)) {
+            match graph
+                .and_then(|graph| graph.plans(left, most, attention.deterministic, engine.map(|engine| engine.number)))
+            {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
+                    engine: Engine { form: number, number: plan.engine },
                     plan,
                     steps: steps.clone(),
                     calls: attention.calls,

@@ -10,7 +10,7 @@ use crate::backend::gpu::runtime::Stream;
 use crate::base::DType;
 use crate::exec::Fault;
 
-use super::cudnn::Cudnn;
+use super::cudnn::{BorrowedHandle, Cudnn};
 use super::cudnn_api::{Desc, element};
 
 /// Types of descriptors.
@@ -288,15 +288,17 @@ impl Graph {
     }
 
     /// Finishes the graph and compiles it with at most `wanted` of the library's engines, the most promising first.
-    /// Skips engines that need more than `workspace` bytes, and with `deterministic` those that are not.
+    /// Skips engines that need more than `workspace` bytes, with `deterministic` those that are not, and with `only` those
+    /// with another number.
     ///
     /// Fails if no engine is left, with the reason of the last one that failed.
-    pub fn plans(mut self, workspace: u64, wanted: usize, deterministic: bool) -> Call<Vec<Plan>> {
+    pub fn plans(mut self, workspace: u64, wanted: usize, deterministic: bool, only: Option<u32>) -> Call<Vec<Plan>> {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
-        let handle = self.library.handle;
+        let library = self.library.clone();
+        let handle = library.borrow_handle()?;
         let graph = self.descriptor(kind::GRAPH)?;
-        self.set(graph, 800, Kind::HANDLE, &[handle])?;
+        self.set(graph, 800, Kind::HANDLE, &[handle.raw()])?;
         self.set(graph, 801, Kind::DESCRIPTOR, &self.operations)?;
         self.finalize(graph)?;
         let (mut found, mut seen, mut failed) = (Vec::new(), Vec::new(), None);
@@ -306,13 +308,14 @@ impl Graph {
                 Ok(configurations) => {
                     for configuration in configurations {
                         let (engine, is_deterministic) = self.engine(configuration)?;
-                        if found.len() >= wanted || seen.contains(&engine) || (deterministic && !is_deterministic) {
+                        let excluded = (deterministic && !is_deterministic) || only.is_some_and(|only| engine != only);
+                        if found.len() >= wanted || seen.contains(&engine) || excluded {
                             continue;
                         }
-                        match self.compile(configuration) {
+                        match self.compile(configuration, &handle) {
                             Ok((plan, bytes)) if bytes <= workspace => {
                                 seen.push(engine);
-                                found.push((plan, bytes));
+                                found.push((plan, bytes, engine));
                             }
                             Ok((_, bytes)) => {
                                 let why = format!("it needs a workspace of {bytes} bytes, and {workspace} are there");
@@ -333,7 +336,8 @@ impl Graph {
             (false, _) => {}
         }
         let graph = Arc::new(self);
-        Ok(found.into_iter().map(|(plan, workspace)| Plan { graph: graph.clone(), plan, workspace }).collect())
+        let made = |(plan, workspace, engine)| Plan { graph: graph.clone(), plan, workspace, engine };
+        Ok(found.into_iter().map(made).collect())
     }
 
     /// Returns the configurations of engines that the library proposes, the most promising first.
@@ -350,7 +354,7 @@ impl Graph {
     }
 
     /// Returns the number of a configuration's engine, and whether the library declares it deterministic.
-    fn engine(&mut self, configuration: Desc) -> Call<(i64, bool)> {
+    fn engine(&mut self, configuration: Desc) -> Call<(u32, bool)> {
         /// CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC.
         const NONDETERMINISTIC: c_int = 4;
         let engine = self.descriptor(kind::ENGINE)?;
@@ -358,13 +362,13 @@ impl Graph {
         let (mut number, mut notes) = ([0i64], [-1; 16]);
         self.get(engine, 1301, Kind::I64, &mut number)?;
         self.get(engine, 1303, Kind::NOTE, &mut notes)?;
-        Ok((number[0], !notes.contains(&NONDETERMINISTIC)))
+        Ok((number[0] as u32, !notes.contains(&NONDETERMINISTIC)))
     }
 
     /// Compiles a configuration, and returns its plan and the bytes of its workspace.
-    fn compile(&mut self, configuration: Desc) -> Call<(Desc, u64)> {
+    fn compile(&mut self, configuration: Desc, handle: &BorrowedHandle) -> Call<(Desc, u64)> {
         let plan = self.descriptor(kind::PLAN)?;
-        self.set(plan, 400, Kind::HANDLE, &[self.library.handle])?;
+        self.set(plan, 400, Kind::HANDLE, &[handle.raw()])?;
         self.set(plan, 401, Kind::DESCRIPTOR, &[configuration])?;
         self.finalize(plan)?;
         let mut bytes = [0i64];
@@ -379,6 +383,8 @@ pub struct Plan {
     plan: Desc,
     /// Bytes of the workspace that a call needs.
     pub workspace: u64,
+    /// The library's number of the engine.
+    pub engine: u32,
 }
 
 // SAFETY: as for the graph.

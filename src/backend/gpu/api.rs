@@ -13,6 +13,7 @@ use crate::model::Priority;
 use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
+use super::attended::Engine;
 use super::parts::Part;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Runtime, Stream, number};
 use super::tracer::Tracer;
@@ -123,7 +124,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     type Convolution;
 
     /// Attention bound to an engine of the vendor's library.
-    type Attention;
+    type Attention: Send;
 
     /// The functions that all vendors have.
     fn runtime(&self) -> &Runtime;
@@ -565,8 +566,18 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     ) -> Call;
 
     /// Up to `wanted` engines of the library for each form of attention's graph, the most promising first. `workspace`
-    /// is the memory that they may use, in bytes. Fails with the library's reason if it has none.
-    fn attentions(&self, attention: &FusedAttention, workspace: u64, wanted: u32) -> Call<Vec<Self::Attention>>;
+    /// is the memory that they may use, in bytes. With `engine`, returns this engine alone. Fails with the library's
+    /// reason if it has none. Several threads may call it at the same time.
+    fn attentions(
+        &self,
+        attention: &FusedAttention,
+        workspace: u64,
+        wanted: u32,
+        engine: Option<Engine>,
+    ) -> Call<Vec<Self::Attention>>;
+
+    /// The engine that computes this attention.
+    fn engine(attention: &Self::Attention) -> Engine;
 
     /// `operands` are the addresses of the operands, in their order.
     unsafe fn attend(

@@ -9,11 +9,10 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{
-    Arg, Conv, Copy as CopyLaunch, FusedAttention, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel,
-};
+use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Step};
+use super::attended::Attention;
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -281,24 +280,6 @@ pub struct Convolution {
 pub struct ConvUse {
     /// Addresses of each call of the library.
     pub pieces: Vec<ConvAddresses>,
-    pub lane: u32,
-    /// Range of the kernels that compute it, in [`Calls::alternatives`].
-    pub kernels: (u32, u32),
-}
-
-/// Attention of an image: calls that differ only in their addresses.
-#[derive(Debug)]
-pub struct Attention {
-    pub attention: Arc<FusedAttention>,
-    /// The first use on each lane.
-    pub uses: Vec<AttentionUse>,
-}
-
-/// A use of attention.
-#[derive(Debug)]
-pub struct AttentionUse {
-    /// Addresses of the operands.
-    pub operands: Arc<[u64]>,
     pub lane: u32,
     /// Range of the kernels that compute it, in [`Calls::alternatives`].
     pub kernels: (u32, u32),

@@ -3,6 +3,7 @@
 //! Generic over [`Api`], which each vendor implements.
 
 mod api;
+mod attended;
 mod attention;
 pub(super) mod blas;
 mod comms;
@@ -43,6 +44,7 @@ use crate::ops::Source;
 use crate::schedule::Topology;
 
 pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
+pub use attended::Engine;
 use driver::GpuDriver;
 pub use parts::Part;
 

@@ -79,10 +79,9 @@ impl<A: Api> Chooser<'_, A> {
         let mut candidates = self.candidates(product)?;
         let count = candidates.len();
         let kept = self.kept.filter(|_| count > 1).map(|folder| {
-            let machine = self.machine.get_or_init(|| machine(&self.api.device()));
             let splits: String = candidates.iter().map(|candidate| if candidate.split { 's' } else { 'w' }).collect();
             let lanes: Vec<u64> = product.uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
-            disk_cache::path(folder, &[machine, &format!("{gemm:?} {lanes:?} {splits}")], "choice")
+            disk_cache::path(folder, &[self.machine(), &format!("{gemm:?} {lanes:?} {splits}")], "choice")
         });
         if let Some(choice) = kept.as_deref().and_then(Choice::read).filter(|choice| choice.place < count) {
             let Candidate { algorithm, split } = candidates.swap_remove(choice.place);
@@ -144,6 +143,11 @@ impl<A: Api> Chooser<'_, A> {
         };
         let (what, epilogue) = (describe(&product.gemm), epilogue(&product.gemm, split));
         format!("product {what}{epilogue}: algorithm {} of {count}, {time} {streams}", place + 1)
+    }
+
+    /// Description of device, driver and libraries.
+    pub fn machine(&self) -> &str {
+        self.machine.get_or_init(|| machine(&self.api.device()))
     }
 
     /// The algorithms that are timed: those that compute the epilogue too, then those that leave it to a kernel.
@@ -279,15 +283,15 @@ fn machine(device: &DeviceInfo) -> String {
 
 /// A choice among the algorithms that the library proposes, as it is kept on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Choice {
-    /// Index among the library's proposals.
-    place: usize,
+pub struct Choice {
+    /// Index among the library's proposals, or the number of an engine.
+    pub place: usize,
     /// The time that it was measured to take.
-    time: Nanos,
+    pub time: Nanos,
 }
 
 impl Choice {
-    fn packed(self) -> Vec<u8> {
+    pub fn packed(self) -> Vec<u8> {
         [(self.place as u64).to_le_bytes(), self.time.0.to_le_bytes()].concat()
     }
 
@@ -298,7 +302,7 @@ impl Choice {
     }
 
     /// The choice in a file of the cache; `None` if it is missing, damaged, or of another product.
-    fn read(path: &Path) -> Option<Choice> {
+    pub fn read(path: &Path) -> Option<Choice> {
         Choice::unpacked(&disk_cache::read(path)?)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Part};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine, Part};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -344,8 +344,12 @@ impl Api for Hip {
         match *convolution {}
     }
 
-    fn attentions(&self, _: &FusedAttention, _: u64, _: u32) -> Call<Vec<Infallible>> {
+    fn attentions(&self, _: &FusedAttention, _: u64, _: u32, _: Option<Engine>) -> Call<Vec<Infallible>> {
         Ok(Vec::new())
+    }
+
+    fn engine(attention: &Infallible) -> Engine {
+        match *attention {}
     }
 
     unsafe fn attend(&self, attention: &Infallible, _: &[u64], _: (u64, u64), _: Stream) -> Call {

@@ -377,12 +377,12 @@ impl<A: Api> GpuDriver<A> {
             true => self.calls.convolutions.iter().map(convolve).collect(),
             false => Ok(Vec::new()),
         };
-        let attend = |attention| {
+        let attended = || {
             id_exchange.note_progress();
-            chooser.choose_attention(attention).inspect(|_| stage.step())
+            stage.step();
         };
-        let attentions: Result<Vec<_>, ExecError> = match chosen.is_ok() && convolutions.is_ok() {
-            true => self.calls.attentions.iter().map(attend).collect(),
+        let attentions = match chosen.is_ok() && convolutions.is_ok() {
+            true => chooser.choose_attentions(&self.calls.attentions, &attended),
             false => Ok(Vec::new()),
         };
         for event in [chooser.from, chooser.to, chooser.order] {

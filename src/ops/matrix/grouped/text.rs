@@ -96,6 +96,12 @@ struct Schedule {
     return {group, begin + row, column, end, 0, group < groups ? depth : 0};
   }
 
+  // Number of steps of a tile of a part of the depth.
+  __device__ inline u32 steps_of_tile(u32 tile) const {
+    u32 group = tile / (row_tiles * columns);
+    return tiles[group] - (group > 0 ? tiles[group - 1] : 0);
+  }
+
   // Number of steps of all earlier tiles.
   __device__ inline u32 steps_before(u32 tile) const {
     if (IN_DEPTH) {
@@ -122,35 +128,67 @@ struct Schedule {
 };
 
 #if SPLIT
-// Division of the last tiles' depth among blocks: each block has the same number of steps, which can belong to several
-// tiles.
+// Division of the last tiles' depth among blocks. The steps of a block can belong to several tiles. Blocks whose whole tiles
+// had more steps than those of others have fewer of these.
 struct Shares {
   // First tile whose steps are shared, number of steps before it, number of steps of all tiles, and number of blocks.
   u32 tile, begin, end, blocks;
+  // Sums of the blocks' parts of these steps, by block; null if the parts are equal.
+  const u32* parts;
 
-  // `room` has space for two numbers per group.
-  __device__ inline Shares(const Schedule& schedule, u32* room) {
+  // `room` has space for two numbers per group and one per block. `table` has one number per block, and must stay valid.
+  __device__ inline Shares(const Schedule& schedule, u32* room, u32* table) {
     u32 total = schedule.total, at_once = gridDim.x;
-    u32 most = schedule.steps;
+    u32 most = schedule.steps, rounds = total < 2 * at_once ? 0 : total / at_once - 1;
+    // Equal number of steps of all blocks.
+    u32 even = schedule.steps_before(total) / at_once;
     if (IN_DEPTH) {
       for (u32 g = threadIdx.x; g < schedule.groups; g += THREADS) room[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
       __syncthreads();
       join_all(room, room + schedule.groups, schedule.groups, Larger());
       most = room[schedule.groups - 1];
       __syncthreads();
+      // No block's whole tiles have more steps than that.
+      if (threadIdx.x == 0) *room = 0;
+      __syncthreads();
+      for (u32 block = threadIdx.x; block < at_once; block += THREADS) {
+        u32 round = 0, own = 0;
+        while (round < rounds && (own += schedule.steps_of_tile(round * at_once + block)) <= even) round++;
+        atomicMax(room, rounds - round);
+      }
+      __syncthreads();
+      rounds -= *room;
+      __syncthreads();
     }
-    tile = total < 2 * at_once ? 0 : (total / at_once - 1) * at_once;
+    tile = rounds * at_once;
     begin = schedule.steps_before(tile);
     end = schedule.steps_before(total);
     blocks = (end - begin) / LEAST_STEPS;
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
     // Time in steps if blocks compute whole tiles, and if they share tiles.
     u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_STEPS;
-    if (shared >= whole) tile = total, begin = end;
+    parts = 0;
+    if (shared >= whole) {
+      tile = total, begin = end;
+    } else if (IN_DEPTH && tile > 0) {
+      blocks = at_once;
+      for (u32 block = threadIdx.x; block < at_once; block += THREADS) {
+        u32 own = 0;
+        for (u32 round = 0; round < rounds; round++) own += schedule.steps_of_tile(round * at_once + block);
+        table[block] = even - own + 1;
+      }
+      __syncthreads();
+      join_all(table, room, at_once, Total());
+      parts = table;
+    }
   }
 
+  // First step of a block. Each block has at least one step, because others look for their tile's parts in all blocks that
+  // follow.
   __device__ inline u32 first(u32 block) const {
-    return block >= blocks ? end : begin + (u32)((u64)(end - begin) * block / blocks);
+    if (block == 0 || block >= blocks || begin == end) return block == 0 ? begin : end;
+    u32 before = parts ? parts[block - 1] : block, all = parts ? parts[blocks - 1] : blocks;
+    return begin + block + (u32)((u64)(end - begin - blocks) * before / all);
   }
 };
 
@@ -181,8 +219,9 @@ pub const TILES: &str = r#"
 #define STAGES_THAT_FIT ((ROOM - TABLE) / (2 * STAGE))
 // Without asynchronous copies, more than one stage has no benefit.
 #define STAGES (!MMA ? 1 : STAGES_THAT_FIT < STAGES_AT_MOST ? STAGES_THAT_FIT : STAGES_AT_MOST)
-// Number of stages that are loaded ahead. `wgmma` may still be reading the stage before.
-#define AHEAD (WARPGROUPS ? STAGES - 2 : STAGES - 1)
+// Number of stages that are loaded ahead. If a block is alone on its SM, `wgmma` may still be reading the stage before. With
+// several blocks, each waits for its products, since those of another fill the gap, and loads a stage more.
+#define AHEAD (WARPGROUPS && ALONE ? STAGES - 2 : STAGES - 1)
 #define WARPS (THREADS / LANES)
 #define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
 #define MT (WARPGROUPS ? BM / 64 / (THREADS / 128) : BM / 16 / ROW_WARPS)
@@ -273,7 +312,7 @@ pub const UNITS: &str = r#"#if MMA
   Place place = {}, next = {};
   u32 tile = blockIdx.x, steps = 0, next_steps = 0;
 #if SPLIT
-  Shares shares(schedule, (u32*)stages);
+  Shares shares(schedule, (u32*)stages, (u32*)(stages + STAGES * STAGE) + 2 * (groups + 1));
   u32 whole = shares.tile, shared = shares.first(blockIdx.x), shared_end = shares.first(blockIdx.x + 1);
   Part part = {}, next_part = {};
   Shared* own_shared = (Shared*)own_parts(workspace, gridDim.x, false) + blockIdx.x;
@@ -330,6 +369,7 @@ pub const UNITS: &str = r#"#if MMA
       if (AHEAD > 0) {
         loads_pending<(AHEAD > 0 ? AHEAD - 1 : 0)>();
 #if WARPGROUPS
+        if (!ALONE) multiply_wait<0>();
         written_before();
 #endif
         __syncthreads();
@@ -350,7 +390,8 @@ pub const UNITS: &str = r#"#if MMA
         u16* of_b = TURNED_B ? tile_b(stage) + c * 16 : tile_b(stage) + c * 16 * 64;
         multiply_together(sum[m], described<BK>(of_a), described<BK>(of_b), true);
       }
-      multiply_pending<1>();
+      multiply_end();
+      if (ALONE) multiply_wait<1>();
 #else
       EACH(c, BK / 16) {
         Factor factors[MT];
@@ -369,7 +410,7 @@ pub const UNITS: &str = r#"#if MMA
 #endif
     }
 #if WARPGROUPS
-    multiply_pending<0>();
+    multiply_wait<0>();
 #endif
     // The first stages of the next tile are loaded while the results of this one are written.
     __syncthreads();
