@@ -224,25 +224,32 @@ impl<'p> Walk<'p> {
         if found.is_empty() {
             return Ok(None);
         }
-        let of = (tensor.dtype, sizes(&region));
         let whole = match found.iter().all(|(part, _)| *part == region) {
             true => {
                 let values: Vec<Value> = found.into_iter().map(|(_, value)| value).collect();
-                self.tape.sum_of(&values, of)
+                self.tape.sum_of(&values, (tensor.dtype, sizes(&region)))
             }
-            false => self.assembled(found, &region, of)?,
+            false => self.assembled(found, &region, (tensor.dtype, tensor.dims))?,
         };
         Ok(Some(self.tape.reshape(whole, tensor.dims)))
     }
 
-    /// Returns the gradient of a region, assembled from contributions to parts of it.
+    /// Returns the gradient of a region, assembled from contributions to parts of it. `dims` are the dimensions of the tensor
+    /// that has the region.
     fn assembled(
         &mut self,
         found: Vec<(Region, Value)>,
         region: &Region,
         (dtype, dims): (crate::base::DType, Dims),
     ) -> Result<Value, Stop> {
-        let whole = self.tape.scratch(dtype, dims);
+        // In the tensor's dimensions, if parts can be cut from these, a later move of the gradient is unnecessary.
+        let whole = match differ_by_ones(sizes(region), dims) {
+            true => {
+                let own = self.tape.scratch(dtype, dims);
+                self.tape.reshape(own, sizes(region))
+            }
+            false => self.tape.scratch(dtype, sizes(region)),
+        };
         // Boxes that have been written. They do not overlap.
         let mut written: Vec<Region> = Vec::new();
         for (part, value) in found {
@@ -279,6 +286,12 @@ impl<'p> Walk<'p> {
 pub(super) fn is_transfer(operation: &dyn Operation) -> bool {
     let signature = operation.signature();
     operation.category() == Category::Collective && (signature.inputs.is_empty() || signature.outputs.is_empty())
+}
+
+/// Whether two shapes are equal except for dimensions of size 1.
+fn differ_by_ones(a: Dims, b: Dims) -> bool {
+    let long = |dims: Dims| dims.iter().copied().filter(|&size| size > 1).collect::<Vec<u64>>();
+    long(a) == long(b)
 }
 
 /// Returns the sizes of a box.
