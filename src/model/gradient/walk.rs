@@ -224,32 +224,28 @@ impl<'p> Walk<'p> {
         if found.is_empty() {
             return Ok(None);
         }
+        // In the tensor's dimensions, gradients can be computed in their destination, and fusion sees one slice.
+        let dims = if equal_without_ones(sizes(&region), tensor.dims) { tensor.dims } else { sizes(&region) };
         let whole = match found.iter().all(|(part, _)| *part == region) {
             true => {
-                let values: Vec<Value> = found.into_iter().map(|(_, value)| value).collect();
-                self.tape.sum_of(&values, (tensor.dtype, sizes(&region)))
+                let values: Vec<Value> = found.into_iter().map(|(_, value)| self.tape.reshape(value, dims)).collect();
+                self.tape.sum_of(&values, (tensor.dtype, dims))
             }
-            false => self.assembled(found, &region, (tensor.dtype, tensor.dims))?,
+            false => self.assembled(found, &region, (tensor.dtype, dims))?,
         };
         Ok(Some(self.tape.reshape(whole, tensor.dims)))
     }
 
-    /// Returns the gradient of a region, assembled from contributions to parts of it. `dims` are the dimensions of the tensor
-    /// that has the region.
+    /// Returns the gradient of a region in dimensions that only differ from those of the region by dimensions of size 1,
+    /// assembled from contributions to parts of it.
     fn assembled(
         &mut self,
         found: Vec<(Region, Value)>,
         region: &Region,
         (dtype, dims): (crate::base::DType, Dims),
     ) -> Result<Value, Stop> {
-        // In the tensor's dimensions, if parts can be cut from these, a later move of the gradient is unnecessary.
-        let whole = match differ_by_ones(sizes(region), dims) {
-            true => {
-                let own = self.tape.scratch(dtype, dims);
-                self.tape.reshape(own, sizes(region))
-            }
-            false => self.tape.scratch(dtype, sizes(region)),
-        };
+        let own = self.tape.scratch(dtype, dims);
+        let whole = self.tape.reshape(own, sizes(region));
         // Boxes that have been written. They do not overlap.
         let mut written: Vec<Region> = Vec::new();
         for (part, value) in found {
@@ -277,7 +273,7 @@ impl<'p> Walk<'p> {
             let to = self.tape.slice(whole, offset(&piece, region), sizes(&piece));
             self.tape.fill(0.0, to);
         }
-        Ok(whole)
+        Ok(own)
     }
 }
 
@@ -289,7 +285,7 @@ pub(super) fn is_transfer(operation: &dyn Operation) -> bool {
 }
 
 /// Whether two shapes are equal except for dimensions of size 1.
-fn differ_by_ones(a: Dims, b: Dims) -> bool {
+fn equal_without_ones(a: Dims, b: Dims) -> bool {
     let long = |dims: Dims| dims.iter().copied().filter(|&size| size > 1).collect::<Vec<u64>>();
     long(a) == long(b)
 }
