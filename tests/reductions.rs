@@ -378,6 +378,20 @@ fn random_reductions_agree_with_the_cpu() {
     agrees(&[1, 2], |random| (0..30).for_each(|_| random.reduction()));
 }
 
+/// Over the first dimension of so many columns of odd length that a thread computes several of them.
+#[test]
+fn reductions_of_many_columns_agree_with_the_cpu() {
+    agrees(&[6], |random| {
+        for (dtype, columns) in [("f32", 67_700), ("bf16", 135_300)] {
+            let (columns, terms) = (columns + 2 * random.below(100) + 1, 128 + random.below(3));
+            let x = random.tensor(dtype, &[terms, columns]);
+            let function = random.of(&["sum", "mean", "max", "logsumexp"]);
+            random.step(&format!("{function}({x}, dims: [0])"));
+            random.step(&format!("argmin({x}, dims: [0])"));
+        }
+    });
+}
+
 #[test]
 fn random_norms_agree_with_the_cpu() {
     agrees(&[3], |random| (0..40).for_each(|_| random.norm()));
