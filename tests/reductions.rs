@@ -380,15 +380,12 @@ fn random_reductions_agree_with_the_cpu() {
 
 /// Over the first dimension of so many columns of odd length that a thread computes several of them.
 #[test]
-fn reductions_of_many_columns_agree_with_the_cpu() {
+fn a_reduction_of_many_columns_agrees_with_the_cpu() {
     agrees(&[6], |random| {
-        for (dtype, columns) in [("f32", 67_700), ("bf16", 135_300)] {
-            let (columns, terms) = (columns + 2 * random.below(100) + 1, 128 + random.below(3));
-            let x = random.tensor(dtype, &[terms, columns]);
-            let function = random.of(&["sum", "mean", "max", "logsumexp"]);
-            random.step(&format!("{function}({x}, dims: [0])"));
-            random.step(&format!("argmin({x}, dims: [0])"));
-        }
+        let (columns, terms) = (67_701 + 2 * random.below(100), 128 + random.below(3));
+        let x = random.tensor("f32", &[terms, columns]);
+        let function = random.of(&["sum", "mean", "max", "argmin", "logsumexp"]);
+        random.step(&format!("{function}({x}, dims: [0])"));
     });
 }
 
