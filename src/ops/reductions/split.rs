@@ -15,6 +15,9 @@ const MANY_STEPS: u64 = 16;
 /// several: of 256 bytes instead of 128 from rows of odd length in `f32`, which takes 0.8 of the time on an H100.
 const HELD: u64 = 4;
 
+/// Minimum number of blocks side by side if threads hold several packs, since the last one may be nearly empty.
+const FULL_BLOCKS: u64 = 8;
+
 /// Maximum number of loads that a thread with several packs of results has under way, so that a block reads few rows at a time.
 const LOADS: u64 = 16;
 
@@ -183,10 +186,11 @@ impl Split {
         let parts = |held: u64| self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART);
         let held = match (along, largest) {
             (Along::Results, Some(input)) => {
-                // Causes no second launch, and leaves many steps to each part.
+                // Causes no second launch, leaves many steps to each part, and few threads of the last block idle.
                 let fits = |held: &u64| {
                     let own = parts(*held);
-                    (own == 1 || parts(1) > 1) && steps_of_a_thread / own >= MANY_STEPS
+                    let is_wide = groups >= FULL_BLOCKS * beside * held;
+                    is_wide && (own == 1 || parts(1) > 1) && steps_of_a_thread / own >= MANY_STEPS
                 };
                 halves((most(input) / pack).min(HELD)).find(fits).unwrap_or(1)
             }
