@@ -139,7 +139,12 @@ fn chains_that_stay_apart_say_why() {
         // Each element of a sum of constants counts once for each element that they fill.
         (
             "on s { n: sum(x, dims: [1], keepdim: true) g: map(x - n -> y) o: cumsum(n, dim: 0) }",
-            "n -> g at t.aorta:6:54: `output of n` is also used by `o` at t.aorta:6:73",
+            "n -> g at t.aorta:6:54: `output of n` is also used by `o` at t.aorta:6:73 | \
+             n -> o at t.aorta:6:73: no operation does the work of `sum` and `cumsum`",
+        ),
+        (
+            "on s { n: softmax(x) g: sum(n * n, dims: [1]) }",
+            "n -> g at t.aorta:6:32: no operation does the work of `softmax` and `sum`",
         ),
         ("on s { h: fill(0.5 -> y) g: sum(y + b -> total) }", "h -> g at t.aorta:6:36: they go over different shapes"),
         (

@@ -378,6 +378,17 @@ fn random_reductions_agree_with_the_cpu() {
     agrees(&[1, 2], |random| (0..30).for_each(|_| random.reduction()));
 }
 
+/// Over the first dimension of so many columns of odd length that a thread computes several of them.
+#[test]
+fn a_reduction_of_many_columns_agrees_with_the_cpu() {
+    agrees(&[6], |random| {
+        let (columns, terms) = (67_701 + 2 * random.below(100), 128 + random.below(3));
+        let x = random.tensor("f32", &[terms, columns]);
+        let function = random.of(&["sum", "mean", "max", "argmin", "logsumexp"]);
+        random.step(&format!("{function}({x}, dims: [0])"));
+    });
+}
+
 #[test]
 fn random_norms_agree_with_the_cpu() {
     agrees(&[3], |random| (0..40).for_each(|_| random.norm()));

@@ -313,13 +313,13 @@ def draw_triad(draw):
     return Case(f"{4 * n} bytes", {"a": ("f32", [n])}, f"triad({4 * n}B -> a)", body, 12 * n)
 
 
-def draw_reduction(draw):
+def draw_reduction(draw, kinds=("inner", "inner", "outer", "outer", "any", "all")):
     """A reduction of an expression over some of the dimensions: the inner ones, the outer ones, or any."""
     name = draw.choice(("sum", "sum", "mean", "max", "min", "argmax", "argmin", "logsumexp", "prod"))
     dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
     rank = draw.randrange(1, 5)
     dims = shape(draw, rank, elements(draw, dtype, 1))
-    kind = draw.choice(("inner", "inner", "outer", "outer", "any", "all"))
+    kind = draw.choice(kinds)
     some = draw.randrange(1, rank + 1)
     axes = {"inner": list(range(rank - some, rank)), "outer": list(range(some)), "all": list(range(rank)),
             "any": sorted(draw.sample(range(rank), some))}[kind]
@@ -339,6 +339,16 @@ def draw_reduction(draw):
     return Case(f"{name} of {'squares of ' if squares else ''}{dtype}{dims} over {axes}", buffers,
                 f"{name}({'x * x' if squares else 'x'}{arrow}, dims: {axes})", body,
                 count(dims) * SIZES[dtype] + count(kept) * SIZES[out])
+
+
+def draw_column_reduction(draw):
+    """A reduction of at least 8 terms for each result that leaves the last dimension, of at least 8 elements."""
+    while True:
+        case = draw_reduction(draw, ("outer", "any"))
+        dims = case.buffers["x"][1]
+        terms = count(dims) // count(case.buffers["y"][1]) if "y" in case.buffers else 0
+        if terms >= 8 and dims[-1] >= 8 and case.buffers["y"][1][-1] == dims[-1] and not case.what.endswith(f"{len(dims) - 1}]"):
+            return case
 
 
 def draw_norm(draw):
@@ -539,5 +549,5 @@ DRAWN = {"scaled_gemm": draw_scaled_gemm, "grouped_gemm": draw_grouped_gemm, "ge
          "transpose": draw_transpose, "gather": draw_gather, "pages": draw_pages, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
-         "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,
+         "reductions": draw_reduction, "column_reductions": draw_column_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,
          "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "permute": draw_permute, "attention": draw_attention, "sort": draw_sort}

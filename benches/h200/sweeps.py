@@ -10,7 +10,11 @@ mode, timed between two events, the device idle before each iteration. PyTorch's
 aorta's `naive` form; its transformer is that of `workloads/models/transformer.aorta`: rotary positions, RMS norms, a gated
 network, `scaled_dot_product_attention`, AdamW with masters in f32. Speed is PyTorch's time over aorta's.
 
-Several processes compile PyTorch's functions ahead into a shared cache. `--limit-s N` begins no further case after N seconds.
+PyTorch's times of transformers are medians, which other processes on the host disturb least. aorta and PyTorch alternate by
+size, in the order of `--only`; `--modes compiled` leaves out the eager runs.
+
+Several processes compile PyTorch's functions ahead into a shared cache; `--compile-only` does nothing else, for a run with
+`--processes 0` and the same `TORCHINDUCTOR_CACHE_DIR` that follows. `--limit-s N` begins no further case after N seconds.
 """
 import argparse
 import concurrent.futures
@@ -33,7 +37,7 @@ VOCABULARY = 10000
 
 
 def timed(torch, step, prepare=None):
-    """Mean and deviation in ms of a step between two events."""
+    """Times in ms of a step between two events."""
     times, began = [], time.monotonic()
     for trial in range(WARMUP + TRIALS):
         if prepare:
@@ -48,6 +52,10 @@ def timed(torch, step, prepare=None):
             times.append(begin.elapsed_time(end))
             if time.monotonic() - began > BUDGET_S and len(times) >= 5:
                 break
+    return times
+
+
+def mean_and_deviation(times):
     return statistics.fmean(times), statistics.pstdev(times)
 
 
@@ -70,17 +78,19 @@ def attention(torch, row, compiled):
         found[:] = [forward(q, k, v)]
         q.grad = k.grad = v.grad = None
 
-    result["forward_mean_ms"], result["forward_std_ms"] = timed(torch, lambda: forward(q, k, v))
-    result["backward_mean_ms"], result["backward_std_ms"] = timed(torch, lambda: found.pop().backward(dy), ahead)
+    result["forward_mean_ms"], result["forward_std_ms"] = mean_and_deviation(timed(torch, lambda: forward(q, k, v)))
+    times = timed(torch, lambda: found.pop().backward(dy), ahead)
+    result["backward_mean_ms"], result["backward_std_ms"] = mean_and_deviation(times)
     result["total_mean_ms"] = result["forward_mean_ms"] + result["backward_mean_ms"]
     result["peak_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
     return result
 
 
-def transformer(torch, size, context, compiled):
+def transformer(torch, size, context, compiled, only_layers=None):
     """The steps of a model by name, each a function of nothing."""
     functional = torch.nn.functional
     layers, hidden, heads, ffn = SIZES[size]
+    layers = only_layers or layers
 
     def parameter(*dims):
         return torch.nn.Parameter(torch.randn(dims, device="cuda", dtype=torch.bfloat16) * 0.02)
@@ -164,7 +174,8 @@ def compile_one(kind, key):
         if kind == "attention":
             attention(torch, key, True)
         else:
-            steps = transformer(torch, *key, True)
+            # All layers share the code of one.
+            steps = transformer(torch, *key, True, 1)
             steps["forward"]()
             steps["fwd_bwd"]()
             torch.cuda.synchronize()
@@ -173,6 +184,8 @@ def compile_one(kind, key):
 
 
 def ahead(kind, keys, processes):
+    if not processes:
+        return
     with concurrent.futures.ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         for failure in pool.map(compile_one, [kind] * len(keys), keys):
             if failure:
@@ -200,23 +213,93 @@ def write(path, columns, rows):
         writer.writerows({name: text(row.get(name)) for name in columns} for row in rows)
 
 
-def suite(args, name, path):
-    """Runs the suite's cases, writes their CSV and returns its rows."""
-    record, rows = args.folder / f"{name}.jsonl", []
-    for only in args.only or [""]:
+def suite(args, name, path, filters):
+    """Runs the suite's cases whose name contains one of the filters; returns the rows of its CSV, merged by size."""
+    record, rows = args.folder / f"{name}.jsonl", {}
+    for only in filters:
         path.unlink(missing_ok=True)
         command = [args.aorta, "suite", name, "--backend", args.backend, "--json", str(record), "--csv", str(path),
                    *(["--resume"] if record.exists() else []), *(["--only", only] if only else []), *args.options.split()]
         done = subprocess.run(command, capture_output=True, text=True)
         if not path.exists():
             raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        print(done.stdout[-6000:], flush=True)
-        rows += csv.DictReader(path.open())
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return rows
+        if args.print_suite:
+            print(done.stdout[-6000:], flush=True)
+        for row in csv.DictReader(path.open()):
+            key = tuple(row.get(column) for column in ("model_size", "context_length", "d_model", "seq_len", "compiled"))
+            rows[key] = {**rows.get(key, {}), **{name: value for name, value in row.items() if value or name not in rows.get(key, {})}}
+    return list(rows.values())
+
+
+def attention_sweep(args, over, ratios):
+    path = args.folder / "attention.csv"
+    rows = suite(args, "attention-sweep", path, args.only or [""])
+    columns = list(rows[0])
+    write(path, columns, rows)
+    print(f"aorta: {len(rows)} rows", flush=True)
+    if args.aorta_only:
+        return
+    keys = [row for row in rows if row["compiled"] == "True"]
+    ahead(args.kind, keys, args.processes)
+    print(f"compiled {len(keys)}", flush=True)
+    import torch
+    results = []
+    for row in rows:
+        if over():
+            break
+        found = attempt(torch, lambda: attention(torch, row, row["compiled"] == "True"))
+        size = {name: row[name] for name in ("batch_size", "seq_len", "d_model", "compiled")}
+        results.append({**size, **(found or {}), "status": "success" if found else "OOM"})
+        if found and row["status"] == "success":
+            for part in ("forward", "backward"):
+                ratio = found[f"{part}_mean_ms"] / float(row[f"{part}_mean_ms"])
+                ratios.setdefault((part, row["compiled"]), []).append((ratio, f"d_model {row['d_model']}, seq {row['seq_len']}"))
+                print(f"d_model {row['d_model']}, seq {row['seq_len']}, compiled {row['compiled']}, {part}: PyTorch "
+                      f"{found[f'{part}_mean_ms']:.3f} ms, aorta {float(row[f'{part}_mean_ms']):.3f} ms, {ratio:.2f}", flush=True)
+        write(args.folder / "torch_attention.csv", columns, results)
+
+
+def transformer_sweep(args, over, ratios):
+    named = {f"model_size={size}, context_length={context},": (size, context) for size in SIZES for context in (128, 256, 512, 1024)}
+    keys = list(dict.fromkeys(key for only in args.only or [""] for name, key in named.items() if only in name))
+    if not args.aorta_only:
+        ahead(args.kind, keys, args.processes)
+        print(f"compiled {len(keys)}", flush=True)
+        if args.compile_only:
+            return
+        import torch
+    passes, rows, results = ("forward", "fwd_bwd", "full_step"), [], []
+    for key in keys:
+        if over():
+            break
+        name = f"model_size={key[0]}, context_length={key[1]},"
+        each = [f"{name} pass={step}, mode={mode}" for step in passes for mode in args.modes]
+        [row] = suite(args, "transformer-sweep", args.folder / "transformer.csv", each if len(args.modes) < 2 else [name])
+        rows.append(row)
+        columns = list(row)
+        write(args.folder / "transformer.csv", columns, rows)
+        if args.aorta_only:
+            continue
+        result = {name: row[name] for name in ("model_size", "context_length", "num_params", "num_params_millions")}
+        for mode in args.modes:
+            if over():
+                break
+            steps = attempt(torch, lambda: transformer(torch, *key, mode == "compiled"))
+            for name in passes:
+                found = attempt(torch, lambda: statistics.median(timed(torch, steps[name]))) if steps else None
+                result[f"{name}_{mode}_ms"] = found
+                if found and row[f"{name}_{mode}_ms"]:
+                    ratio = found / float(row[f"{name}_{mode}_ms"])
+                    ratios.setdefault((name, mode), []).append((ratio, f"{key[0]}, {key[1]}"))
+                    print(f"{key[0]}, {key[1]}, {name}, {mode}: PyTorch {found:.3f} ms, aorta "
+                          f"{float(row[f'{name}_{mode}_ms']):.3f} ms, {ratio:.2f}", flush=True)
+            del steps
+            torch.cuda.empty_cache()
+        for name in passes:
+            pair = [result.get(f"{name}_{mode}_ms") for mode in ("vanilla", "compiled")]
+            result[f"{name}_speedup"] = pair[0] / pair[1] if all(pair) else None
+        results.append(result)
+        write(args.folder / "torch_transformer.csv", columns, results)
 
 
 def main():
@@ -230,61 +313,16 @@ def main():
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--limit-s", type=float, default=1e9)
     parser.add_argument("--aorta-only", action="store_true")
+    parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--modes", nargs="+", choices=["vanilla", "compiled"], default=["vanilla", "compiled"])
+    parser.add_argument("--print-suite", action="store_true", help="print the suite's own page")
     args = parser.parse_args()
     began = time.monotonic()
     args.folder.mkdir(parents=True, exist_ok=True)
-    path = args.folder / f"{args.kind}.csv"
-    rows = suite(args, f"{args.kind}-sweep", path)
-    print(f"aorta: {len(rows)} rows after {time.monotonic() - began:.0f} s", flush=True)
-    if args.aorta_only:
-        return
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    columns = list(rows[0])
-    results, ratios = [], {}
-    over = lambda: time.monotonic() - began > args.limit_s
-    if args.kind == "attention":
-        keys = [row for row in rows if row["compiled"] == "True"]
-        ahead(args.kind, keys, args.processes)
-        print(f"compiled {len(keys)} after {time.monotonic() - began:.0f} s", flush=True)
-        import torch
-        for row in rows:
-            if over():
-                break
-            found = attempt(torch, lambda: attention(torch, row, row["compiled"] == "True"))
-            size = {name: row[name] for name in ("batch_size", "seq_len", "d_model", "compiled")}
-            results.append({**size, **(found or {}), "status": "success" if found else "OOM"})
-            if found and row["status"] == "success":
-                for part in ("forward", "backward"):
-                    ratio = found[f"{part}_mean_ms"] / float(row[f"{part}_mean_ms"])
-                    ratios.setdefault((part, row["compiled"]), []).append((ratio, f"d_model {row['d_model']}, seq {row['seq_len']}"))
-            write(args.folder / "torch_attention.csv", columns, results)
-    else:
-        keys = [(row["model_size"], int(row["context_length"])) for row in rows]
-        ahead(args.kind, keys, args.processes)
-        print(f"compiled {len(keys)} after {time.monotonic() - began:.0f} s", flush=True)
-        import torch
-        for row, key in zip(rows, keys):
-            result = {name: row[name] for name in ("model_size", "context_length", "num_params", "num_params_millions")}
-            for mode in ("vanilla", "compiled"):
-                if over():
-                    break
-                steps = attempt(torch, lambda: transformer(torch, *key, mode == "compiled"))
-                for name in ("forward", "fwd_bwd", "full_step"):
-                    found = attempt(torch, lambda: timed(torch, steps[name])[0]) if steps else None
-                    result[f"{name}_{mode}_ms"] = found
-                    if found and row[f"{name}_{mode}_ms"]:
-                        ratio = found / float(row[f"{name}_{mode}_ms"])
-                        ratios.setdefault((name, mode), []).append((ratio, f"{key[0]}, {key[1]}"))
-                        print(f"{key[0]}, {key[1]}, {name}, {mode}: PyTorch {found:.3f} ms, aorta "
-                              f"{float(row[f'{name}_{mode}_ms']):.3f} ms, {ratio:.2f}", flush=True)
-                del steps
-                torch.cuda.empty_cache()
-            for name in ("forward", "fwd_bwd", "full_step"):
-                pair = [result.get(f"{name}_{mode}_ms") for mode in ("vanilla", "compiled")]
-                result[f"{name}_speedup"] = pair[0] / pair[1] if all(pair) else None
-            results.append(result)
-            write(args.folder / "torch_transformer.csv", columns, results)
+    ratios = {}
+    {"attention": attention_sweep, "transformer": transformer_sweep}[args.kind](args, lambda: time.monotonic() - began > args.limit_s, ratios)
     for (part, mode), all_of in ratios.items():
         worst = min(all_of)
         print(f"{part}, {mode}: speed beside PyTorch's median {statistics.median(ratio for ratio, _ in all_of):.2f}, worst "

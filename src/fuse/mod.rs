@@ -26,7 +26,7 @@ pub struct Fusion {
     /// Fused operations, in the order of the text.
     pub merged: Vec<Merged>,
     /// Pairs of operations that are not fused: the second reads a result of the first, and at least one of the two is
-    /// elementwise.
+    /// elementwise, or both are row-wise.
     pub broken: Vec<Broken>,
 }
 

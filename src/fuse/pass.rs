@@ -149,7 +149,8 @@ impl Pass<'_> {
     }
 
     /// Fuses a node with one that reads its result. Returns the position and the fused node, or the reason why they cannot
-    /// be fused. `None` if neither of `operations`, the one that writes the result and the one that reads it, is elementwise.
+    /// be fused. `None` if `operations`, the one that writes the result and the one that reads it, form no chain
+    /// ([`fused::forms_chain`]).
     fn writer_and_reader(
         &self,
         (first, second): (usize, usize),
@@ -163,8 +164,8 @@ impl Pass<'_> {
         {
             return Some(found);
         }
-        let is_elementwise = |op: &OpId| program.op_spec(step.op(*op)).is_some_and(fused::is_elementwise);
-        if !operations.iter().any(is_elementwise) {
+        let originals = operations.map(|op| program.op_spec(step.op(op)));
+        if !fused::forms_chain(originals[0]?, originals[1]?) {
             return None;
         }
         let is_cut = |view: &&ViewId| b.inputs.iter().any(|read| read != *view && program.views.overlap(*read, **view));

@@ -378,9 +378,12 @@ fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows:
     if row_chain::suits(&joined.spec) { Ok(joined) } else { Err(Apart::Rows) }
 }
 
-/// Whether an operation is elementwise, so that it could be fused into a chain.
-pub fn is_elementwise(spec: &Spec) -> bool {
-    Elementwise::of(spec).is_some()
+/// Whether an operation and one that reads its result form a chain, which fusion merges or gives a reason for: one of them is
+/// elementwise, or both are row-wise.
+pub fn forms_chain(first: &Spec, second: &Spec) -> bool {
+    let both = [first, second];
+    both.iter().any(|spec| Elementwise::of(spec).is_some())
+        || both.iter().all(|spec| spec.operation.category() == Category::RowWise && spec.threads.is_none())
 }
 
 /// Bytes that an operation moves.

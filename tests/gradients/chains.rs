@@ -200,6 +200,42 @@ step {
     }
 }
 
+/// The gradient of a record, assembled from those of its parts, is computed in its destination: nothing copies it there.
+#[test]
+fn gradients_of_records_are_computed_in_place() {
+    for seed in 0..12 {
+        let size = |place: u64, most: u64| 1 + hash(seed, place) % most;
+        let (rows, inner, layers) = (1 + size(1, 4), size(2, 3), size(3, 3));
+        let (layer, goal) = (hash(seed, 4) % layers, hash(seed, 5) % 2);
+        let text = format!(
+            "buffer w[{layers}] {{ a: f64[{inner}, 3], b: f64[3, {inner}], bias: f64[{inner}] }} = random(1)\n\
+             buffer dw[2] like w[0]\n\
+             buffer x, y, dx: f64[{rows}, {inner}] = random(2)\n\
+             def g(x, w -> y) {{\n  h: gemm(x, w.a)\n  o: gemm(h, w.b)\n  map(o + w.bias -> y)\n}}\n\
+             step {{\n  f: g(x, w[{layer}] -> y)\n  b: grad(f, 1 -> dx, dw[{goal}])\n}}\n"
+        );
+        let program = crate::common::analyze(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        let step = &program.cycle[0];
+        let target = super::memory(&program, "dw");
+        let moved: u64 = step
+            .ids()
+            .filter(|op| program.op_spec(step.op(*op)).is_some_and(|spec| spec.operation.name() == "map"))
+            .flat_map(|op| step.outputs(op))
+            .filter(|view| program.views.memory(**view) == target)
+            .map(|view| program.views.tensor(*view).elements())
+            .sum();
+        assert_eq!(moved, 0, "{text}");
+        let mut world = super::initial(std::slice::from_ref(&program));
+        super::evaluate(std::slice::from_ref(&program), &mut world);
+        let length = (7 * inner) as usize;
+        let found = &world[0][target.index()][goal as usize * length..][..length];
+        assert!(found.iter().all(|value| *value != 0.0), "{found:?}\n{text}");
+        // The sum of the gradients of a bias is the number of rows.
+        let bias = &found[length - inner as usize..];
+        assert!(bias.iter().all(|value| *value == rows as f64), "{bias:?}\n{text}");
+    }
+}
+
 /// Layers whose weights are divided among ranks, and gathered anew for the gradients.
 #[test]
 fn weights_of_several_ranks() {

@@ -224,25 +224,28 @@ impl<'p> Walk<'p> {
         if found.is_empty() {
             return Ok(None);
         }
-        let of = (tensor.dtype, sizes(&region));
+        // In the tensor's dimensions, gradients can be computed in their destination, and fusion sees one slice.
+        let dims = if equal_without_ones(sizes(&region), tensor.dims) { tensor.dims } else { sizes(&region) };
         let whole = match found.iter().all(|(part, _)| *part == region) {
             true => {
-                let values: Vec<Value> = found.into_iter().map(|(_, value)| value).collect();
-                self.tape.sum_of(&values, of)
+                let values: Vec<Value> = found.into_iter().map(|(_, value)| self.tape.reshape(value, dims)).collect();
+                self.tape.sum_of(&values, (tensor.dtype, dims))
             }
-            false => self.assembled(found, &region, of)?,
+            false => self.assembled(found, &region, (tensor.dtype, dims))?,
         };
         Ok(Some(self.tape.reshape(whole, tensor.dims)))
     }
 
-    /// Returns the gradient of a region, assembled from contributions to parts of it.
+    /// Returns the gradient of a region in dimensions that only differ from those of the region by dimensions of size 1,
+    /// assembled from contributions to parts of it.
     fn assembled(
         &mut self,
         found: Vec<(Region, Value)>,
         region: &Region,
         (dtype, dims): (crate::base::DType, Dims),
     ) -> Result<Value, Stop> {
-        let whole = self.tape.scratch(dtype, dims);
+        let own = self.tape.scratch(dtype, dims);
+        let whole = self.tape.reshape(own, sizes(region));
         // Boxes that have been written. They do not overlap.
         let mut written: Vec<Region> = Vec::new();
         for (part, value) in found {
@@ -270,7 +273,7 @@ impl<'p> Walk<'p> {
             let to = self.tape.slice(whole, offset(&piece, region), sizes(&piece));
             self.tape.fill(0.0, to);
         }
-        Ok(whole)
+        Ok(own)
     }
 }
 
@@ -279,6 +282,12 @@ impl<'p> Walk<'p> {
 pub(super) fn is_transfer(operation: &dyn Operation) -> bool {
     let signature = operation.signature();
     operation.category() == Category::Collective && (signature.inputs.is_empty() || signature.outputs.is_empty())
+}
+
+/// Whether two shapes are equal except for dimensions of size 1.
+fn equal_without_ones(a: Dims, b: Dims) -> bool {
+    let long = |dims: Dims| dims.iter().copied().filter(|&size| size > 1).collect::<Vec<u64>>();
+    long(a) == long(b)
 }
 
 /// Returns the sizes of a box.

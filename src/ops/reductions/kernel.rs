@@ -307,7 +307,7 @@ impl Common<'_> {
 
     fn first(&self, name: &str, expression: &Expression, spec: &Spec) -> Launch {
         let split = self.split;
-        let Split { along, pack, threads, beside, under_way, parts, written, .. } = *split;
+        let Split { along, pack, threads, beside, held: packs, under_way, parts, written, .. } = *split;
         let count = self.inputs;
         let constants = expression.constants();
         let mut params = self.parameters(parts == 1);
@@ -315,7 +315,7 @@ impl Common<'_> {
         params.extend((0..count).map(operand));
         let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
         params.extend(constants.iter().enumerate().map(constant));
-        let index = index_type(split.results * split.terms + split.block() * pack * under_way);
+        let index = index_type(split.results * split.terms + split.block() * pack * packs * under_way);
         params.extend(split.walks().then(|| geometry_param("reduced", &split.reduced)));
         params.extend([
             u64_param("terms", split.terms),
@@ -347,7 +347,7 @@ impl Common<'_> {
                     (pack, format!("step{i}"))
                 }
             };
-            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}] = {{}};\n");
+            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{}] = {{}};\n", packs * pieces);
             if split.ragged && step == 1 {
                 read += &format!(
                     "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + {place});\n"
@@ -356,15 +356,16 @@ impl Common<'_> {
                 elements.push(format!("load<C>(p{i}[e][0].at[v])"));
                 continue;
             }
+            // Terms of one result are read from the result's first element, to which the input's pointer is set.
+            let first = if terms { String::new() } else { format!("at[k / {pieces}][{}] + ", i + 1) };
             read += &format!(
-                "#pragma unroll\n        for (int k = 0; k < {pieces}; k++) \
-                 p{i}[e][k] = *(const Pack<{dtype}, {width}>*)(a{i} + to[{}] + k * {distance});\n",
+                "#pragma unroll\n        for (int k = 0; k < {}; k++) p{i}[e][k] = \
+                 *(const Pack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
+                packs * pieces,
                 i + 1
             );
-            let element = match pieces {
-                1 if width == 1 => format!("p{i}[e][0].at[0]"),
-                _ => format!("p{i}[e][v / {width}].at[v % {width}]"),
-            };
+            // Elements of a pack that share a load: all of them if they are the same element.
+            let element = format!("p{i}[e][v / {}].at[v % {width}]", pack / pieces);
             if pieces > 1 || width > 1 {
                 let step = if width == 1 { distance } else { "1".to_owned() };
                 rest += &format!("if (j + v < terms) {element} = a{i}[to[{}] + v * {step}]; ", i + 1);
@@ -401,12 +402,22 @@ impl Common<'_> {
             body += "  part = block % parts;\n  block /= parts;\n";
         }
         body += &format!(
-            "  {index} which = block * B + side, begin = part * ({index})span, end = begin + ({index})span;\n  \
-             if (end > ({index})pieces) end = ({index})pieces;\n  bool live = which < groups;\n  \
-             which = live ? which * {results} : 0;\n  i64 at[{operands}];\n  kept.offsets(which, at);\n",
+            r#"  {index} begin = part * ({index})span, end = begin + ({index})span;
+  if (end > ({index})pieces) end = ({index})pieces;
+  {index} begins_at[{packs}];
+  i64 at[{packs}][{operands}];
+#pragma unroll
+  for (int h = 0; h < {packs}; h++) {{
+    {index} group = (block * {packs} + h) * B + side;
+    begins_at[h] = group < groups ? group * {results} : ({index})results;
+    kept.offsets(group < groups ? begins_at[h] : 0, at[h]);
+  }}
+"#,
             operands = count + 1
         );
-        (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
+        if terms {
+            (0..count).for_each(|i| body += &format!("  a{i} += at[0][{}];\n", i + 1));
+        }
         body += &lead;
         // A thread issues all of its loads before it uses the first value.
         let within = if even { "true" } else { "piece < end" };
@@ -444,8 +455,9 @@ impl Common<'_> {
                 if is_short { "j + v < terms" } else { "true" },
             ),
             false => format!(
-                "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          auto x = compute({elements});\n          \
-                 {guard}take(acc[{result}], x, {term});\n        }}\n"
+                "#pragma unroll\n        for (int v = 0; v < {}; v++) {{\n          auto x = compute({elements});\n          \
+                 {guard}take(acc[{result}], x, {term});\n        }}\n",
+                packs * pack
             ),
         };
         let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
@@ -474,27 +486,30 @@ impl Common<'_> {
             );
         }
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
-        body += "  if (lane != 0 || !live) return;\n";
-        body += &match (parts, written) {
+        let each_of_pack = format!("#pragma unroll\n    for (int v = 0; v < {results}; v++)");
+        let stores = match (parts, written) {
             (1, 1) => format!(
-                "#pragma unroll\n  for (int w = 0; w < W; w++) {{\n    Acc total = acc[w];\n    {};\n    which++;\n  }}\n",
-                self.stored("out[at[0] + w * out_step]")
+                "{each_of_pack} {{\n      Acc total = acc[h * {results} + v];\n      {};\n      which++;\n    }}\n",
+                self.stored("out[at[h][0] + v * out_step]")
             ),
             (1, _) => format!(
-                "  Pack<{out}, {written}> r[{packs}];\n#pragma unroll\n  for (int w = 0; w < W; w++) {{\n    Acc total = acc[w];\n    \
-                 {};\n    which++;\n  }}\n#pragma unroll\n  for (int k = 0; k < {packs}; k++) \
-                 *(Pack<{out}, {written}>*)(out + at[0] + k * {written}) = r[k];\n",
-                self.stored(&format!("r[w / {written}].at[w % {written}]")),
+                "    Pack<{out}, {written}> r[{count}];\n{each_of_pack} {{\n      Acc total = acc[h * {results} + v];\n      \
+                 {};\n      which++;\n    }}\n#pragma unroll\n    for (int k = 0; k < {count}; k++) \
+                 *(Pack<{out}, {written}>*)(out + at[h][0] + k * {written}) = r[k];\n",
+                self.stored(&format!("r[v / {written}].at[v % {written}]")),
                 out = c_type(self.output.dtype),
-                packs = pack / written,
+                count = pack / written,
             ),
-            _ => "#pragma unroll\n  for (int w = 0; w < W; w++) partial[(u64)part * results + which + w] = acc[w];\n"
-                .to_owned(),
+            _ => format!("{each_of_pack} partial[(u64)part * results + which + v] = acc[h * {results} + v];\n"),
         };
+        body += &format!(
+            "  if (lane != 0) return;\n#pragma unroll\n  for (int h = 0; h < {packs}; h++) {{\n    {index} which = begins_at[h];\n    \
+             if (which == results) continue;\n{stores}  }}\n"
+        );
         if parts == 1 && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
-        let before = self.before(threads, beside, results, across) + &function;
+        let before = self.before(threads, beside, packs * results, across) + &function;
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
     }
 

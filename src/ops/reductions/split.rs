@@ -11,6 +11,19 @@ const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 const UNDER_WAY: u64 = 8;
 const MANY_STEPS: u64 = 16;
 
+/// Maximum number of packs of results per thread. Where alignment allows only narrow packs, a warp reads contiguous strips of
+/// several: of 256 bytes instead of 128 from rows of odd length in `f32`, which takes 0.8 of the time on an H100.
+const HELD: u64 = 4;
+
+/// Minimum number of blocks side by side if threads hold several packs, since the last one may be nearly empty.
+const FULL_BLOCKS: u64 = 8;
+
+/// Maximum number of loads that a thread with several packs of results has under way, so that a block reads few rows at a time.
+const LOADS: u64 = 16;
+
+/// Registers of a thread for elements that are under way.
+const REGISTERS: u64 = 64;
+
 /// Minimum number of terms per thread, as long as enough threads remain: with fewer, exchanging values costs more than it
 /// saves.
 const TERMS_OF_A_THREAD: u64 = 16;
@@ -71,8 +84,10 @@ pub struct Split {
     pub steps: Vec<u64>,
     /// Threads of a block that share a result.
     pub threads: u64,
-    /// Results, or packs of results, that a block computes side by side.
+    /// Results, or packs of results, that a block's threads compute side by side.
     pub beside: u64,
+    /// Number of packs of results per thread, at a distance of `beside` packs.
+    pub held: u64,
     /// Number of pieces that a thread loads before it uses them.
     pub under_way: u64,
     /// Number of parts into which the terms of a result are divided among blocks; a second launch combines them.
@@ -166,12 +181,27 @@ impl Split {
                 (threads, (u64::from(BLOCK) / threads).min(groups.next_power_of_two()))
             }
         };
-        let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
-        let parts = self::parts(blocks, steps_of_a_thread, STEPS_OF_A_PART);
-        let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
+        let blocks = |held: u64| groups.div_ceil(beside * held);
+        let parts = |held: u64| self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART);
+        let held = match (along, largest) {
+            (Along::Results, Some(input)) => {
+                // Causes no second launch, leaves many steps to each part, and few threads of the last block idle.
+                let fits = |held: &u64| {
+                    let own = parts(*held);
+                    let is_wide = groups >= FULL_BLOCKS * beside * held;
+                    is_wide && (own == 1 || parts(1) > 1) && steps_of_a_thread / own >= MANY_STEPS
+                };
+                halves((most(input) / pack).min(HELD)).find(fits).unwrap_or(1)
+            }
+            _ => 1,
+        };
+        let parts = parts(held);
+        let inputs = spec.inputs.len() as u64;
+        let loads = if held > 1 { LOADS / held } else { REGISTERS / pack };
+        let most_under_way = UNDER_WAY.min(loads / inputs).max(1);
         let steps_of_a_part = pieces.div_ceil(threads * parts);
-        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(UNDER_WAY.min(registers)).max(1));
+        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(most_under_way).max(1));
         Split {
             kept,
             reduced,
@@ -185,6 +215,7 @@ impl Split {
             steps,
             threads,
             beside,
+            held,
             under_way,
             parts,
         }
@@ -222,13 +253,15 @@ impl Split {
 
     /// Blocks of the first launch.
     pub fn blocks(&self) -> u64 {
-        self.groups().div_ceil(self.beside) * self.parts
+        self.groups().div_ceil(self.beside * self.held) * self.parts
     }
 
     /// Shape of the second launch: results side by side, threads per result, and blocks.
     pub fn second(&self) -> (u64, u64, u64) {
-        let beside = self.results.next_power_of_two().min(8);
-        (beside, u64::from(BLOCK) / beside, self.results.div_ceil(beside))
+        let all = self.results.next_power_of_two();
+        let threads = self.parts.next_power_of_two().min(u64::from(BLOCK) / all.min(8));
+        let beside = (u64::from(BLOCK) / threads).min(all);
+        (beside, threads, self.results.div_ceil(beside))
     }
 
     /// The cost of the reduction of an expression.
