@@ -63,7 +63,7 @@ __device__ inline i64 offset_of(u32 plane, const u32 (&at)[3], const Steps& step
 __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
   Range range;
   EACH_DIM(j) {
-    Index x = (Index)sizes.x[j], y = (Index)sizes.y[j];
+    Wide x = (Wide)sizes.x[j], y = (Wide)sizes.y[j];
     if (ADAPTIVE) {
       range.from[j] = (u32)(window[j] * x / y);
       range.to[j] = (u32)(((window[j] + 1) * x + y - 1) / y);
@@ -218,7 +218,7 @@ const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   u32 place = (own[0] * (u32)sizes.x[1] + own[1]) * (u32)sizes.x[2] + own[2];
   u32 from[3], to[3];
   EACH_DIM(j) {
-    Index x = (Index)sizes.x[j], y = (Index)sizes.y[j];
+    Wide x = (Wide)sizes.x[j], y = (Wide)sizes.y[j];
     if (ADAPTIVE) {
       from[j] = (u32)(own[j] * y / x);
       to[j] = (u32)(((own[j] + 1) * y + x - 1) / x);
@@ -405,12 +405,13 @@ impl Kernels<'_> {
         let is_dilated = shape.is_dilated();
         let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
         let threads = count * lanes * parts;
-        // Upper bounds of the numbers from which indices and window ranges are computed.
+        let index = index_type(threads + u64::from(BLOCK));
+        // Upper bounds of the products from which the ranges of adaptive windows are computed.
         let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
-        let index = index_type(bounds.max().unwrap_or(0).max(threads + u64::from(BLOCK)));
+        let wide = index_type(if shape.steps.is_none() { bounds.max().unwrap_or(0) } else { 0 });
         let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
         let before = format!(
-            "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
+            "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\ntypedef {wide} Wide;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
              #define PARTS {parts}\n#define PLACES {}\n{}{}{}{dilation}{}",
             c_type(dtype),
             c_type(dtype.compute()),

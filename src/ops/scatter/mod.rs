@@ -1,5 +1,6 @@
 //! `scatter`: writes or adds rows at the positions that indices give.
 
+mod lists;
 mod look;
 
 use crate::base::{DType, Dims};
@@ -12,6 +13,7 @@ use super::radix::RowSort;
 use super::select::GROUPS;
 use super::*;
 
+use lists::Lists;
 use look::Look;
 
 /// `scatter(x, i, w -> y)`.
@@ -83,6 +85,9 @@ impl Operation for Scatter {
             Finder::Look(look) => {
                 return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
             }
+            Finder::Lists(lists) => {
+                return Cost { flops: (adds + weights) as f64, share: 4, ..lists.cost(spec) };
+            }
             Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
             Finder::Last => {
                 (split.found(spec), OF_AN_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
@@ -126,8 +131,10 @@ impl Operation for Scatter {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
         let columns = &split.columns;
-        if let Finder::Look(look) = split.finder {
-            return look.launches(spec, columns, split.adds);
+        match split.finder {
+            Finder::Look(look) => return look.launches(spec, columns, split.adds),
+            Finder::Lists(lists) => return lists.launches(spec, columns),
+            Finder::Sort(_) | Finder::Last => {}
         }
         let partials = split.windows * columns.length * scatter_type(spec).size();
         let parts = Parts::of(spec, columns, split.found(spec), partials);
@@ -194,6 +201,8 @@ const OF_AN_INDEX: f64 = 12.0;
 enum Finder {
     /// Blocks search all indices.
     Look(Look),
+    /// Kernels make a list of the terms of each row.
+    Lists(Lists),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -279,6 +288,7 @@ impl Split {
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let finder = match adds {
             _ if let Some(look) = Look::of(spec, &columns, adds, sparse) => Finder::Look(look),
+            _ if adds && let Some(lists) = Lists::of(spec, &columns) => Finder::Lists(lists),
             _ if sparse => Finder::Sort(sort),
             true => Finder::Sort(sort),
             false => Finder::Last,
@@ -320,7 +330,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Look(_) => 0,
+            Finder::Look(_) | Finder::Lists(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
