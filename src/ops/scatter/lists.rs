@@ -324,38 +324,6 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
         }
       }
     };
-    // Adds up to `AHEAD` terms. `take` sets a position, or is false if there are no more.
-    auto add_some = [&](i64 column, C* sum, auto&& take) {
-      Pack<E, V> v[AHEAD];
-      C weight[AHEAD];
-      u32 taken = 0;
-#pragma unroll
-      for (u32 a = 0; a < AHEAD; a++) {
-        u32 p;
-        if (!take(p)) continue;
-        taken++;
-        v[a] = TERM(x + outer.offset(p, 0), column);
-        weight[a] = WEIGHT(p);
-      }
-#pragma unroll
-      for (u32 a = 0; a < AHEAD; a++) {
-        if (a >= taken) continue;
-#pragma unroll
-        for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v[a].at[c]);
-      }
-      return taken == AHEAD;
-    };
-    // Calls `with` for each position of a list and its place there.
-    auto visit = [&](u64 row, u32 held, auto&& with) {
-      for (u32 l = t; l < CAPACITY; l += 256) with(l, arrays[row * CAPACITY + l]);
-      u32 link = next[row];
-      for (u32 begin = CAPACITY; begin < held; begin *= 2) {
-        const u32 here = held - begin < begin ? held - begin : begin;
-#pragma unroll 4
-        for (u32 l = t; l < here; l += 256) with(begin + l, pool[link + 1 + l]);
-        link = pool[link];
-      }
-    };
     const u32 all_longs = used[1] * CHUNKS, items = all_longs + used[2] * WINDOWS * CHUNKS;
     for (u32 item = blockIdx.x; item < items; item += LONG_BLOCKS) {
       const bool is_huge = item >= all_longs;
@@ -367,52 +335,72 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
       const i64 column = column_of(row, chunk);
       C sum[V] = {};
       __syncthreads();
-      if (is_huge) {
-        for (u32 k = t; k < WORDS; k += 256) all_bits[k] = 0;
-        __syncthreads();
-        const u32 base = window * 32 * WORDS;
-        visit(row, held, [&](u32, u32 p) {
-          if (p - base < 32 * WORDS) atomicOr(&all_bits[(p - base) / 32], 1u << p % 32);
-        });
-        __syncthreads();
-        if (column < (i64)n) {
-          for (u32 k = mate; k < WORDS; k += GROUPS) {
-            u32 bits = all_bits[k];
-            while (bits != 0) {
-              add_some(column, sum, [&](u32& p) {
-                if (bits == 0) return false;
-                p = base + 32 * k + __popc((bits & (~bits + 1)) - 1);
-                bits &= bits - 1;
-                return true;
-              });
-            }
-          }
-        }
-      } else {
-        visit(row, held, [&](u32 l, u32 p) { found[l] = p; });
-        if (t < 4 && held + t < (held + 3) / 4 * 4) found[held + t] = NONE;
-        __syncthreads();
-        for (u32 k = t; k < held; k += 256) {
-          const u32 mine = found[k];
-          u32 rank = 0;
+      for (u32 k = t; is_huge && k < WORDS; k += 256) all_bits[k] = 0;
+      __syncthreads();
+      const u32 base = window * 32 * WORDS;
+      auto put_position = [&](u32 l, u32 p) {
+        if (!is_huge) found[l] = p;
+        else if (p - base < 32 * WORDS) atomicOr(&all_bits[(p - base) / 32], 1u << p % 32);
+      };
+      for (u32 l = t; l < CAPACITY; l += 256) put_position(l, arrays[row * CAPACITY + l]);
+      u32 link = next[row];
+      for (u32 begin = CAPACITY; begin < held; begin *= 2) {
+        const u32 here = held - begin < begin ? held - begin : begin;
 #pragma unroll 4
-          for (u32 other = 0; other < held; other += 4) {
-            const Four four = *(const Four*)(found + other);
+        for (u32 l = t; l < here; l += 256) put_position(begin + l, pool[link + 1 + l]);
+        link = pool[link];
+      }
+      if (!is_huge && t < (0 - held) % 4) found[held + t] = NONE;
+      __syncthreads();
+      for (u32 k = t; !is_huge && k < held; k += 256) {
+        const u32 mine = found[k];
+        u32 rank = 0;
+#pragma unroll 4
+        for (u32 other = 0; other < held; other += 4) {
+          const Four four = *(const Four*)(found + other);
 #pragma unroll
-            for (u32 o = 0; o < 4; o++) rank += four.at[o] < mine;
-          }
-          order[rank] = mine;
+          for (u32 o = 0; o < 4; o++) rank += four.at[o] < mine;
         }
-        __syncthreads();
-        if (column < (i64)n) {
-          u32 l = mate;
-          while (add_some(column, sum, [&](u32& p) {
-            if (l >= held) return false;
-            p = order[l];
-            l += GROUPS;
-            return true;
-          })) {}
+        order[rank] = mine;
+      }
+      __syncthreads();
+      // Group g has positions g, g + GROUPS, and so on of a sorted list, or these words of bits.
+      u32 at = mate, bits = is_huge ? all_bits[mate] : 0;
+      auto has_next = [&](u32& p) {
+        if (!is_huge) {
+          if (at >= held) return false;
+          p = order[at];
+          at += GROUPS;
+          return true;
         }
+        while (bits == 0) {
+          at += GROUPS;
+          if (at >= WORDS) return false;
+          bits = all_bits[at];
+        }
+        p = base + 32 * at + __popc((bits & (~bits + 1)) - 1);
+        bits &= bits - 1;
+        return true;
+      };
+      for (bool has_more = column < (i64)n; has_more;) {
+        Pack<E, V> v[AHEAD];
+        C weight[AHEAD];
+        u32 taken = 0;
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+          u32 p = 0;
+          if (!has_next(p)) continue;
+          taken++;
+          v[a] = TERM(x + outer.offset(p, 0), column);
+          weight[a] = WEIGHT(p);
+        }
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+          if (a >= taken) continue;
+#pragma unroll
+          for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v[a].at[c]);
+        }
+        has_more = taken == AHEAD;
       }
       combine(sum);
       if (is_huge && WINDOWS > 1) {
