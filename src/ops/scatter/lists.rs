@@ -19,8 +19,8 @@ const SLOTS: u64 = 2048;
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts as many positions.
 const LEAST: u64 = 8;
 
-/// Maximum average number of terms per row: lists of about twice as many fill a block.
-const MOST_TERMS: u64 = 256;
+/// Maximum average number of terms per row. Segments of indices are faster for more.
+const MOST_TERMS: u64 = 64;
 
 /// Average number of terms that one thread adds up.
 const TERMS_EACH: u64 = 2;
@@ -71,7 +71,7 @@ impl Lists {
         let average = count.div_ceil(rows);
         // Four standard deviations above the average of random indices, and room for small averages.
         let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(LEAST);
-        let is_narrow = capacity <= SLOTS && average <= MOST_TERMS;
+        let is_narrow = average <= MOST_TERMS;
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);

@@ -10,11 +10,20 @@ use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
 use super::super::radix::EQUALS;
 use super::*;
 
-/// Maximum number of steps, over all waves of blocks, for which a search is not slower than sorting. In a step, a block waits for
-/// memory and examines [`ROUND`] indices.
-const ALL_STEPS: u64 = 8;
-/// Number of moved bytes for which one more step is allowed, since SMs search while memory is busy.
-const BYTES_OF_A_STEP: u64 = 4 << 20;
+/// Maximum number of steps, over all waves of blocks, for which a search is not slower than another way. In a step, a block waits for
+/// memory and examines [`ROUND`] indices. A number of moved bytes allows one more step, since SMs search while memory is busy.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    steps: u64,
+    bytes_of_a_step: u64,
+}
+
+impl Limit {
+    /// The limit beside lists of the terms of each row.
+    pub const LISTS: Limit = Limit { steps: 2, bytes_of_a_step: 16 << 20 };
+    /// The limit beside a sort of all indices.
+    pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20 };
+}
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
 const OF_A_BLOCK: u64 = 1 << 14;
@@ -82,15 +91,15 @@ pub struct Look {
 }
 
 impl Look {
-    /// Returns the division; `None` if another way is faster. `sparse` means that most rows of the output have no term.
-    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool) -> Option<Look> {
+    /// Returns the division; `None` if it exceeds the limit. `sparse` means that most rows of the output have no term.
+    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool, limit: Limit) -> Option<Look> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let count = i.elements();
         let bytes = x.bytes() + y.bytes();
         let is_fast = |look: &Look| {
             count <= FEW || {
                 let steps = look.searched().div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
-                look.searched() <= OF_A_BLOCK && steps <= ALL_STEPS + bytes / BYTES_OF_A_STEP
+                look.searched() <= OF_A_BLOCK && steps <= limit.steps + bytes / limit.bytes_of_a_step
             }
         };
         // Few blocks would find a term in a mostly zero output, and a launch that sets it to zero pays off if it is large.

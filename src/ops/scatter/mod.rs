@@ -14,7 +14,7 @@ use super::select::GROUPS;
 use super::*;
 
 use lists::Lists;
-use look::Look;
+use look::{Limit, Look};
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -286,12 +286,13 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let finder = match adds {
-            _ if let Some(look) = Look::of(spec, &columns, adds, sparse) => Finder::Look(look),
-            _ if adds && let Some(lists) = Lists::of(spec, &columns) => Finder::Lists(lists),
-            _ if sparse => Finder::Sort(sort),
-            true => Finder::Sort(sort),
-            false => Finder::Last,
+        let lists = if adds { Lists::of(spec, &columns) } else { None };
+        let limit = if lists.is_some() { Limit::LISTS } else { Limit::SORT };
+        let finder = match (Look::of(spec, &columns, adds, sparse, limit), lists) {
+            (Some(look), _) => Finder::Look(look),
+            (None, Some(lists)) => Finder::Lists(lists),
+            (None, None) if adds || sparse => Finder::Sort(sort),
+            (None, None) => Finder::Last,
         };
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
