@@ -120,10 +120,14 @@ const ENOUGH_BLOCKS: u64 = 1024;
 /// Minimum number of neighbouring elements that a tile has in each tensor; sides with fewer get further dimensions.
 const LONG: u64 = 32;
 
-/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better, and minimum size
-/// of a range of neighbouring elements.
+/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and minimum size
+/// in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take several stores.
 const MOST_RAGGED: u64 = 2;
-const RUN: u64 = 64;
+const LEAST_READ: u64 = 64;
+const LEAST_WRITTEN: u64 = 512;
+
+/// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
+const LEAST_TENSOR: u64 = 1 << 20;
 
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
@@ -195,9 +199,9 @@ impl Side {
     }
 
     /// Returns how to move packs of 16 bytes along this side of a tile, whose other side is `other`; `None` if its own packs are
-    /// as good, or neighbours are too few.
-    fn run(&self, other: &Side, which: usize, size: u64) -> Option<Run> {
-        let enough = RUN / size;
+    /// as good, or neighbours have fewer bytes than `least`.
+    fn run(&self, other: &Side, which: usize, size: u64, least: u64) -> Option<Run> {
+        let enough = least / size;
         if self.pack * size > MOST_RAGGED || !self.is_apart(which, 1) {
             return None;
         }
@@ -283,8 +287,10 @@ impl Tiles {
         written.tile = fitted(written.length, area / read.tile);
         let count: u64 = others.dims.iter().product();
         let several = (area / (read.tile * written.tile)).clamp(1, count.max(1));
-        read.run = read.run(&written, 1, size);
-        written.run = written.run(&read, 0, size);
+        if elements * size >= LEAST_TENSOR {
+            read.run = read.run(&written, 1, size, LEAST_READ);
+            written.run = written.run(&read, 0, size, LEAST_WRITTEN);
+        }
         Some(Tiles { others, read, written, several })
     }
 

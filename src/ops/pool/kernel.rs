@@ -84,6 +84,12 @@ __device__ inline C divisor_of(const Range& range) {
 struct Best {
   C value;
   u32 place;
+  // Joins an element behind all earlier ones.
+  __device__ inline void join_later(C other, u32 from) {
+    if ((other <= value || value != value) && place != 0xffffffffu) return;
+    value = other;
+    place = from;
+  }
   __device__ inline void join(C other, u32 from) {
     bool larger = other > value || (other != other && value == value);
     bool same = other == value || (other != other && value != value);
@@ -110,7 +116,8 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   const u32 x0 = (u32)sizes.x[0], x1 = (u32)sizes.x[1], x2 = (u32)sizes.x[2];
   auto read = [&](u32 a, u32 b, u32 c) { return load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]); };
   auto take = [&](C value, u32 a, u32 b, u32 c) {
-    if (MAX && PLACES) best.join(value, (a * x1 + b) * x2 + c);
+    // A thread takes its elements in the order of their places.
+    if (MAX && PLACES) best.join_later(value, (a * x1 + b) * x2 + c);
     else if (MAX) best.value = f_max(best.value, value);
     else sum += value;
   };
@@ -232,14 +239,19 @@ const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   const T* gradients = y + offset_of(plane, none, sy, sizes);
   const u32* own_places = places + plane * (sizes.y[0] * sizes.y[1] * sizes.y[2]);
   C sum = 0;
+  const u32 y1 = (u32)sizes.y[1], y2 = (u32)sizes.y[2];
   for (u32 a = from[0]; a < to[0]; a++)
-    for (u32 b = from[1]; b < to[1]; b++)
+    for (u32 b = from[1]; b < to[1]; b++) {
+      const u32* row_places = own_places + (a * y1 + b) * y2;
+      const T* row = gradients + (a * sy.at[0] + b * sy.at[1]);
+#pragma unroll 4
       for (u32 c = from[2]; c < to[2]; c++) {
-        if (MAX && own_places[(a * sizes.y[1] + b) * sizes.y[2] + c] != place) continue;
-        C gradient = load<C>(gradients[a * sy.at[0] + b * sy.at[1] + c * sy.at[2]]);
+        if (MAX && row_places[c] != place) continue;
+        C gradient = load<C>(row[c * sy.at[2]]);
         const u32 window[3] = {a, b, c};
         sum += MAX ? gradient : gradient / divisor_of(range_of(window, sizes));
       }
+    }
   store<C>(dx[offset_of(plane, own, so, sizes)], sum);
 "#;
 
