@@ -154,8 +154,7 @@ impl Radix {
     }
 
     /// Kernel text of the types, and of accessors to the workspace: `live(workspace)` is the number of positions that are not left
-    /// out; `keys_of(workspace, side)` and `places_of(workspace, side)` are the sorted keys and positions; `starts_of(workspace)` has
-    /// the first sorted position of each digit of the last pass and the end, if there is one list.
+    /// out; `keys_of(workspace, side)` and `places_of(workspace, side)` are the sorted keys and positions.
     pub fn text(&self) -> String {
         let all = self.lists * self.length;
         format!(

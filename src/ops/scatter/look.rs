@@ -1,9 +1,8 @@
 //! The kernels of a `scatter` whose blocks search indices for the terms of their rows.
 //!
 //! A block collects the positions of its rows' terms in order, groups them by row, and adds the terms up. So every run adds terms in
-//! the same order. There are three ways to divide the work ([`Search`]): blocks own rows and search all indices or a segment of them;
-//! with many indices, blocks own rows and search those indices that were sorted into their range of rows; with a mostly zero output,
-//! blocks own the rows that some of the indices name.
+//! the same order. There are two ways to divide the work ([`Search`]): blocks own rows and search all indices or a segment of them; with
+//! a mostly zero output, blocks own the rows that some of the indices name.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
