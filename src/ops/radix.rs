@@ -40,8 +40,6 @@ pub struct Radix {
     length: u64,
     /// Size of a key in bytes, 4 or 8.
     key: u64,
-    /// Number of low bits of the keys that are ignored.
-    low: u32,
     /// Number of bits per digit.
     bits: u32,
     /// Number of digits, with one pass for each.
@@ -63,9 +61,9 @@ pub struct Client<'a> {
 }
 
 impl Radix {
-    /// A sort by bits `low` to below `high` of keys with `key` bytes.
-    pub fn of(lists: u64, length: u64, key: u64, low: u32, high: u32) -> Radix {
-        let all = (high - low).max(1);
+    /// A sort by the lowest `all` bits of keys with `key` bytes.
+    pub fn of(lists: u64, length: u64, key: u64, all: u32) -> Radix {
+        let all = all.max(1);
         let is_wide = key.max(bytes(index_type(length))) == 8;
         let passes = all.div_ceil(if is_wide { BITS_WIDE } else { BITS });
         let threads = u64::from(BLOCK);
@@ -74,7 +72,7 @@ impl Radix {
             _ => (lists * length).div_ceil(threads * UNITS).clamp(LEAST_HELD, HELD).next_power_of_two(),
         };
         let tiles = length.div_ceil(held * threads).max(1);
-        Radix { lists, length, key, low, bits: all.div_ceil(passes).max(LEAST_BITS), passes, held, tiles }
+        Radix { lists, length, key, bits: all.div_ceil(passes).max(LEAST_BITS), passes, held, tiles }
     }
 
     pub fn passes(&self) -> u32 {
@@ -92,7 +90,7 @@ impl Radix {
     }
 
     /// Number of buckets: values that a digit can have.
-    pub fn bins(&self) -> u64 {
+    fn bins(&self) -> u64 {
         1 << self.bits
     }
 
@@ -167,12 +165,11 @@ impl Radix {
     pub fn launches(&self, client: &Client) -> Vec<Launch> {
         let counted = if self.is_summed() { "u32" } else { "unsigned short" };
         let before = format!(
-            "{}{}#define DIGIT {}\n#define LOW {}\n#define PASSES {}\n#define HELD {}\n#define TILES {}\n#define SUMMED {}\n\
+            "{}{}#define DIGIT {}\n#define PASSES {}\n#define HELD {}\n#define TILES {}\n#define SUMMED {}\n\
              #define COUNTED_AT {}ull\ntypedef {counted} Counted;\n{EQUALS}",
             self.text(),
             client.text,
             self.bits,
-            self.low,
             self.passes,
             self.held,
             self.tiles,
@@ -216,7 +213,7 @@ pub struct RowSort {
 impl RowSort {
     pub fn of(count: u64, rows: u64) -> RowSort {
         let high = u64::BITS - rows.saturating_sub(1).leading_zeros();
-        RowSort { radix: Radix::of(1, count, bytes(index_type(rows)), 0, high.max(1)), rows }
+        RowSort { radix: Radix::of(1, count, bytes(index_type(rows)), high), rows }
     }
 
     pub fn radix(&self) -> &Radix {
@@ -289,7 +286,7 @@ const TILE: &str = r#"  const u32 BINS = 1u << DIGIT;
   const u32 each_tile = HELD * 256;
   u64 list = blockIdx.x / TILES, begin = (u64)(blockIdx.x % TILES) * each_tile;
   auto position = [&](u32 h) { return warp * (32 * HELD) + h * 32 + lane; };
-  auto digit = [&](Key key, u32 of_pass) { return (u32)(key >> (LOW + of_pass * DIGIT)) & (BINS - 1); };
+  auto digit = [&](Key key, u32 of_pass) { return (u32)(key >> of_pass * DIGIT) & (BINS - 1); };
   // Number of positions of the tile.
   auto size = [&]() {
     u64 all = DROPS && pass > 0 ? (u64)live(workspace) : length;

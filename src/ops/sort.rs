@@ -66,7 +66,7 @@ impl Split {
         let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
         let bits = sorted_bits(dtype);
         let key = if bits > 32 { 8 } else { 4 };
-        let radix = Radix::of(rows.count, rows.length, key, 0, bits);
+        let radix = Radix::of(rows.count, rows.length, key, bits);
         let merges = runs.next_power_of_two().ilog2();
         let alone = if key == 8 { ALONE_WIDE } else { RUN };
         let is_faster = radix.passes() < merges || (radix.is_alone() && rows.length > alone);
