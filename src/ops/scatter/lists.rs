@@ -176,13 +176,12 @@ impl Lists {
     pub fn cost(&self, spec: &Spec) -> Cost {
         let threads = (self.blocks() * u64::from(BLOCK)) as f64;
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK));
-        let moved = Traffic::of(Space::Device, 4 * (self.heads() + self.count));
         Cost {
             instructions: OF_A_PLACE * self.count as f64
                 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
                 + OF_A_THREAD * threads,
-            read: Spec::bytes_of(&spec.inputs) + moved,
-            written: Spec::bytes_of(&spec.outputs) + moved,
+            read: Spec::bytes_of(&spec.inputs),
+            written: Spec::bytes_of(&spec.outputs),
             sectors: self.sectors(spec),
             blocks: of_each(self.heads()) + of_each(self.count) + LONG_BLOCKS + self.blocks(),
             ..Cost::default()
