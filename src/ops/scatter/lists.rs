@@ -275,7 +275,7 @@ const APPEND: &str = r#"  const u32 p = (u32)GLOBAL_INDEX, none = 0xffffffffu;
       atomicExch(link, taken);
     }
     u32 at = 0;
-    while (at == 0) at = atomicAdd(link, 0u);
+    while (at == 0) at = *(volatile u32*)link;
     if (slot - begin < begin) {
       pool[at + 1 + slot - begin] = p;
       return;

@@ -15,13 +15,15 @@ use super::*;
 pub struct Limit {
     steps: u64,
     bytes_of_a_step: u64,
+    /// Whether segments of indices reduce the number of steps. They need a second launch.
+    counts_segments: bool,
 }
 
 impl Limit {
     /// The limit beside lists of the terms of each row.
-    pub const LISTS: Limit = Limit { steps: 2, bytes_of_a_step: 16 << 20 };
+    pub const LISTS: Limit = Limit { steps: 1, bytes_of_a_step: 16 << 20, counts_segments: false };
     /// The limit beside a sort of all indices.
-    pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20 };
+    pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20, counts_segments: true };
 }
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
@@ -97,7 +99,8 @@ impl Look {
         let bytes = x.bytes() + y.bytes();
         let is_fast = |look: &Look| {
             count <= FEW || {
-                let steps = look.searched().div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
+                let searched = if limit.counts_segments { look.searched() } else { count };
+                let steps = searched.div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
                 look.searched() <= OF_A_BLOCK && steps <= limit.steps + bytes / limit.bytes_of_a_step
             }
         };
