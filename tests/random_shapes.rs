@@ -162,30 +162,47 @@ fn gather_scatter_and_embedding_by_either_index() {
     file.check();
 }
 
-/// A few rows of many and many rows of few, by indices that can name any of them and some that do not exist.
+/// A few rows of many and many rows of few, by indices that can name any of them, or a few of many, and some that do not exist.
 #[test]
 fn scatter_into_any_number_of_rows() {
     let mut file = File::new(21);
-    for (count, inner, rows) in [
-        (1, 761, 315),
-        (3000, 7, 9000),
-        (2300, 40, 9000),
-        (700, 300, 40),
-        (9000, 8, 300),
-        (20_000, 19, 2500),
-        (30_000, 3, 20_000),
-        (40_000, 2, 100_000),
+    // The number of indices, of elements of a row, of rows, and of rows that indices name.
+    for (count, inner, rows, named) in [
+        (1, 761, 315, 315),
+        (3000, 7, 9000, 9000),
+        (2300, 40, 9000, 9000),
+        (700, 300, 40, 40),
+        (9000, 8, 300, 300),
+        (20_000, 19, 2500, 2500),
+        (30_000, 3, 20_000, 20_000),
+        (40_000, 2, 100_000, 100_000),
+        (20_000, 5, 30_000, 7),
+        (140_000, 1, 50_000, 2000),
     ] {
         let dtype = file.pick(&FLOATS);
         let index = file.pick(&["i32", "i64"]);
         let [a, b, c] = ["a", "b", "c"].map(|name| format!("{name}{}", file.count));
         let at = file.tensor(index, &[count]);
         let _ = writeln!(file.buffers, "buffer {a}: i32[{count}]\nbuffer {b}: i32[{count}]\nbuffer {c}: i32[{count}]");
-        file.add(&format!("map(({a} * 10000 + {b} * 100 + {c}) % {} - 2 -> {at})", rows + 5));
+        file.add(&format!("map(({a} * 10000 + {b} * 100 + {c}) % {} - 2 -> {at})", named + 5));
         let (x, y) = (file.tensor(dtype, &[count, inner]), file.tensor(dtype, &[rows, inner]));
         let weights = if file.below(2) == 0 { format!(", {}", file.tensor(dtype, &[count])) } else { String::new() };
-        let combine = file.pick(&["set", "add", "add"]);
+        let combine = if named < rows { "add" } else { file.pick(&["set", "add", "add"]) };
         file.add(&format!("scatter({x}, {at}{weights}, combine: {combine} -> {y})"));
+    }
+    file.check();
+}
+
+/// Sides of any length, most of which no pack of 16 bytes divides.
+#[test]
+fn transpose_of_any_sides() {
+    let mut file = File::new(23);
+    for _ in 0..cases(24) {
+        let dtype = file.pick(&["bf16", "f16", "u8", "f32", "f64"]);
+        let dims = [0; 3].map(|_| file.pick(&[1, 2, 3, 5, 31, 64, 77, 130, 1001]));
+        let order = file.pick(&[[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]);
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &order.map(|axis: usize| dims[axis])));
+        file.add(&format!("transpose({x} -> {y}, dims: {order:?})"));
     }
     file.check();
 }

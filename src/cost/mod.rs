@@ -129,7 +129,8 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
                 None => {
-                    (cost.flops.max(cost.tiling.flops) / block_rate(cost, profile)).max(issue_time(cost, profile))
+                    (cost.flops.max(cost.tiling.flops) / block_rate(cost, profile))
+                        .max(issue_time(cost, blocks, profile))
                         / parts
                         / blocks as f64
                         * 1e9
@@ -169,19 +170,19 @@ fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
     peak / resident
 }
 
-/// Time in seconds to issue a block's instructions if it could use all issue slots, while as many blocks share its unit
-/// as there are.
+/// Time in seconds to issue the instructions of all launches if one block could use all issue slots, while as many of the `blocks` of a
+/// launch share its unit as there are.
 ///
 /// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
 /// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps
 /// (docs/measurements/2026-11-21-beside-others.md).
-fn issue_time(cost: &Cost, profile: &Profile) -> f64 {
+fn issue_time(cost: &Cost, blocks: u64, profile: &Profile) -> f64 {
     // The peak counts a fused multiply-add as two operations, but it is one instruction.
     let issued = cost.instructions / (profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value());
     let special = cost.special / profile.peak["special"].value();
     let units = profile.units.value();
     let fit = f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
-    issued.max(special) * units * (cost.blocks as f64 / units).ceil().clamp(1.0, fit.max(1.0))
+    issued.max(special) * units * (blocks as f64 / units).ceil().clamp(1.0, fit.max(1.0))
 }
 
 /// Peak rate of the device's matrix units in operations per second.

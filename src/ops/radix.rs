@@ -7,7 +7,7 @@
 use super::kernel::{
     BLOCK, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::{LARGEST_BLOCK, UNITS};
+use super::occupancy::{LARGEST_BLOCK, SECTOR, UNITS};
 use super::select::GROUPS;
 use super::*;
 
@@ -25,8 +25,10 @@ const HELD: u64 = 16;
 /// Maximum number of tiles whose counts each block adds up itself.
 const TILES: u64 = UNITS;
 
-/// Instructions per position and pass.
-const OF_A_PLACE: f64 = 40.0;
+/// Instructions per position and pass of the kernels that count and that move, and of the only kernel of short lists: machine code for
+/// sm_90 by NVRTC 13.0 for a thread with 16 positions, divided by 16.
+const OF_A_PLACE: f64 = 53.0 + 201.0;
+const OF_A_PLACE_ALONE: f64 = 165.0;
 
 /// Sorts several lists of the same length, each on its own.
 ///
@@ -38,8 +40,6 @@ pub struct Radix {
     length: u64,
     /// Size of a key in bytes, 4 or 8.
     key: u64,
-    /// Number of low bits of the keys that are ignored.
-    low: u32,
     /// Number of bits per digit.
     bits: u32,
     /// Number of digits, with one pass for each.
@@ -62,18 +62,18 @@ pub struct Client<'a> {
 }
 
 impl Radix {
-    /// A sort by bits `low` to below `high` of keys with `key` bytes.
-    pub fn of(lists: u64, length: u64, key: u64, low: u32, high: u32) -> Radix {
-        let all = (high - low).max(1);
+    /// A sort by the lowest `all` bits of keys with `key` bytes.
+    pub fn of(lists: u64, length: u64, key: u64, all: u32) -> Radix {
+        let all = all.max(1);
         let is_wide = key.max(bytes(index_type(length))) == 8;
         let passes = all.div_ceil(if is_wide { BITS_WIDE } else { BITS });
         let threads = u64::from(BLOCK);
         let held = match length.div_ceil(threads) {
-            held @ 0..=HELD => held.max(1).next_power_of_two(),
+            held @ 0..=HELD => held.max(1),
             _ => (lists * length).div_ceil(threads * UNITS).clamp(LEAST_HELD, HELD).next_power_of_two(),
         };
         let tiles = length.div_ceil(held * threads).max(1);
-        Radix { lists, length, key, low, bits: all.div_ceil(passes).max(LEAST_BITS), passes, held, tiles }
+        Radix { lists, length, key, bits: all.div_ceil(passes).max(LEAST_BITS), passes, held, tiles }
     }
 
     pub fn passes(&self) -> u32 {
@@ -91,7 +91,7 @@ impl Radix {
     }
 
     /// Number of buckets: values that a digit can have.
-    pub fn bins(&self) -> u64 {
+    fn bins(&self) -> u64 {
         1 << self.bits
     }
 
@@ -110,7 +110,7 @@ impl Radix {
             1 => 0,
             _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { 2 } + 4) * self.bins(),
         };
-        self.halves() + counted + 8 * (self.bins() + 1)
+        self.halves() + counted
     }
 
     /// Bytes of keys and positions that all passes read, and that they write.
@@ -119,7 +119,18 @@ impl Radix {
     }
 
     pub fn instructions(&self) -> f64 {
-        OF_A_PLACE * f64::from(self.passes) * (self.lists * self.length) as f64
+        let each = if self.is_alone() { OF_A_PLACE_ALONE } else { OF_A_PLACE };
+        each * f64::from(self.passes) * (self.lists * self.length) as f64
+    }
+
+    /// Number of sectors that all passes access: a tile writes a contiguous range for each digit that it has.
+    pub fn sectors(&self) -> f64 {
+        if self.is_alone() {
+            return 0.0;
+        }
+        let whole = 2 * self.moved() / SECTOR;
+        let ranges = self.lists * (self.tiles * self.bins()).min(self.length);
+        (whole + u64::from(self.passes) * 2 * ranges) as f64
     }
 
     /// Total number of blocks of all kernels.
@@ -142,27 +153,24 @@ impl Radix {
     }
 
     /// Kernel text of the types, and of accessors to the workspace: `live(workspace)` is the number of positions that are not left
-    /// out; `keys_of(workspace, side)` and `places_of(workspace, side)` are the sorted keys and positions; `starts_of(workspace)` has
-    /// the first sorted position of each digit of the last pass and the end, if there is one list.
+    /// out; `keys_of(workspace, side)` and `places_of(workspace, side)` are the sorted keys and positions.
     pub fn text(&self) -> String {
         let all = self.lists * self.length;
         format!(
-            "typedef {} Key;\ntypedef {} P;\n#define SORTED {all}ull\n#define STARTS_AT {}ull\n{PARTS}",
+            "typedef {} Key;\ntypedef {} P;\n#define SORTED {all}ull\n{PARTS}",
             if self.key == 8 { "u64" } else { "u32" },
             index_type(self.length),
-            self.workspace() - 8 * (self.bins() + 1),
         )
     }
 
     pub fn launches(&self, client: &Client) -> Vec<Launch> {
         let counted = if self.is_summed() { "u32" } else { "unsigned short" };
         let before = format!(
-            "{}{}#define DIGIT {}\n#define LOW {}\n#define PASSES {}\n#define HELD {}\n#define TILES {}\n#define SUMMED {}\n\
+            "{}{}#define DIGIT {}\n#define PASSES {}\n#define HELD {}\n#define TILES {}\n#define SUMMED {}\n\
              #define COUNTED_AT {}ull\ntypedef {counted} Counted;\n{EQUALS}",
             self.text(),
             client.text,
             self.bits,
-            self.low,
             self.passes,
             self.held,
             self.tiles,
@@ -205,13 +213,8 @@ pub struct RowSort {
 
 impl RowSort {
     pub fn of(count: u64, rows: u64) -> RowSort {
-        RowSort::of_ranges(count, rows, 0)
-    }
-
-    /// Sorts by ranges of `1 << low` rows. Positions within a range keep their order.
-    pub fn of_ranges(count: u64, rows: u64, low: u32) -> RowSort {
         let high = u64::BITS - rows.saturating_sub(1).leading_zeros();
-        RowSort { radix: Radix::of(1, count, bytes(index_type(rows)), low, high.max(low + 1)), rows }
+        RowSort { radix: Radix::of(1, count, bytes(index_type(rows)), high), rows }
     }
 
     pub fn radix(&self) -> &Radix {
@@ -251,7 +254,6 @@ __device__ inline Key* keys_of(void* workspace, u32 side) { return (Key*)((u8*)w
 __device__ inline P* places_of(void* workspace, u32 side) {
   return (P*)((u8*)workspace + 16 + 2 * SORTED * sizeof(Key)) + side * SORTED;
 }
-__device__ inline P* starts_of(void* workspace) { return (P*)((u8*)workspace + STARTS_AT); }
 "#;
 
 /// Kernel text: compares a value with those of the 32 threads of a warp.
@@ -285,7 +287,7 @@ const TILE: &str = r#"  const u32 BINS = 1u << DIGIT;
   const u32 each_tile = HELD * 256;
   u64 list = blockIdx.x / TILES, begin = (u64)(blockIdx.x % TILES) * each_tile;
   auto position = [&](u32 h) { return warp * (32 * HELD) + h * 32 + lane; };
-  auto digit = [&](Key key, u32 of_pass) { return (u32)(key >> (LOW + of_pass * DIGIT)) & (BINS - 1); };
+  auto digit = [&](Key key, u32 of_pass) { return (u32)(key >> of_pass * DIGIT) & (BINS - 1); };
   // Number of positions of the tile.
   auto size = [&]() {
     u64 all = DROPS && pass > 0 ? (u64)live(workspace) : length;
@@ -431,12 +433,8 @@ const MOVE: &str = r#"  __shared__ u32 cursor[8][1 << DIGIT], local[1 << DIGIT],
       if (b >= BINS) continue;
       local[b] = at + of_digit[c];
       starts[b] = at_list + in_list[c] + before[b] - local[b];
-      if (blockIdx.x == 0) starts_of(workspace)[b] = at_list + in_list[c];
     }
-    if (blockIdx.x == 0 && t == 0) {
-      starts_of(workspace)[BINS] = all_of_list;
-      if (now == 0) live(workspace) = all_of_list;
-    }
+    if (blockIdx.x == 0 && t == 0 && now == 0) live(workspace) = all_of_list;
     __syncthreads();
 #pragma unroll
     for (u32 h = 0; h < HELD; h++) {

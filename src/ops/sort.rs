@@ -7,7 +7,7 @@
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::{BUSY_BLOCKS, WARP, share};
+use super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use super::radix::{Client, Radix};
 use super::rows::{Rows, row_length};
 use super::select::{sorted_bits, sorted_keys};
@@ -64,7 +64,7 @@ impl Split {
         let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
         let bits = sorted_bits(dtype);
         let key = if bits > 32 { 8 } else { 4 };
-        let radix = Radix::of(rows.count, rows.length, key, 0, bits);
+        let radix = Radix::of(rows.count, rows.length, key, bits);
         let merges = runs.next_power_of_two().ilog2();
         let alone = if key == 8 { ALONE_WIDE } else { RUN };
         let is_faster = radix.passes() < merges || (radix.is_alone() && rows.length > alone);
@@ -121,8 +121,12 @@ impl Operation for Sort {
         let split = Split::of(spec);
         if let Some(radix) = split.radix {
             let moved = Traffic::of(Space::Device, radix.moved());
+            // The last pass reads each element again, from a sector of its own.
+            let again = if radix.is_alone() { 0 } else { spec.inputs[0].elements() };
+            let streamed = (spec.inputs[0].bytes() + Spec::bytes_of(&spec.outputs).total()) / SECTOR;
             return Cost {
                 instructions: radix.instructions(),
+                sectors: radix.sectors() + (again + streamed) as f64,
                 read: Spec::bytes_of(&spec.inputs) + moved,
                 written: Spec::bytes_of(&spec.outputs) + moved,
                 blocks: radix.blocks(),

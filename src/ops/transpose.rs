@@ -1,6 +1,7 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
+use super::ragged::RAGGED;
 use super::*;
 
 /// `transpose(x)`.
@@ -67,7 +68,7 @@ impl Operation for Transpose {
     fn cost(&self, spec: &Spec) -> Cost {
         match Tiles::of(spec) {
             Some(tiles) => {
-                let instructions = tiles.instructions(spec.outputs[0].elements());
+                let instructions = tiles.instructions(&spec.outputs[0]);
                 Cost { instructions, ..spec.streaming_cost(0.0, tiles.elements()) }
             }
             None => spec.streaming_cost(0.0, 1024),
@@ -117,6 +118,15 @@ const ENOUGH_BLOCKS: u64 = 1024;
 /// Minimum number of neighbouring elements that a tile has in each tensor; sides with fewer get further dimensions.
 const LONG: u64 = 32;
 
+/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and minimum size
+/// in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take several stores.
+const MOST_RAGGED: u64 = 2;
+const LEAST_READ: u64 = 64;
+const LEAST_WRITTEN: u64 = 512;
+
+/// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
+const LEAST_TENSOR: u64 = 1 << 20;
+
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
 const BANKS: u64 = 128;
@@ -148,8 +158,19 @@ struct Side {
     length: u64,
     /// Number of elements of a tile along this side.
     tile: u64,
-    /// Number of neighbouring elements that are read or written at once.
+    /// Number of neighbouring elements that are read or written at once. All packs begin at multiples of their size.
     pack: u64,
+    /// How packs of 16 bytes are moved along this side, where rows of the tile may begin anywhere.
+    run: Option<Run>,
+}
+
+/// Neighbouring elements of a tile in the tensor that is contiguous along a side.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// Those of a row of the tile.
+    Row,
+    /// Those of all rows, since a row of the tile ends where the next one begins.
+    Rows,
 }
 
 impl Side {
@@ -167,8 +188,31 @@ impl Side {
         let widest = (16 / tensor.dtype.size()).min(8);
         let mut packs = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2));
         let pack = packs.find(fits).unwrap_or(1);
-        Side { geometry, length, tile: length, pack }
+        Side { geometry, length, tile: length, pack, run: None }
     }
+
+    /// Whether the side has one dimension, whose elements are `stride` apart in tensor `which`.
+    fn is_apart(&self, which: usize, stride: u64) -> bool {
+        *self.geometry.dims == [self.length] && *self.geometry.strides[which] == [stride]
+    }
+
+    /// Returns how to move packs of 16 bytes along this side of a tile, whose other side is `other`; `None` if its own packs are
+    /// as good, or neighbours have fewer bytes than `least`.
+    fn run(&self, other: &Side, which: usize, size: u64, least: u64) -> Option<Run> {
+        let enough = least / size;
+        if self.pack * size > MOST_RAGGED || !self.is_apart(which, 1) {
+            return None;
+        }
+        if self.tile == self.length && other.is_apart(which, self.length) && self.tile * other.tile >= enough {
+            return Some(Run::Rows);
+        }
+        (self.tile >= enough).then_some(Run::Row)
+    }
+}
+
+/// Whether offsets of elements need 64 bits.
+fn has_wide_offsets(spec: &Spec) -> bool {
+    index_type(spec.inputs[0].reach().max(spec.outputs[0].reach())) == "u64"
 }
 
 /// Returns the geometry of some of the dimensions.
@@ -227,8 +271,9 @@ impl Tiles {
         let mut read = Side::of(&all, &sides[0], &spec.inputs[0], 1);
         let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
         let elements = spec.outputs[0].elements();
-        // Shared memory holds a tile and its offsets.
-        let most = if spec.inputs[0].dtype.size() > 4 { MOST / 2 } else { MOST };
+        // Shared memory holds a tile and its offsets, of which each row and column of the tile has two.
+        let size = spec.inputs[0].dtype.size();
+        let most = if size > 4 || has_wide_offsets(spec) { MOST / 2 } else { MOST };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
         // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack.
@@ -240,6 +285,10 @@ impl Tiles {
         written.tile = fitted(written.length, area / read.tile);
         let count: u64 = others.dims.iter().product();
         let several = (area / (read.tile * written.tile)).clamp(1, count.max(1));
+        if elements * size >= LEAST_TENSOR {
+            read.run = read.run(&written, 1, size, LEAST_READ);
+            written.run = written.run(&read, 0, size, LEAST_WRITTEN);
+        }
         Some(Tiles { others, read, written, several })
     }
 
@@ -248,10 +297,13 @@ impl Tiles {
         self.several * self.read.tile * self.written.tile
     }
 
-    /// Number of instructions for this many elements.
-    fn instructions(&self, elements: u64) -> f64 {
-        let side = |side: &Side| OF_A_PACK / side.pack as f64 + OF_AN_ELEMENT;
-        (side(&self.read) + side(&self.written)) * elements as f64
+    /// Number of instructions that move the tensor.
+    fn instructions(&self, tensor: &Tensor) -> f64 {
+        let side = |side: &Side| {
+            let pack = if side.run.is_some() { 16 / tensor.dtype.size() } else { side.pack };
+            OF_A_PACK / pack as f64 + OF_AN_ELEMENT
+        };
+        (side(&self.read) + side(&self.written)) * tensor.elements() as f64
     }
 
     fn launch(&self, spec: &Spec) -> Launch {
@@ -292,9 +344,101 @@ impl Tiles {
         };
         let (side_read, side_written) = (index_type(read.length + tr), index_type(written.length + tw));
         // Offsets of the tile's first element in both tensors.
-        let reach = spec.inputs[0].reach().max(spec.outputs[0].reach());
-        let offset = index_type(reach);
-        let steps = |pack: u64| self.elements().div_ceil(pack * u64::from(BLOCK));
+        let offset = if has_wide_offsets(spec) { "u64" } else { "u32" };
+        let steps = |items: u64| items.div_ceil(u64::from(BLOCK));
+        let whole = 16 / size;
+        // Number of packs that hold this many elements, wherever the first one is.
+        let packs = |elements: u64| (elements + whole - 1).div_ceil(whole);
+        // Positions in the tile of element `e` of a run, of length `n`, that begins at `from` or `to` in memory.
+        let reading = match read.run {
+            None => format!(
+                r#"  for (int step = 0; step < {steps}; step++) {{
+    u32 i = step * {BLOCK} + threadIdx.x;
+    u32 r = i % {packs} * {pr}, w = i / {packs} % {tw}, s = i / {of_read};
+    if (s >= live_s || r >= live_r || w >= live_w) continue;
+    Pack<{element}, {pr}> p = *(const Pack<{element}, {pr}>*)(x + xs[s] + xw[w] + xr[r]);
+#pragma unroll
+    for (int v = 0; v < {pr}; v++) tiles[{put}] = p.at[v];
+  }}
+"#,
+                steps = steps(self.elements() / pr),
+                packs = tr / pr,
+                of_read = tr / pr * tw,
+                put = place(" + v", ""),
+            ),
+            Some(run) => {
+                let (each, length, from, position) = match run {
+                    Run::Row => (packs(tr), "live_r", "i / PACKS % TW", "const u32 r = e, w = row;"),
+                    Run::Rows => (packs(tr * tw), "live_w * TR", "0", "const u32 r = e % TR, w = e / TR;"),
+                };
+                let rows = if let Run::Row = run { tw } else { 1 };
+                format!(
+                    r#"  for (int step = 0; step < {steps}; step++) {{
+    const u32 i = step * {BLOCK} + threadIdx.x, PACKS = {each}, TR = {tr}, TW = {tw};
+    const u32 row = {from}, s = i / {of_tile};
+    if (s >= live_s || row >= live_w) continue;
+    const {element}* from = x + xs[s] + xw[row] + xr[0];
+    const int n = {length}, first = (int)(i % PACKS * V) - (int)lead_of(from);
+    if (first >= n) continue;
+    const Pack<{element}, V> p = fetch_row(from, (i64)first, (i64)n);
+#pragma unroll
+    for (int v = 0; v < V; v++) {{
+      const u32 e = (u32)(first + v);
+      {position}
+      if (e < (u32)n) tiles[{put}] = p.at[v];
+    }}
+  }}
+"#,
+                    steps = steps(several * rows * each),
+                    of_tile = rows * each,
+                    put = place("", ""),
+                )
+            }
+        };
+        let writing = match written.run {
+            None => format!(
+                r#"  for (int step = 0; step < {steps}; step++) {{
+    u32 i = step * {BLOCK} + threadIdx.x;
+    u32 w = i % {packs} * {pw}, r = i / {packs} % {tr}, s = i / {of_written};
+    if (s >= live_s || r >= live_r || w >= live_w) continue;
+    Pack<{element}, {pw}> p;
+    {take}    *(Pack<{element}, {pw}>*)(y + ys[s] + yr[r] + yw[w]) = p;
+  }}
+"#,
+                steps = steps(self.elements() / pw),
+                packs = tw / pw,
+                of_written = tw / pw * tr,
+            ),
+            Some(run) => {
+                let (each, length, to, position) = match run {
+                    Run::Row => (packs(tw), "live_w", "i / PACKS % TR", "const u32 w = e, r = row;"),
+                    Run::Rows => (packs(tr * tw), "live_r * TW", "0", "const u32 w = e % TW, r = e / TW;"),
+                };
+                let rows = if let Run::Row = run { tr } else { 1 };
+                format!(
+                    r#"  for (int step = 0; step < {steps}; step++) {{
+    const u32 i = step * {BLOCK} + threadIdx.x, PACKS = {each}, TR = {tr}, TW = {tw};
+    const u32 row = {to}, s = i / {of_tile};
+    if (s >= live_s || row >= live_r) continue;
+    {element}* to = y + ys[s] + yr[row] + yw[0];
+    const int n = {length}, first = (int)(i % PACKS * V) - (int)lead_of(to);
+    if (first >= n) continue;
+    Pack<{element}, V> p;
+#pragma unroll
+    for (int v = 0; v < V; v++) {{
+      const u32 e = (u32)(first + v) < (u32)n ? (u32)(first + v) : 0;
+      {position}
+      p.at[v] = tiles[{put}];
+    }}
+    put_row(to, (i64)first, (i64)n, p);
+  }}
+"#,
+                    steps = steps(several * rows * each),
+                    of_tile = rows * each,
+                    put = place("", ""),
+                )
+            }
+        };
         let body = format!(
             r#"  __shared__ Pack<u32, 4> packs[{shared}];
   {element}* tiles = ({element}*)packs;
@@ -322,33 +466,15 @@ impl Tiles {
   u32 live_w = (u32)(length_written - w0 < {tw} ? length_written - w0 : {tw});
   __syncthreads();
 #pragma unroll
-  for (int step = 0; step < {reads}; step++) {{
-    u32 i = step * {BLOCK} + threadIdx.x;
-    u32 r = i % {packs_read} * {pr}, w = i / {packs_read} % {tw}, s = i / {of_read};
-    if (s >= live_s || r >= live_r || w >= live_w) continue;
-    Pack<{element}, {pr}> p = *(const Pack<{element}, {pr}>*)(x + xs[s] + xw[w] + xr[r]);
+{reading}  __syncthreads();
 #pragma unroll
-    for (int v = 0; v < {pr}; v++) tiles[{put}] = p.at[v];
-  }}
-  __syncthreads();
-#pragma unroll
-  for (int step = 0; step < {writes}; step++) {{
-    u32 i = step * {BLOCK} + threadIdx.x;
-    u32 w = i % {packs_written} * {pw}, r = i / {packs_written} % {tr}, s = i / {of_written};
-    if (s >= live_s || r >= live_r || w >= live_w) continue;
-    Pack<{element}, {pw}> p;
-    {take}    *(Pack<{element}, {pw}>*)(y + ys[s] + yr[r] + yw[w]) = p;
-  }}
-"#,
+{writing}"#,
             shared = (several * row * if turned { tr } else { tw } * size).div_ceil(16),
-            put = place(" + v", ""),
-            reads = steps(pr),
-            writes = steps(pw),
-            packs_read = tr / pr,
-            packs_written = tw / pw,
-            of_read = tr / pr * tw,
-            of_written = tw / pw * tr,
         );
-        launch("transpose_tiled", "", &params, &body, blocks, BLOCK)
+        let before = match (read.run, written.run) {
+            (None, None) => String::new(),
+            _ => format!("#define V {whole}\n{RAGGED}"),
+        };
+        launch("transpose_tiled", &before, &params, &body, blocks, BLOCK)
     }
 }

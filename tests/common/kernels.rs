@@ -7,6 +7,25 @@ use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::unit_report::reporting;
 use aorta::ops::{Launch, Source, witness};
 
+/// Operations whose kernels depend on sizes that no other file has: offsets of more than 32 bits, sides that no pack divides, and
+/// lists of the terms of rows.
+const SIZES: &str = "param dtype = f32
+  buffer wide: dtype[2, 2147483648]
+  buffer turned: dtype[2147483648, 2]
+  buffer odd: dtype[3001, 777]
+  buffer of_odd: dtype[777, 3001]
+  buffer places: i32[20000]
+  buffer many, pairs: dtype[20000, 33]
+  buffer rows: dtype[30000, 33]
+  buffer few: dtype[600, 33]
+  step {
+    transpose(wide -> turned)
+    transpose(turned -> wide)
+    transpose(odd -> of_odd)
+    scatter(many, places, combine: add -> rows)
+    scatter(pairs, places, combine: add -> few)
+  }";
+
 /// All kernels by name and source. Those of gradients are `map`s and reductions of other expressions: all of them with
 /// `AORTA_LONG`, otherwise those of one element type, for compilers that are as fast as that.
 pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
@@ -14,6 +33,7 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
     let is_long = std::env::var_os("AORTA_LONG").is_some();
     for dtype in ["f64", "f32", "f16", "bf16"] {
         of_file(include_str!("../workloads/operations.aorta"), dtype, &mut sources);
+        of_file(SIZES, dtype, &mut sources);
         if is_long || (of_gradients && dtype == "bf16") {
             of_file(include_str!("../workloads/gradients.aorta"), dtype, &mut sources);
         }

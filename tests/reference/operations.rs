@@ -16,7 +16,7 @@ use crate::common;
 /// A use of each operation, on a line of its own.
 const EXAMPLES: &str = include_str!("../workloads/examples.aorta");
 
-/// Measured speeds: operations, page, date, device, seeds, and the figures of each seed.
+/// Measured speeds: operations, their form, page, date, device, seeds, and the figures of each seed.
 const SPEEDS: &str = include_str!("../../docs/measurements/operations.csv");
 
 /// The table of all operations.
@@ -49,7 +49,7 @@ pub fn sections() -> Vec<(&'static str, String)> {
             rows.push(["element types".to_owned(), types]);
         }
         rows.push(["example".to_owned(), format!("`{}`: {}", typed(example), shown(cost))]);
-        rows.push(["speed".to_owned(), speed(name)]);
+        rows.extend(speeds(name));
         let options = options(*operation);
         (name, table(["property", "value"], rows) + if options.is_empty() { "" } else { "\n" } + &options)
     };
@@ -173,14 +173,27 @@ fn shown(cost: &Cost) -> String {
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
-/// The measured speed of an operation, with its page. The page has to have the figures.
-fn speed(name: &str) -> String {
-    let mut fields = SPEEDS.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-    let Some(row) = fields.find(|fields| fields[0].split(' ').any(|operation| operation == name)) else {
-        return "not measured".to_owned();
-    };
-    let [_, page, date, device, seeds, median, tenth, worst] = row[..] else {
-        panic!("a row has eight fields: {row:?}")
+/// The rows of an operation's measured speeds: one for each form that was measured.
+fn speeds(name: &str) -> Vec<[String; 2]> {
+    let rows = SPEEDS.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    let own = rows.filter(|row| row[0].split(' ').any(|operation| operation == name));
+    let mut found: Vec<[String; 2]> = own.map(|row| [named(row[1]), speed(name, &row)]).collect();
+    found.sort();
+    if found.is_empty() {
+        found.push([named(""), "not measured".to_owned()]);
+    }
+    found
+}
+
+/// The name of a row with the speed of a form of an operation.
+fn named(form: &str) -> String {
+    if form.is_empty() { "speed".to_owned() } else { format!("speed, {form}") }
+}
+
+/// A measured speed of an operation, with its page. The page has to have the figures.
+fn speed(name: &str, row: &[&str]) -> String {
+    let [_, _, page, date, device, seeds, median, tenth, worst] = *row else {
+        panic!("a row has nine fields: {row:?}")
     };
     let each = |field: &str| field.replace(' ', ", ");
     let figures = format!("| {} | {} | {} |", each(median), each(tenth), each(worst));

@@ -63,7 +63,7 @@ __device__ inline i64 offset_of(u32 plane, const u32 (&at)[3], const Steps& step
 __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
   Range range;
   EACH_DIM(j) {
-    Index x = (Index)sizes.x[j], y = (Index)sizes.y[j];
+    Wide x = (Wide)sizes.x[j], y = (Wide)sizes.y[j];
     if (ADAPTIVE) {
       range.from[j] = (u32)(window[j] * x / y);
       range.to[j] = (u32)(((window[j] + 1) * x + y - 1) / y);
@@ -84,6 +84,12 @@ __device__ inline C divisor_of(const Range& range) {
 struct Best {
   C value;
   u32 place;
+  // Joins an element behind all earlier ones.
+  __device__ inline void join_later(C other, u32 from) {
+    if ((other <= value || value != value) && place != 0xffffffffu) return;
+    value = other;
+    place = from;
+  }
   __device__ inline void join(C other, u32 from) {
     bool larger = other > value || (other != other && value == value);
     bool same = other == value || (other != other && value != value);
@@ -110,7 +116,8 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   const u32 x0 = (u32)sizes.x[0], x1 = (u32)sizes.x[1], x2 = (u32)sizes.x[2];
   auto read = [&](u32 a, u32 b, u32 c) { return load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]); };
   auto take = [&](C value, u32 a, u32 b, u32 c) {
-    if (MAX && PLACES) best.join(value, (a * x1 + b) * x2 + c);
+    // A thread takes its elements in the order of their places.
+    if (MAX && PLACES) best.join_later(value, (a * x1 + b) * x2 + c);
     else if (MAX) best.value = f_max(best.value, value);
     else sum += value;
   };
@@ -218,7 +225,7 @@ const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   u32 place = (own[0] * (u32)sizes.x[1] + own[1]) * (u32)sizes.x[2] + own[2];
   u32 from[3], to[3];
   EACH_DIM(j) {
-    Index x = (Index)sizes.x[j], y = (Index)sizes.y[j];
+    Wide x = (Wide)sizes.x[j], y = (Wide)sizes.y[j];
     if (ADAPTIVE) {
       from[j] = (u32)(own[j] * y / x);
       to[j] = (u32)(((own[j] + 1) * y + x - 1) / x);
@@ -232,14 +239,19 @@ const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   const T* gradients = y + offset_of(plane, none, sy, sizes);
   const u32* own_places = places + plane * (sizes.y[0] * sizes.y[1] * sizes.y[2]);
   C sum = 0;
+  const u32 y1 = (u32)sizes.y[1], y2 = (u32)sizes.y[2];
   for (u32 a = from[0]; a < to[0]; a++)
-    for (u32 b = from[1]; b < to[1]; b++)
+    for (u32 b = from[1]; b < to[1]; b++) {
+      const u32* row_places = own_places + (a * y1 + b) * y2;
+      const T* row = gradients + (a * sy.at[0] + b * sy.at[1]);
+#pragma unroll 4
       for (u32 c = from[2]; c < to[2]; c++) {
-        if (MAX && own_places[(a * sizes.y[1] + b) * sizes.y[2] + c] != place) continue;
-        C gradient = load<C>(gradients[a * sy.at[0] + b * sy.at[1] + c * sy.at[2]]);
+        if (MAX && row_places[c] != place) continue;
+        C gradient = load<C>(row[c * sy.at[2]]);
         const u32 window[3] = {a, b, c};
         sum += MAX ? gradient : gradient / divisor_of(range_of(window, sizes));
       }
+    }
   store<C>(dx[offset_of(plane, own, so, sizes)], sum);
 "#;
 
@@ -405,12 +417,13 @@ impl Kernels<'_> {
         let is_dilated = shape.is_dilated();
         let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
         let threads = count * lanes * parts;
-        // Upper bounds of the numbers from which indices and window ranges are computed.
+        let index = index_type(threads + u64::from(BLOCK));
+        // Upper bounds of the products from which the ranges of adaptive windows are computed.
         let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
-        let index = index_type(bounds.max().unwrap_or(0).max(threads + u64::from(BLOCK)));
+        let wide = index_type(if shape.steps.is_none() { bounds.max().unwrap_or(0) } else { 0 });
         let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
         let before = format!(
-            "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
+            "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\ntypedef {wide} Wide;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
              #define PARTS {parts}\n#define PLACES {}\n{}{}{}{dilation}{}",
             c_type(dtype),
             c_type(dtype.compute()),

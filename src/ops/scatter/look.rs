@@ -1,24 +1,30 @@
 //! The kernels of a `scatter` whose blocks search indices for the terms of their rows.
 //!
 //! A block collects the positions of its rows' terms in order, groups them by row, and adds the terms up. So every run adds terms in
-//! the same order. There are three ways to divide the work ([`Search`]): blocks own rows and search all indices or a segment of them;
-//! with many indices, blocks own rows and search those indices that were sorted into their range of rows; with a mostly zero output,
-//! blocks own the rows that some of the indices name.
+//! the same order. There are two ways to divide the work ([`Search`]): blocks own rows and search all indices or a segment of them; with
+//! a mostly zero output, blocks own the rows that some of the indices name.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
 use super::super::radix::EQUALS;
 use super::*;
 
-/// Maximum number of steps, over all waves of blocks, for which a search is not slower than sorting. In a step, a block waits for
-/// memory and examines [`ROUND`] indices.
-const ALL_STEPS: u64 = 8;
-/// Number of moved bytes for which one more step is allowed, since SMs search while memory is busy.
-const BYTES_OF_A_STEP: u64 = 4 << 20;
+/// Maximum number of steps, over all waves of blocks, for which a search is not slower than another way. In a step, a block waits for
+/// memory and examines [`ROUND`] indices. A number of moved bytes allows one more step, since SMs search while memory is busy.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    steps: u64,
+    bytes_of_a_step: u64,
+    /// Whether segments of indices reduce the number of steps. They need a second launch.
+    counts_segments: bool,
+}
 
-/// Maximum size in bytes of all terms for which indices are sorted by ranges of rows. With more bytes, a block that adds up the
-/// terms of a single row could run much longer than all others.
-const OF_ONE_ROW: u64 = 32 << 20;
+impl Limit {
+    /// The limit beside lists of the terms of each row.
+    pub const LISTS: Limit = Limit { steps: 1, bytes_of_a_step: 16 << 20, counts_segments: false };
+    /// The limit beside a sort of all indices.
+    pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20, counts_segments: true };
+}
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
 const OF_A_BLOCK: u64 = 1 << 14;
@@ -48,9 +54,6 @@ const LIGHT: u64 = 8 << 20;
 /// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
 const ZEROS: u64 = 1 << 20;
 
-/// Maximum number of ranges of rows by which indices are sorted: one pass of the sort.
-const MOST_RANGES: u64 = 512;
-
 /// Number of resident blocks per SM: while one waits for memory, others search.
 const RESIDENT: u64 = 4;
 
@@ -64,8 +67,6 @@ enum Search {
     /// The indices are divided into this many segments. A block searches one segment for indices of its consecutive rows, and a
     /// second kernel adds the segments' sums.
     Segments(u64),
-    /// The indices are sorted by ranges of `1 << low` rows. A block searches the indices of one range for those of its rows.
-    Range { sort: RowSort, low: u32 },
     /// A block has consecutive indices and owns each row whose first index is among them. It searches all indices for those of
     /// its rows. The output is set to zero first.
     All,
@@ -91,15 +92,16 @@ pub struct Look {
 }
 
 impl Look {
-    /// Returns the division; `None` if another way is faster. `sparse` means that most rows of the output have no term.
-    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool) -> Option<Look> {
+    /// Returns the division; `None` if it exceeds the limit. `sparse` means that most rows of the output have no term.
+    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool, limit: Limit) -> Option<Look> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let count = i.elements();
         let bytes = x.bytes() + y.bytes();
         let is_fast = |look: &Look| {
             count <= FEW || {
-                let steps = look.searched().div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
-                look.searched() <= OF_A_BLOCK && steps <= ALL_STEPS + bytes / BYTES_OF_A_STEP
+                let searched = if limit.counts_segments { look.searched() } else { count };
+                let steps = searched.div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
+                look.searched() <= OF_A_BLOCK && steps <= limit.steps + bytes / limit.bytes_of_a_step
             }
         };
         // Few blocks would find a term in a mostly zero output, and a launch that sets it to zero pays off if it is large.
@@ -110,17 +112,7 @@ impl Look {
         if sparse {
             looks.push(Look::with(spec, columns, adds, Search::All));
         }
-        if let Some(look) = looks.into_iter().find(is_fast) {
-            return Some(look);
-        }
-        if !adds || x.bytes() > OF_ONE_ROW {
-            return None;
-        }
-        let rows = y.dims[0].max(1);
-        let own = Look::with(spec, columns, adds, Search::Segments(1)).own();
-        let low = (rows.div_ceil(MOST_RANGES)).next_power_of_two().max(own).ilog2();
-        let sort = RowSort::of_ranges(count, rows, low);
-        (sort.radix().passes() == 1).then(|| Look::with(spec, columns, adds, Search::Range { sort, low }))
+        looks.into_iter().find(is_fast)
     }
 
     /// Divides all rows among blocks, and the indices into as many segments as pay off.
@@ -149,7 +141,6 @@ impl Look {
         let beside = u64::from(BLOCK) / lanes;
         let average = match search {
             Search::Segments(segments) => count / rows / segments,
-            Search::Range { .. } => count / rows,
             Search::All => 1,
         };
         let terms = if adds { (average / AHEAD).max(1).next_power_of_two().min(beside) } else { 1 };
@@ -173,7 +164,6 @@ impl Look {
     fn searched(&self) -> u64 {
         match self.search {
             Search::Segments(segments) => self.count.div_ceil(segments),
-            Search::Range { low, .. } => self.count.div_ceil((self.rows >> low).max(1)),
             Search::All => self.count,
         }
     }
@@ -213,40 +203,25 @@ impl Look {
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let mut moved = self.partials(spec);
-        let mut before = Cost::default();
-        if let Search::Range { sort, .. } = self.search {
-            moved += sort.radix().moved();
-            before.instructions = sort.radix().instructions();
-            before.blocks = sort.radix().blocks();
-        }
-        let moved = Traffic::of(Space::Device, moved);
+        let moved = Traffic::of(Space::Device, self.partials(spec));
         Cost {
-            instructions: before.instructions
-                + OF_AN_INDEX * self.looks() as f64
+            instructions: OF_AN_INDEX * self.looks() as f64
                 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
                 + OF_A_THREAD * self.blocks() as f64 * f64::from(BLOCK),
             read: Spec::bytes_of(&spec.inputs) + moved,
             written: Spec::bytes_of(&spec.outputs) + moved,
-            blocks: before.blocks + self.blocks() + self.joining(),
+            blocks: self.blocks() + self.joining(),
             ..Cost::default()
         }
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns, adds: bool) -> Vec<Launch> {
-        let found = if let Search::Range { sort, .. } = self.search { sort.radix().workspace() } else { 0 };
-        let mut parts = Parts::of(spec, columns, found, self.partials(spec));
+        let mut parts = Parts::of(spec, columns, 0, self.partials(spec));
         parts.bind("segment", self.count.div_ceil(self.segments()));
         let index = c_type(spec.inputs[1].dtype);
-        let (rows, types) = match self.search {
-            Search::Segments(_) => (SEGMENT, format!("typedef u32 P;\ntypedef {index} Index;\n")),
-            Search::Range { sort, low } => {
-                (RANGE, format!("{}typedef Key Index;\n#define RANGE {low}\n", sort.radix().text()))
-            }
-            Search::All => (ALL, format!("typedef u32 P;\ntypedef {index} Index;\n")),
-        };
+        let rows = if let Search::All = self.search { ALL } else { SEGMENT };
         let before = format!(
-            "{types}{EQUALS}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
+            "typedef u32 P;\ntypedef {index} Index;\n{EQUALS}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
              #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n#define SPARSE {}\n\
              #define PLACE(l) ((P)found[order[l]])\n#define TERM(row, j) FETCH(row, j)\n{}",
             u32::from(adds),
@@ -261,7 +236,6 @@ impl Look {
         ) + &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
         let mut launches = match self.search {
             Search::Segments(_) => Vec::new(),
-            Search::Range { sort, .. } => sort.launches(&spec.inputs[1], 1, &parts.outer, 1),
             Search::All => {
                 let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
                 vec![Launch::Memset { operand, value: 0, bytes }]
@@ -281,7 +255,7 @@ impl Look {
 }
 
 /// Returns the number of threads that share the packs of a row: a power of two that leaves few threads idle.
-fn lanes(packs: u64) -> u64 {
+pub fn lanes(packs: u64) -> u64 {
     if packs <= WARP {
         return packs.next_power_of_two();
     }
@@ -343,24 +317,6 @@ const SEGMENT: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   auto place_at = [](u64 p) { return (u32)p; };
   auto own_of = [&](u64, Index index) {
     u64 behind = (u64)((i64)index - (i64)first);
-    return behind < own_rows ? (u32)behind : OWN;
-  };
-  auto row_at = [&](u32 own) { return first + own; };
-  auto writes = [&](u32 own) { return own < own_rows; };
-"#;
-
-/// Kernel text: the same for a block that searches the sorted indices of its range of rows.
-const RANGE: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
-  u64 first = (u64)(blockIdx.x / CHUNKS) * OWN;
-  const P* starts_of_ranges = starts_of(workspace);
-  u64 from = starts_of_ranges[first >> RANGE], to = starts_of_ranges[(first >> RANGE) + 1];
-  const Key* sorted = keys_of(workspace, 0);
-  const P* sorted_places = places_of(workspace, 0);
-  u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
-  auto index_at = [&](u64 p) { return sorted[p]; };
-  auto place_at = [&](u64 p) { return (u32)sorted_places[p]; };
-  auto own_of = [&](u64, Index index) {
-    u64 behind = (u64)index - first;
     return behind < own_rows ? (u32)behind : OWN;
   };
   auto row_at = [&](u32 own) { return first + own; };

@@ -1,5 +1,6 @@
 //! `scatter`: writes or adds rows at the positions that indices give.
 
+mod lists;
 mod look;
 
 use super::ball::Precision;
@@ -10,7 +11,8 @@ use super::radix::RowSort;
 use super::select::GROUPS;
 use super::*;
 
-use look::Look;
+use lists::Lists;
+use look::{Limit, Look};
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -77,6 +79,9 @@ impl Operation for Scatter {
             Finder::Look(look) => {
                 return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
             }
+            Finder::Lists(lists) => {
+                return Cost { flops: (adds + weights) as f64, share: 4, ..lists.cost(spec) };
+            }
             Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
             Finder::Last => {
                 (split.found(spec), OF_AN_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
@@ -113,15 +118,17 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// Kernels whose blocks search the indices, or a range of sorted ones, for the terms of their rows. If rows have many bytes,
-    /// kernels that sort the positions of indices by row and sum up parts of rows with very many terms, or that find the last
-    /// position for each row if terms are not added; then a kernel with several threads per row.
+    /// Kernels whose blocks search the indices for the terms of their rows, or that make a list of the terms of each row. If rows have
+    /// many bytes or terms, kernels that sort the positions of indices by row and sum up parts of rows with very many terms, or that
+    /// find the last position for each row if terms are not added; then a kernel with several threads per row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
         let columns = &split.columns;
-        if let Finder::Look(look) = split.finder {
-            return look.launches(spec, columns, split.adds);
+        match split.finder {
+            Finder::Look(look) => return look.launches(spec, columns, split.adds),
+            Finder::Lists(lists) => return lists.launches(spec, columns),
+            Finder::Sort(_) | Finder::Last => {}
         }
         let partials = split.windows * columns.length * scatter_type(spec).size();
         let parts = Parts::of(spec, columns, split.found(spec), partials);
@@ -188,6 +195,8 @@ const OF_AN_INDEX: f64 = 12.0;
 enum Finder {
     /// Blocks search all indices.
     Look(Look),
+    /// Kernels make a list of the terms of each row.
+    Lists(Lists),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -271,11 +280,13 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let finder = match adds {
-            _ if let Some(look) = Look::of(spec, &columns, adds, sparse) => Finder::Look(look),
-            _ if sparse => Finder::Sort(sort),
-            true => Finder::Sort(sort),
-            false => Finder::Last,
+        let lists = if adds { Lists::of(spec, &columns) } else { None };
+        let limit = if lists.is_some() { Limit::LISTS } else { Limit::SORT };
+        let finder = match (Look::of(spec, &columns, adds, sparse, limit), lists) {
+            (Some(look), _) => Finder::Look(look),
+            (None, Some(lists)) => Finder::Lists(lists),
+            (None, None) if adds || sparse => Finder::Sort(sort),
+            (None, None) => Finder::Last,
         };
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
@@ -314,7 +325,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Look(_) => 0,
+            Finder::Look(_) | Finder::Lists(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
