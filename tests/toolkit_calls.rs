@@ -193,7 +193,7 @@ compute: 2 conv 32×64×224×224, 2 conv 32×128×112×112, 2 conv 32×256×56×
         path: "pipeline/zero_offload",
         arguments: &[],
         calls: None,
-        operations: 81,
+        operations: 77,
         waits: None,
         issued: "fetch: 4 copy 16777216
 compute: 16 gemm 16×4096×4096, 8 gemm 4096×4096×16

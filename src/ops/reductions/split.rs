@@ -15,8 +15,8 @@ const MANY_STEPS: u64 = 16;
 /// several: of 256 bytes instead of 128 from rows of odd length in `f32`, which takes 0.8 of the time on an H100.
 const HELD: u64 = 4;
 
-/// Minimum number of blocks side by side if threads hold several packs, since the last one may be nearly empty.
-const FULL_BLOCKS: u64 = 8;
+/// Share, as the inverse, of the threads side by side that may become idle in the last block if threads hold several packs.
+const IDLE: u64 = 8;
 
 /// Maximum number of loads that a thread with several packs of results has under way, so that a block reads few rows at a time.
 const LOADS: u64 = 16;
@@ -189,8 +189,9 @@ impl Split {
                 // Causes no second launch, leaves many steps to each part, and few threads of the last block idle.
                 let fits = |held: &u64| {
                     let own = parts(*held);
-                    let is_wide = groups >= FULL_BLOCKS * beside * held;
-                    is_wide && (own == 1 || parts(1) > 1) && steps_of_a_thread / own >= MANY_STEPS
+                    let side_by_side = |held: u64| groups.next_multiple_of(beside * held);
+                    let is_full = side_by_side(*held) - side_by_side(1) <= side_by_side(1) / IDLE;
+                    is_full && (own == 1 || parts(1) > 1) && steps_of_a_thread / own >= MANY_STEPS
                 };
                 halves((most(input) / pack).min(HELD)).find(fits).unwrap_or(1)
             }
