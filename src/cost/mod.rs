@@ -170,8 +170,8 @@ fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
     peak / resident
 }
 
-/// Time in seconds to issue the instructions of all launches if one block could use all issue slots, while as many of the `blocks` of a
-/// launch share its unit as there are.
+/// Time in seconds to issue the instructions of all launches on one unit, times the number of blocks that share a unit: those of the
+/// `blocks` of a launch that fit, and at least one.
 ///
 /// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
 /// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps

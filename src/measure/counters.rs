@@ -55,7 +55,7 @@ fn launches_nothing(program: &Program, op: OpId) -> bool {
 
 /// Counts while each of the operations runs alone, and lets their kernels report compute units in a second run; both launch
 /// on streams. An operation that launches nothing has no counts. Also returns the reason in words if the device cannot count.
-/// Has fewer operations if the run is stopped.
+/// Returns fewer records if the run is stopped.
 pub fn count(request: &Request, chosen: &[OpId]) -> Result<(Vec<CountersRecord>, Option<String>), ExecError> {
     let first = request.first();
     if request.ranks.len() > 1 {

@@ -23,7 +23,7 @@ use super::warmup;
 /// Share of an iteration that observing must cost before another method is tried.
 const NOTICEABLE: f64 = 0.001;
 
-/// Time that two events around an operation cost at least. On an H100 and an H200 they cost 2.4 µs or more.
+/// Lower bound for the time that two events around an operation cost. On an H100 and an H200 they cost 2.4 µs or more.
 const EVENTS: Nanos = Nanos(1_000);
 
 /// Number of iterations of a run, for its progress bar.

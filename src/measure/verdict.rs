@@ -18,7 +18,8 @@ const NEARLY_ALL: f64 = 0.9;
 
 /// Remedies for traffic over a link: if the rest of the iteration can hide it, and otherwise.
 const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
-const LESS: &str = "move fewer bytes over the link: this takes nearly the whole iteration, so nothing can hide it";
+const LESS: &str =
+    "move fewer bytes over the link: the traffic takes nearly the whole iteration, so nothing can hide it";
 
 /// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {

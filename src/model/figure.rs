@@ -70,7 +70,7 @@ enum Observed {
 }
 
 impl Figure {
-    /// What distinguishes metrics: the dimension of the value, the sets of operations, and where the value comes from.
+    /// Returns the properties that distinguish metrics: the dimension of the value, the sets of operations, and where the value comes from.
     fn properties(self) -> (Dimension, Sets, Observed) {
         const RATE: Dimension = Dimension { time: -1, bytes: 1, flops: 0 };
         match self {

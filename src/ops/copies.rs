@@ -169,11 +169,11 @@ impl Operation for Copy {
             }
             let help = match walk(from, to) {
                 Some(_) => {
-                    "a copy engine moves rows at one distance: take a slice with fewer gaps, \
+                    "a copy engine moves rows at equal distances: take a slice with fewer gaps, \
                      or `via: kernel` where neither side is in `host`"
                 }
                 None => {
-                    "the shapes differ, and one side has gaps inside of a dimension of the other: copy slices of one shape"
+                    "the shapes differ, and one side has gaps within a dimension of the other: copy slices of one shape"
                 }
             };
             return Err(call.gaps(if from.contiguous() { &target } else { source }, help));

@@ -48,7 +48,7 @@ fn own(spec: &Spec) -> &Crossing {
     crossing(spec).expect("`PeerCopy::of` alone makes such specs")
 }
 
-/// Shapes have already been inferred for the sender's copy.
+/// `infer` keeps its default, since the shapes of the sender's copy are known.
 impl Operation for PeerCopy {
     fn signature(&self) -> &'static Signature {
         &Signature {

@@ -167,9 +167,9 @@ struct Side {
 /// Neighbouring elements of a tile in the tensor that is contiguous along a side.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// Those of a row of the tile.
+    /// Elements of one row of the tile.
     Row,
-    /// Those of all rows, since a row of the tile ends where the next one begins.
+    /// Elements of all rows, since a row of the tile ends where the next one begins.
     Rows,
 }
 

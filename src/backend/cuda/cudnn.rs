@@ -94,7 +94,7 @@ pub struct Cudnn {
     pub graphs: GraphApi,
     /// The handle with which everything is executed.
     pub handle: Handle,
-    /// Handles with which threads compile graphs, those that no thread uses now.
+    /// Handles for compiling graphs that no thread uses at the moment.
     free_handles: Mutex<Vec<Handle>>,
     pub version: String,
     /// The version as the library returns it, such as 91900 for 9.19.0.

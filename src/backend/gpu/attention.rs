@@ -1,6 +1,6 @@
 //! Chooses between an engine of the vendor's library and generated kernels for each attention, by timing both.
 //!
-//! The library compiles an engine for each number of queries and keys, which takes tenths of a second. A workload whose
+//! The library compiles an engine for each number of queries and keys, which takes 0.04 to 0.08 s (cuDNN 9.19, H100). A workload whose
 //! lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its choice, and few
 //! engines are compiled for them.
 
@@ -100,7 +100,7 @@ impl<A: Api> Chooser<'_, A> {
             }
             if found.is_some() && self.candidates > 1 && followers.len() + others.len() > MAX_COMPILED {
                 found = None;
-                note += ", but by the kernels, since compiling an engine for each takes too long";
+                note += "; all of them are computed by the kernels of aorta, since compiling an engine for each takes too long";
             }
             match found.as_ref().map(A::engine) {
                 Some(engine) => followers.extend(others.iter().map(|other| (*other, engine, note.clone()))),

@@ -7,7 +7,7 @@ use crate::measure::cases::Axis;
 
 use super::{axes, examine};
 
-/// Number of cases with the same error of a value from which on the other cases with the value count as refused too.
+/// Number of cases that fail with the same error about a value before the other cases with it count as refused as well.
 /// Compiling all of them could take as long as the sweep.
 const WITNESSES: usize = 8;
 

@@ -62,7 +62,7 @@ impl Cases {
         let mut files = files.into_iter();
         let (first, mut all) = files.next().ok_or("there is no file")?;
         for (name, file) in files {
-            // Each file has a part of its own, of as many.
+            // Each file is another part, but all have the same number of parts.
             let index = all.header.partition.map_or(0, |partition| partition.index);
             let partition = file.header.partition.map(|partition| Partition { index, ..partition });
             let header = Header { partition, ..file.header };

@@ -42,7 +42,7 @@ impl Batch {
     }
 }
 
-/// Shapes have already been inferred for the members.
+/// `infer` keeps its default, since the shapes of the members are known.
 impl Operation for Batch {
     fn signature(&self) -> &'static Signature {
         &Signature {

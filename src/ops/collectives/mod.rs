@@ -44,7 +44,7 @@ fn needs_stretches(call: &Call) -> Result<(), OpError> {
             return Err(call.bad_space(operand, "collectives work on `device` memory; `copy` brings the rest over"));
         }
         if !operand.tensor.contiguous() {
-            let help = "collectives move whole stretches: copy the slice first, or order the buffer's dimensions \
+            let help = "collectives move contiguous memory: copy the slice first, or order the buffer's dimensions \
                         so that the slice is one piece";
             return Err(call.gaps(operand, help));
         }

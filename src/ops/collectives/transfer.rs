@@ -73,7 +73,7 @@ impl Operation for Transfer {
         }
     }
 
-    /// A rank alone has no other side: nothing arrives.
+    /// Does nothing: in a group of one rank, no other rank sends.
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn exchange(&self, members: &mut [Member]) {

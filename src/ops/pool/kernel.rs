@@ -84,7 +84,7 @@ __device__ inline C divisor_of(const Range& range) {
 struct Best {
   C value;
   u32 place;
-  // Joins an element behind all earlier ones.
+  // Joins an element whose place comes after those of all elements joined before.
   __device__ inline void join_later(C other, u32 from) {
     if ((other <= value || value != value) && place != 0xffffffffu) return;
     value = other;

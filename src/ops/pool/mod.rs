@@ -55,8 +55,9 @@ impl Operation for Pool {
         let x = &call.inputs[0].tensor;
         let given = call.outputs[0].map(|output| output.tensor.dims);
         if call.attrs.bool("adaptive") && given.is_none() {
-            return Err(call
-                .no_output("adaptive windows are as many as the output has: write a tensor behind the arrow, `-> y`"));
+            return Err(
+                call.no_output("the output's shape sets the number of adaptive windows: write the output, `-> y`")
+            );
         }
         let sizes = call.pooled(given)?;
         Ok(vec![call.output(0, x.dtype, windows::shape(x.dims[0], x.dims[1], sizes))?])

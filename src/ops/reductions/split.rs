@@ -15,7 +15,7 @@ const MANY_STEPS: u64 = 16;
 /// several: of 256 bytes instead of 128 from rows of odd length in `f32`, which takes 0.8 of the time on an H100.
 const HELD: u64 = 4;
 
-/// Share, as the inverse, of the threads side by side that may become idle in the last block if threads hold several packs.
+/// Inverse of the maximum share of pack positions, of all blocks together, that several packs per thread may leave idle.
 const IDLE: u64 = 8;
 
 /// Maximum number of loads that a thread with several packs of results has under way, so that a block reads few rows at a time.
@@ -186,7 +186,7 @@ impl Split {
         let parts = |held: u64| self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART);
         let held = match (along, largest) {
             (Along::Results, Some(input)) => {
-                // Causes no second launch, leaves many steps to each part, and few threads of the last block idle.
+                // Several packs must cause no second launch, and leave many steps to each part and few threads idle.
                 let fits = |held: &u64| {
                     let own = parts(*held);
                     let side_by_side = |held: u64| groups.next_multiple_of(beside * held);

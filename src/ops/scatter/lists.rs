@@ -16,7 +16,7 @@ use super::*;
 /// Number of positions that a block sorts in shared memory.
 const SLOTS: u64 = 2048;
 
-/// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts as many positions.
+/// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
 const LEAST: u64 = 8;
 
 /// Maximum average number of terms per row. Segments of indices are faster for more.
@@ -28,7 +28,7 @@ const TERMS_EACH: u64 = 2;
 /// Maximum number of rows per block.
 const MOST_ROWS: u64 = 256;
 
-/// Maximum number of blocks that share a row, each of which sorts its list.
+/// Maximum number of blocks that share a row; each sorts the list of the row.
 const MOST_CHUNKS: u64 = 4;
 
 /// Minimum length of a list that is divided into windows.

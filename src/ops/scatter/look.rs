@@ -20,9 +20,9 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The limit beside lists of the terms of each row.
+    /// Limit if the alternative is a list of the terms of each row.
     pub const LISTS: Limit = Limit { steps: 1, bytes_of_a_step: 16 << 20, counts_segments: false };
-    /// The limit beside a sort of all indices.
+    /// Limit if the alternative is a sort of all indices.
     pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20, counts_segments: true };
 }
 

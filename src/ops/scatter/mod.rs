@@ -118,9 +118,10 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// Kernels whose blocks search the indices for the terms of their rows, or that make a list of the terms of each row. If rows have
-    /// many bytes or terms, kernels that sort the positions of indices by row and sum up parts of rows with very many terms, or that
-    /// find the last position for each row if terms are not added; then a kernel with several threads per row.
+    /// Returns kernels whose blocks search the indices for the terms of their rows, or that make a list of the terms of each row.
+    ///
+    /// For rows of many bytes or terms, returns kernels that sort the positions of indices by row and sum up parts of very long rows,
+    /// or, if terms are not added, that find the last position of each row; then a kernel with several threads per row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);

@@ -8,7 +8,7 @@ use super::{LETTER, Picture, Shape, WIDTH};
 /// Height of a row.
 pub const ROW: f64 = 24.0;
 
-/// Room for the names of rows on the left: the least and the most.
+/// Minimum and maximum width in pixels of the row names on the left.
 const NAMES: (f64, f64) = (200.0, 330.0);
 
 /// Room for values on the right.

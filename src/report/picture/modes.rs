@@ -16,7 +16,7 @@ const ROWS: usize = 24;
 /// Number of bars that fit a row.
 const BARS: usize = 3;
 
-/// What identifies operations in all series: the name without indices, which is shown, and the kind or the place.
+/// Identity of an operation in all series: the name without indices, which is shown, and the kind or the place.
 type Key = (String, String);
 
 /// The time of all operations of each name in one launch mode or on one side, in ns.

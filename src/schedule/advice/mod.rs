@@ -168,7 +168,7 @@ struct Group {
     changes: Vec<(usize, OpId, Option<Spec>)>,
 }
 
-/// What an operation costs apart from its time on the device.
+/// Costs of an operation other than its time on the device.
 #[derive(Clone, Copy, Default)]
 struct Expense {
     bytes: f64,
