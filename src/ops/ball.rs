@@ -235,9 +235,9 @@ impl Ball {
         self.value.is_finite() && self.radius.is_finite()
     }
 
-    /// Whether rounding determines if the value is zero.
+    /// Whether rounding determines if the value is zero. Where it determines whether the value is NaN, it may be zero too.
     fn may_be_zero(self) -> bool {
-        self.radius > 0.0 && self.value.abs() <= self.radius
+        self.radius > 0.0 && (self.value.is_nan() || self.value.abs() <= self.radius)
     }
 }
 
@@ -342,6 +342,11 @@ mod tests {
         assert_eq!(single.unary(Unary::Sqrt, near(1e-7)).radius, f64::INFINITY);
         assert_eq!(single.binary(Binary::Add, Ball::exact(f64::INFINITY), near(1.0)).radius, 0.0);
         assert_eq!(single.binary(Binary::Divide, Ball::exact(1.0), near(0.0)).radius, f64::INFINITY);
+        // Infinity times a remainder that may be zero is NaN or infinite, and so is its product with infinity.
+        let infinite = Ball::exact(f64::INFINITY);
+        let undecided = single.binary(Binary::Multiply, near(0.0), infinite);
+        assert_eq!(undecided.radius, f64::INFINITY);
+        assert_eq!(single.binary(Binary::Multiply, undecided, infinite).radius, f64::INFINITY);
         // A product may overflow the type, unless it is fused with the next operation and not rounded.
         assert_eq!(single.binary(Binary::Multiply, Ball::exact(1e30), Ball::exact(1e30)).radius, f64::INFINITY);
     }
