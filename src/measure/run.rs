@@ -404,7 +404,7 @@ mod tests {
     fn events_are_tried_if_their_cost_may_be_lower() {
         let tried =
             |headline, recorded, operations| events_may_be_cheaper(Nanos(headline), Nanos(recorded), operations);
-        // One operation of 10.657 ms whose blocks the records slow down, and 240 operations that events would slow down.
+        // CUPTI slows down the first program, one operation of many blocks; events slow down the second, 240 operations.
         assert!(tried(10_657_000, 10_838_000, 1));
         assert!(!tried(185_900, 189_100, 240));
         assert!(!tried(101_600, 127_000, 240));

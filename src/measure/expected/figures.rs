@@ -16,7 +16,7 @@ const BESIDE: f64 = 0.02;
 /// Minimum operations of an iteration for a host time per operation: its start and end then hardly count.
 const MANY: usize = 16;
 
-/// All metrics of one variant that the range applies to, without the range and the verdict.
+/// The metrics of one variant to which a normal range applies; their records have no range and no verdict yet.
 pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<ExpectedRecord> {
     let launch = range.launch.as_ref().is_none_or(|launch| *launch == variant.launch);
     if !launch || !range.streams.holds(record.program.lanes.len() as f64) {

@@ -43,7 +43,7 @@ const OF_A_THREAD: f64 = 90.0;
 pub enum Along {
     /// Terms of the same result.
     Terms,
-    /// One term each of neighbouring results.
+    /// A pack holds one term of each of several neighbouring results.
     Results,
 }
 
