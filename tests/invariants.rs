@@ -154,7 +154,7 @@ impl Ranks {
             modes: &[mode],
             effort: EffortPlan { warmup: 3, iterations: 5 },
             observed_iterations: 2,
-            exec: exec::Options { cold, timeout: aorta::base::Nanos(600_000_000_000), ..common::exec_options() },
+            exec: exec::SessionOptions { cold, timeout: aorta::base::Nanos(600_000_000_000), ..common::exec_options() },
             control: &Control::default(),
             profile: Some(profile),
             keep: &|_| {},

@@ -439,7 +439,7 @@ fn cold_caches_cost_what_they_would_have_saved() {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
     let time = |cold: bool| {
-        let options = exec::Options { cold, ..common::exec_options() };
+        let options = exec::SessionOptions { cold, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(session.is_cold(), cold);
         let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default()).expect("runs");

@@ -58,7 +58,7 @@ pub struct Bundle {
     /// Name of the part with the record of a run; `None` without one.
     pub record: Option<String>,
     /// The parts by name: a path below the bundle, with `/` between folders.
-    pub parts: IndexMap<String, Part>,
+    pub parts: IndexMap<String, BundledFile>,
     /// True if the lines before the first part, or the names of the parts, differ from what was bundled.
     pub is_header_changed: bool,
 }
@@ -74,16 +74,16 @@ pub struct Plan {
 
 /// A file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct BundledFile {
     pub bytes: Vec<u8>,
     /// SHA-256 of the bytes when the part was bundled, in hexadecimal.
     pub sha256: String,
 }
 
-impl Part {
-    pub fn new(bytes: Vec<u8>) -> Part {
+impl BundledFile {
+    pub fn new(bytes: Vec<u8>) -> BundledFile {
         let sha256 = hex(Sha256::digest(&bytes));
-        Part { bytes, sha256 }
+        BundledFile { bytes, sha256 }
     }
 
     /// True if the part differs from its bundled version.
@@ -316,7 +316,7 @@ impl Reader {
         if self.bundle.parts.len() >= MAX_PARTS {
             return Err(format!("a bundle has at most {MAX_PARTS} parts"));
         }
-        let part = Part { bytes: Vec::new(), sha256: sha256.to_owned() };
+        let part = BundledFile { bytes: Vec::new(), sha256: sha256.to_owned() };
         if self.bundle.parts.insert(name.to_owned(), part).is_some() {
             return Err(format!("the part `{name}` is there twice"));
         }

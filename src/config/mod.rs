@@ -31,7 +31,7 @@ mod value;
 mod variables;
 mod words;
 
-pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
+pub use bundle::{Bundle, BundledFile, Plan as BundledPlan, part_name, unhex};
 pub use choices::{
     BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
     SyncSetting,

@@ -14,7 +14,7 @@ use crate::ops::{self, Tensor};
 use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Comm, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, Step, StepCommands, Work};
-use super::prepare::Options;
+use super::prepare::SessionOptions;
 use super::ranks::{Rank, Ranks, prepare_with};
 
 /// Alignment of copies in bytes.
@@ -75,7 +75,7 @@ pub enum MatchBy {
 }
 
 /// Opens a backend for verification, with copies of results that iterations overwrite.
-pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Inspection, ExecError> {
+pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &SessionOptions) -> Result<Inspection, ExecError> {
     let mut inspected = Vec::new();
     let all = ranks;
     let ranks = prepare_with(ranks, backend, options, |index, image, commands| {

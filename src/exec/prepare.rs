@@ -19,7 +19,7 @@ use super::session::{RING, Session};
 
 /// Options of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SessionOptions {
     /// Number of iterations that the host may run ahead of the device, if iterations do not overlap.
     pub in_flight: u32,
     /// Timeout of an iteration, and of preparation without progress.
@@ -39,10 +39,10 @@ pub struct Options {
     pub contents: Option<Init>,
 }
 
-impl Options {
+impl SessionOptions {
     /// Options of a session with these settings.
-    pub fn of(settings: &Settings) -> Options {
-        Options {
+    pub fn of(settings: &Settings) -> SessionOptions {
+        SessionOptions {
             in_flight: settings.in_flight,
             timeout: settings.timeout,
             // Without a measurement, the speed of algorithms does not matter.
@@ -114,7 +114,7 @@ pub fn prepare(
     program: &Program,
     schedule: &Schedule,
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
 ) -> Result<Session, ExecError> {
     let ranks =
         super::ranks::prepare_ranks(&[super::Rank { number: program.rank, program, schedule }], backend, options)?;
@@ -125,7 +125,7 @@ pub fn prepare(
 /// they are final; launches that it adds get the highest numbers.
 pub(super) fn lower(
     rank: &super::Rank,
-    options: &Options,
+    options: &SessionOptions,
     alter: impl FnOnce(&mut Image, &mut Commands),
 ) -> (Image, Lowered) {
     let (program, schedule) = (rank.program, rank.schedule);

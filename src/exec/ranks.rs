@@ -24,7 +24,7 @@ use super::hang;
 use super::health::Health;
 use super::image::{Address, Commands, Image};
 use super::peers::{self, Peers};
-use super::prepare::{self, Options};
+use super::prepare::{self, SessionOptions};
 use super::recorded::ObservedBy;
 use super::samples::Samples;
 use super::session::{self, LaunchMode, Session};
@@ -117,7 +117,7 @@ impl SessionInfo {
 
 /// Opens a backend for the ranks of a world, and creates everything that their schedules need. With peers, only the
 /// rank of this process is opened; each other process opens its own.
-pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Ranks, ExecError> {
+pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &SessionOptions) -> Result<Ranks, ExecError> {
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
@@ -125,7 +125,7 @@ pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -
 pub(super) fn prepare_with(
     ranks: &[Rank],
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
     mut alter: impl FnMut(usize, &mut Image, &mut Commands),
 ) -> Result<Ranks, ExecError> {
     let _stage = stage::enter("preparing the device");

@@ -67,7 +67,7 @@ pub struct KernelLaunch {
 
 /// One kernel, copy or fill of an operation in an observed iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct TracedLaunch {
     pub op: OpId,
     /// From the begin of the iteration.
     pub start: Nanos,
@@ -102,7 +102,7 @@ pub struct Trace {
     /// Kernels, copies and fills by their start, from the vendor's records. Only the first observed iteration of a slot
     /// has them, since the others have equal ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<TracedLaunch>,
 }
 
 impl Span {

@@ -9,7 +9,7 @@ use super::counters::UnitBlocks;
 use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Fill, Image, Step, StepCommands, Work};
-use super::prepare::Options;
+use super::prepare::SessionOptions;
 use super::ranks::{Rank, prepare_with};
 use super::session::{LaunchMode, Session, device};
 
@@ -22,7 +22,7 @@ const ALIGN: u64 = 256;
 pub fn unit_reports(
     rank: Rank,
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
     chosen: &[OpId],
     control: &Control,
 ) -> Result<Vec<Vec<UnitBlocks>>, ExecError> {

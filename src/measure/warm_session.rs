@@ -18,7 +18,7 @@ pub struct WarmSessionOptions<'a> {
     pub ranks: &'a [Rank<'a>],
     pub backend: &'a dyn Backend,
     pub mode: LaunchMode,
-    pub options: exec::Options,
+    pub options: exec::SessionOptions,
     pub warmup: u32,
     pub control: &'a Control,
 }

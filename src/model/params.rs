@@ -319,14 +319,14 @@ impl<'a> Analyzer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Options, analyze};
+    use crate::model::{AnalysisOptions, analyze};
     use crate::syntax::{self, Limits};
 
     /// The errors of the file with its preset `p`.
     fn mistakes(text: &str) -> Vec<String> {
         let (ast, errors) = syntax::parse(text, 0, &Limits::default());
         assert!(errors.is_empty(), "{errors:?}");
-        match analyze(&ast, &Options { preset: Some("p".to_owned()), ..Options::default() }) {
+        match analyze(&ast, &AnalysisOptions { preset: Some("p".to_owned()), ..AnalysisOptions::default() }) {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(ToString::to_string).collect(),
         }

@@ -39,7 +39,7 @@ pub struct Program {
     pub memories: Vec<Memory>,
     pub shapes: Shapes,
     /// The parts of buffers that have parts of one type.
-    pub(super) parts: FxHashMap<MemoryId, Arc<[Part]>>,
+    pub(super) parts: FxHashMap<MemoryId, Arc<[BufferPart]>>,
     pub views: Views,
     pub specs: IndexSet<Spec, FxBuildHasher>,
     pub labels: Vec<Label>,
@@ -134,7 +134,7 @@ impl MemoryKind {
 
 /// A part of a buffer: a range of its memory, with dimensions of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct BufferPart {
     pub name: Symbol,
     pub dtype: DType,
     pub dims: Dims,

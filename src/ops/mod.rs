@@ -87,7 +87,7 @@ pub use catalogue::{CATALOGUE, find};
 pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
-pub use collectives::{Batch, BusBytes, Part, Team, bus_bytes, parts};
+pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, parts};
 pub use compiled::Resources;
 pub use copies::copied;
 pub use cost::{Cost, Tiling, Traffic};

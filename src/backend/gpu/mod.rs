@@ -46,7 +46,7 @@ use crate::schedule::Topology;
 pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
 pub use attended::Engine;
 use driver::GpuDriver;
-pub use parts::Part;
+pub use parts::UnitRange;
 
 pub(in crate::backend) use api::required;
 

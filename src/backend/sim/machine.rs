@@ -53,7 +53,7 @@ pub struct Placing {
 }
 
 #[derive(Debug)]
-struct State {
+struct TaskState {
     action: Action,
     placing: Placing,
     /// Number of dependencies that have not ended.
@@ -123,7 +123,7 @@ pub struct Machine {
     event_number: u64,
     flows: Flows<Owner>,
     paths: Paths,
-    tasks: VecDeque<State>,
+    tasks: VecDeque<TaskState>,
     first: TaskId,
     devices: Vec<Device>,
     /// Device of each lane.
@@ -262,7 +262,7 @@ impl Machine {
         };
         let followers = Vec::new();
         let observed = [None, None];
-        let state = State {
+        let state = TaskState {
             action,
             placing,
             open,
@@ -289,7 +289,7 @@ impl Machine {
     /// Submits a task that ends only by `release`, and takes no position in a lane.
     pub fn hold(&mut self, lane: u32) -> TaskId {
         let placing = Placing { lane, queue: None, priority: 0 };
-        self.tasks.push_back(State {
+        self.tasks.push_back(TaskState {
             action: Action::Mark(None),
             placing,
             open: 1,
@@ -341,7 +341,7 @@ impl Machine {
         self.events.push(Event { time: time.max(self.now), number: self.event_number, what });
     }
 
-    fn state(&mut self, task: TaskId) -> &mut State {
+    fn state(&mut self, task: TaskId) -> &mut TaskState {
         let index = (task - self.first) as usize;
         &mut self.tasks[index]
     }

@@ -14,21 +14,21 @@ const PARTS: &str = "parts";
 
 /// One collective of a batch, with its operands among those of the batch.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
+pub struct BatchMember<'a> {
     pub spec: &'a Spec,
     pub inputs: Range<usize>,
     pub outputs: Range<usize>,
 }
 
 /// Returns the collectives of an operation: the members of a batch, or the operation itself.
-pub fn parts(spec: &Spec) -> impl Iterator<Item = Part<'_>> {
+pub fn parts(spec: &Spec) -> impl Iterator<Item = BatchMember<'_>> {
     let specs = spec.attrs.batch(PARTS).unwrap_or(std::slice::from_ref(spec));
     let mut ends = (0, 0);
     specs.iter().map(move |spec| {
         let inputs = ends.0..ends.0 + spec.inputs.len();
         let outputs = ends.1..ends.1 + spec.outputs.len();
         ends = (inputs.end, outputs.end);
-        Part { spec, inputs, outputs }
+        BatchMember { spec, inputs, outputs }
     })
 }
 

@@ -32,7 +32,7 @@ pub type CallSite = (Node, u32);
 /// The simulation of all ranks.
 pub struct Progress<'a> {
     pub tables: &'a Tables<'a>,
-    pub ranks: Vec<State<'a>>,
+    pub ranks: Vec<RankState<'a>>,
     pub iterations: u32,
     channels: FxHashMap<Channel, ChannelState>,
     /// Sends and receives between two ranks of a channel, by their numbers in the world.
@@ -49,7 +49,7 @@ pub struct Progress<'a> {
 }
 
 /// Progress of one rank.
-pub struct State<'a> {
+pub struct RankState<'a> {
     rank: &'a Rank,
     /// The first open iteration. For each open iteration, the number of open dependencies of its operations follows.
     pub first: u32,
@@ -84,7 +84,7 @@ struct TransferQueue {
 impl<'a> Progress<'a> {
     /// Starts a simulation with no operation complete.
     pub fn new(ranks: &'a [Rank], tables: &'a Tables<'a>) -> Progress<'a> {
-        let states = ranks.iter().map(|rank| State {
+        let states = ranks.iter().map(|rank| RankState {
             rank,
             first: 0,
             open: VecDeque::new(),
@@ -316,7 +316,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl State<'_> {
+impl RankState<'_> {
     /// Counts the dependencies of the operations of an iteration that is opened.
     fn waits(&mut self, iteration: u32) -> Vec<u32> {
         let (program, plan) = (&self.rank.program, &self.rank.plan);
