@@ -24,7 +24,7 @@ pub enum Sharing {
 /// A rank's copies to and from other ranks, by number, which is the same on all ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Crossings {
-    /// By copy and sender, the destination offset in bytes in this rank's device memory.
+    /// Destination offset in bytes in this rank's device memory, by copy and sender.
     targets: BTreeMap<u32, BTreeMap<u32, u64>>,
     sends: BTreeMap<u32, Sending>,
     /// For a copy that shares its synchronization with the one before it: that copy.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::cuda::{self, Cuda};
-use crate::backend::gpu::{Api, Gpu};
+use crate::backend::gpu::{Api, Gpu, NoDriver};
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
@@ -52,17 +52,11 @@ pub fn gpus(wanted: BackendSetting, device: Option<u32>) -> Option<u32> {
 }
 
 fn cuda_devices() -> Option<u32> {
-    match cuda::find(&environment::library_paths()) {
-        cuda::Found::Devices(count) => Some(count),
-        _ => None,
-    }
+    cuda::find(&environment::library_paths()).ok()
 }
 
 fn hip_devices() -> Option<u32> {
-    match hip::find(&environment::rocm_paths()) {
-        hip::Found::Devices(count) => Some(count),
-        _ => None,
-    }
+    hip::find(&environment::rocm_paths()).ok()
 }
 
 /// Opens the requested backend with a device for each rank, or for this process's rank. The CPU and the simulator do
@@ -88,14 +82,14 @@ pub fn choose(
         BackendSetting::Cuda => open_cuda(device, ranks, ranges, launched_rank),
         BackendSetting::Hip => open_hip(device, ranks, ranges, launched_rank),
         BackendSetting::Auto => match cuda::find(&environment::library_paths()) {
+            Ok(_) => open_cuda(device, ranks, ranges, launched_rank),
             // An installed driver that does not work is an error and not a reason to simulate.
-            cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, launched_rank),
-            cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
-                hip::Found::Broken(error) => Err(failed(error)),
-                hip::Found::Devices(_) => open_hip(device, ranks, ranges, launched_rank),
-                hip::Found::Absent(_) => simulate(settings, no_cuda),
-                hip::Found::Nothing(no_hip) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
+            Err(NoDriver::Fails(error)) => Err(failed(error)),
+            Err(no_cuda) => match hip::find(&environment::rocm_paths()) {
+                Ok(_) => open_hip(device, ranks, ranges, launched_rank),
+                Err(NoDriver::Fails(error)) => Err(failed(error)),
+                Err(NoDriver::Absent(_)) => simulate(settings, &no_cuda.to_string()),
+                Err(NoDriver::NoDevice(no_hip)) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
             },
         },
     }

@@ -193,7 +193,6 @@ pub fn not_started(error: &std::io::Error) -> InputError {
 
 /// Describes how a process without an exit code ended.
 fn died(status: ExitStatus) -> String {
-    #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let name = match signal {
             4 => "SIGILL",

@@ -260,12 +260,8 @@ fn lost_file(path: &Path, error: &io::Error) -> InputError {
 
 /// Creates a temporary file with the mode of a new file: `mode` without the umask.
 fn temporary(folder: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".aorta-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    let _ = mode;
-    builder.tempfile_in(folder)
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    tempfile::Builder::new().prefix(".aorta-").permissions(permissions).tempfile_in(folder)
 }
 
 /// Mode of a file that only its user may read.

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_run_is_short_unless_somebody_says_otherwise() {
+    fn the_run_is_short_by_default() {
         let words = |tool, run: &[&str]| {
             let run: Vec<String> = run.iter().map(|word| (*word).to_owned()).collect();
             arguments(tool, &run).join(" ")

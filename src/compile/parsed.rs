@@ -36,7 +36,6 @@ pub struct Parsed {
 /// Parses a text, links the modules that it uses and reads the files of its traces. `find` returns the texts of modules
 /// and traces. `name` is the text's name in diagnostics.
 ///
-///
 /// # Errors
 /// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
 pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Result<Parsed, CompileError> {

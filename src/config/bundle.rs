@@ -45,15 +45,15 @@ const HEX_LINE: usize = 40;
 /// A scenario or a workload with every file that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
-    /// Version of aorta that wrote it.
+    /// Version of aorta that wrote the bundle.
     pub aorta: String,
-    /// Version of the language of its files.
+    /// Version of the language of the bundle's files.
     pub language: i64,
     /// Name of the part that runs: a scenario or a workload.
     pub runs: String,
-    /// The plan that it had when it was bundled; `None` if it was not planned.
+    /// The plan of the workload when it was bundled; `None` if it was not planned.
     pub plan: Option<Plan>,
-    /// Terms under which others may use it.
+    /// Terms under which others may use the bundle; `None` if the author names none.
     pub licence: Option<String>,
     /// Name of the part with the record of a run; `None` without one.
     pub record: Option<String>,
@@ -68,7 +68,7 @@ pub struct Bundle {
 pub struct Plan {
     /// SHA-256 of the plan of all ranks, in hexadecimal, as in a record.
     pub hash: String,
-    /// The simulated device that it was planned for.
+    /// The simulated device that the workload was planned for.
     pub device: String,
 }
 
@@ -148,7 +148,6 @@ impl Bundle {
     }
 
     /// Parses a bundle. `file` is its name in messages. Changed parts are no error: [`Bundle::changed`] lists them.
-    ///
     ///
     /// # Errors
     ///

@@ -91,7 +91,7 @@ named! {
         H2d = "h2d",
         D2h = "d2h",
         D2d = "d2d",
-        /// To another rank's device.
+        /// A copy to another rank's device.
         Peer = "peer",
     }
 }

@@ -82,7 +82,7 @@ pub struct Port {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its name: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
+    /// Name of the collective: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
     #[serde(deserialize_with = "visible::read_line")]
     pub collective: String,
     pub ranks: u32,

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_joined_by_what_is_slower() {
+    fn the_slower_of_link_and_network_card_joins_nodes() {
         let links = Links::named("hgx_h200").unwrap();
         let all_reduce = collective(CollectiveKind::AllReduce, 2, 1 << 28);
         let (near, far) = (exchange(&all_reduce, &[0, 1], &links), exchange(&all_reduce, &[0, 8], &links));

@@ -19,7 +19,7 @@ use super::ranks::Rank;
 #[derive(Debug)]
 pub struct Image {
     pub rank: u32,
-    /// Communicators of its collectives, in the same order on all ranks.
+    /// Communicators of the image's collectives, in the same order on all ranks.
     pub comms: Vec<Comm>,
     /// Number of copies between ranks; the same on all ranks.
     pub crossings: u32,
@@ -53,7 +53,7 @@ pub struct Image {
 /// communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Comm {
-    /// In the order of ranks within the group.
+    /// Ranks of the group, in the group's order.
     pub ranks: Vec<u32>,
     pub stream: String,
 }
@@ -87,7 +87,7 @@ pub struct Fill {
 pub struct Work {
     pub spec: Arc<Spec>,
     pub launches: Arc<[Launch]>,
-    /// Source location of one of its uses, for messages.
+    /// Source location of one use of the spec, for messages.
     pub span: SrcSpan,
 }
 

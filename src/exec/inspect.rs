@@ -58,7 +58,7 @@ pub struct Launched {
     pub work: Work,
     pub inputs: Vec<Address>,
     pub outputs: Vec<Address>,
-    /// Addresses of its outputs at the end of the iteration; `None` if no operation reads them and no copy was made.
+    /// Addresses of the operation's outputs at the end of the iteration; `None` if no operation reads them and no copy was made.
     pub found: Option<Vec<Address>>,
     pub match_by: MatchBy,
 }
@@ -111,9 +111,9 @@ struct CopyInserter<'a> {
 /// Whether the result of an operation is read and overwritten later in its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ResultUse {
-    /// True if another operation reads it, or if it is still in memory at the end.
+    /// True if another operation reads the output, or if it is still in memory at the end.
     live: bool,
-    /// True if at least a part of it is overwritten at the end.
+    /// True if at least a part of the output is overwritten at the end.
     overwritten: bool,
 }
 

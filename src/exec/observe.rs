@@ -49,9 +49,9 @@ impl Observation {
 /// Method of timing the operations of an observed iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// By a stamp before and after each operation. The first stamp has this number.
+    /// A stamp before and after each operation. The first stamp has this number.
     Stamps(u32),
-    /// By the vendor's records.
+    /// The records of the vendor's library.
     Records,
 }
 

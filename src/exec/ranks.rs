@@ -34,7 +34,7 @@ use super::watchdog::{self, Watched};
 /// The program and schedule of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank<'a> {
-    /// Its rank number in the world. Several ranks may share a program.
+    /// Number of the rank in the world. Several ranks may share a program.
     pub number: u32,
     pub program: &'a Program,
     pub schedule: &'a Schedule,

@@ -12,7 +12,7 @@ use crate::base::{LaneId, Nanos, OpId};
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
-    /// From the begin of the iteration.
+    /// Start, from the begin of the iteration.
     pub start: Nanos,
     pub end: Nanos,
 }
@@ -69,7 +69,7 @@ pub struct KernelLaunch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracedLaunch {
     pub op: OpId,
-    /// From the begin of the iteration.
+    /// Start, from the begin of the iteration.
     pub start: Nanos,
     pub end: Nanos,
     /// Number of the hardware queue, as the vendor counts them; `None` if the vendor does not report it.

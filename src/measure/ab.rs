@@ -37,7 +37,7 @@ pub struct AbRecord {
     pub why_fresh: Option<String>,
     pub a: AbSideRecord,
     pub b: AbSideRecord,
-    /// In the order of time.
+    /// Measured blocks in the order of time.
     pub blocks: Vec<AbBlockRecord>,
     /// Evaluation; `None` if there were too few blocks.
     pub result: Option<AbResult>,
@@ -57,7 +57,7 @@ pub enum BlockMode {
 /// One of the two sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbSideRecord {
-    /// Its arguments for `aorta exec`.
+    /// Arguments of the side for `aorta exec`.
     pub arguments: Vec<String>,
     /// `stream` or `graph`.
     pub launch: String,

@@ -16,7 +16,7 @@ pub struct RankArrivals {
     pub rank: u32,
     /// Begin of each iteration on the host's clock; empty unless all are known.
     pub origins: Vec<MomentRecord>,
-    /// In the order of the text.
+    /// Arrivals of the rank's operations, in the order of the text.
     pub arrivals: Vec<ArrivalRecord>,
 }
 

@@ -205,7 +205,7 @@ pub struct Case {
     pub reason: Option<String>,
     /// Wall-clock time of its process in seconds; 0 if none was started.
     pub seconds: f64,
-    /// Its record; `None` unless it was measured.
+    /// Record of the case; `None` unless it was measured.
     pub record: Option<Box<RunRecord>>,
 }
 

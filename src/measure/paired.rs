@@ -23,7 +23,7 @@ pub const BLOCKS_PER_SIDE: usize = 2;
 /// Minimum rounds for comparing a side with itself.
 pub const MIN_ROUNDS: usize = 6;
 
-/// Maximum share of false alarms.
+/// Maximum share of comparisons of a side with itself that may find a difference.
 pub const ALARMS: f64 = 0.05;
 
 /// Maximum factor by which the interval is widened.

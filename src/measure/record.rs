@@ -437,9 +437,9 @@ pub struct ExpectedRecord {
     /// The slowest rank, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Number of operations of which the value is the median.
+    /// Number of operations whose median the value is.
     pub count: usize,
-    /// In SI units, and as displayed.
+    /// Value in SI units, and the text that reports show.
     pub value: f64,
     pub text: String,
     /// Ends of the range, in the same unit; one may be absent.

@@ -157,7 +157,7 @@ impl<'a> Iteration<'a> {
 /// All observed iterations of several ranks.
 #[derive(Debug)]
 pub struct Observations<'a> {
-    /// By rank, in the order of their traces.
+    /// Iterations of each rank, in the order of their traces.
     pub iterations: Vec<Vec<Iteration<'a>>>,
     /// Matched arrivals, by slot and rank.
     pub arrivals: Vec<Vec<RankArrivals>>,

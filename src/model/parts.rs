@@ -27,7 +27,7 @@ pub(super) enum BufferType {
 pub(super) struct BufferAttributes {
     pub kind: MemoryKind,
     pub space: Space,
-    /// The sizes of its family.
+    /// The sizes of the buffer's family.
     pub count: Dims,
 }
 

@@ -138,7 +138,7 @@ pub struct BufferPart {
     pub name: Symbol,
     pub dtype: DType,
     pub dims: Dims,
-    /// Index of its first element in the buffer.
+    /// Index of the part's first element in the buffer.
     pub start: u64,
 }
 
@@ -272,7 +272,7 @@ impl OpKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     pub op: OpId,
-    /// True if it refers to an operation of the previous iteration.
+    /// True if the dependency is on an operation of the previous iteration.
     pub previous: bool,
     /// Location of the declaration.
     pub span: SrcSpan,

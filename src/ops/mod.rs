@@ -308,7 +308,7 @@ pub struct Spec {
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
     pub team: Team,
-    /// Number of threads of the CPU that run it on a host stream; `None` on the device.
+    /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
 }
 

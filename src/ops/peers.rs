@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_counts_once() {
+    fn sent_bytes_count_once() {
         let cost = ring()[0].cost();
         assert_eq!((cost.sent, cost.received, cost.bytes()), (8, 8, 8));
         let receiver = PeerCopy::of(None, vec![(0, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });

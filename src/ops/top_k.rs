@@ -132,7 +132,7 @@ impl Operation for TopK {
 enum Candidates {
     /// The row; the registers of 32 threads hold all of it.
     Short,
-    /// In the row.
+    /// All elements of the row.
     Row,
     /// The candidates that the previous kernel selected from parts of each row.
     Parts,
@@ -164,7 +164,7 @@ const OF_A_SELECTION: f64 = 700.0;
 /// Instructions per thread and round of the short form, excluding those per element.
 const OF_A_ROUND: u64 = 45;
 
-/// Returns the selection kernels: one, or two for few long rows, of which the second selects from the results of the
+/// Returns the selection kernels: one, or two for few long rows, where the second selects from the results of the
 /// parts.
 fn stages(spec: &Spec) -> Vec<Stage> {
     let rows = Rows::of(&[&spec.inputs[0]]);

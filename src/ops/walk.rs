@@ -48,7 +48,7 @@ pub struct Operand {
     pub start: u64,
 }
 
-/// Where an operand's elements come from.
+/// Source of an operand's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Origin {
     /// Memory of the operation's operand with this number: inputs first, then outputs.

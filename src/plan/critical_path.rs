@@ -9,7 +9,7 @@ use super::graph::{Edge, StepPlan};
 /// The longest chain of dependencies of an iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
-    /// Sum of its durations, in their unit.
+    /// Sum of the durations on the path, in the unit of the durations.
     pub length: f64,
     pub ops: Vec<OpId>,
 }

@@ -66,7 +66,7 @@ struct Value {
     op: OpId,
     output: usize,
     view: ViewId,
-    /// True if a part of it has been overwritten.
+    /// True if a part of the value has been overwritten.
     torn: bool,
 }
 

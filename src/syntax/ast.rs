@@ -140,7 +140,7 @@ pub enum DeclKind {
         body: Block,
     },
     Teardown(Block),
-    /// With `each`, a metric for each value of a range or list: `metric rate[i in 0..4] = …`.
+    /// A metric; with `each`, one for each value of a range or list: `metric rate[i in 0..4] = …`.
     Metric {
         name: Name,
         each: Option<Binding>,

@@ -363,7 +363,7 @@ fn ignores_hang_ups(process: u32) -> bool {
 /// True if there are at least `needed` GPUs; otherwise prints that the test skips.
 fn gpus(needed: u32) -> bool {
     let count = match cuda::find(&aorta::cli::library_paths()) {
-        cuda::Found::Devices(count) => count,
+        Ok(count) => count,
         _ => 0,
     };
     if count < needed {

@@ -281,7 +281,7 @@ pub struct ConvUse {
     /// Addresses of each call of the library.
     pub pieces: Vec<ConvAddresses>,
     pub lane: u32,
-    /// Range of the kernels that compute it, in [`Calls::alternatives`].
+    /// Range of the kernels that compute the convolution, in [`Calls::alternatives`].
     pub kernels: (u32, u32),
 }
 

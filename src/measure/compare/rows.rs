@@ -16,11 +16,11 @@ use super::{CaseComparison, CompareOptions, MetricRow, doubts, is_of, operations
 /// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;
 
-/// Thresholds of relevance.
+/// Shares above which a difference matters, by metric.
 #[derive(Clone, Debug)]
 pub struct Thresholds {
     pub all: f64,
-    /// By metric name, or by the prefix before the dot.
+    /// Thresholds by the metric's name, or by the prefix before its dot.
     pub of: IndexMap<String, f64>,
 }
 

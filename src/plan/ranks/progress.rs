@@ -44,7 +44,7 @@ pub struct Progress<'a> {
     compared: FxHashSet<Vec<*const Collective>>,
     /// Source locations of mismatches that were reported.
     reported: FxHashSet<[u32; 2]>,
-    /// Calls that meet and differ.
+    /// Pairs of calls of two ranks that match by their order and differ in what they do.
     pub differing: Vec<(CallSite, CallSite)>,
 }
 

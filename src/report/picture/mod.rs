@@ -83,7 +83,7 @@ enum Attribute {
     Text(String),
 }
 
-/// Pictures of one kind, of which a reader chooses one.
+/// Pictures of one kind; a reader chooses one of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gallery {
     /// Name in files: `curve`.
