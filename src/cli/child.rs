@@ -90,7 +90,7 @@ pub struct Ended {
     pub code: Option<u8>,
     /// The end in words, such as `it crashed (SIGSEGV)`.
     pub how: String,
-    /// Text that it printed on standard error.
+    /// Text that the child printed on standard error.
     pub stderr: String,
 }
 

@@ -25,7 +25,7 @@ pub struct Parsed {
     /// Syntax errors in the order of the text, then the errors of modules.
     pub errors: Vec<Boxed>,
     pub sources: SourceMap,
-    /// The columns that its draws read.
+    /// The columns that the file's draws read.
     pub traces: model::Traces,
     /// The data files that operations of the text read.
     pub files: model::DataFiles,

@@ -72,7 +72,6 @@ pub struct Plan {
     pub device: String,
 }
 
-/// A file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundledFile {
     pub bytes: Vec<u8>,

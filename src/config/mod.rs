@@ -38,7 +38,7 @@ pub use choices::{
 };
 pub use error::ConfigError;
 pub use expected::Expected;
-pub use figure::Figure;
+pub use figure::SourcedFigure;
 pub use format::format_ron;
 pub use kernelbench::{Level, Problem, problem_number};
 pub use kind::RonKind;

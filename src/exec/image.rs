@@ -100,9 +100,9 @@ pub struct ImageOp {
     pub comm: u32,
     /// Number of a copy between ranks, the same on all ranks that take part; [`NO_CROSSING`] for other operations.
     pub crossing: u32,
-    /// The operation directly before it on its lane, if no record or wait lies in between.
+    /// The operation directly before this one on the same lane; `None` if a record or a wait lies in between.
     pub behind: Option<u32>,
-    /// Index of its first operand in `Image::addresses`: inputs, then outputs.
+    /// Index of the operation's first operand in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
     /// Address of the counters by which its kernels report their compute units, the operand after the outputs; `None` if
     /// they report nothing.

@@ -17,7 +17,6 @@ use super::gate::Gate;
 use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
 use super::session::{RING, Session};
 
-/// Options of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
     /// Number of iterations that the host may run ahead of the device, if iterations do not overlap.

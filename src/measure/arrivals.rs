@@ -31,7 +31,6 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The channel of an arrival.
     pub fn of(arrival: &ArrivalRecord) -> Channel {
         let pair = arrival.from.zip(arrival.to);
         Channel { ranks: arrival.ranks.clone(), stream: arrival.stream.clone(), pair }

@@ -15,7 +15,6 @@ use super::stats::{Moments, logs};
 use crate::base::named::named;
 use crate::base::random;
 
-/// Blocks per round.
 pub const BLOCKS_PER_ROUND: usize = 4;
 /// Blocks of each side in a round.
 pub const BLOCKS_PER_SIDE: usize = 2;

@@ -144,7 +144,7 @@ pub struct Measured {
     pub warnings: Vec<String>,
     /// How a request to stop ended it early, such as `interrupted while measuring`; `None` if none did.
     pub interruption: Option<String>,
-    /// The error that ended it early; `None` if none did.
+    /// The error that ended the measurement early; `None` if none did.
     pub failure: Option<ExecError>,
 }
 

@@ -23,7 +23,7 @@ pub const LIST: usize = 1 << 16;
 /// Maximum nesting of lists, which limits recursion.
 pub const LIST_DEPTH: usize = 16;
 
-/// Maximum number of values in all lists of a file. Those that are kept take two hundred megabytes.
+/// Maximum number of values in all lists of a file, which take up to two hundred megabytes.
 pub const MEMBERS: usize = 1 << 22;
 
 /// Maximum number of metrics in all families of a file: each is evaluated over every observed operation.

@@ -94,7 +94,6 @@ pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
 
-/// Options of an analysis.
 #[derive(Debug)]
 pub struct AnalysisOptions {
     /// The preset that sets parameters; `None` for the defaults.

@@ -171,11 +171,11 @@ pub struct Label {
 /// A `grad` that has become operations.
 #[derive(Clone, Debug)]
 pub struct Gradient {
-    /// The label of its operations, or the parent of their labels.
+    /// The label of the gradient's operations, or the parent of their labels.
     pub label: LabelId,
     /// The label of the operation or call whose gradients they compute.
     pub of: LabelId,
-    /// Memory of its input gradients and of the gradients that it computes.
+    /// Memory of the input gradients of the `grad` and of the gradients that it computes.
     pub own: Vec<MemoryId>,
 }
 

@@ -78,6 +78,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::base::equal_by::equal_by;
 use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
@@ -320,19 +321,7 @@ pub struct Member<'a> {
     pub outputs: &'a mut [Vec<f64>],
 }
 
-impl PartialEq for dyn Operation {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for dyn Operation {}
-
-impl std::hash::Hash for dyn Operation {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
+equal_by!(dyn Operation, |operation| operation.name());
 
 impl fmt::Debug for dyn Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

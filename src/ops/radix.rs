@@ -27,8 +27,8 @@ const TILES: u64 = UNITS;
 
 /// Instructions per position and pass of the kernels that count and that move, and of the only kernel of short lists: machine code for
 /// sm_90 by NVRTC 13.0 for a thread with 16 positions, divided by 16.
-const INSTRUCTIONS: f64 = 53.0 + 201.0;
-const INSTRUCTIONS_ALONE: f64 = 165.0;
+const PER_POSITION: f64 = 53.0 + 201.0;
+const PER_POSITION_ALONE: f64 = 165.0;
 
 /// Sorts several lists of the same length, each on its own.
 ///
@@ -119,7 +119,7 @@ impl Radix {
     }
 
     pub fn instructions(&self) -> f64 {
-        let each = if self.is_alone() { INSTRUCTIONS_ALONE } else { INSTRUCTIONS };
+        let each = if self.is_alone() { PER_POSITION_ALONE } else { PER_POSITION };
         each * f64::from(self.passes) * (self.lists * self.length) as f64
     }
 

@@ -37,7 +37,7 @@ struct StepFlow {
     starts: Vec<u32>,
     /// For each input, the output that it reads.
     sources: Vec<Option<(OpId, usize)>>,
-    /// For each output, its readers; empty for inputs.
+    /// Readers of each output; empty for inputs.
     readers: Vec<Readers>,
 }
 

@@ -51,7 +51,7 @@ enum Numbering {
     Count,
 }
 
-/// Collisions of two statements with the same number of iterations between them, at most one.
+/// Collisions of two statements, all within one iteration or all from one iteration to the next.
 struct Group {
     before: u32,
     pairs: Vec<(Statement, Statement)>,

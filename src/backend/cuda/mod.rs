@@ -82,7 +82,7 @@ pub struct Cuda {
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,
     cublaslt: OnceLock<Arc<CublasLt>>,
-    /// The library and its name with its version; `None` if it was not found.
+    /// cuDNN and its name with its version, or why it was not found.
     cudnn: OnceLock<Result<(Arc<Cudnn>, String), ExecError>>,
     collectives: OnceLock<Collectives>,
     nvml: OnceLock<Option<Nvml>>,

@@ -23,7 +23,6 @@ pub struct Attention {
     pub uses: Vec<AttentionUse>,
 }
 
-/// A use of attention.
 #[derive(Debug)]
 pub struct AttentionUse {
     /// Addresses of the operands.

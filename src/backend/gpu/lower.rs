@@ -107,7 +107,7 @@ pub enum Prepared {
 
 /// The calls of an image, and the data that they refer to.
 pub struct Calls<A: Api> {
-    /// For each operation, its range of calls.
+    /// Range of the calls of each operation.
     pub ops: Vec<(u32, u32)>,
     /// For each operation, its range of calls in observed iterations, where copies to other ranks do not share a
     /// synchronization.

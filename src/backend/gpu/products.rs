@@ -286,7 +286,7 @@ fn machine(device: &DeviceInfo) -> String {
 pub struct Choice {
     /// Index among the library's proposals, or the number of an engine.
     pub place: usize,
-    /// The time that it was measured to take.
+    /// Measured time of the chosen algorithm.
     pub time: Nanos,
 }
 

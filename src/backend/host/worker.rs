@@ -101,7 +101,6 @@ pub struct Shared {
     pub image: Image,
     /// Progress of each lane.
     pub paces: Vec<Pace>,
-    /// Memory of each space.
     pub spaces: [Memory; Space::COUNT],
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,
@@ -112,7 +111,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Memory of a space.
     pub fn memory(&self, space: Space) -> &Memory {
         &self.spaces[space.index()]
     }

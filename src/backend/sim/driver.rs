@@ -18,7 +18,7 @@ struct Node {
     action: Action,
     priority: i32,
     after: Vec<u32>,
-    /// Stamps that its start and its end record.
+    /// Stamps that the node's start and end record.
     observed: [Option<u32>; 2],
     /// Argument of [`Machine::count`].
     counted: Option<(u32, [bool; 2])>,
@@ -68,7 +68,7 @@ struct SimDriver {
     /// Parts of each operation.
     ops: Vec<Op>,
     parts: Vec<SimLaunch>,
-    /// For each lane its placement, its last task, and the dependencies of its next one.
+    /// Placement of each lane, its last task, and the dependencies of its next task.
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,

@@ -68,9 +68,9 @@ struct TaskState {
     running: u64,
     /// Time in ns that rounding of ends to whole ns has omitted from its blocks so far; later blocks compensate for it.
     left_out: f64,
-    /// Stamps that its start and its end record.
+    /// Stamps that the task's start and end record.
     observed: [Option<u32>; 2],
-    /// The lane for which it counts as an operation, and whether its start and its end count.
+    /// The lane for which the task counts as an operation, and whether its start and its end count.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -81,7 +81,6 @@ struct Engines {
     latency: Time,
 }
 
-/// One device.
 #[derive(Debug)]
 struct Device {
     /// Free compute units, in 1/32.

@@ -15,7 +15,6 @@ use crate::ops::Launch;
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Time, whole};
 
-/// One launch.
 #[derive(Clone, Copy, Debug)]
 pub struct SimLaunch {
     pub action: Action,

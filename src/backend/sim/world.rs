@@ -19,10 +19,12 @@ use super::machine::{Machine, TaskId, Time};
 /// The event that a rank waits for.
 #[derive(Clone, Copy, Debug)]
 pub enum Awaited {
-    /// The end of a task.
     End(TaskId),
     /// Fewer than `limit` tasks on a lane.
-    Room { lane: u32, limit: u32 },
+    Room {
+        lane: u32,
+        limit: u32,
+    },
     /// The moment at which every rank has issued this number of iterations.
     Issued(u64),
 }
@@ -76,9 +78,9 @@ struct Rank {
     /// The rank's last iteration, if the next ones may equal earlier ones.
     last: Option<Issued>,
     view: View,
-    /// Numbering of its stamps.
+    /// Numbering of the rank's stamps.
     stamps: StampBase,
-    /// Number of iterations that it can reuse, until it has received it.
+    /// Number of iterations that the rank can reuse; `None` once it has received that number.
     repeat: Option<Repeat>,
 }
 

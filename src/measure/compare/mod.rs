@@ -110,7 +110,7 @@ pub struct UnmatchedCase {
 /// A case that both sides have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseComparison {
-    /// Label that distinguishes it from other cases.
+    /// Label that distinguishes the case from others.
     pub case: String,
     /// All values that identify the case, from the base.
     pub key: IndexMap<String, String>,

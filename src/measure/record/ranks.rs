@@ -101,7 +101,7 @@ pub struct BalanceRecord {
     /// `imbalance` if some ranks work longer than the others, `late rank` if one arrives late without working longer,
     /// `pipeline bubble` if ranks pass data on and wait for each other, otherwise `waiting`.
     pub kind: String,
-    /// Minimum share of its iteration that a rank waits, over all ranks; the next field is the maximum.
+    /// Minimum, over all ranks, of the share of an iteration that a rank waits; the next field is the maximum.
     pub least_waiting: f64,
     pub most_waiting: f64,
     /// The ranks that the others wait for, if there is an imbalance or a late rank; otherwise empty.
@@ -133,7 +133,7 @@ pub struct BehindRecord {
 /// issued together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollectiveRecord {
-    /// Name on the first of its ranks.
+    /// Name of the operation on the first of the ranks.
     pub name: String,
     pub operation: String,
     /// The participating ranks. A rank with two operations appears twice.
@@ -159,7 +159,7 @@ pub struct LateRecord {
     pub late_ns: Nanos,
     /// Uncertainty of `late_ns`, which the alignment of the clocks of all ranks leaves.
     pub error_ns: Nanos,
-    /// Number of iterations in which it arrived last beyond the clocks' error, and of all observed ones.
+    /// Number of iterations in which the rank arrived last beyond the clocks' error; the next field counts all observed ones.
     pub times: usize,
     pub of: usize,
 }
@@ -410,7 +410,7 @@ pub struct OperationRecord {
     pub wait_ns: Option<Nanos>,
     /// Median of the observed starts, from the begin of the iteration.
     pub start_ns: Option<Nanos>,
-    /// Median of its duration in the run on one stream, without waiting for other ranks.
+    /// Median duration of the operation in the run on one stream, without waiting for other ranks.
     #[serde(default)]
     pub alone_ns: Option<Nanos>,
     /// Time by which the operation could end later without lengthening the critical path.
@@ -470,11 +470,11 @@ pub struct CountersRecord {
     pub id: u32,
     /// The label, or the operation's name.
     pub name: String,
-    /// Number of times that it ran until all counts were complete; 0 if nothing was counted.
+    /// Number of times that the operation ran until all counts were complete; 0 if nothing was counted.
     pub passes: u64,
     /// Counts while the operation ran alone; empty if the device cannot count.
     pub counts: Vec<Count>,
-    /// Blocks of its generated kernels in one iteration, by compute unit; empty if none ran.
+    /// Blocks of the operation's generated kernels in one iteration, by compute unit; empty if none ran.
     pub units: Vec<UnitBlocks>,
 }
 

@@ -51,7 +51,6 @@ enum RunPart {
     Block(OnceBlock),
 }
 
-/// Outcome of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkOutcome {
     Done,

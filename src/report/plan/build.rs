@@ -34,7 +34,6 @@ pub struct Request<'a> {
     pub places: &'a dyn Fn(SrcSpan) -> String,
 }
 
-/// Builds the document.
 pub fn build(request: Request) -> PlanDocument {
     let Request { program, plan, schedule, profile, .. } = request;
     let iterations = |program: &Program, plan: &Plan, schedule: &Schedule| -> Vec<Iteration> {
