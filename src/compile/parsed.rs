@@ -4,7 +4,6 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan, hex};
 use crate::model;
-use crate::syntax::ast::DeclKind;
 use crate::syntax::{self, Ast, Limits};
 
 use super::Options;
@@ -69,10 +68,7 @@ pub fn no_files(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
 impl Parsed {
     /// True if the file declares a parameter of that name.
     pub(super) fn has_param(&self, wanted: &str) -> bool {
-        self.ast.decls.iter().any(|decl| match &decl.kind {
-            DeclKind::Param { name, .. } => self.ast.names.name(name.symbol) == wanted,
-            _ => false,
-        })
+        self.ast.params().any(|name| self.ast.names.name(name.symbol) == wanted)
     }
 
     /// Parses the values of parameters that the caller sets. Their syntax errors go to `diagnostics`.

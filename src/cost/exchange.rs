@@ -54,7 +54,7 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
         CollectiveKind::Barrier => BARRIER,
         _ => collective.bytes() as f64,
     };
-    if let CollectiveKind::Send | CollectiveKind::Recv = collective.kind {
+    if collective.is_transfer() {
         let link = link(ranks[collective.rank as usize], ranks[collective.peer as usize], links);
         return link.latency.value() + bytes / link.bandwidth.value() * 1e9;
     }

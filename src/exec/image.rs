@@ -156,6 +156,24 @@ pub struct StepCommands {
     pub leaves: Vec<u32>,
 }
 
+/// A launch of an iteration: the index of its command, the operation of the image, and the lane.
+#[derive(Clone, Copy, Debug)]
+pub struct StepLaunch {
+    pub command: usize,
+    pub op: u32,
+    pub lane: u32,
+}
+
+impl StepCommands {
+    /// All launches, in the order of issue.
+    pub fn launches(&self) -> impl Iterator<Item = StepLaunch> {
+        self.commands.iter().enumerate().filter_map(|(command, step)| match *step {
+            Step::Launch { op, lane } => Some(StepLaunch { command, op, lane }),
+            _ => None,
+        })
+    }
+}
+
 /// All commands of a rank.
 #[derive(Debug)]
 pub struct Commands {
@@ -327,10 +345,7 @@ impl Comms {
     }
 
     fn number(&mut self, stream: StreamId, launches: &[Launch]) -> u32 {
-        let group = launches.iter().find_map(|launch| match launch {
-            Launch::Collective(collectives) => collectives.first().map(|collective| collective.group),
-            _ => None,
-        });
+        let group = launches.iter().flat_map(Launch::collectives).next().map(|collective| collective.group);
         group.and_then(|group| self.numbers.get(&(group, stream)).copied()).unwrap_or(NO_COMM)
     }
 

@@ -121,13 +121,13 @@ impl CopyInserter<'_> {
     /// Returns the launches of an iteration, after it has inserted the copies that they need.
     fn step(&mut self, step: &mut StepCommands) -> Vec<Launched> {
         self.unread = 0;
-        let launches: Vec<u32> = step.commands.iter().filter_map(launch).map(|(op, _)| op).collect();
+        let launches: Vec<u32> = step.launches().map(|launch| launch.op).collect();
         let result_uses = result_uses(self.image, &launches);
         let mut launched = Vec::with_capacity(launches.len());
         let mut commands = Vec::with_capacity(step.commands.len());
         for command in std::mem::take(&mut step.commands) {
             commands.push(command);
-            let Some((op, lane)) = launch(&command) else { continue };
+            let Step::Launch { op, lane } = command else { continue };
             let turn = launched.len();
             let copies = self.launched((step.step, step.ops[turn]), op, result_uses[turn], &mut launched);
             commands.extend(copies.into_iter().map(|op| Step::Launch { op, lane }));
@@ -179,13 +179,6 @@ impl CopyInserter<'_> {
         copies.push(self.image.ops.len() as u32);
         self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
         to
-    }
-}
-
-fn launch(command: &Step) -> Option<(u32, u32)> {
-    match *command {
-        Step::Launch { op, lane } => Some((op, lane)),
-        _ => None,
     }
 }
 

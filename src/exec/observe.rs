@@ -4,7 +4,6 @@ use crate::base::{LaneId, Nanos, gcd};
 
 use super::control::Control;
 use super::error::ExecError;
-use super::image::Step;
 use super::session::{LaunchMode, Session, device};
 use super::trace::{Span, Trace};
 
@@ -183,10 +182,7 @@ impl Session {
         let outline = self.lowered.outline.clone();
         let period = &outline.period;
         let step = &period[(iteration % period.len() as u64) as usize];
-        let lanes = step.commands.iter().filter_map(|command| match command {
-            Step::Launch { lane, .. } => Some(LaneId(*lane)),
-            _ => None,
-        });
+        let lanes = step.launches().map(|launch| LaneId(launch.lane));
         let mut spans = Vec::with_capacity(step.ops.len());
         let stamps = timing.first_stamp().into_iter().flat_map(|first| (first..).step_by(2));
         for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip(stamps) {

@@ -206,14 +206,11 @@ pub(super) fn lower(
 
 /// Finds the launches that consist of sends and receives alone.
 fn transfers(image: &Image) -> Transfers {
-    let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
     let directions = |op: &ImageOp| {
         let comm = image.comms.get(op.comm as usize)?;
         let work = &image.works[op.work as usize];
-        let calls = work.launches.iter().find_map(|launch| match launch {
-            Launch::Collective(calls) if calls.iter().all(between_two) => Some(calls),
-            _ => None,
-        })?;
+        let of_transfers = |calls: &&[Collective]| !calls.is_empty() && calls.iter().all(Collective::is_transfer);
+        let calls = work.launches.iter().map(Launch::collectives).find(of_transfers)?;
         let side = |one: &Collective| Some((one.kind == CollectiveKind::Send, *comm.ranks.get(one.peer as usize)?));
         Some(calls.iter().filter_map(side).collect())
     };

@@ -84,13 +84,7 @@ impl Session {
         let recorded = self.driver.end_records()?;
         let Recording { indices, traces, overlapping, .. } = std::mem::take(&mut self.recording);
         let outline = self.lowered.outline.clone();
-        let ops = |index: &usize| {
-            let launched = |command: &Step| match *command {
-                Step::Launch { op, .. } => Some(op),
-                _ => None,
-            };
-            outline.period[*index].commands.iter().filter_map(launched).collect()
-        };
+        let ops = |index: &usize| outline.period[*index].launches().map(|launch| launch.op).collect();
         let times = records::correlate(&recorded, &indices.iter().map(ops).collect::<Vec<_>>())?;
         let mut described = BTreeSet::new();
         let whole = |((index, trace), times): ((usize, Trace), TurnTimes)| {

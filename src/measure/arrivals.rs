@@ -141,10 +141,7 @@ fn channels(program: &Program, rank: u32, spec: &Spec) -> Vec<Channel> {
     }
     let ranks: Vec<u32> = program.groups[spec.team.group.index()].members_with(rank).collect();
     let launches = spec.launch();
-    let entries = launches.iter().flat_map(|launch| match launch {
-        Launch::Collective(entries) => &entries[..],
-        _ => &[],
-    });
+    let entries = launches.iter().flat_map(Launch::collectives);
     let channel = |entry: &ops::Collective| {
         let peer = ranks.get(entry.peer as usize).copied();
         match entry.kind {

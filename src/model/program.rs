@@ -410,6 +410,11 @@ pub(super) struct NewOp {
 }
 
 impl Program {
+    /// The steps of the cycle, then those of the blocks around it.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.cycle.iter().chain(self.around.iter().flat_map(|(_, block)| &block.cycle))
+    }
+
     /// Returns the program of a block that runs once, with the same tables as this program.
     pub(super) fn once(&self, block: Step) -> Program {
         Program {

@@ -107,15 +107,13 @@ impl Operation for Batch {
         let all = spec.inputs.len();
         let mut entries: Vec<Collective> = Vec::new();
         for part in parts(spec) {
-            for launch in part.spec.launch() {
-                let Launch::Collective(collectives) = launch else { continue };
-                entries.extend(collectives.iter().cloned().map(|mut collective| {
-                    let shift = (all + part.outputs.start - part.spec.inputs.len()) as u8;
-                    collective.source = collective.source.map(|source| source + part.inputs.start as u8);
-                    collective.target = collective.target.map(|target| target + shift);
-                    collective
-                }));
-            }
+            let launches = part.spec.launch();
+            entries.extend(launches.iter().flat_map(Launch::collectives).cloned().map(|mut collective| {
+                let shift = (all + part.outputs.start - part.spec.inputs.len()) as u8;
+                collective.source = collective.source.map(|source| source + part.inputs.start as u8);
+                collective.target = collective.target.map(|target| target + shift);
+                collective
+            }));
         }
         vec![Launch::Collective(entries.into())]
     }

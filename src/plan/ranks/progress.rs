@@ -10,7 +10,7 @@ use crate::ops::{Collective, CollectiveKind};
 use crate::plan::StepPlan;
 
 use super::Rank;
-use super::calls::{Channel, Table, Tables, is_transfer};
+use super::calls::{Channel, Table, Tables};
 
 /// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
@@ -124,7 +124,7 @@ impl<'a> Progress<'a> {
             for (place, call) in calls.iter().enumerate() {
                 let channel = table.channel(step, node.op, call.group, node.rank);
                 let side = (node, place as u32);
-                match is_transfer(call) {
+                match call.is_transfer() {
                     true => self.transfer(channel, side, call, table),
                     false => self.meet(channel, side, table, call.group),
                 }

@@ -116,14 +116,8 @@ impl<'a> View<'a> {
 
     /// A comparison of earlier runs.
     pub fn comparison(comparison: &Comparison) -> View<'a> {
-        let pages = compared::compare(comparison);
-        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-        View {
-            title: names.join(" | "),
-            runs: &[],
-            galleries: picture::differences(comparison).into_iter().collect(),
-            pages,
-        }
+        let galleries = picture::differences(comparison).into_iter().collect();
+        View { galleries, ..View::reports(compared::compare(comparison)) }
     }
 
     /// Returns a page with reports only, without pictures.
