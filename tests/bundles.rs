@@ -1,6 +1,6 @@
 //! Bundles: what is written is read, and no text makes the reader panic. Bundles come from other people.
 
-use aorta::config::{Bundle, BundledPlan, Part, part_name};
+use aorta::config::{Bundle, BundledFile, BundledPlan, part_name};
 use proptest::prelude::*;
 
 /// Lines that mean something in a bundle, and some that do not.
@@ -48,7 +48,7 @@ fn bundle() -> impl Strategy<Value = Bundle> {
             plan: plan.map(|hash| BundledPlan { hash, device: "h200".to_owned() }),
             licence,
             record: recorded.then_some(first),
-            parts: parts.into_iter().map(|(name, bytes)| (name, Part::new(bytes))).collect(),
+            parts: parts.into_iter().map(|(name, bytes)| (name, BundledFile::new(bytes))).collect(),
             is_header_changed: false,
         }
     })

@@ -5,7 +5,7 @@ use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Rank, Trace};
-use aorta::model::{Options, Program};
+use aorta::model::{AnalysisOptions, Program};
 use aorta::schedule::{self, Schedule};
 
 use crate::common;
@@ -23,7 +23,7 @@ step {
 /// The observed iterations of each rank.
 fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Vec<Vec<Trace>> {
     let program = |rank| {
-        let options = Options { rank, world, ..Options::default() };
+        let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
         common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
     };
     let programs: Vec<Program> = (0..world).map(program).collect();
@@ -34,7 +34,7 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
     let schedules: Vec<Schedule> = programs.iter().map(place).collect();
     let ranks = programs.iter().zip(&schedules);
     let ranks: Vec<Rank> = ranks.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
-    let options = exec::Options { gate_depth, ..common::exec_options() };
+    let options = exec::SessionOptions { gate_depth, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"));
     ranks
         .observe(LaunchMode::Stream, Observation { times: 3, ..Observation::once(1) }, &Control::default())

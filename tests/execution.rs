@@ -364,7 +364,7 @@ fn a_hang_names_what_is_busy() {
     let prepared = Prepared::of(MEETING);
     for (mode, iteration) in [(LaunchMode::Stream, 0), (LaunchMode::Graph, 0)] {
         let mock = Mock::new(Script { hangs: true, ..Script::default() });
-        let options = exec::Options { timeout: Nanos(50_000), ..common::exec_options() };
+        let options = exec::SessionOptions { timeout: Nanos(50_000), ..common::exec_options() };
         let mut session = exec::prepare(&prepared.program, &prepared.schedule, &mock, &options).expect("it opens");
         session.capture().expect("the mock captures");
         let error = session.iterate(mode, 1, 2, &Control::default()).expect_err("the mock hangs");
@@ -523,7 +523,7 @@ step { on a { map(x + one -> sum) } }
     let (_, plan) = common::planned(text);
     let schedule = common::placed(&program, &plan, &Host, &schedule::Options::default());
     let read = |contents: Option<Init>| -> Vec<Vec<u8>> {
-        let options = exec::Options { contents, ..common::exec_options() };
+        let options = exec::SessionOptions { contents, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &Host, &options).unwrap_or_else(|error| panic!("{error}"));
         session.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect("the CPU runs");
         let memories = (0..program.memories.len()).map(aorta::base::MemoryId::from);

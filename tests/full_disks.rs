@@ -1,8 +1,6 @@
 //! Full disks: a limit on the size of files makes each write fail at some byte. Every requested file is either complete
 //! or reported as not written; no partial or temporary file remains.
 
-#![cfg(unix)]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use aorta::base::random::hash;
 use aorta::base::{DType, Space, units};
 use aorta::compile::{self, Parsed, Ranks};
-use aorta::model::{self, Figure, Options, Program, Statistic};
+use aorta::model::{self, AnalysisOptions, Figure, Program, Statistic};
 use aorta::ops::CATALOGUE;
 use aorta::syntax::{self, Limits};
 
@@ -35,7 +35,7 @@ fn choices(number: u64) -> Vec<u8> {
 fn program(text: &str) -> Option<Program> {
     let parsed = compile::parse("generated.aorta", text, &Limits::default(), &grammar::files::find).ok()?;
     let Parsed { ast, errors, traces, files, .. } = parsed;
-    let options = Options { cycle: 4, max_operations: 4000, traces, files, ..Options::default() };
+    let options = AnalysisOptions { cycle: 4, max_operations: 4000, traces, files, ..AnalysisOptions::default() };
     errors.is_empty().then(|| model::analyze(&ast, &options).ok())?
 }
 

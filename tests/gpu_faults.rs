@@ -7,7 +7,7 @@ mod common;
 use std::process::Command;
 
 use aorta::backend::cuda::{self, Cuda};
-use aorta::backend::gpu::Gpu;
+use aorta::backend::gpu::{Gpu, NoDriver};
 use aorta::base::{Nanos, SourceMap};
 use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode};
 use aorta::render::{self, Style};
@@ -23,16 +23,16 @@ const INSIDE: &str = "AORTA_TEST_INSIDE";
 fn gpus(count: u32) -> Option<Gpu<Cuda>> {
     let paths = aorta::cli::library_paths();
     match cuda::find(&paths) {
-        cuda::Found::Nothing(why) => {
+        Err(why @ (NoDriver::Absent(_) | NoDriver::NoDevice(_))) => {
             println!("skipped: {why}");
             None
         }
-        cuda::Found::Broken(error) => panic!("the CUDA driver is there and does not work: {error}"),
-        cuda::Found::Devices(there) if there < count => {
+        Err(NoDriver::Fails(error)) => panic!("the CUDA driver is there and does not work: {error}"),
+        Ok(there) if there < count => {
             println!("skipped: {there} GPUs, and {count} are needed");
             None
         }
-        cuda::Found::Devices(_) => {
+        Ok(_) => {
             let open = |index| Cuda::open(paths.clone(), index, None).unwrap_or_else(|error| panic!("{error}"));
             Some(Gpu::new((0..count).map(open).collect(), None))
         }

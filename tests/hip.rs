@@ -43,7 +43,6 @@ pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&st
         .stdin(Stdio::null())
         .stdout(append.try_clone().expect("a file of our own"))
         .stderr(append);
-    #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().expect("the program runs");
     let code = finished(&mut child, arguments);
@@ -350,7 +349,6 @@ fn sorts_rows_and_gradients_agree_with_the_cpu() {
 }
 
 /// Without hipBLASLt, rocBLAS computes the products.
-#[cfg(unix)]
 #[test]
 fn products_of_the_other_library_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -414,7 +412,6 @@ fn a_failed_compilation_is_reported() {
 }
 
 /// While kernels are being compiled, no iteration has begun: the first signal ends the run.
-#[cfg(unix)]
 #[test]
 fn a_run_can_be_ended_before_its_first_iteration() {
     use std::os::unix::fs::PermissionsExt;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use aorta::backend::sim::Sim;
 use aorta::base::SourceMap;
-use aorta::config::{EffortPlan, Figure, Profile, Wiring};
+use aorta::config::{EffortPlan, Profile, SourcedFigure, Wiring};
 use aorta::exec::{self, Control, LaunchMode};
 use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
@@ -57,7 +57,7 @@ fn machine() -> impl Strategy<Value = Machine> {
     )
 }
 
-fn scale(figure: &mut Figure, factor: f64) {
+fn scale(figure: &mut SourcedFigure, factor: f64) {
     figure.0 *= factor;
 }
 
@@ -154,7 +154,7 @@ impl Ranks {
             modes: &[mode],
             effort: EffortPlan { warmup: 3, iterations: 5 },
             observed_iterations: 2,
-            exec: exec::Options { cold, timeout: aorta::base::Nanos(600_000_000_000), ..common::exec_options() },
+            exec: exec::SessionOptions { cold, timeout: aorta::base::Nanos(600_000_000_000), ..common::exec_options() },
             control: &Control::default(),
             profile: Some(profile),
             keep: &|_| {},

@@ -90,7 +90,6 @@ fn nothing_outside_of_the_folder_is_read() {
         let files = [("w/main.aorta", main.as_str()), ("w/.git/secret.aorta", secret), ("secret.aorta", secret)];
         let root = folder(name, &files);
         fs::write(root.join("w/main.aorta"), main).expect("a file");
-        #[cfg(unix)]
         std::os::unix::fs::symlink("../secret.aorta", root.join("w/linked.aorta")).expect("a link");
         let (good, said) = check(&root);
         assert!(!good && said.contains("aorta::model::unknown_module"), "{name}: {said}");

@@ -6,7 +6,7 @@ use aorta::base::{MemoryId, Nanos};
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Rank, Ranks};
 use aorta::measure;
-use aorta::model::{self, MemoryKind, ModelError, Options, PeerError, Program};
+use aorta::model::{self, AnalysisOptions, MemoryKind, ModelError, PeerError, Program};
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use crate::common;
 /// The programs of all ranks of a world, with what arrives on each.
 fn linked(text: &str, world: u32) -> Result<Vec<Program>, Vec<ModelError>> {
     let program = |rank| {
-        let options = Options { rank, world, ..Options::default() };
+        let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
         common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
     };
     let mut programs: Vec<Program> = (0..world).map(program).collect();

@@ -14,7 +14,7 @@ use aorta::exec::{
     self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers,
 };
 use aorta::measure::{self, Measured, RankRequest};
-use aorta::model::{Options, Program};
+use aorta::model::{AnalysisOptions, Program};
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Topology};
 
@@ -54,7 +54,7 @@ impl Backend for OneOf<'_> {
 /// Programs for all ranks; ranks with higher numbers have more work.
 fn world(text: &str, ranks: u32) -> Vec<(Program, Plan)> {
     let of = |rank| {
-        let options = Options { rank, world: ranks, ..Options::default() };
+        let options = AnalysisOptions { rank, world: ranks, ..AnalysisOptions::default() };
         let program = common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"));
         let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
         (program, plan)
@@ -100,7 +100,7 @@ fn measured_within(
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 12, iterations: 5 },
         observed_iterations: 2,
-        exec: exec::Options { timeout, ..common::exec_options() },
+        exec: exec::SessionOptions { timeout, ..common::exec_options() },
         control,
         profile: None,
         sources: &SourceMap::new(),

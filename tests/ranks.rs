@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use aorta::model::{self, Options, Program};
+use aorta::model::{self, AnalysisOptions, Program};
 use aorta::plan::{self, PlanError, Rank};
 use aorta::report::dump;
 use aorta::syntax::{self, Limits};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 fn program(text: &str, rank: u32, world: u32) -> Program {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     assert!(errors.is_empty(), "{text}\n{errors:?}");
-    let options = Options { rank, world, ..Options::default() };
+    let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
     model::analyze(&ast, &options).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"))
 }
 
@@ -113,7 +113,7 @@ fn the_world_is_a_group_and_a_number() {
 fn only_the_own_part_is_gathered_in_place() {
     let text = "buffer x: f32[8]\nstep { all_gather(x[0..4] -> x) }";
     let (ast, _) = syntax::parse(text, 0, &Limits::default());
-    let analyze = |rank| model::analyze(&ast, &Options { rank, world: 2, ..Options::default() });
+    let analyze = |rank| model::analyze(&ast, &AnalysisOptions { rank, world: 2, ..AnalysisOptions::default() });
     assert!(analyze(0).is_ok());
     let errors = analyze(1).expect_err("these elements are of rank 0");
     let [mistake] = errors.as_slice() else { panic!("{errors:?}") };

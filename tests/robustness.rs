@@ -13,7 +13,7 @@ use aorta::base::{Interner, SourceMap};
 use aorta::config::{EffortPlan, Profile, Scenario, Settings};
 use aorta::exec::{Control, LaunchMode};
 use aorta::measure::{self, RankRequest, Request};
-use aorta::model::{self, Options};
+use aorta::model::{self, AnalysisOptions};
 use aorta::render::{self, Style};
 use aorta::syntax::ast::DeclKind;
 use aorta::syntax::{self, Limits};
@@ -57,12 +57,12 @@ fn take_through(text: &str) -> Stage {
         DeclKind::Preset { name, .. } => ast.names.name(name.symbol) == "tiny",
         _ => false,
     });
-    let options = Options {
+    let options = AnalysisOptions {
         preset: tiny.then(|| "tiny".to_owned()),
         cycle: 8,
         max_operations: 1000,
         max_memory: 1 << 26,
-        ..Options::default()
+        ..AnalysisOptions::default()
     };
     // A text with syntax errors is analyzed too, as the program does, but goes no further.
     let analyzed = model::analyze(&ast, &options);
@@ -85,7 +85,7 @@ fn take_through(text: &str) -> Stage {
         let rank = |rank| {
             model::analyze(
                 &ast,
-                &Options {
+                &AnalysisOptions {
                     rank,
                     world: 2,
                     preset: None,

@@ -43,7 +43,7 @@ fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError
     let mock = Mock::new(Script { has_gates: way.gates, has_caches: way.caches, ..Script::default() });
     let schedule =
         common::placed(&program, &plan, &mock, &schedule::Options { streams: ceiling, ..Default::default() });
-    let options = exec::Options { in_flight: way.in_flight, cold: way.caches, ..common::exec_options() };
+    let options = exec::SessionOptions { in_flight: way.in_flight, cold: way.caches, ..common::exec_options() };
     let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
     if way.mode == LaunchMode::Graph {
         session.capture().unwrap_or_else(|error| panic!("{error}"));
@@ -92,7 +92,7 @@ proptest! {
         let mock = Mock::new(Script { has_gates: true, has_caches: caches, ..Script::default() });
         let schedule = common::placed(&program, &plan, &mock, &schedule::Options::default());
         let open = |gate_depth| {
-            let options = exec::Options { gate_depth, cold: caches, ..common::exec_options() };
+            let options = exec::SessionOptions { gate_depth, cold: caches, ..common::exec_options() };
             exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"))
         };
         let expected = open(1);
@@ -115,7 +115,7 @@ proptest! {
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
         let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
         let times = |in_flight| -> Vec<Nanos> {
-            let options = exec::Options { in_flight, ..common::exec_options() };
+            let options = exec::SessionOptions { in_flight, ..common::exec_options() };
             let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));
             let samples = session.iterate(LaunchMode::Stream, 1, ITERATIONS - 1, &Control::default());
             samples.unwrap_or_else(|error| panic!("{error}")).time

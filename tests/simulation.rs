@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
-use aorta::config::{Figure, Profile, QueueRule};
+use aorta::config::{Profile, QueueRule, SourcedFigure};
 use aorta::cost::floor::floor;
 use aorta::exec::{self, Control, LaunchMode, Observation, Session, Trace};
 use aorta::schedule;
@@ -18,7 +18,7 @@ use crate::common::{self, worlds};
 /// An H200 without any latency: only what is asked for takes time.
 fn ideal() -> Profile {
     let mut profile = Profile::named("h200").expect("embedded");
-    let zero = || Figure(0.0, "test".to_owned());
+    let zero = || SourcedFigure(0.0, "test".to_owned());
     for figure in [
         &mut profile.kernel_floor,
         &mut profile.memory_latency,
@@ -45,15 +45,15 @@ fn ideal() -> Profile {
     ] {
         *figure = zero();
     }
-    profile.host_link.both = Figure(1e15, "test".to_owned());
-    profile.bandwidth = Figure(1e12, "test".to_owned());
-    profile.bandwidth_efficiency = Figure(1.0, "test".to_owned());
-    profile.cache = Figure(0.0, "test".to_owned());
+    profile.host_link.both = SourcedFigure(1e15, "test".to_owned());
+    profile.bandwidth = SourcedFigure(1e12, "test".to_owned());
+    profile.bandwidth_efficiency = SourcedFigure(1.0, "test".to_owned());
+    profile.cache = SourcedFigure(0.0, "test".to_owned());
     profile
 }
 
-fn set(figure: &mut Figure, value: f64) {
-    *figure = Figure(value, "test".to_owned());
+fn set(figure: &mut SourcedFigure, value: f64) {
+    *figure = SourcedFigure(value, "test".to_owned());
 }
 
 /// A step's body on streams `s[0]` to `s[15]`.
@@ -439,7 +439,7 @@ fn cold_caches_cost_what_they_would_have_saved() {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
     let time = |cold: bool| {
-        let options = exec::Options { cold, ..common::exec_options() };
+        let options = exec::SessionOptions { cold, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(session.is_cold(), cold);
         let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default()).expect("runs");

@@ -102,7 +102,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
         effort: EffortPlan { warmup: 3, iterations },
         observed_iterations,
         // The cache's contents after a slot would depend on the slot before.
-        exec: exec::Options { cold: true, ..common::exec_options() },
+        exec: exec::SessionOptions { cold: true, ..common::exec_options() },
         control: &Control::default(),
         profile: Some(&profile),
         keep: &|_| {},

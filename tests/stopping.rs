@@ -127,7 +127,7 @@ impl Case {
     fn check(&self, backend: &dyn Backend) -> Result<(), TestCaseError> {
         let world = World::new(&self.text(), self.world(), backend);
         let control = Control::default();
-        let options = |options| exec::Options { in_flight: self.in_flight, ..options };
+        let options = |options| exec::SessionOptions { in_flight: self.in_flight, ..options };
         let mut ranks = world.open_with(backend, options).unwrap_or_else(|error| panic!("{error}"));
         if self.mode == LaunchMode::Graph {
             ranks.capture(&control).unwrap_or_else(|error| panic!("{error}"));

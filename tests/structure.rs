@@ -8,7 +8,7 @@ use std::path::Path;
 use aorta::backend::host::Host;
 use aorta::base::random::hash;
 use aorta::exec::{Control, LaunchMode};
-use aorta::model::{Options, Program, Stream};
+use aorta::model::{AnalysisOptions, Program, Stream};
 use aorta::schedule::{self, Topology};
 
 use crate::common;
@@ -279,7 +279,7 @@ fn groups_of_several_factors_are_those_of_the_definition() {
 }
 
 fn analyzed(text: &str, rank: u32, world: u32) -> Program {
-    let options = Options { rank, world, ..Options::default() };
+    let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
     common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
 }
 

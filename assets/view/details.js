@@ -8,6 +8,7 @@ function facts(rank, id) {
   const pair = (...texts) => texts.filter(Boolean).join(", ");
   const limit = rank.ofLimit(id);
   const waits = columns.transfer_ns[id] === null ? null : columns.time_ns[id] - columns.transfer_ns[id];
+  const across = columns.bus_bytes[id] > 0;
   const ran = !Number.isNaN(rank.start[id]);
   const all = [
     ["operation", pair(rank.text("operation", id), rank.text("category", id))],
@@ -17,8 +18,8 @@ function facts(rank, id) {
     ["in this iteration", ran ? `${formatTime(rank.end[id] - rank.start[id])}, from ${formatTime(rank.start[id])}` : "it did not run"],
     ["median time", columns.time_ns[id] === null ? rank.text("refused", id) : formatTime(columns.time_ns[id])],
     ["waits for other ranks", waits === null ? null : formatTime(waits)],
-    ["bytes", columns.bytes[id] > 0 ? pair(formatBytes(columns.bytes[id]), perSecond(columns.bytes[id], "B")) : null],
-    ["between ranks", columns.bus_bytes[id] > 0 ? pair(formatBytes(columns.bus_bytes[id]), perSecond(columns.bus_bytes[id], "B")) : null],
+    ["bytes", columns.bytes[id] > 0 ? pair(formatBytes(columns.bytes[id]), across ? null : perSecond(columns.bytes[id], "B")) : null],
+    ["bus bandwidth", across ? pair(perSecond(columns.bus_bytes[id], "B"), `${formatBytes(columns.bus_bytes[id])} between ranks`) : null],
     ["arithmetic", perSecond(columns.flops[id], "FLOP")],
     ["share of the limit", limit === null ? null : pair(formatShare(limit), rank.text("bound", id))],
     ["alone", columns.alone_ns[id] === null ? null : formatTime(columns.alone_ns[id])],

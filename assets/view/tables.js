@@ -170,6 +170,8 @@ function operationsTable(rank, grouping, select) {
     const [of, time] = [amount(ids), work(ids)];
     return of > 0 && time > 0 ? of / time * 1e9 : null;
   };
+  // As in the text: operations between ranks have their bus bandwidth.
+  const moved = kept((ids) => (ids.every((id) => columns.bus_bytes[id] !== null) ? total(ids, columns.bus_bytes) : sum("bytes")(ids)));
   const stretch = (ids) => {
     const [alone, time] = [sum("alone_ns")(ids), work(ids)];
     return alone > 0 && time !== null ? time / alone - 1 : null;
@@ -195,7 +197,7 @@ function operationsTable(rank, grouping, select) {
     { name: "stretch", value: stretch, text: formatShare, without: columns.alone_ns.every((time) => time === null) },
     { name: "slack", value: (ids) => columns.slack_ns[ids[0]], text: formatTime, without: !one },
     { name: "bytes", value: sum("bytes"), text: formatBytes },
-    { name: "bytes/s", value: per(sum("bytes")), text: (rate) => formatRate(rate, "B") },
+    { name: "bytes/s", value: per(moved), text: (rate) => formatRate(rate, "B") },
     { name: "FLOP/s", value: per(sum("flops")), text: (rate) => formatRate(rate, "FLOP") },
     { name: "of the limit", value: limit, text: formatShare },
     { name: "limited by", value: words("bound") },

@@ -57,8 +57,8 @@ fn run(text: &str) -> Run {
     let linked = compile::parse("bench.aorta", text, &limits, &compile::no_files).expect("the text is small");
     assert!(linked.errors.is_empty(), "{:?}", linked.errors);
     let parsed = clock();
-    let program =
-        model::analyze(&linked.ast, &model::Options::default()).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+    let program = model::analyze(&linked.ast, &model::AnalysisOptions::default())
+        .unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let analyzed = clock();
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let planned = clock();

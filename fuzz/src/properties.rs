@@ -9,7 +9,7 @@ use aorta::compile::{self, CompileError, Compiled, Parsed, Ranks};
 use aorta::config::{EffortPlan, Profile, Settings};
 use aorta::exec::{self, Backend, Control, LaunchMode};
 use aorta::measure::{self, RankRequest, Request};
-use aorta::model::{self, MemoryKind, Mistake, OpKind, Options, Program};
+use aorta::model::{self, AnalysisOptions, MemoryKind, Mistake, OpKind, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule, Topology};
@@ -96,8 +96,8 @@ fn announced(data: &[u8]) {
 }
 
 /// Small limits, so that each is reached and every run is short.
-fn options() -> Options {
-    Options { cycle: 4, max_operations: 2000, max_memory: 1 << 30, ..Options::default() }
+fn options() -> AnalysisOptions {
+    AnalysisOptions { cycle: 4, max_operations: 2000, max_memory: 1 << 30, ..AnalysisOptions::default() }
 }
 
 /// The text as the only source.
@@ -239,8 +239,8 @@ fn analyzed(text: &str) -> Option<Analysis> {
 }
 
 /// Options of an analysis with the files that a text names.
-fn linked(parsed: &Parsed) -> Options {
-    Options { traces: parsed.traces.clone(), files: parsed.files.clone(), ..options() }
+fn linked(parsed: &Parsed) -> AnalysisOptions {
+    AnalysisOptions { traces: parsed.traces.clone(), files: parsed.files.clone(), ..options() }
 }
 
 /// The program keeps its limits, its operands lie in their memories, its dependencies refer to earlier operations; and
@@ -365,7 +365,7 @@ fn judge(program: &Program, plan: &Plan, schedule: &Schedule) {
 /// Compiles a text for `ranks` ranks. Returns `None` if the text has mistakes, after checking that they can be
 /// formatted.
 fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
-    let model::Options { cycle, max_operations, max_memory, .. } = options();
+    let model::AnalysisOptions { cycle, max_operations, max_memory, .. } = options();
     let ranks = Ranks::Exactly(ranks);
     let find = &files::find;
     let options = compile::Options { ranks, cycle, max_operations, max_memory, find, ..compile::Options::default() };
@@ -401,7 +401,10 @@ fn simulate(ranks: &[plan::Rank], options: &schedule::Options) {
             modes: &[LaunchMode::Stream, LaunchMode::Graph],
             effort: EffortPlan { warmup: 0, iterations: 2 },
             observed_iterations: 1,
-            exec: exec::Options { timeout: Nanos(i64::MAX / 4), ..exec::Options::of(&Settings::default()) },
+            exec: exec::SessionOptions {
+                timeout: Nanos(i64::MAX / 4),
+                ..exec::SessionOptions::of(&Settings::default())
+            },
             control: &Control::default(),
             profile: Some(&profile),
             sources: &SourceMap::new(),

@@ -337,19 +337,18 @@ impl Collectives {
     /// The communicator must be alive, the stream must belong to its device, and all addresses must be memory of that
     /// device with the size that the collectives require.
     pub unsafe fn issue(&self, comm: Comm, exchanges: &[Exchange], stream: *mut c_void) -> Result<(), Box<Fault>> {
-        let together = exchanges.len() > 1;
-        // SAFETY: the caller vouches for handles and memory; a group that was started is ended.
-        unsafe {
-            if together {
-                self.check("ncclGroupStart", (self.table.group_start)())?;
-            }
-            let issued = exchanges.iter().try_for_each(|exchange| self.one(comm, exchange, stream));
-            if together {
-                let ended = self.check("ncclGroupEnd", (self.table.group_end)());
-                return issued.and(ended);
-            }
-            issued
-        }
+        // SAFETY: the caller vouches for handles and memory.
+        let all = || exchanges.iter().try_for_each(|exchange| unsafe { self.one(comm, exchange, stream) });
+        if exchanges.len() > 1 { self.grouped(all) } else { all() }
+    }
+
+    /// Issues calls as one group. The group ends even if a call fails.
+    fn grouped(&self, calls: impl FnOnce() -> Result<(), Box<Fault>>) -> Result<(), Box<Fault>> {
+        // SAFETY: the function takes no arguments.
+        self.check("ncclGroupStart", unsafe { (self.table.group_start)() })?;
+        let issued = calls();
+        // SAFETY: as above.
+        issued.and(self.check("ncclGroupEnd", unsafe { (self.table.group_end)() }))
     }
 
     /// # Safety
@@ -411,22 +410,19 @@ impl Collectives {
         let Exchange { collective, source, target, .. } = exchange;
         let (kind, size) = (number(collective.dtype), collective.dtype.size());
         let (mut from, mut to) = (*source, *target);
-        // SAFETY: the caller vouches for handles and memory; the group that is started is ended.
-        unsafe {
-            self.check("ncclGroupStart", (self.table.group_start)())?;
-            let mut transfer = |rank: usize| {
-                let (sent, received) = parts
-                    .map_or((collective.count, collective.count), |parts| (parts.sent[rank], parts.received[rank]));
-                let peer = rank as c_int;
-                let (out, into) = (from as *const c_void, to as *mut c_void);
-                (from, to) = (from + sent * size, to + received * size);
+        let transfer = |rank: usize| {
+            let (sent, received) =
+                parts.map_or((collective.count, collective.count), |parts| (parts.sent[rank], parts.received[rank]));
+            let peer = rank as c_int;
+            let (out, into) = (from as *const c_void, to as *mut c_void);
+            (from, to) = (from + sent * size, to + received * size);
+            // SAFETY: the caller vouches for handles and memory.
+            unsafe {
                 self.check("ncclSend", (self.table.send)(out, sent as usize, kind, peer, comm, stream))?;
                 self.check("ncclRecv", (self.table.recv)(into, received as usize, kind, peer, comm, stream))
-            };
-            let issued = (0..collective.ranks as usize).try_for_each(&mut transfer);
-            let ended = self.check("ncclGroupEnd", (self.table.group_end)());
-            issued.and(ended)
-        }
+            }
+        };
+        self.grouped(|| (0..collective.ranks as usize).try_for_each(transfer))
     }
 
     /// Issues an all-to-all of counted rows as one transfer between each pair of ranks.
@@ -437,11 +433,10 @@ impl Collectives {
     unsafe fn ways(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
         let Exchange { collective, source, target, ways, .. } = exchange;
         let (kind, size) = (number(collective.dtype), collective.dtype.size());
-        // SAFETY: the caller vouches for handles and memory, within which all ways lie; the group that is started is ended.
-        unsafe {
-            self.check("ncclGroupStart", (self.table.group_start)())?;
-            let issued = (0..).zip(ways).try_for_each(|(peer, &[from, sent, to, received])| {
-                let (from, to) = ((source + from * size) as *const c_void, (target + to * size) as *mut c_void);
+        let transfer = |(peer, &[from, sent, to, received]): (c_int, &[u64; 4])| {
+            let (from, to) = ((source + from * size) as *const c_void, (target + to * size) as *mut c_void);
+            // SAFETY: the caller vouches for handles and memory, within which all ways lie.
+            unsafe {
                 if sent > 0 {
                     self.check("ncclSend", (self.table.send)(from, sent as usize, kind, peer, comm, stream))?;
                 }
@@ -449,10 +444,9 @@ impl Collectives {
                     0 => Ok(()),
                     _ => self.check("ncclRecv", (self.table.recv)(to, received as usize, kind, peer, comm, stream)),
                 }
-            });
-            let ended = self.check("ncclGroupEnd", (self.table.group_end)());
-            issued.and(ended)
-        }
+            }
+        };
+        self.grouped(|| (0..).zip(ways).try_for_each(transfer))
     }
 
     /// Returns the asynchronous error of a communicator; `None` if there is none.

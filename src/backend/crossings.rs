@@ -24,12 +24,12 @@ pub enum Sharing {
 /// A rank's copies to and from other ranks, by number, which is the same on all ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Crossings {
-    /// By copy and sender, the destination offset in bytes in this rank's device memory.
+    /// Destination offset in bytes in this rank's device memory, by copy and sender.
     targets: BTreeMap<u32, BTreeMap<u32, u64>>,
     sends: BTreeMap<u32, Sending>,
-    /// For a copy that shares its synchronization with the one before it: that copy.
+    /// The copy before, by each copy that shares its synchronization with it.
     before: BTreeMap<u32, u32>,
-    /// For a copy that shares its synchronization with the one after it: that copy.
+    /// The copy after, by each copy that shares its synchronization with it.
     behind: BTreeMap<u32, u32>,
 }
 
@@ -38,7 +38,7 @@ pub struct Crossings {
 struct Sending {
     to: u32,
     lane: u32,
-    /// Index of its operation.
+    /// Index of the copy's operation.
     number: usize,
 }
 
@@ -135,8 +135,8 @@ impl Row {
         row
     }
 
-    /// Whether another copy may follow without synchronization in between. Its data may then arrive before these copies
-    /// run, and their data after it has run. Writes of the same rank stay in order.
+    /// Whether the copy `next` may follow without synchronization in between. Then data of `next` may arrive before
+    /// these copies run, and data of these copies after `next` has run. Writes of the same rank stay in order.
     fn allows(&self, next: &Row) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;
         let untouched = |written: &Row, used: &Row| {

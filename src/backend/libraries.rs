@@ -31,7 +31,7 @@ pub struct Opened {
 /// Why a library could not be loaded.
 #[derive(Clone, Debug)]
 pub enum NotOpened {
-    /// No file of any of its names was found.
+    /// No file with any of the library's names was found.
     Absent,
     /// A file was found, but the loader rejected it; the text is its message.
     Broken(String),

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profiler_hears_of_ranges() {
+    fn a_profiler_receives_ranges() {
         let (push, pop) = attach(profiler).expect("it filled the slots");
         let mut ranges = Ranges { push, pop, names: BTreeMap::new() };
         ranges.name(SrcSpan::default(), "up fill moe.aorta:3:5");

@@ -2,13 +2,14 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-use super::system::lock;
+use super::system::{self, lock};
 
 /// Prefix of such a file's name.
 const PREFIX: &str = "aorta-";
@@ -104,7 +105,6 @@ fn foreign(name: &str) -> io::Error {
 }
 
 /// Opens a file by a name that `create` could have given it. Follows no links and does not block on a pipe.
-#[cfg(unix)]
 fn opened(name: &str) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
     let is_ours = name.strip_prefix(PREFIX).filter(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
@@ -115,25 +115,11 @@ fn opened(name: &str) -> io::Result<File> {
     Ok(open(folder().join(name), how, Mode::empty())?.into())
 }
 
-#[cfg(not(unix))]
-fn opened(name: &str) -> io::Result<File> {
-    Err(foreign(name))
-}
-
 /// Whether only processes of this user can have created and can change a file, which has at most one name.
-#[cfg(unix)]
 fn is_own(found: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let is_private = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
-    found.is_file() && is_private && found.nlink() <= 1
+    found.is_file() && system::is_own(found, 0o077) && found.nlink() <= 1
 }
 
-#[cfg(not(unix))]
-fn is_own(_found: &Metadata) -> bool {
-    false
-}
-
-#[cfg(unix)]
 fn map(file: &File, bytes: usize) -> io::Result<u64> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let how = ProtFlags::READ | ProtFlags::WRITE;
@@ -142,20 +128,14 @@ fn map(file: &File, bytes: usize) -> io::Result<u64> {
     Ok(address as u64)
 }
 
-#[cfg(not(unix))]
-fn map(_file: &File, _bytes: usize) -> io::Result<u64> {
-    Err(io::Error::from(io::ErrorKind::Unsupported))
-}
-
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        #[cfg(unix)]
         // SAFETY: it was mapped by `map` with that many bytes, and who has this says that nothing uses it any more.
         let _ = unsafe { rustix::mm::munmap(self.address as *mut std::ffi::c_void, self.bytes) };
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
 

@@ -1,5 +1,6 @@
 //! Queries and settings of the operating system.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -29,36 +30,26 @@ pub fn clock() -> u32 {
     })
 }
 
-/// Effective user id of this process; 0 if the system has no users.
+/// Effective user id of this process.
 pub fn user_id() -> u32 {
-    #[cfg(unix)]
-    return rustix::process::geteuid().as_raw();
-    #[cfg(not(unix))]
-    return 0;
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether a file or a folder belongs to this user, and others have none of the rights in `mode`, such as `0o077`.
+pub fn is_own(about: &std::fs::Metadata, mode: u32) -> bool {
+    about.uid() == user_id() && about.mode() & mode == 0
 }
 
 /// Number of characters in a line of a terminal; `None` if the handle is that of a file or a pipe.
-#[cfg(unix)]
 pub fn terminal_columns(handle: impl std::os::fd::AsFd) -> Option<usize> {
     rustix::termios::tcgetwinsize(handle).ok().map(|size| usize::from(size.ws_col))
 }
 
-#[cfg(not(unix))]
-pub fn terminal_columns<T>(_handle: T) -> Option<usize> {
-    None
-}
-
 /// Locks a file until it is closed. Returns false if another process holds the lock; true if the file system has no
 /// locks.
-#[cfg(unix)]
 pub fn lock(file: &std::fs::File) -> bool {
     use rustix::fs::{FlockOperation, flock};
     flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
-}
-
-#[cfg(not(unix))]
-pub fn lock(_file: &std::fs::File) -> bool {
-    true
 }
 
 /// Bytes of available host memory; `None` if unknown.
@@ -76,7 +67,6 @@ pub fn numa_node(bus: &str) -> Option<String> {
 }
 
 /// Runs `work`, which installs signal handlers, and keeps hang-ups ignored if they were, as under `nohup`.
-#[cfg(unix)]
 pub fn preserving_ignored_hangup(work: impl FnOnce()) {
     use std::ffi::c_int;
 
@@ -94,12 +84,6 @@ pub fn preserving_ignored_hangup(work: impl FnOnce()) {
         // SAFETY: as above.
         unsafe { signal(HANG_UP, IGNORED) };
     }
-}
-
-/// Does nothing special on systems without hang-ups.
-#[cfg(not(unix))]
-pub fn preserving_ignored_hangup(work: impl FnOnce()) {
-    work();
 }
 
 /// Ends the process at once, without exit handlers: those of vendors' libraries wait for the device, and blocked

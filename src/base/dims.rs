@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::dtype::DType;
+use super::equal_by::equal_by;
 
 /// Sizes (or strides) of up to [`Dims::MAX`] dimensions, outermost first.
 #[derive(Clone, Copy)]
@@ -74,19 +75,7 @@ impl Deref for Dims {
     }
 }
 
-impl PartialEq for Dims {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Dims {}
-
-impl std::hash::Hash for Dims {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
-    }
-}
+equal_by!(Dims, |dims| &**dims);
 
 impl fmt::Debug for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ pub mod computing;
 pub mod dims;
 pub mod divisors;
 pub mod dtype;
+pub mod equal_by;
 mod float8;
 pub mod ids;
 pub mod json;

@@ -25,7 +25,7 @@ struct Steps {
 
 #[derive(Debug)]
 struct Stages {
-    /// In the order in which they began.
+    /// Stages under way, in the order in which they began.
     under_way: Vec<Stage>,
     begun: u64,
 }

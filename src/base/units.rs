@@ -158,8 +158,8 @@ fn scaled(value: f64) -> (String, &'static str) {
 /// Displayed in place of a missing value.
 pub const NO_VALUE: &str = "–";
 
-/// Writes a number with its prefix as `text` puts them together; [`NO_VALUE`] for NaN and infinity, such as a rate over no
-/// time.
+/// Writes a number with a decimal prefix. `text` joins the two with the unit. NaN and infinity, such as a rate over no
+/// time, become [`NO_VALUE`].
 fn pad_scaled(value: f64, text: impl Fn(&str, &str) -> String, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !value.is_finite() {
         return f.pad(NO_VALUE);

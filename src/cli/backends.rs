@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::cuda::{self, Cuda};
-use crate::backend::gpu::{Api, Gpu};
+use crate::backend::gpu::{Api, Gpu, NoDriver};
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::{Compile, Sim};
-use crate::config::{BackendSetting, Figure, Links, Profile, Settings};
+use crate::config::{BackendSetting, Links, Profile, Settings, SourcedFigure};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 use crate::ops::Source;
 
@@ -52,50 +52,48 @@ pub fn gpus(wanted: BackendSetting, device: Option<u32>) -> Option<u32> {
 }
 
 fn cuda_devices() -> Option<u32> {
-    match cuda::find(&environment::library_paths()) {
-        cuda::Found::Devices(count) => Some(count),
-        _ => None,
-    }
+    cuda::find(&environment::library_paths()).ok()
 }
 
 fn hip_devices() -> Option<u32> {
-    match hip::find(&environment::rocm_paths()) {
-        hip::Found::Devices(count) => Some(count),
-        _ => None,
-    }
+    hip::find(&environment::rocm_paths()).ok()
+}
+
+/// The GPUs that a run requests.
+pub struct GpuRequest<'a> {
+    /// Index of the first GPU; `None` if the user names none.
+    pub device: Option<u32>,
+    pub ranks: u32,
+    pub ranges: Option<Ranges>,
+    /// The rank of this process; `None` if this process runs all ranks.
+    pub launched_rank: Option<&'a LaunchedRank>,
 }
 
 /// Opens the requested backend with a device for each rank, or for this process's rank. The CPU and the simulator do
 /// not support several processes: one process runs all ranks.
-pub fn choose(
-    wanted: BackendSetting,
-    settings: &Settings,
-    device: Option<u32>,
-    ranks: u32,
-    ranges: Option<Ranges>,
-    launched_rank: Option<&LaunchedRank>,
-) -> Result<Chosen, CliError> {
-    match (wanted, device) {
-        (BackendSetting::Sim, Some(device)) => {
-            return Err(InputError::NoDevices { device, backend: "simulator" }.into());
-        }
-        (BackendSetting::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
-        _ => {}
+pub fn choose(wanted: BackendSetting, settings: &Settings, request: GpuRequest) -> Result<Chosen, CliError> {
+    let without_devices = match wanted {
+        BackendSetting::Sim => Some("simulator"),
+        BackendSetting::Host => Some("CPU"),
+        _ => None,
+    };
+    if let Some((device, backend)) = request.device.zip(without_devices) {
+        return Err(InputError::NoDevices { device, backend }.into());
     }
     match wanted {
         BackendSetting::Sim => Ok(Chosen { backend: Box::new(simulator(settings)?), why: None }),
         BackendSetting::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendSetting::Cuda => open_cuda(device, ranks, ranges, launched_rank),
-        BackendSetting::Hip => open_hip(device, ranks, ranges, launched_rank),
+        BackendSetting::Cuda => request.cuda(),
+        BackendSetting::Hip => request.hip(),
         BackendSetting::Auto => match cuda::find(&environment::library_paths()) {
+            Ok(_) => request.cuda(),
             // An installed driver that does not work is an error and not a reason to simulate.
-            cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, launched_rank),
-            cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
-                hip::Found::Broken(error) => Err(failed(error)),
-                hip::Found::Devices(_) => open_hip(device, ranks, ranges, launched_rank),
-                hip::Found::Absent(_) => simulate(settings, no_cuda),
-                hip::Found::Nothing(no_hip) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
+            Err(NoDriver::Fails(error)) => Err(failed(error)),
+            Err(no_cuda) => match hip::find(&environment::rocm_paths()) {
+                Ok(_) => request.hip(),
+                Err(NoDriver::Fails(error)) => Err(failed(error)),
+                Err(NoDriver::Absent(_)) => simulate(settings, &no_cuda.to_string()),
+                Err(NoDriver::NoDevice(no_hip)) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
             },
         },
     }
@@ -120,59 +118,35 @@ fn simulator(settings: &Settings) -> Result<Sim, CliError> {
     Ok(Sim::new(profile).compiling(compile))
 }
 
-/// Opens CUDA devices: from `device` on, one for each rank, or the one of this process's rank.
-fn open_cuda(
-    device: Option<u32>,
-    ranks: u32,
-    ranges: Option<Ranges>,
-    launched_rank: Option<&LaunchedRank>,
-) -> Result<Chosen, CliError> {
-    let places = places("CUDA", cuda_devices(), device, ranks, launched_rank)?;
-    let queues = environment::queues("nvidia").map(|(_, count)| count);
-    let open = |index| Cuda::open(environment::library_paths(), index, queues);
-    open_gpus(places, open, ranges, launched_rank)
-}
+impl GpuRequest<'_> {
+    fn cuda(self) -> Result<Chosen, CliError> {
+        let queues = environment::queues("nvidia").map(|(_, count)| count);
+        self.open("CUDA", cuda_devices(), |index| Cuda::open(environment::library_paths(), index, queues))
+    }
 
-/// Opens HIP devices in the same way.
-fn open_hip(
-    device: Option<u32>,
-    ranks: u32,
-    ranges: Option<Ranges>,
-    launched_rank: Option<&LaunchedRank>,
-) -> Result<Chosen, CliError> {
-    let places = places("HIP", hip_devices(), device, ranks, launched_rank)?;
-    let queues = environment::queues("amd").map(|(_, count)| count);
-    let open = |index| Hip::open(environment::rocm_paths(), index, queues);
-    open_gpus(places, open, ranges, launched_rank)
-}
+    fn hip(self) -> Result<Chosen, CliError> {
+        let queues = environment::queues("amd").map(|(_, count)| count);
+        self.open("HIP", hip_devices(), |index| Hip::open(environment::rocm_paths(), index, queues))
+    }
 
-/// Opens as many GPUs, from the first on, as one backend.
-fn open_gpus<A: Api>(
-    (first, count): (u32, u32),
-    open: impl Fn(u32) -> Result<A, ExecError>,
-    ranges: Option<Ranges>,
-    launched_rank: Option<&LaunchedRank>,
-) -> Result<Chosen, CliError> {
-    let devices: Result<Vec<A>, ExecError> = (first..first.saturating_add(count)).map(open).collect();
-    let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
-    let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
-    Ok(Chosen { backend: Box::new(backend), why: None })
-}
-
-/// The index of this process's first GPU, and the number of GPUs: one for each rank, or one if other processes run the
-/// other ranks.
-fn places(
-    backend: &'static str,
-    visible: Option<u32>,
-    device: Option<u32>,
-    ranks: u32,
-    launched_rank: Option<&LaunchedRank>,
-) -> Result<(u32, u32), CliError> {
-    Ok(match (device, launched_rank) {
-        (Some(device), Some(_)) => (device, 1),
-        (None, Some(launched_rank)) => (local_device(backend, visible, launched_rank.local_rank)?, 1),
-        (device, None) => (device.unwrap_or(0), ranks),
-    })
+    /// Opens one GPU for each rank as one backend, or one GPU if other processes run the other ranks. `visible` is the number
+    /// of GPUs that this process sees.
+    fn open<A: Api>(
+        self,
+        backend: &'static str,
+        visible: Option<u32>,
+        open: impl Fn(u32) -> Result<A, ExecError>,
+    ) -> Result<Chosen, CliError> {
+        let (first, count) = match (self.device, self.launched_rank) {
+            (Some(device), Some(_)) => (device, 1),
+            (None, Some(launched_rank)) => (local_device(backend, visible, launched_rank.local_rank)?, 1),
+            (device, None) => (device.unwrap_or(0), self.ranks),
+        };
+        let devices: Result<Vec<A>, ExecError> = (first..first.saturating_add(count)).map(open).collect();
+        let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(self.ranges);
+        let backend = backend.with_peers(self.launched_rank.map(|launched_rank| launched_rank.peers.clone()));
+        Ok(Chosen { backend: Box::new(backend), why: None })
+    }
 }
 
 /// The index of the GPU of a process: its number on the host. If the process sees only one GPU, the launcher has
@@ -211,7 +185,7 @@ fn failed(error: ExecError) -> CliError {
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let mut profile = profile_for(settings, &[])?;
     if let Some((variable, count)) = environment::queues(&profile.vendor) {
-        profile.queues.count = Figure(f64::from(count), variable.to_owned());
+        profile.queues.count = SourcedFigure(f64::from(count), variable.to_owned());
     }
     Ok(profile)
 }
@@ -235,7 +209,7 @@ pub fn profile_for(settings: &Settings, variables: &[String]) -> Result<Profile,
     let pairs = variables.iter().filter_map(|pair| pair.split_once('='));
     let value = |name: &str| pairs.clone().find(|(given, _)| *given == name).map(|(_, value)| value.to_owned());
     if let Some((variable, count)) = environment::queues_in(&profile.vendor, value) {
-        profile.queues.count = Figure(f64::from(count), variable.to_owned());
+        profile.queues.count = SourcedFigure(f64::from(count), variable.to_owned());
     }
     Ok(profile)
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use indexmap::IndexMap;
 
 use crate::base::{counted, visible};
-use crate::config::{Bundle, BundledPlan, PROJECT_FILE, Part, Project, Scenario};
+use crate::config::{Bundle, BundledFile, BundledPlan, PROJECT_FILE, Project, Scenario};
 use crate::measure::RunRecord;
 use crate::report::dump;
 use crate::schedule::Topology;
@@ -240,7 +240,7 @@ fn parts(
     runs: &mut PathBuf,
     highest: Option<PathBuf>,
     project: Option<Project>,
-) -> IndexMap<String, Part> {
+) -> IndexMap<String, BundledFile> {
     let is_shipped = workload.starts_with(LIBRARY);
     let own = gathered.files.keys().filter(|path| !(is_shipped && path.starts_with(LIBRARY)));
     let folders = own.filter_map(|path| path.parent().map(Path::to_owned)).chain(highest);
@@ -249,12 +249,12 @@ fn parts(
     let below = |path: &Path| path.strip_prefix(&root).unwrap_or(path).to_owned();
     *runs = below(runs);
     let name = |path: &Path| container::normal(&below(path)).unwrap_or_default();
-    let mut parts: IndexMap<String, Part> =
-        gathered.files.iter().map(|(path, bytes)| (name(path), Part::new(bytes.clone()))).collect();
+    let mut parts: IndexMap<String, BundledFile> =
+        gathered.files.iter().map(|(path, bytes)| (name(path), BundledFile::new(bytes.clone()))).collect();
     if let Some(project) = project {
         let library = vec![below(workload).parent().and_then(container::normal).unwrap_or_default()];
         let text = Project { library, ..project }.to_ron();
-        parts.insert(PROJECT_FILE.to_owned(), Part::new(text.into_bytes()));
+        parts.insert(PROJECT_FILE.to_owned(), BundledFile::new(text.into_bytes()));
     }
     parts
 }
@@ -311,9 +311,9 @@ fn check_record(
 }
 
 /// Adds the record of a run. Returns the part's name.
-fn recorded(record: RunRecord, parts: &mut IndexMap<String, Part>) -> String {
+fn recorded(record: RunRecord, parts: &mut IndexMap<String, BundledFile>) -> String {
     let record = RunRecord { source: None, ..record };
-    parts.insert(RECORD.to_owned(), Part::new(visible::visible(&record.to_json()).as_bytes().to_vec()));
+    parts.insert(RECORD.to_owned(), BundledFile::new(visible::visible(&record.to_json()).as_bytes().to_vec()));
     RECORD.to_owned()
 }
 

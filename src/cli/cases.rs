@@ -36,7 +36,7 @@ pub struct Planned {
     pub name: String,
     /// The value of each axis, by the axis's name.
     pub values: IndexMap<String, String>,
-    /// The arguments of its `aorta exec`, or the case's status if it cannot run, and why.
+    /// The arguments of the case's `aorta exec`, or its status if it cannot run, and why.
     pub command: Result<Vec<String>, (Status, String)>,
 }
 

@@ -90,7 +90,7 @@ pub struct Ended {
     pub code: Option<u8>,
     /// The end in words, such as `it crashed (SIGSEGV)`.
     pub how: String,
-    /// Text that it printed on standard error.
+    /// Text that the child printed on standard error.
     pub stderr: String,
 }
 
@@ -193,7 +193,6 @@ pub fn not_started(error: &std::io::Error) -> InputError {
 
 /// Describes how a process without an exit code ended.
 fn died(status: ExitStatus) -> String {
-    #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let name = match signal {
             4 => "SIGILL",

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 
 use crate::base::{counted, json};
-use crate::measure::compare::{self, FailOn, Options, RunSet, Thresholds};
+use crate::measure::compare::{self, CompareOptions, FailOn, RunSet, Thresholds};
 use crate::measure::effect::Direction;
 use crate::report::{View, compare as report};
 
@@ -96,7 +96,12 @@ pub fn run(args: CompareArgs) -> CliResult {
 }
 
 /// Fails if a named metric does not exist: a misspelled name must not make a comparison pass.
-fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &Options) -> Result<(), InputError> {
+fn check_names(
+    args: &CompareArgs,
+    base: &RunSet,
+    others: &[RunSet],
+    options: &CompareOptions,
+) -> Result<(), InputError> {
     let asked = args.metric.iter().map(|name| ("--metric", name.as_str()));
     let thresholds = options.thresholds.of.keys().map(|name| ("--threshold", name.as_str()));
     let better = options.better.keys().map(|name| ("--better", name.as_str()));
@@ -104,7 +109,7 @@ fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &O
     if named.is_empty() {
         return Ok(());
     }
-    let all = compare::compare(base, others, &Options { metrics: Vec::new(), ..options.clone() });
+    let all = compare::compare(base, others, &CompareOptions { metrics: Vec::new(), ..options.clone() });
     let rows = all.others.iter().flat_map(|against| &against.pairs).flat_map(|pair| &pair.rows);
     let metrics: BTreeSet<&str> = rows.map(|row| row.metric.as_str()).collect();
     let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
@@ -117,7 +122,7 @@ fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {
     InputError::bad_value(&format!("`{what}`"), value, why, help)
 }
 
-fn options(args: &CompareArgs) -> Result<Options, InputError> {
+fn options(args: &CompareArgs) -> Result<CompareOptions, InputError> {
     let mut thresholds = Thresholds::default();
     for given in &args.threshold {
         match given.rsplit_once('=') {
@@ -161,7 +166,7 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
     }
     let metrics = args.metric.iter().map(|name| name.trim().to_owned()).collect();
     let between_runs = args.between_runs.as_deref().map(|text| share("--between-runs", text)).transpose()?;
-    Ok(Options { thresholds, metrics, better, fail_on, between_runs, operations: args.operations })
+    Ok(CompareOptions { thresholds, metrics, better, fail_on, between_runs, operations: args.operations })
 }
 
 /// Parses a relative value such as `3%` that an option was given.

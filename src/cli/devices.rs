@@ -6,7 +6,7 @@ use clap::Args;
 use miette::Diagnostic;
 
 use crate::backend::cuda::{self, Cuda};
-use crate::backend::gpu::{Api, Gpu};
+use crate::backend::gpu::{Api, Gpu, NoDriver};
 use crate::backend::hip::hints::Search;
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
@@ -94,9 +94,8 @@ fn queues<A: Api>(text: &mut String, gpu: &Gpu<A>, streams: Option<u32>) {
 fn cuda_devices(text: &mut String, args: &DevicesArgs) {
     let paths = environment::library_paths();
     let count = match cuda::find(&paths) {
-        cuda::Found::Devices(count) => count,
-        cuda::Found::Nothing(why) => return none(text, &why),
-        cuda::Found::Broken(error) => return none(text, &error),
+        Ok(count) => count,
+        Err(why) => return none(text, &why),
     };
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(paths.clone(), index, queues);
@@ -106,20 +105,20 @@ fn cuda_devices(text: &mut String, args: &DevicesArgs) {
 fn hip_devices(text: &mut String, args: &DevicesArgs) {
     let paths = environment::rocm_paths();
     let count = match hip::find(&paths) {
-        hip::Found::Devices(count) => count,
-        hip::Found::Absent(why) => {
+        Ok(count) => count,
+        Err(why) => {
             none(text, &why);
-            // Without AMD's kernel driver, advice about HIP would be noise.
-            if hip::hints::has_driver(Path::new("/")) {
+            let advised = match why {
+                // Without AMD's kernel driver, advice about HIP would be noise.
+                NoDriver::Absent(_) => hip::hints::has_driver(Path::new("/")),
+                NoDriver::NoDevice(_) => true,
+                NoDriver::Fails(_) => false,
+            };
+            if advised {
                 hints(text, Search::NoDevice);
             }
             return;
         }
-        hip::Found::Nothing(why) => {
-            none(text, &why);
-            return hints(text, Search::NoDevice);
-        }
-        hip::Found::Broken(error) => return none(text, &error),
     };
     hints(text, Search::Devices);
     let queues = environment::queues("amd").map(|(_, count)| count);
@@ -134,7 +133,7 @@ fn hints(text: &mut String, search: Search) {
     }
 }
 
-fn none(text: &mut String, why: &dyn std::fmt::Display) {
+fn none(text: &mut String, why: &NoDriver) {
     *text += &format!("  none: {why}\n");
 }
 

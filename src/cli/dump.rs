@@ -61,7 +61,7 @@ pub fn run(args: DumpArgs) -> CliResult {
         Stage::Trace => {
             let schedule = place(&profile);
             let backend = Sim::new(profile);
-            let traces = traces(&loaded, &schedule, &backend, &exec::Options::of(&settings))?;
+            let traces = traces(&loaded, &schedule, &backend, &exec::SessionOptions::of(&settings))?;
             let [streams, graph] = &traces;
             dump::trace(program, &schedule, &backend.device().name, streams, graph)
         }
@@ -75,7 +75,7 @@ fn traces(
     loaded: &load::Loaded,
     schedule: &crate::schedule::Schedule,
     backend: &Sim,
-    options: &exec::Options,
+    options: &exec::SessionOptions,
 ) -> Result<[Trace; 2], CliError> {
     let failed = |error| CliError::Exec { error, sources: loaded.compiled.sources.clone() };
     let mut session = exec::prepare(loaded.compiled.program(), schedule, backend, options).map_err(failed)?;

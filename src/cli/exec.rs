@@ -41,7 +41,7 @@ const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one ran
 
 /// The role of this process in a run.
 struct ProcessRole {
-    /// True if it prints and writes files.
+    /// True if this process prints and writes files.
     leads: bool,
     facts: Vec<(String, String)>,
     /// The actions when the run fails.

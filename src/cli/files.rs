@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -150,19 +151,12 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
 
 /// Names the type of a path that is neither a file nor a folder.
 fn file_type_name(about: &std::fs::Metadata) -> &'static str {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        let kind = about.file_type();
-        if kind.is_fifo() {
-            return "a pipe";
-        }
-        if kind.is_socket() {
-            return "a socket";
-        }
+    let kind = about.file_type();
+    match kind.is_fifo() {
+        true => "a pipe",
+        false if kind.is_socket() => "a socket",
+        false => "a device",
     }
-    let _ = about;
-    "a device"
 }
 
 /// Reads a text; `name` identifies it in errors.

@@ -175,11 +175,7 @@ fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, 
 
 /// Finds the place of this process from its environment.
 pub fn here() -> Result<Option<Launcher>, InputError> {
-    #[cfg(unix)]
-    let parent = std::os::unix::process::parent_id();
-    #[cfg(not(unix))]
-    let parent = 0;
-    find(&super::environment::variable, parent)
+    find(&super::environment::variable, std::os::unix::process::parent_id())
 }
 
 /// Fails if the values contradict each other.

@@ -7,7 +7,7 @@ use crate::config::{Bundle, RonKind};
 use super::container::{self, BUNDLE};
 use super::error::InputError;
 
-/// Fails if a text that is to run is something else: a suite, ranges, the record in a bundle, or a file whose name has the wrong
+/// Fails if a text that the user wants to run is something else: a suite, ranges, the record in a bundle, or a file with the wrong
 /// ending. `path` is its name.
 ///
 /// # Errors

@@ -141,17 +141,17 @@ pub fn width() -> usize {
 }
 
 /// Least width of a diagnostic, in characters.
-const LEAST_WIDTH: usize = 40;
+const MIN_WIDTH: usize = 40;
 
 /// Least room beside a name for the text about it, in characters.
-const LEAST_ROOM: usize = 24;
+const MIN_ROOM: usize = 24;
 
 /// A line of a list: a name, padded to a width, and a text about it. In a window the text is broken into lines below each
 /// other, below the name if the window is narrow or the name is long.
 pub fn row(name: &str, width: usize, about: &str) -> String {
     let Some(columns) = columns() else { return format!("  {name:width$}  {about}").trim_end().to_owned() + "\n" };
     let indent = width + 4;
-    let beside = columns.saturating_sub(indent) >= LEAST_ROOM && name.chars().count() <= width;
+    let beside = columns.saturating_sub(indent) >= MIN_ROOM && name.chars().count() <= width;
     let lines = |text: &str, indent: usize| {
         wrapped(text, columns.saturating_sub(indent).max(1)).join(&format!("\n{:indent$}", ""))
     };
@@ -178,7 +178,7 @@ pub fn error_style() -> Style {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let style = Style::default();
     let columns = columns_variable().or_else(|| terminal_columns(io::stderr())).filter(|columns| *columns > 0);
-    Style { color, width: columns.map_or(style.width, |columns| columns.clamp(LEAST_WIDTH, style.width)) }
+    Style { color, width: columns.map_or(style.width, |columns| columns.clamp(MIN_WIDTH, style.width)) }
 }
 
 /// The file that a path to write to refers to.
@@ -260,12 +260,8 @@ fn lost_file(path: &Path, error: &io::Error) -> InputError {
 
 /// Creates a temporary file with the mode of a new file: `mode` without the umask.
 fn temporary(folder: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".aorta-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    let _ = mode;
-    builder.tempfile_in(folder)
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    tempfile::Builder::new().prefix(".aorta-").permissions(permissions).tempfile_in(folder)
 }
 
 /// Mode of a file that only its user may read.

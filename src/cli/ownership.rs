@@ -4,12 +4,10 @@ use std::fs::Metadata;
 use std::io;
 use std::path::Path;
 
-#[cfg(unix)]
 use crate::backend::user_id;
 
 /// True if a link may be followed to a file that is written. In a folder that everybody can write to, such as `/tmp`,
 /// only links of the user and of the folder's owner may: another user's link would choose which file is replaced.
-#[cfg(unix)]
 pub fn may_follow(link: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     const STICKY_AND_OPEN: u32 = 0o1002;
@@ -20,7 +18,6 @@ pub fn may_follow(link: &Path, folder: &Path) -> bool {
 
 /// Gives a new file the mode of the one that it replaces, and its owner and group if the system allows it. If the group
 /// cannot be kept, the new group gets the rights of everybody else.
-#[cfg(unix)]
 pub fn take_over(file: &std::fs::File, before: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let now = file.metadata()?;
@@ -41,7 +38,6 @@ pub fn take_over(file: &std::fs::File, before: &Metadata) -> io::Result<()> {
 /// # Errors
 ///
 /// Why the folder cannot be used: it belongs to another user, or cannot be created.
-#[cfg(unix)]
 pub fn private_folder(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
     let failed = |error: io::Error| error.to_string();
@@ -56,19 +52,4 @@ pub fn private_folder(path: &Path) -> Result<(), String> {
         folder.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
     }
     Ok(())
-}
-
-#[cfg(not(unix))]
-pub fn may_follow(_link: &Path, _folder: &Path) -> bool {
-    true
-}
-
-#[cfg(not(unix))]
-pub fn take_over(_file: &std::fs::File, _before: &Metadata) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(not(unix))]
-pub fn private_folder(path: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(path).map_err(|error| error.to_string())
 }

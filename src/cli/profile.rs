@@ -98,8 +98,7 @@ pub fn ranges(kind: RangesArg, loaded: &load::Loaded) -> Option<Ranges> {
     let injection = environment::nvtx_injection();
     let mut ranges = Ranges::open(kind, injection.as_deref(), &environment::library_paths())?;
     let program = loaded.compiled.program();
-    let blocks = program.around.iter().flat_map(|(_, block)| &block.cycle);
-    for op in program.cycle.iter().chain(blocks).flat_map(|step| &step.ops) {
+    for op in program.steps().flat_map(|step| &step.ops) {
         let phase = program.phase_text(op.phase).map(|phase| format!("{phase}: ")).unwrap_or_default();
         let place = loaded.compiled.sources.place(op.span);
         ranges.name(op.span, &format!("{phase}{} ({}) {place}", program.op_text(op), program.op_name(op)));
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_run_is_short_unless_somebody_says_otherwise() {
+    fn the_run_is_short_by_default() {
         let words = |tool, run: &[&str]| {
             let run: Vec<String> = run.iter().map(|word| (*word).to_owned()).collect();
             arguments(tool, &run).join(" ")

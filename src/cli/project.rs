@@ -189,7 +189,6 @@ fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
 /// or a record becomes the workload that it runs. Any other argument is returned unchanged. Prints a note if other
 /// files have the same name.
 ///
-///
 /// # Errors
 ///
 /// As for [`meaning`].
@@ -203,7 +202,6 @@ pub fn resolve(name: &str) -> Result<String, InputError> {
 }
 
 /// Resolves an argument to a path as [`resolve`] does, without a note.
-///
 ///
 /// # Errors
 ///

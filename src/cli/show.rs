@@ -8,7 +8,7 @@ use crate::base::{SourceMap, visible};
 use crate::compile::Parsed;
 use crate::config::Settings;
 use crate::syntax::Ast;
-use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
+use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Setting, Signature};
 
 use super::diagnostics::DiagnosticsArg;
 use super::error::CliError;
@@ -141,12 +141,9 @@ fn describe(parsed: &Parsed) -> String {
             DeclKind::Stream { name, count, options } => {
                 let count: Vec<String> = count.iter().map(|count| source(sources, count)).collect();
                 let family = if count.is_empty() { String::new() } else { format!("[{}]", count.join(", ")) };
-                let options: Vec<String> = options
-                    .iter()
-                    .map(|option| format!("{}: {}", ast.names.name(option.key.symbol), source(sources, &option.value)))
-                    .collect();
+                let options = setting_texts(ast, sources, options);
                 let name = ast.names.name(name.symbol);
-                streams.push((format!("{name}{family}"), [options.join(", "), doc].join(" ").trim().to_owned()));
+                streams.push((format!("{name}{family}"), [options, doc].join(" ").trim().to_owned()));
             }
             DeclKind::Def { name, signature, .. } | DeclKind::Kernel { name, signature, .. } => {
                 definitions.push((signature_text(ast, sources, *name, signature), doc));
@@ -184,15 +181,15 @@ fn describe(parsed: &Parsed) -> String {
 
 /// The fields of `meta` except the category: `tags: ["moe"], authors: ["…"]`.
 fn facts(ast: &Ast, sources: &SourceMap) -> String {
-    let settings = ast.decls.iter().filter_map(|decl| match &decl.kind {
-        DeclKind::Meta(settings) => Some(settings),
-        _ => None,
-    });
-    let other = settings.flatten().filter(|setting| ast.names.name(setting.key.symbol) != "category");
-    let facts: Vec<String> = other
-        .map(|setting| format!("{}: {}", ast.names.name(setting.key.symbol), source(sources, &setting.value)))
-        .collect();
-    facts.join(", ")
+    let other = ast.meta().filter(|setting| ast.names.name(setting.key.symbol) != "category");
+    setting_texts(ast, sources, other)
+}
+
+/// Formats fields or options: `key: value, key: value`.
+fn setting_texts<'a>(ast: &Ast, sources: &SourceMap, settings: impl IntoIterator<Item = &'a Setting>) -> String {
+    let text =
+        |setting: &Setting| format!("{}: {}", ast.names.name(setting.key.symbol), source(sources, &setting.value));
+    settings.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a definition's signature: `layer(x, w: f32[n] -> y)`.

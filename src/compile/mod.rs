@@ -62,7 +62,7 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        let model::Options { cycle, max_operations, max_memory, .. } = model::Options::default();
+        let model::AnalysisOptions { cycle, max_operations, max_memory, .. } = model::AnalysisOptions::default();
         Options {
             preset: None,
             set: Vec::new(),
@@ -125,7 +125,7 @@ impl Parsed {
         let has_streams = self.has_param("streams");
         let set = self.values(options, has_streams, &mut diagnostics)?;
         let (mut world, certain) = options.ranks.count(&self.ast);
-        let mut settings = model::Options {
+        let mut settings = model::AnalysisOptions {
             preset: options.preset.clone(),
             set,
             rank: 0,
@@ -181,7 +181,7 @@ fn copies_to_others(program: &Program) -> bool {
 fn all_ranks(
     first: Program,
     ast: &Ast,
-    mut settings: model::Options,
+    mut settings: model::AnalysisOptions,
     reporting: &Reporting,
     progress: Option<&dyn Fn(u64, u64)>,
 ) -> Result<Vec<Rank>, CompileError> {

@@ -4,7 +4,6 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan, hex};
 use crate::model;
-use crate::syntax::ast::DeclKind;
 use crate::syntax::{self, Ast, Limits};
 
 use super::Options;
@@ -25,7 +24,7 @@ pub struct Parsed {
     /// Syntax errors in the order of the text, then the errors of modules.
     pub errors: Vec<Boxed>,
     pub sources: SourceMap,
-    /// The columns that its draws read.
+    /// The columns that the file's draws read.
     pub traces: model::Traces,
     /// The data files that operations of the text read.
     pub files: model::DataFiles,
@@ -35,7 +34,6 @@ pub struct Parsed {
 
 /// Parses a text, links the modules that it uses and reads the files of its traces. `find` returns the texts of modules
 /// and traces. `name` is the text's name in diagnostics.
-///
 ///
 /// # Errors
 /// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
@@ -70,10 +68,7 @@ pub fn no_files(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
 impl Parsed {
     /// True if the file declares a parameter of that name.
     pub(super) fn has_param(&self, wanted: &str) -> bool {
-        self.ast.decls.iter().any(|decl| match &decl.kind {
-            DeclKind::Param { name, .. } => self.ast.names.name(name.symbol) == wanted,
-            _ => false,
-        })
+        self.ast.params().any(|name| self.ast.names.name(name.symbol) == wanted)
     }
 
     /// Parses the values of parameters that the caller sets. Their syntax errors go to `diagnostics`.

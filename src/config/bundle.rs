@@ -45,20 +45,20 @@ const HEX_LINE: usize = 40;
 /// A scenario or a workload with every file that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
-    /// Version of aorta that wrote it.
+    /// Version of aorta that wrote the bundle.
     pub aorta: String,
-    /// Version of the language of its files.
+    /// Version of the language of the bundle's files.
     pub language: i64,
     /// Name of the part that runs: a scenario or a workload.
     pub runs: String,
-    /// The plan that it had when it was bundled; `None` if it was not planned.
+    /// The plan of the workload when it was bundled; `None` if it was not planned.
     pub plan: Option<Plan>,
-    /// Terms under which others may use it.
+    /// Terms under which others may use the bundle; `None` if the author names none.
     pub licence: Option<String>,
     /// Name of the part with the record of a run; `None` without one.
     pub record: Option<String>,
     /// The parts by name: a path below the bundle, with `/` between folders.
-    pub parts: IndexMap<String, Part>,
+    pub parts: IndexMap<String, BundledFile>,
     /// True if the lines before the first part, or the names of the parts, differ from what was bundled.
     pub is_header_changed: bool,
 }
@@ -68,22 +68,21 @@ pub struct Bundle {
 pub struct Plan {
     /// SHA-256 of the plan of all ranks, in hexadecimal, as in a record.
     pub hash: String,
-    /// The simulated device that it was planned for.
+    /// The simulated device that the workload was planned for.
     pub device: String,
 }
 
-/// A file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct BundledFile {
     pub bytes: Vec<u8>,
     /// SHA-256 of the bytes when the part was bundled, in hexadecimal.
     pub sha256: String,
 }
 
-impl Part {
-    pub fn new(bytes: Vec<u8>) -> Part {
+impl BundledFile {
+    pub fn new(bytes: Vec<u8>) -> BundledFile {
         let sha256 = hex(Sha256::digest(&bytes));
-        Part { bytes, sha256 }
+        BundledFile { bytes, sha256 }
     }
 
     /// True if the part differs from its bundled version.
@@ -148,7 +147,6 @@ impl Bundle {
     }
 
     /// Parses a bundle. `file` is its name in messages. Changed parts are no error: [`Bundle::changed`] lists them.
-    ///
     ///
     /// # Errors
     ///
@@ -316,7 +314,7 @@ impl Reader {
         if self.bundle.parts.len() >= MAX_PARTS {
             return Err(format!("a bundle has at most {MAX_PARTS} parts"));
         }
-        let part = Part { bytes: Vec::new(), sha256: sha256.to_owned() };
+        let part = BundledFile { bytes: Vec::new(), sha256: sha256.to_owned() };
         if self.bundle.parts.insert(name.to_owned(), part).is_some() {
             return Err(format!("the part `{name}` is there twice"));
         }

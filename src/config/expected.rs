@@ -55,7 +55,7 @@ impl Source {
 /// The figure that a range applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Figure {
+pub enum ExpectedFigure {
     /// Floating-point operations per second of an operation that runs alone.
     FlopRate,
     /// Bytes per second of an operation that runs alone.
@@ -70,14 +70,14 @@ pub enum Figure {
     Metric,
 }
 
-impl Figure {
+impl ExpectedFigure {
     /// The figure's dimension; `None` for a metric, which has its own unit.
     pub fn dimension(self) -> Option<Dimension> {
         let unit = match self {
-            Figure::FlopRate => "FLOP/s",
-            Figure::Bandwidth | Figure::BusBandwidth => "B/s",
-            Figure::Issue | Figure::GraphLaunch => "ns",
-            Figure::Metric => return None,
+            ExpectedFigure::FlopRate => "FLOP/s",
+            ExpectedFigure::Bandwidth | ExpectedFigure::BusBandwidth => "B/s",
+            ExpectedFigure::Issue | ExpectedFigure::GraphLaunch => "ns",
+            ExpectedFigure::Metric => return None,
         };
         units::unit(unit).map(|unit| unit.dimension)
     }
@@ -91,7 +91,7 @@ named! {
         H2d = "h2d",
         D2h = "d2h",
         D2d = "d2d",
-        /// To another rank's device.
+        /// A copy to another rank's device.
         Peer = "peer",
     }
 }
@@ -103,7 +103,7 @@ pub struct Range {
     /// The range's name in reports.
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
-    pub figure: Figure,
+    pub figure: ExpectedFigure,
     pub normal: Span,
     /// The figures that the source states.
     #[serde(deserialize_with = "visible::read_line")]
@@ -115,7 +115,6 @@ pub struct Range {
     pub operation: Option<String>,
     /// Arithmetic of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`, `f8`, `i8`.
     pub arithmetic: Option<String>,
-    /// Direction of a copy.
     pub direction: Option<CopyDirection>,
     /// Whether a copy's host memory is pageable.
     pub pageable: Option<bool>,
@@ -185,7 +184,6 @@ impl Expected {
         self.devices.iter().any(|name| name == device)
     }
 
-    /// The source of a range.
     pub fn source(&self, range: &Range) -> &Source {
         &self.sources[&range.source]
     }
@@ -206,7 +204,7 @@ impl Expected {
             }
             Err(why) => bad("normal", &normal, &why, "correct `from` or `to`".to_owned()),
             Ok(Some(dimension)) => {
-                let counted = range.normal.counted().filter(|_| range.figure != Figure::Metric);
+                let counted = range.normal.counted().filter(|_| range.figure != ExpectedFigure::Metric);
                 let wanted = range.figure.dimension().filter(|wanted| *wanted != dimension);
                 if let Some(counted) = counted {
                     let why = format!("there is no unit `{counted}`, except of a metric");
@@ -229,7 +227,7 @@ impl Expected {
                 Err(why) => bad(field, &span.to_string(), &why, "correct `from` or `to`".to_owned()),
             }
         }
-        if range.figure == Figure::Metric && (range.workload.is_none() || range.metric.is_none()) {
+        if range.figure == ExpectedFigure::Metric && (range.workload.is_none() || range.metric.is_none()) {
             let help = "write `workload: \"moe\", metric: \"tokens_per_second\"`".to_owned();
             bad("metric", "absent", "a range of a metric names it, and its workload", help);
         }

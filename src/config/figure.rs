@@ -6,17 +6,17 @@ use crate::base::visible;
 
 /// A figure and its source: a page, a measurement, or "assumed".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
+pub struct SourcedFigure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
 
-impl Figure {
+impl SourcedFigure {
     /// The figure 1 of a profile that does not give one.
-    pub(super) fn one() -> Figure {
-        Figure(1.0, "one: the profile does not say".to_owned())
+    pub(super) fn one() -> SourcedFigure {
+        SourcedFigure(1.0, "one: the profile does not say".to_owned())
     }
 
     /// The figure 0 of a profile that does not give one.
-    pub(super) fn none() -> Figure {
-        Figure(0.0, "none: the profile does not say".to_owned())
+    pub(super) fn none() -> SourcedFigure {
+        SourcedFigure(0.0, "none: the profile does not say".to_owned())
     }
 
     pub fn value(&self) -> f64 {

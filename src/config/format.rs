@@ -13,7 +13,7 @@ struct Item<'a> {
     /// True if an empty line is before it.
     apart: bool,
     pieces: Vec<Piece<'a>>,
-    /// Comments behind it on its line.
+    /// Comments behind the item on the same line.
     trailing: Vec<&'a str>,
 }
 

@@ -36,7 +36,7 @@ pub struct Problem {
     /// Parameters that determine the computation.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// Parameters that determine its size. The workload's `preset tiny` replaces them for runs that only check results.
+    /// Parameters that determine the problem's size. The workload's `preset tiny` replaces them for runs that only check results.
     #[serde(default)]
     pub sizes: BTreeMap<String, String>,
     /// The shape of the result of KernelBench's module.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::base::{suggest, visible};
 
 use super::error::ConfigError;
-use super::figure::Figure;
+use super::figure::SourcedFigure;
 use super::mistakes::Mistakes;
 use super::ron_file;
 
@@ -16,11 +16,11 @@ use super::ron_file;
 pub struct Links {
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
-    pub ranks_per_node: Figure,
+    pub ranks_per_node: SourcedFigure,
     /// Number of network cards of a node, which its devices share evenly.
-    pub cards_per_node: Figure,
+    pub cards_per_node: SourcedFigure,
     /// Number of compute units (SMs) that a collective occupies.
-    pub units: Figure,
+    pub units: SourcedFigure,
     pub wiring: Wiring,
     /// A transfer between two devices of a node.
     pub within: Link,
@@ -30,10 +30,10 @@ pub struct Links {
     /// A transfer between two nodes, by one network card on each side.
     pub across: Link,
     /// Time that each additional rank adds to a small collective.
-    pub hop: Figure,
+    pub hop: SourcedFigure,
     /// Time from the arrival of both ranks of a copy until the one that waits for the other's flag continues. A copy
     /// needs two flags.
-    pub flag: Figure,
+    pub flag: SourcedFigure,
     pub tables: Vec<Table>,
 }
 
@@ -45,12 +45,12 @@ pub struct Link {
     #[serde(default = "Link::unnamed", deserialize_with = "visible::read_line")]
     pub name: String,
     /// Minimum time of a transfer.
-    pub latency: Figure,
+    pub latency: SourcedFigure,
     /// Bandwidth that a transfer achieves.
-    pub bandwidth: Figure,
+    pub bandwidth: SourcedFigure,
     /// Signalling rate in one direction; `None` if it is not known, and the maximum achieved rate is used.
     #[serde(default)]
-    pub peak: Option<Figure>,
+    pub peak: Option<SourcedFigure>,
 }
 
 impl Link {
@@ -73,16 +73,16 @@ pub enum Wiring {
 #[serde(deny_unknown_fields)]
 pub struct Port {
     /// For copy engines, and for kernels that copy.
-    pub copies: Figure,
+    pub copies: SourcedFigure,
     /// For collectives, sends and receives, whose protocols have more overhead.
-    pub collectives: Figure,
+    pub collectives: SourcedFigure,
 }
 
 /// Measured times of a collective within a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its name: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
+    /// Name of the collective: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
     #[serde(deserialize_with = "visible::read_line")]
     pub collective: String,
     pub ranks: u32,
@@ -126,8 +126,8 @@ impl Links {
     /// Peak rate in one direction between two ranks of a node, in bytes per second.
     pub fn peak_within(&self) -> f64 {
         let reached = [&self.within.bandwidth, &self.port.copies, &self.port.collectives];
-        let most = || reached.map(Figure::value).into_iter().fold(0.0, f64::max);
-        self.within.peak.as_ref().map_or_else(most, Figure::value)
+        let most = || reached.map(SourcedFigure::value).into_iter().fold(0.0, f64::max);
+        self.within.peak.as_ref().map_or_else(most, SourcedFigure::value)
     }
 
     /// Peak rate in one direction of a network card, in bytes per second.

@@ -39,7 +39,7 @@ pub struct Mistakes {
 /// An entry that could not be read.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
-    /// Offset of its start.
+    /// Offset of the start of the lost part.
     pub(super) start: usize,
     /// Name of the field, or of the entry of a map; `None` for an element of a list.
     pub(super) key: Option<String>,

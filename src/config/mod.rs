@@ -31,14 +31,14 @@ mod value;
 mod variables;
 mod words;
 
-pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
+pub use bundle::{Bundle, BundledFile, Plan as BundledPlan, part_name, unhex};
 pub use choices::{
     BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
     SyncSetting,
 };
 pub use error::ConfigError;
 pub use expected::Expected;
-pub use figure::Figure;
+pub use figure::SourcedFigure;
 pub use format::format_ron;
 pub use kernelbench::{Level, Problem, problem_number};
 pub use kind::RonKind;

@@ -1,6 +1,6 @@
 //! Partitions: a device of several chips that appears as several smaller devices.
 
-use super::figure::Figure;
+use super::figure::SourcedFigure;
 use super::profile::Profile;
 
 /// Partition modes, and the number of devices that each makes of one.
@@ -44,7 +44,7 @@ impl Profile {
         }
         let mode = mode.to_uppercase();
         self.name = format!("{} ({mode})", self.name);
-        let each = |figure: &mut Figure| {
+        let each = |figure: &mut SourcedFigure| {
             figure.0 /= f64::from(parts);
             figure.1 = format!("{}; a part of {parts} ({mode})", figure.1);
         };

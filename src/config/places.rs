@@ -15,7 +15,7 @@ pub(super) struct Entry {
     pub value: Range<usize>,
     /// Offset behind the comma that ends the entry; `None` if none does.
     comma: Option<usize>,
-    /// True if its value consists of words, numbers and signs alone, such as `4 * 1024`.
+    /// True if the entry's value consists of words, numbers and signs alone, such as `4 * 1024`.
     pub is_plain: bool,
     /// True for an element of a list, `[…]`.
     is_element: bool,

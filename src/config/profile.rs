@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::visible;
 
 use super::error::ConfigError;
-use super::figure::Figure;
+use super::figure::SourcedFigure;
 use super::links::Links;
 use super::mistakes::Mistakes;
 use super::ron_file;
@@ -22,52 +22,52 @@ pub struct Profile {
     /// The vendor: `nvidia` or `amd`.
     #[serde(deserialize_with = "visible::read_line")]
     pub vendor: String,
-    /// The compiler's name for it, such as `sm_90` or `gfx942`.
+    /// The compiler's name for the device, such as `sm_90` or `gfx942`.
     #[serde(deserialize_with = "visible::read_line")]
     pub architecture: String,
-    pub memory: Figure,
+    pub memory: SourcedFigure,
     /// Number of streaming multiprocessors (NVIDIA) or compute units (AMD).
-    pub units: Figure,
+    pub units: SourcedFigure,
     /// Number of chips that contain the compute units, of a device with partitions.
-    #[serde(default = "Figure::one")]
-    pub chips: Figure,
+    #[serde(default = "SourcedFigure::one")]
+    pub chips: SourcedFigure,
     /// Peak rates in operations per second: of the matrix units by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`, `f8`, `i8`), of
     /// elementwise arithmetic (`vector`), and of the special-function units for exponentials, reciprocals and roots
     /// (`special`).
-    pub peak: BTreeMap<String, Figure>,
+    pub peak: BTreeMap<String, SourcedFigure>,
     /// Fraction of the peak instruction rate that kernels achieve. The peak follows from `vector`, with two operations
     /// per instruction.
-    pub vector_efficiency: Figure,
+    pub vector_efficiency: SourcedFigure,
     /// Fraction of the matrix peak that large products achieve.
-    pub matrix_efficiency: BTreeMap<String, Figure>,
+    pub matrix_efficiency: BTreeMap<String, SourcedFigure>,
     /// Bandwidth of the device's memory in bytes per second.
-    pub bandwidth: Figure,
+    pub bandwidth: SourcedFigure,
     /// Fraction of that bandwidth that streaming kernels achieve.
-    pub bandwidth_efficiency: Figure,
-    pub cache: Figure,
+    pub bandwidth_efficiency: SourcedFigure,
+    pub cache: SourcedFigure,
     /// Bandwidth of the last-level cache in bytes per second.
-    pub cache_bandwidth: Figure,
+    pub cache_bandwidth: SourcedFigure,
     /// Duration of an empty kernel.
-    pub kernel_floor: Figure,
+    pub kernel_floor: SourcedFigure,
     /// Additional time for the first access to memory.
-    pub memory_latency: Figure,
+    pub memory_latency: SourcedFigure,
     /// Minimum duration of a matrix product.
-    pub matrix_floor: Figure,
+    pub matrix_floor: SourcedFigure,
     /// Additional time of a product whose depth blocks share.
-    #[serde(default = "Figure::none")]
-    pub matrix_join: Figure,
+    #[serde(default = "SourcedFigure::none")]
+    pub matrix_join: SourcedFigure,
     /// For products of 8 and 16 bits whose rows are not aligned to 16 bytes: the fractions that they achieve of the
     /// matrix units' rate and of the memory bandwidth.
-    #[serde(default = "Figure::one")]
-    pub unaligned_matrix: Figure,
-    #[serde(default = "Figure::one")]
-    pub unaligned_bandwidth: Figure,
+    #[serde(default = "SourcedFigure::one")]
+    pub unaligned_matrix: SourcedFigure,
+    #[serde(default = "SourcedFigure::one")]
+    pub unaligned_bandwidth: SourcedFigure,
     /// Time from an operation's end to the next one's start on the same stream.
-    pub gap_same: Figure,
+    pub gap_same: SourcedFigure,
     /// Time from an operation's end to the start of one on another stream that waits for it.
-    pub gap_event: Figure,
+    pub gap_event: SourcedFigure,
     /// Time from the end of a launching call on the host to the earliest start on the device.
-    pub launch_latency: Figure,
+    pub launch_latency: SourcedFigure,
     pub host: HostCosts,
     pub graph: GraphCosts,
     pub queues: Queues,
@@ -76,12 +76,12 @@ pub struct Profile {
     /// Limits of the link to the host, which all traffic on it shares.
     pub host_link: HostLink,
     /// Bandwidth of copies to and from pageable host memory, which block the host.
-    pub pageable_bandwidth: Figure,
+    pub pageable_bandwidth: SourcedFigure,
     /// The memory of the host, as threads of its CPU use it.
     #[serde(default)]
     pub host_memory: HostMemory,
     /// Minimum duration of a collective on one rank.
-    pub collective_floor: Figure,
+    pub collective_floor: SourcedFigure,
     /// How such devices are connected. A profile's file has the name of embedded links.
     #[serde(deserialize_with = "Links::by_name")]
     pub topology: Links,
@@ -91,39 +91,38 @@ pub struct Profile {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCosts {
-    pub kernel: Figure,
-    pub matrix: Figure,
+    pub kernel: SourcedFigure,
+    pub matrix: SourcedFigure,
     /// A copy to or from host memory, and one within the device.
-    pub copy: Figure,
-    pub copy_on_device: Figure,
-    pub memset: Figure,
-    pub collective: Figure,
-    pub record: Figure,
-    pub wait: Figure,
+    pub copy: SourcedFigure,
+    pub copy_on_device: SourcedFigure,
+    pub memset: SourcedFigure,
+    pub collective: SourcedFigure,
+    pub record: SourcedFigure,
+    pub wait: SourcedFigure,
     /// Recording a timed event.
-    pub stamp: Figure,
+    pub stamp: SourcedFigure,
     /// Number of calls that can be pending on a stream before the host blocks.
-    pub queue_depth: Figure,
+    pub queue_depth: SourcedFigure,
 }
 
-/// Costs of graphs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphCosts {
     /// Host time to launch a graph, and for each further node without dependencies.
-    pub launch: Figure,
-    pub launch_branch: Figure,
+    pub launch: SourcedFigure,
+    pub launch_branch: SourcedFigure,
     /// Time from the end of a node to the start of one that waits for it.
-    pub gap: Figure,
+    pub gap: SourcedFigure,
     /// Time between the starts of two independent nodes.
-    pub dispatch: Figure,
+    pub dispatch: SourcedFigure,
 }
 
 /// Hardware queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queues {
-    pub count: Figure,
+    pub count: SourcedFigure,
     /// True if each priority has queues of its own.
     pub by_priority: bool,
     pub rule: QueueRule,
@@ -143,14 +142,14 @@ pub enum QueueRule {
 #[serde(deny_unknown_fields)]
 pub struct HostLink {
     /// Bandwidth of copies in both directions together, in bytes per second.
-    pub both: Figure,
+    pub both: SourcedFigure,
     /// Bandwidth of kernels that read pinned memory, and that write it, in bytes per second.
-    pub kernel_reads: Figure,
-    pub kernel_writes: Figure,
+    pub kernel_reads: SourcedFigure,
+    pub kernel_writes: SourcedFigure,
     /// Additional time of a kernel for its first access to pinned memory.
-    pub latency: Figure,
+    pub latency: SourcedFigure,
     /// Fraction of the opposite direction that a kernel's traffic occupies.
-    pub kernel_other_way: Figure,
+    pub kernel_other_way: SourcedFigure,
 }
 
 /// The memory of the host, for operations on host streams.
@@ -158,16 +157,16 @@ pub struct HostLink {
 #[serde(deny_unknown_fields)]
 pub struct HostMemory {
     /// Bytes per second that one thread reads and writes.
-    pub thread: Figure,
+    pub thread: SourcedFigure,
     /// Bytes per second of all threads together.
-    pub bandwidth: Figure,
+    pub bandwidth: SourcedFigure,
 }
 
 impl Default for HostMemory {
     /// Values for a profile that does not give them, since the host differs from machine to machine.
     fn default() -> Self {
         let assumed =
-            |rate: f64| Figure(rate, "assumed: a server of 2023 with twelve channels of DDR5-4800".to_owned());
+            |rate: f64| SourcedFigure(rate, "assumed: a server of 2023 with twelve channels of DDR5-4800".to_owned());
         HostMemory { thread: assumed(12e9), bandwidth: assumed(300e9) }
     }
 }
@@ -176,16 +175,16 @@ impl Default for HostMemory {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyEngines {
-    pub engines: Figure,
+    pub engines: SourcedFigure,
     /// Minimum duration of a copy.
-    pub latency: Figure,
+    pub latency: SourcedFigure,
     /// Bandwidth of one engine in bytes per second.
-    pub bandwidth: Figure,
+    pub bandwidth: SourcedFigure,
     /// Bandwidth that copies achieve on the link that they share, in bytes per second.
-    pub link: Figure,
+    pub link: SourcedFigure,
     /// Signalling rate of the link in bytes per second; `None` if it is not known, and `link` is used.
     #[serde(default)]
-    pub peak: Option<Figure>,
+    pub peak: Option<SourcedFigure>,
 }
 
 impl CopyEngines {

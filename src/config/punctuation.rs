@@ -41,7 +41,7 @@ struct Item {
     name: Option<Range<usize>>,
     /// Bytes of the last part of the value; `None` without a value.
     last: Option<Range<usize>>,
-    /// True if that part is a pair of brackets with what is between them.
+    /// True if that part is a pair of brackets with their content.
     is_group: bool,
     /// Number of parts of the value.
     parts: usize,
@@ -219,8 +219,8 @@ impl<'a> Walker<'a> {
         self.slips.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ",")));
     }
 
-    /// Reports that a colon is missing between a name and what follows it, and takes it as read. `sign` is what stands in
-    /// its place.
+    /// Reports that a colon is missing between a name and the value after it, and goes on as if it were there. `sign` is the
+    /// text in its place; `None` if there is none.
     fn missing_colon(&mut self, sign: Option<Range<usize>>, value: &str) {
         let item = std::mem::take(self.item());
         let Some(name) = item.last else { return };
@@ -364,7 +364,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Offset of the first name that stands at the start of a line, indented no deeper than the line of the bracket at `open`;
+    /// Offset of the first name at the start of a line that is indented no deeper than the line of the bracket at `open`;
     /// `close` if there is none before it. The value with this bracket probably ends there.
     fn next_entry(&self, open: usize, close: usize) -> usize {
         let indentation = |at: usize| {

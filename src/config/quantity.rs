@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_hold_what_lies_between_their_ends() {
+    fn spans_contain_values_between_their_ends() {
         let span: Span = ron::Options::default()
             .with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
             .from_str(r#"(from: "1MiB", to: "2MiB")"#)

@@ -50,7 +50,7 @@ pub static OPTIONS_WITHOUT_FIELD: [(&str, &str); 17] = [
 #[derive(Debug)]
 pub struct Field {
     pub name: &'static str,
-    /// The type of its value, in words.
+    /// The type of the field's value, in words.
     pub form: &'static str,
     /// Allowed words; empty if the value is none of a few words.
     pub words: &'static [&'static str],

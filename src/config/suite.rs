@@ -40,7 +40,7 @@ pub struct Suite {
     pub launch: Option<LaunchSetting>,
     #[serde(default)]
     pub cases: Vec<SuiteCase>,
-    /// The table of its page; `None` for a row per case.
+    /// The table of the suite's page; `None` for a row per case.
     #[serde(default)]
     pub table: Option<SuiteTable>,
     /// The table that `--csv` writes; `None` for a row per case and launch mode.

@@ -54,7 +54,7 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
         CollectiveKind::Barrier => BARRIER,
         _ => collective.bytes() as f64,
     };
-    if let CollectiveKind::Send | CollectiveKind::Recv = collective.kind {
+    if collective.is_transfer() {
         let link = link(ranks[collective.rank as usize], ranks[collective.peer as usize], links);
         return link.latency.value() + bytes / link.bandwidth.value() * 1e9;
     }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_joined_by_what_is_slower() {
+    fn the_slower_of_link_and_network_card_joins_nodes() {
         let links = Links::named("hgx_h200").unwrap();
         let all_reduce = collective(CollectiveKind::AllReduce, 2, 1 << 28);
         let (near, far) = (exchange(&all_reduce, &[0, 1], &links), exchange(&all_reduce, &[0, 8], &links));

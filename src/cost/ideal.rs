@@ -84,10 +84,7 @@ impl Ideal {
         } else if spec.operation.category() == Category::Collective {
             if ranks.len() > 1 {
                 let launches = spec.launch();
-                let entries = launches.iter().flat_map(|launch| match launch {
-                    Launch::Collective(entries) => &entries[..],
-                    _ => &[],
-                });
+                let entries = launches.iter().flat_map(Launch::collectives);
                 let links = &profile.topology;
                 ideal.add_loads(entries.flat_map(|entry| least_loads(entry, ranks, links)), links);
             }

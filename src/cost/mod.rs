@@ -28,7 +28,7 @@ pub enum Task {
         share: u32,
         /// Duration of a block if memory is no limit, in ns.
         block_time: f64,
-        /// Time for which its traffic occupies memories and links.
+        /// Time for which the task's traffic occupies memories and links.
         busy: Busy,
         /// Time from the start of the kernel until its blocks begin, in ns.
         floor: f64,
@@ -37,7 +37,7 @@ pub enum Task {
     Copy {
         direction: Direction,
         bytes: f64,
-        /// True if it uses a staging buffer while the host waits.
+        /// True if the copy uses a staging buffer while the host waits.
         pageable: bool,
     },
     /// Moves bytes to another device.

@@ -103,7 +103,6 @@ impl Session {
 
     /// Saves the begin stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
     ///
-    ///
     /// # Errors
     ///
     /// An error of the device, or a clock that jumped: the stamp is earlier than the begin of the pass or later than
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_contradict_each_other_say_nothing() {
+    fn contradictory_samples_give_no_window() {
         let sample = |before: i64, after: i64| ClockSample {
             since: Nanos(0),
             uncertainty: Nanos(0),

@@ -10,7 +10,7 @@ use super::ranks::Ranks;
 use super::session::{LaunchMode, Session, device};
 
 /// Maximum number of times that an operation runs until all of its metrics are counted.
-const MOST_PASSES: u64 = 64;
+const MAX_PASSES: u64 = 64;
 
 impl Ranks {
     /// Counts hardware events of the chosen operations of the first slot. The program must have a single rank. Counts fewer if
@@ -46,9 +46,9 @@ impl Session {
             let mut pass = Pass { op, counters: counters.as_mut(), complete: Ok(false) };
             let mut passes = 0;
             while pass.complete == Ok(false) {
-                if passes == MOST_PASSES {
+                if passes == MAX_PASSES {
                     return Ok(Err(format!(
-                        "the operation ran {MOST_PASSES} times, and the vendor's library asks for more to count every metric"
+                        "the operation ran {MAX_PASSES} times, and the vendor's library asks for more to count every metric"
                     )));
                 }
                 // Only the first iteration of a period has the operations that were chosen.

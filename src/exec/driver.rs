@@ -132,7 +132,6 @@ pub trait Driver: Send {
     /// Launches an operation on its lane.
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>>;
 
-    /// Records an event on a lane.
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>>;
 
     /// Makes a lane wait for the latest recording of an event. Does nothing if the event was never recorded.

@@ -217,16 +217,13 @@ impl Session {
 
 /// Whether a call of an iteration makes the host wait for the device.
 fn blocks(image: &Image, period: &[StepCommands]) -> bool {
-    period.iter().flat_map(|step| &step.commands).any(|command| match *command {
-        Step::Launch { op, .. } => {
-            let work = &image.works[image.ops[op as usize].work as usize];
-            work.launches.iter().any(|launch| match launch {
-                Launch::Copy(copy) => copy.pageable,
-                Launch::Collective(all) => all.iter().any(|one| one.counted.is_some()),
-                _ => false,
-            })
-        }
-        Step::Record { .. } | Step::Wait { .. } | Step::HostSync => false,
+    period.iter().flat_map(StepCommands::launches).any(|launch| {
+        let work = &image.works[image.ops[launch.op as usize].work as usize];
+        work.launches.iter().any(|launch| match launch {
+            Launch::Copy(copy) => copy.pageable,
+            Launch::Collective(all) => all.iter().any(|one| one.counted.is_some()),
+            _ => false,
+        })
     })
 }
 

@@ -11,7 +11,7 @@ use crate::base::{Nanos, OnceBlock, SrcSpan, counted};
 
 use super::driver::Progress;
 use super::error::ExecError;
-use super::image::{Comm, NO_COMM, Step, StepCommands};
+use super::image::{Comm, NO_COMM, Step, StepCommands, StepLaunch};
 use super::prepare::Outline;
 
 /// Maximum number of operations that a message labels.
@@ -60,10 +60,8 @@ impl Outline {
 
     /// The launches of a lane in an iteration: index of the command, and operation.
     fn launches_of(&self, iteration: u64, lane: u32) -> impl Iterator<Item = (usize, u32)> {
-        self.step(iteration).commands.iter().enumerate().filter_map(move |(index, command)| match *command {
-            Step::Launch { op, lane: its } if its == lane => Some((index, op)),
-            _ => None,
-        })
+        let launches = self.step(iteration).launches().filter(move |launch| launch.lane == lane);
+        launches.map(|launch| (launch.command, launch.op))
     }
 
     /// Position of a lane from the number of operations that it has completed since the first iteration; `None` if it
@@ -100,12 +98,7 @@ impl Outline {
         mut reached: impl FnMut(usize) -> (bool, bool),
     ) -> Vec<LaneState> {
         let mut positions: Vec<Option<Position>> = vec![None; self.lanes.len()];
-        let launches = self.step(iteration).commands.iter().enumerate();
-        let launches = launches.filter_map(|(index, command)| match *command {
-            Step::Launch { lane, .. } => Some((index, lane)),
-            _ => None,
-        });
-        for (turn, (command, lane)) in launches.enumerate() {
+        for (turn, StepLaunch { command, lane, .. }) in self.step(iteration).launches().enumerate() {
             let position = &mut positions[lane as usize];
             if position.is_none()
                 && let (begun, false) = reached(turn)
@@ -176,12 +169,10 @@ impl Outline {
         let mut seen: BTreeMap<SrcSpan, &'static str> = BTreeMap::new();
         let mut count = 0;
         for iteration in iterations.clone() {
-            for command in &self.step(iteration).commands {
-                if let Step::Launch { op, .. } = *command {
-                    let (name, span) = self.launches[op as usize];
-                    seen.insert(span, name);
-                    count += 1;
-                }
+            for launch in self.step(iteration).launches() {
+                let (name, span) = self.launches[launch.op as usize];
+                seen.insert(span, name);
+                count += 1;
             }
         }
         let noticed = |span: &SrcSpan| at.iter().any(|label| label.offset() == span.start as usize);
@@ -303,11 +294,9 @@ fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> Labe
         },
         (false, Some(awaited)) => {
             let (name, _) = outline.launches[awaited as usize];
-            let on = outline.period.iter().flat_map(|step| &step.commands).find_map(|command| match *command {
-                Step::Launch { op, lane } if op == awaited => Some(outline.lanes[lane as usize].as_str()),
-                _ => None,
-            });
-            format!(", and waits for a {name} on {}", on.unwrap_or("another stream"))
+            let launch = outline.period.iter().flat_map(StepCommands::launches).find(|launch| launch.op == awaited);
+            let on = launch.map_or("another stream", |launch| outline.lanes[launch.lane as usize].as_str());
+            format!(", and waits for a {name} on {on}")
         }
         (false, None) => String::new(),
     };

@@ -91,7 +91,7 @@ mod tests {
         let window = Nanos(1_000_000);
         let idle = at(345, &[], 0);
         let throttled = |after: &Health| after.throttled(&idle, window);
-        assert_eq!(throttled(&at(1980, &[], 0)), None, "it slept before, and that is no fault");
+        assert_eq!(throttled(&at(1980, &[], 0)), None, "a low clock before the run is no fault");
         assert_eq!(throttled(&at(1980, &[], 9_000)), None, "under 1 %");
         assert_eq!(throttled(&at(1410, &["power cap"], 0)).unwrap(), "power cap, clock 1410 of 1980 MHz");
         let counted = throttled(&at(1905, &["power cap"], 500_000)).unwrap();
@@ -100,6 +100,6 @@ mod tests {
             throttled(&at(1400, &[], 0)).unwrap(),
             "for no reason that the driver gives, clock 1400 of 1980 MHz"
         );
-        assert_eq!(throttled(&Health::default()), None, "who says nothing is not accused");
+        assert_eq!(throttled(&Health::default()), None, "a device without figures is not reported");
     }
 }

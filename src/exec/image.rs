@@ -19,7 +19,7 @@ use super::ranks::Rank;
 #[derive(Debug)]
 pub struct Image {
     pub rank: u32,
-    /// Communicators of its collectives, in the same order on all ranks.
+    /// Communicators of the image's collectives, in the same order on all ranks.
     pub comms: Vec<Comm>,
     /// Number of copies between ranks; the same on all ranks.
     pub crossings: u32,
@@ -53,7 +53,7 @@ pub struct Image {
 /// communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Comm {
-    /// In the order of ranks within the group.
+    /// Ranks of the group, in the group's order.
     pub ranks: Vec<u32>,
     pub stream: String,
 }
@@ -87,7 +87,7 @@ pub struct Fill {
 pub struct Work {
     pub spec: Arc<Spec>,
     pub launches: Arc<[Launch]>,
-    /// Source location of one of its uses, for messages.
+    /// Source location of one use of the spec, for messages.
     pub span: SrcSpan,
 }
 
@@ -100,9 +100,9 @@ pub struct ImageOp {
     pub comm: u32,
     /// Number of a copy between ranks, the same on all ranks that take part; [`NO_CROSSING`] for other operations.
     pub crossing: u32,
-    /// The operation directly before it on its lane, if no record or wait lies in between.
+    /// The operation directly before this one on the same lane; `None` if a record or a wait lies in between.
     pub behind: Option<u32>,
-    /// Index of its first operand in `Image::addresses`: inputs, then outputs.
+    /// Index of the operation's first operand in `Image::addresses`: inputs, then outputs.
     pub operands: u32,
     /// Address of the counters by which its kernels report their compute units, the operand after the outputs; `None` if
     /// they report nothing.
@@ -154,6 +154,24 @@ pub struct StepCommands {
     pub ops: Vec<OpId>,
     pub used: Vec<u32>,
     pub leaves: Vec<u32>,
+}
+
+/// A launch of an iteration: the index of its command, the operation of the image, and the lane.
+#[derive(Clone, Copy, Debug)]
+pub struct StepLaunch {
+    pub command: usize,
+    pub op: u32,
+    pub lane: u32,
+}
+
+impl StepCommands {
+    /// All launches, in the order of issue.
+    pub fn launches(&self) -> impl Iterator<Item = StepLaunch> {
+        self.commands.iter().enumerate().filter_map(|(command, step)| match *step {
+            Step::Launch { op, lane } => Some(StepLaunch { command, op, lane }),
+            _ => None,
+        })
+    }
 }
 
 /// All commands of a rank.
@@ -327,10 +345,7 @@ impl Comms {
     }
 
     fn number(&mut self, stream: StreamId, launches: &[Launch]) -> u32 {
-        let group = launches.iter().find_map(|launch| match launch {
-            Launch::Collective(collectives) => collectives.first().map(|collective| collective.group),
-            _ => None,
-        });
+        let group = launches.iter().flat_map(Launch::collectives).next().map(|collective| collective.group);
         group.and_then(|group| self.numbers.get(&(group, stream)).copied()).unwrap_or(NO_COMM)
     }
 

@@ -14,7 +14,7 @@ use crate::ops::{self, Tensor};
 use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Comm, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, Step, StepCommands, Work};
-use super::prepare::Options;
+use super::prepare::SessionOptions;
 use super::ranks::{Rank, Ranks, prepare_with};
 
 /// Alignment of copies in bytes.
@@ -58,7 +58,7 @@ pub struct Launched {
     pub work: Work,
     pub inputs: Vec<Address>,
     pub outputs: Vec<Address>,
-    /// Addresses of its outputs at the end of the iteration; `None` if no operation reads them and no copy was made.
+    /// Addresses of the operation's outputs at the end of the iteration; `None` if no operation reads them and no copy was made.
     pub found: Option<Vec<Address>>,
     pub match_by: MatchBy,
 }
@@ -75,7 +75,7 @@ pub enum MatchBy {
 }
 
 /// Opens a backend for verification, with copies of results that iterations overwrite.
-pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Inspection, ExecError> {
+pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &SessionOptions) -> Result<Inspection, ExecError> {
     let mut inspected = Vec::new();
     let all = ranks;
     let ranks = prepare_with(ranks, backend, options, |index, image, commands| {
@@ -111,9 +111,9 @@ struct CopyInserter<'a> {
 /// Whether the result of an operation is read and overwritten later in its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ResultUse {
-    /// True if another operation reads it, or if it is still in memory at the end.
+    /// True if another operation reads the output, or if it is still in memory at the end.
     live: bool,
-    /// True if at least a part of it is overwritten at the end.
+    /// True if at least a part of the output is overwritten at the end.
     overwritten: bool,
 }
 
@@ -121,13 +121,13 @@ impl CopyInserter<'_> {
     /// Returns the launches of an iteration, after it has inserted the copies that they need.
     fn step(&mut self, step: &mut StepCommands) -> Vec<Launched> {
         self.unread = 0;
-        let launches: Vec<u32> = step.commands.iter().filter_map(launch).map(|(op, _)| op).collect();
+        let launches: Vec<u32> = step.launches().map(|launch| launch.op).collect();
         let result_uses = result_uses(self.image, &launches);
         let mut launched = Vec::with_capacity(launches.len());
         let mut commands = Vec::with_capacity(step.commands.len());
         for command in std::mem::take(&mut step.commands) {
             commands.push(command);
-            let Some((op, lane)) = launch(&command) else { continue };
+            let Step::Launch { op, lane } = command else { continue };
             let turn = launched.len();
             let copies = self.launched((step.step, step.ops[turn]), op, result_uses[turn], &mut launched);
             commands.extend(copies.into_iter().map(|op| Step::Launch { op, lane }));
@@ -179,13 +179,6 @@ impl CopyInserter<'_> {
         copies.push(self.image.ops.len() as u32);
         self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
         to
-    }
-}
-
-fn launch(command: &Step) -> Option<(u32, u32)> {
-    match *command {
-        Step::Launch { op, lane } => Some((op, lane)),
-        _ => None,
     }
 }
 

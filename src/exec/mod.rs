@@ -43,14 +43,14 @@ pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROS
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
 pub use peers::{MAX_MESSAGE, Peers, agree, gather};
-pub use prepare::{Options, prepare};
+pub use prepare::{SessionOptions, prepare};
 pub use queues::Queues;
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};
 pub use recorded::ObservedBy;
 pub use samples::Samples;
 pub use session::{LaunchMode, Session};
 pub use timer::Timer;
-pub use trace::{KernelLaunch, Moment, Part, Span, Trace};
+pub use trace::{KernelLaunch, Moment, Span, Trace, TracedLaunch};
 pub use unit_reports::unit_reports;
 pub use watchdog::CommMonitor;
 pub use witness::{Edge, Witness, witness};

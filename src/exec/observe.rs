@@ -4,7 +4,6 @@ use crate::base::{LaneId, Nanos, gcd};
 
 use super::control::Control;
 use super::error::ExecError;
-use super::image::Step;
 use super::session::{LaunchMode, Session, device};
 use super::trace::{Span, Trace};
 
@@ -49,9 +48,9 @@ impl Observation {
 /// Method of timing the operations of an observed iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// By a stamp before and after each operation. The first stamp has this number.
+    /// A stamp before and after each operation. The first stamp has this number.
     Stamps(u32),
-    /// By the vendor's records.
+    /// The records of the vendor's library.
     Records,
 }
 
@@ -183,10 +182,7 @@ impl Session {
         let outline = self.lowered.outline.clone();
         let period = &outline.period;
         let step = &period[(iteration % period.len() as u64) as usize];
-        let lanes = step.commands.iter().filter_map(|command| match command {
-            Step::Launch { lane, .. } => Some(LaneId(*lane)),
-            _ => None,
-        });
+        let lanes = step.launches().map(|launch| LaneId(launch.lane));
         let mut spans = Vec::with_capacity(step.ops.len());
         let stamps = timing.first_stamp().into_iter().flat_map(|first| (first..).step_by(2));
         for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip(stamps) {

@@ -17,9 +17,8 @@ use super::gate::Gate;
 use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
 use super::session::{RING, Session};
 
-/// Options of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SessionOptions {
     /// Number of iterations that the host may run ahead of the device, if iterations do not overlap.
     pub in_flight: u32,
     /// Timeout of an iteration, and of preparation without progress.
@@ -39,10 +38,10 @@ pub struct Options {
     pub contents: Option<Init>,
 }
 
-impl Options {
+impl SessionOptions {
     /// Options of a session with these settings.
-    pub fn of(settings: &Settings) -> Options {
-        Options {
+    pub fn of(settings: &Settings) -> SessionOptions {
+        SessionOptions {
             in_flight: settings.in_flight,
             timeout: settings.timeout,
             // Without a measurement, the speed of algorithms does not matter.
@@ -114,7 +113,7 @@ pub fn prepare(
     program: &Program,
     schedule: &Schedule,
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
 ) -> Result<Session, ExecError> {
     let ranks =
         super::ranks::prepare_ranks(&[super::Rank { number: program.rank, program, schedule }], backend, options)?;
@@ -125,7 +124,7 @@ pub fn prepare(
 /// they are final; launches that it adds get the highest numbers.
 pub(super) fn lower(
     rank: &super::Rank,
-    options: &Options,
+    options: &SessionOptions,
     alter: impl FnOnce(&mut Image, &mut Commands),
 ) -> (Image, Lowered) {
     let (program, schedule) = (rank.program, rank.schedule);
@@ -207,14 +206,11 @@ pub(super) fn lower(
 
 /// Finds the launches that consist of sends and receives alone.
 fn transfers(image: &Image) -> Transfers {
-    let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
     let directions = |op: &ImageOp| {
         let comm = image.comms.get(op.comm as usize)?;
         let work = &image.works[op.work as usize];
-        let calls = work.launches.iter().find_map(|launch| match launch {
-            Launch::Collective(calls) if calls.iter().all(between_two) => Some(calls),
-            _ => None,
-        })?;
+        let of_transfers = |calls: &&[Collective]| !calls.is_empty() && calls.iter().all(Collective::is_transfer);
+        let calls = work.launches.iter().map(Launch::collectives).find(of_transfers)?;
         let side = |one: &Collective| Some((one.kind == CollectiveKind::Send, *comm.ranks.get(one.peer as usize)?));
         Some(calls.iter().filter_map(side).collect())
     };

@@ -24,7 +24,7 @@ use super::hang;
 use super::health::Health;
 use super::image::{Address, Commands, Image};
 use super::peers::{self, Peers};
-use super::prepare::{self, Options};
+use super::prepare::{self, SessionOptions};
 use super::recorded::ObservedBy;
 use super::samples::Samples;
 use super::session::{self, LaunchMode, Session};
@@ -34,7 +34,7 @@ use super::watchdog::{self, Watched};
 /// The program and schedule of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank<'a> {
-    /// Its rank number in the world. Several ranks may share a program.
+    /// Number of the rank in the world. Several ranks may share a program.
     pub number: u32,
     pub program: &'a Program,
     pub schedule: &'a Schedule,
@@ -117,7 +117,7 @@ impl SessionInfo {
 
 /// Opens a backend for the ranks of a world, and creates everything that their schedules need. With peers, only the
 /// rank of this process is opened; each other process opens its own.
-pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Ranks, ExecError> {
+pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &SessionOptions) -> Result<Ranks, ExecError> {
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
@@ -125,7 +125,7 @@ pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &Options) -
 pub(super) fn prepare_with(
     ranks: &[Rank],
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
     mut alter: impl FnMut(usize, &mut Image, &mut Commands),
 ) -> Result<Ranks, ExecError> {
     let _stage = stage::enter("preparing the device");
@@ -260,7 +260,6 @@ fn side_by_side<T: Send>(
     })
 }
 
-/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it left no message".to_owned())

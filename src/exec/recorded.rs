@@ -15,7 +15,7 @@ use super::observe::{Observation, Timing};
 use super::ranks::Ranks;
 use super::records::{self, Activity, TurnTimes};
 use super::session::{LaunchMode, Session};
-use super::trace::{Part, Span, Trace};
+use super::trace::{Span, Trace, TracedLaunch};
 
 /// The method by which the operations of observed iterations were timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,13 +84,7 @@ impl Session {
         let recorded = self.driver.end_records()?;
         let Recording { indices, traces, overlapping, .. } = std::mem::take(&mut self.recording);
         let outline = self.lowered.outline.clone();
-        let ops = |index: &usize| {
-            let launched = |command: &Step| match *command {
-                Step::Launch { op, .. } => Some(op),
-                _ => None,
-            };
-            outline.period[*index].commands.iter().filter_map(launched).collect()
-        };
+        let ops = |index: &usize| outline.period[*index].launches().map(|launch| launch.op).collect();
         let times = records::correlate(&recorded, &indices.iter().map(ops).collect::<Vec<_>>())?;
         let mut described = BTreeSet::new();
         let whole = |((index, trace), times): ((usize, Trace), TurnTimes)| {
@@ -144,9 +138,9 @@ fn complete(
     let part = |&(number, index): &(u32, usize)| {
         let Activity { node, start, end, queue, ref kernel, .. } = *records.get(index)?;
         let (node, kernel) = (Some(node).filter(|node| *node != 0), kernel.clone());
-        Some(Part { op: *ids.get(&number)?, start: since(start), end: since(end), queue, node, kernel })
+        Some(TracedLaunch { op: *ids.get(&number)?, start: since(start), end: since(end), queue, node, kernel })
     };
-    let mut parts: Vec<Part> = times.parts.iter().filter_map(part).collect();
+    let mut parts: Vec<TracedLaunch> = times.parts.iter().filter_map(part).collect();
     parts.sort_by_key(|part| (part.start, part.op));
     let mut trace = Trace { time: placed.time, spans, parts, ..trace };
     if let Some(origin) = &mut trace.origin {

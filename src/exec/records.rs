@@ -37,7 +37,7 @@ pub struct Node {
 /// The vendor's record of one kernel, copy or fill.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// Number of the call that launched it.
+    /// Number of the call that launched the work.
     pub correlation: u32,
     /// Node of the graph; 0 outside of graphs.
     pub node: u64,
@@ -45,7 +45,7 @@ pub struct Activity {
     pub start: u64,
     /// Time at which the device ended the work, on the same clock; 0 if the vendor does not report it.
     pub end: u64,
-    /// Number of the hardware queue that ran it, as the vendor counts them; `None` if the vendor does not report it.
+    /// Number of the hardware queue that ran the work, as the vendor counts queues; `None` if the vendor does not report it.
     pub queue: Option<u64>,
     /// The launch, if the work is a kernel; `None` for copies and fills.
     pub kernel: Option<KernelLaunch>,
@@ -76,7 +76,6 @@ pub struct TurnTimes {
 }
 
 /// Returns the times of the first `turns` observed iterations, whose operations are `ops` of each.
-///
 ///
 /// # Errors
 ///

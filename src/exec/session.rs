@@ -43,7 +43,7 @@ named! {
     /// How operations are launched.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum LaunchMode {
-        /// Each operation by its own calls.
+        /// Each operation is launched by its own calls.
         Stream = "stream",
         /// A whole iteration by one graph launch.
         Graph = "graph",

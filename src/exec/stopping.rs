@@ -17,13 +17,15 @@ const STOPPING: u64 = u64::MAX - 1;
 /// State shared by connected ranks.
 #[derive(Debug)]
 struct Agreement {
-    /// Number of iterations that each of them runs, or [`OPEN`] or [`STOPPING`].
+    /// Number of iterations that each rank runs, or [`OPEN`] or [`STOPPING`].
     last: AtomicU64,
-    /// Number of iterations that each has begun to issue.
+    /// Number of iterations that each rank has begun to issue.
     begun: Box<[Begun]>,
 }
 
-/// Written by its rank in each iteration and rarely read by others, so it has its own cache line.
+/// Number of iterations that a rank has begun to issue.
+///
+/// The rank writes the number in each iteration and others rarely read it, so it has a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Begun(AtomicU64);

@@ -12,7 +12,7 @@ use crate::base::{LaneId, Nanos, OpId};
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
-    /// From the begin of the iteration.
+    /// Start, from the begin of the iteration.
     pub start: Nanos,
     pub end: Nanos,
 }
@@ -67,9 +67,9 @@ pub struct KernelLaunch {
 
 /// One kernel, copy or fill of an operation in an observed iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct TracedLaunch {
     pub op: OpId,
-    /// From the begin of the iteration.
+    /// Start, from the begin of the iteration.
     pub start: Nanos,
     pub end: Nanos,
     /// Number of the hardware queue, as the vendor counts them; `None` if the vendor does not report it.
@@ -102,7 +102,7 @@ pub struct Trace {
     /// Kernels, copies and fills by their start, from the vendor's records. Only the first observed iteration of a slot
     /// has them, since the others have equal ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<TracedLaunch>,
 }
 
 impl Span {

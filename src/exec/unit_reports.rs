@@ -8,8 +8,8 @@ use super::control::Control;
 use super::counters::UnitBlocks;
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{Address, Fill, Image, Step, StepCommands, Work};
-use super::prepare::Options;
+use super::image::{Address, Fill, Image, StepCommands, StepLaunch, Work};
+use super::prepare::SessionOptions;
 use super::ranks::{Rank, prepare_with};
 use super::session::{LaunchMode, Session, device};
 
@@ -22,7 +22,7 @@ const ALIGN: u64 = 256;
 pub fn unit_reports(
     rank: Rank,
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
     chosen: &[OpId],
     control: &Control,
 ) -> Result<Vec<Vec<UnitBlocks>>, ExecError> {
@@ -41,11 +41,7 @@ pub fn unit_reports(
 /// Makes the kernels of an operation report to counters behind the device memory of an image. Returns their address; `None` if
 /// the operation has no generated kernel.
 fn add_report(image: &mut Image, step: &StepCommands, chosen: OpId) -> Option<Address> {
-    let launched = step.commands.iter().filter_map(|command| match *command {
-        Step::Launch { op, .. } => Some(op),
-        _ => None,
-    });
-    let (number, _) = launched.zip(&step.ops).find(|(_, op)| **op == chosen)?;
+    let (StepLaunch { op: number, .. }, _) = step.launches().zip(&step.ops).find(|(_, op)| **op == chosen)?;
     let op = image.ops[number as usize];
     let work = &image.works[op.work as usize];
     let operand = u8::try_from(image.operands(&op).len()).ok()?;

@@ -14,7 +14,6 @@ use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::listed;
-use super::image::Step;
 use super::prepare::Outline;
 
 /// Interval between two checks.
@@ -276,13 +275,10 @@ impl Outline {
     /// The distinct collectives of a communicator in an iteration, at most `most`.
     fn collectives_on(&self, iteration: u64, comm: u32, most: usize) -> Vec<(&'static str, crate::base::SrcSpan)> {
         let mut found: Vec<(&'static str, crate::base::SrcSpan)> = Vec::new();
-        for command in &self.step(iteration).commands {
-            if let Step::Launch { op, .. } = *command
-                && self.comm_of[op as usize] == comm
-                && !found.contains(&self.launches[op as usize])
-                && found.len() < most
-            {
-                found.push(self.launches[op as usize]);
+        let ops = self.step(iteration).launches().map(|launch| launch.op as usize);
+        for op in ops.filter(|&op| self.comm_of[op] == comm) {
+            if !found.contains(&self.launches[op]) && found.len() < most {
+                found.push(self.launches[op]);
             }
         }
         found

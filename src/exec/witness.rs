@@ -16,7 +16,7 @@ use crate::plan::{Plan, StepPlan};
 use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, Step, StepCommands, Work};
-use super::prepare::Options;
+use super::prepare::SessionOptions;
 use super::ranks::{Rank, Ranks, prepare_with};
 
 /// Bytes of a counter.
@@ -52,7 +52,7 @@ pub fn witness(
     ranks: &[Rank],
     plans: &[&Plan],
     backend: &dyn Backend,
-    options: &Options,
+    options: &SessionOptions,
 ) -> Result<Witness, ExecError> {
     let mut counters: Vec<Counters> = ranks.iter().map(|_| Counters::default()).collect();
     let programs: Vec<&Program> = ranks.iter().map(|rank| rank.program).collect();

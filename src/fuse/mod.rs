@@ -38,7 +38,7 @@ pub struct Merged {
     pub name: String,
     /// The kind of the operation, such as `map` or `gemm`.
     pub operation: &'static str,
-    /// The operations that it replaces.
+    /// The operations that the merged one replaces.
     pub members: Vec<Member>,
     /// Bytes that an iteration no longer moves, for each of `count`.
     pub bytes_saved: u64,

@@ -37,7 +37,7 @@ pub struct AbRecord {
     pub why_fresh: Option<String>,
     pub a: AbSideRecord,
     pub b: AbSideRecord,
-    /// In the order of time.
+    /// Measured blocks in the order of time.
     pub blocks: Vec<AbBlockRecord>,
     /// Evaluation; `None` if there were too few blocks.
     pub result: Option<AbResult>,
@@ -57,14 +57,14 @@ pub enum BlockMode {
 /// One of the two sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbSideRecord {
-    /// Its arguments for `aorta exec`.
+    /// Arguments of the side for `aorta exec`.
     pub arguments: Vec<String>,
     /// `stream` or `graph`.
     pub launch: String,
     /// Number of iterations after which the program repeats.
     pub period: usize,
     pub warmup: WarmupRecord,
-    /// The record of its run without samples: program, device, settings.
+    /// The record of the side's run without samples: program, device, settings.
     pub run: RunRecord,
     pub notes: Vec<String>,
 }
@@ -73,7 +73,7 @@ pub struct AbSideRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbBlockRecord {
     pub side: AbSide,
-    /// The round that it belongs to; `None` for a block of a side that was measured separately.
+    /// The round of the block; `None` for a block of a side that was measured separately.
     pub round: Option<usize>,
     #[serde(flatten)]
     pub block: Block,
@@ -112,7 +112,6 @@ impl AbRecord {
         json::document(self)
     }
 
-    /// The record of a side.
     pub fn side(&self, side: AbSide) -> &AbSideRecord {
         match side {
             AbSide::A => &self.a,

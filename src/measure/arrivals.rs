@@ -16,7 +16,7 @@ pub struct RankArrivals {
     pub rank: u32,
     /// Begin of each iteration on the host's clock; empty unless all are known.
     pub origins: Vec<MomentRecord>,
-    /// In the order of the text.
+    /// Arrivals of the rank's operations, in the order of the text.
     pub arrivals: Vec<ArrivalRecord>,
 }
 
@@ -31,7 +31,6 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The channel of an arrival.
     pub fn of(arrival: &ArrivalRecord) -> Channel {
         let pair = arrival.from.zip(arrival.to);
         Channel { ranks: arrival.ranks.clone(), stream: arrival.stream.clone(), pair }
@@ -142,10 +141,7 @@ fn channels(program: &Program, rank: u32, spec: &Spec) -> Vec<Channel> {
     }
     let ranks: Vec<u32> = program.groups[spec.team.group.index()].members_with(rank).collect();
     let launches = spec.launch();
-    let entries = launches.iter().flat_map(|launch| match launch {
-        Launch::Collective(entries) => &entries[..],
-        _ => &[],
-    });
+    let entries = launches.iter().flat_map(Launch::collectives);
     let channel = |entry: &ops::Collective| {
         let peer = ranks.get(entry.peer as usize).copied();
         match entry.kind {

@@ -139,7 +139,7 @@ impl Header {
 /// An axis of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The option that it sets: `streams`, `ranks`, `launch`, `preset`, `set`, `env` or `config`.
+    /// The option that the axis sets: `streams`, `ranks`, `launch`, `preset`, `set`, `env` or `config`.
     pub option: String,
     /// Name of the parameter, variable or setting; otherwise the option again.
     pub name: String,
@@ -203,9 +203,9 @@ pub struct Case {
     pub status: Status,
     /// Reason of an outcome other than `Done`.
     pub reason: Option<String>,
-    /// Wall-clock time of its process in seconds; 0 if none was started.
+    /// Wall-clock time of the case's process in seconds; 0 if none was started.
     pub seconds: f64,
-    /// Its record; `None` unless it was measured.
+    /// Record of the case; `None` unless it was measured.
     pub record: Option<Box<RunRecord>>,
 }
 

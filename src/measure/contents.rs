@@ -12,7 +12,7 @@ pub type Contents = Vec<(MemoryId, Vec<u8>)>;
 pub fn buffers(
     ranks: &[Rank],
     backend: &dyn Backend,
-    options: &exec::Options,
+    options: &exec::SessionOptions,
     control: &Control,
 ) -> Result<Option<Vec<Contents>>, ExecError> {
     let mut session = exec::prepare_ranks(ranks, backend, options)?;

@@ -4,12 +4,12 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     pub name: &'static str,
-    /// How a workload refers to it; empty for metrics that appear in reports only.
+    /// Text by which a workload refers to the metric; empty for metrics that appear in reports only.
     pub usage: &'static str,
     /// Summary in one line.
     pub summary: &'static str,
     pub formula: &'static str,
-    /// Unit of its value in the record; `1` for a ratio.
+    /// Unit of the metric's value in the record; `1` for a ratio.
     pub unit: &'static str,
     /// The kind of samples that the value is the median of.
     pub samples: &'static str,

@@ -13,7 +13,7 @@ use super::work::totals;
 pub struct Device<'a> {
     pub units: Option<u32>,
     pub memory: Option<u64>,
-    /// The profile with its peaks.
+    /// The profile with the device's peaks; `None` if it is not known.
     pub profile: Option<&'a Profile>,
 }
 

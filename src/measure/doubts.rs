@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_in_words() {
+    fn each_doubt_has_a_sentence() {
         let unsettled = WarmupRecord { iterations: 102, trend: Some(-0.0312), settled: Some(false), first_ns: None };
         let told = doubts((0..10).map(|_| 1000), &unsettled);
         assert!(told.starts_with("stream: after 102 iterations to warm up, the times still fell by 3.1 %"), "{told}");

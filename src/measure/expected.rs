@@ -8,7 +8,7 @@ mod figures;
 
 use crate::base::units::Dimension;
 use crate::config::Expected;
-use crate::config::expected::{Figure, Range};
+use crate::config::expected::{ExpectedFigure, Range};
 
 use super::record::{ExpectedRecord, RunRecord, Variant};
 
@@ -45,9 +45,9 @@ pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> 
 /// Word for a value: `normal`, `slower` or `faster`.
 fn verdict(range: &Range, value: f64) -> &'static str {
     let less_is_better = match range.figure {
-        Figure::Issue | Figure::GraphLaunch => true,
-        Figure::FlopRate | Figure::Bandwidth | Figure::BusBandwidth => false,
-        Figure::Metric => range.normal.dimension() == Ok(Some(Dimension::TIME)),
+        ExpectedFigure::Issue | ExpectedFigure::GraphLaunch => true,
+        ExpectedFigure::FlopRate | ExpectedFigure::Bandwidth | ExpectedFigure::BusBandwidth => false,
+        ExpectedFigure::Metric => range.normal.dimension() == Ok(Some(Dimension::TIME)),
     };
     let below = range.normal.from.as_ref().is_some_and(|from| value < from.si());
     match (range.normal.holds(value), below == less_is_better) {

@@ -221,7 +221,7 @@ fn kind(value: &Value) -> &'static str {
 /// A problem of the baseline beside its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoredProblem {
-    /// The baseline's name of it.
+    /// The baseline's name of the problem.
     pub name: String,
     /// Mean time of the baseline in ms.
     pub baseline: f64,

@@ -99,7 +99,6 @@ enum Series {
 }
 
 impl Series {
-    /// Samples of a figure in a view.
     fn of(sampled: &FigureSamples, view: &Viewed) -> Result<Series, String> {
         let absent = |slot: usize| format!("slot {slot} has no such figure");
         let samples = match (sampled, view) {

@@ -1,7 +1,7 @@
 //! Records of a slot's operations, from the iterations that observed it.
 
 use crate::base::{Nanos, OpId};
-use crate::exec::Part;
+use crate::exec::TracedLaunch;
 use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, BusBytes, Category, Launch, Spec, Tensor};
 
@@ -35,7 +35,7 @@ pub fn operations(
             }
         }
     }
-    let mut parts: Vec<Vec<&Part>> = vec![Vec::new(); step.ops.len()];
+    let mut parts: Vec<Vec<&TracedLaunch>> = vec![Vec::new(); step.ops.len()];
     for part in iterations.iter().flat_map(|iteration| &iteration.trace.parts) {
         parts[part.op.index()].push(part);
     }
@@ -95,9 +95,9 @@ pub fn operations(
 }
 
 /// Records of the parts of an operation, which are in the order of their start.
-fn launches(parts: &[&Part]) -> Vec<LaunchRecord> {
+fn launches(parts: &[&TracedLaunch]) -> Vec<LaunchRecord> {
     let begin = parts.first().map(|part| part.start).unwrap_or_default();
-    let launch = |part: &&Part| LaunchRecord {
+    let launch = |part: &&TracedLaunch| LaunchRecord {
         after_ns: part.start - begin,
         time_ns: part.end - part.start,
         queue: part.queue,

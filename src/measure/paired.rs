@@ -15,7 +15,6 @@ use super::stats::{Moments, logs};
 use crate::base::named::named;
 use crate::base::random;
 
-/// Blocks per round.
 pub const BLOCKS_PER_ROUND: usize = 4;
 /// Blocks of each side in a round.
 pub const BLOCKS_PER_SIDE: usize = 2;
@@ -23,7 +22,7 @@ pub const BLOCKS_PER_SIDE: usize = 2;
 /// Minimum rounds for comparing a side with itself.
 pub const MIN_ROUNDS: usize = 6;
 
-/// Maximum share of false alarms.
+/// Maximum share of comparisons of a side with itself that may find a difference.
 pub const ALARMS: f64 = 0.05;
 
 /// Maximum factor by which the interval is widened.

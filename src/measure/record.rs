@@ -30,7 +30,6 @@ pub use source::{Contents, Source};
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
 
-/// The record of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
@@ -363,9 +362,9 @@ pub struct BlockRecord {
     /// Index of the block's first sample in `time.samples_ns`, and the number of its samples.
     pub first: usize,
     pub iterations: usize,
-    /// State of each device after it.
+    /// State of each device after the block.
     pub health: Vec<HealthRecord>,
-    /// The reasons of throttling during it, in words.
+    /// Reasons of throttling during the block, in words; `None` without throttling.
     pub throttled: Option<String>,
 }
 
@@ -437,9 +436,9 @@ pub struct ExpectedRecord {
     /// The slowest rank, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Number of operations of which the value is the median.
+    /// Number of operations whose median the value is.
     pub count: usize,
-    /// In SI units, and as displayed.
+    /// Value in SI units, and the text that reports show.
     pub value: f64,
     pub text: String,
     /// Ends of the range, in the same unit; one may be absent.

@@ -20,7 +20,7 @@ pub struct Request<'a> {
     pub modes: &'a [LaunchMode],
     pub effort: EffortPlan,
     pub observed_iterations: u32,
-    pub exec: exec::Options,
+    pub exec: exec::SessionOptions,
     pub control: &'a Control,
     /// Profile with the device's limits; `None` if there is none.
     pub profile: Option<&'a Profile>,
@@ -76,7 +76,7 @@ impl<'a> Request<'a> {
                 Effort::Sanity => settings.observed_iterations.min(1),
                 Effort::Quick | Effort::Full => settings.observed_iterations,
             },
-            exec: exec::Options::of(settings),
+            exec: exec::SessionOptions::of(settings),
             control,
             profile: None,
             sources,
@@ -144,7 +144,7 @@ pub struct Measured {
     pub warnings: Vec<String>,
     /// How a request to stop ended it early, such as `interrupted while measuring`; `None` if none did.
     pub interruption: Option<String>,
-    /// The error that ended it early; `None` if none did.
+    /// The error that ended the measurement early; `None` if none did.
     pub failure: Option<ExecError>,
 }
 

@@ -7,7 +7,6 @@ use super::alone::Alone;
 use super::blocks::Blocks;
 use super::record::WarmupRecord;
 
-/// Samples of one variant.
 pub(super) struct VariantSamples {
     pub mode: LaunchMode,
     pub blocks: Blocks,

@@ -13,7 +13,7 @@ use super::pace::Pace;
 pub use axis_effect::AxisEffect;
 pub use point::{CurvePoint, Interval, is_conclusive, number, seconds};
 
-/// Share of the best rate from which on a value is practically as good as the best.
+/// Minimum share of the best rate that counts as practically as good as the best.
 pub const ENOUGH: f64 = 0.95;
 
 /// Relative difference below which amounts of work count as equal.
@@ -22,7 +22,7 @@ const SAME_WORK: f64 = 0.01;
 /// Relative deviation up to which work counts as proportional to the axis.
 const PROPORTIONAL: f64 = 0.05;
 
-/// Arithmetic operations per byte from which on work counts as computation.
+/// Arithmetic operations per byte above which work counts as computation.
 const COMPUTES: f64 = 32.0;
 
 /// Minimum number of points for a knee.
@@ -104,7 +104,7 @@ pub struct Curve {
     /// True if a best value and a knee can be determined: every case is a measurement with several samples.
     pub conclusive: bool,
     pub unit: Unit,
-    /// In the order in which values were given, without cases that have no results.
+    /// Points in the order in which values were given, without cases that have no results.
     pub points: Vec<CurvePoint>,
     /// Efficiency of each point.
     pub efficiency: Vec<f64>,

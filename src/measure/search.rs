@@ -58,9 +58,9 @@ pub trait Objective {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     pub point: Point,
-    /// Logarithms of the costs of its runs.
+    /// Logarithms of the costs of the point's runs.
     logs: Vec<f64>,
-    /// True if one of its runs failed. It is not run again, and never the best.
+    /// True if a run of the point failed. The point does not run again, and is never the best.
     pub lost: bool,
 }
 

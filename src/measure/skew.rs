@@ -115,7 +115,7 @@ impl Estimate {
 
 /// Arrivals of each rank in each iteration, on a common clock.
 struct ArrivalTimes {
-    /// By rank, in ns from a common origin.
+    /// Time of each arrival of each rank, in ns from a common origin.
     times: Vec<Vec<f64>>,
     /// Clock error of each rank, in ns.
     errors: Vec<f64>,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_common_clock_durations_alone_are_told() {
+    fn without_a_common_clock_only_durations_are_given() {
         let mut ranks = ranks(&[&[0, 0, 0], &[0, 0, 0], &[50, 50, 50]], 0);
         assert_eq!(of(&ranks).unwrap().straggler, Some(2));
         ranks[1].origins.iter_mut().for_each(|origin| origin.clock = 8);

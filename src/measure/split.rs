@@ -168,7 +168,7 @@ step {
     }
 
     #[test]
-    fn each_part_is_what_it_says() {
+    fn gaps_are_assigned_to_their_causes() {
         let (_, plan) = planned(MEETING);
         let observed =
             trace(1000, &[(0, 100, 200), (1, 100, 300), (0, 340, 440), (0, 450, 500), (1, 520, 700), (1, 710, 950)]);
@@ -188,7 +188,7 @@ step {
     }
 
     #[test]
-    fn a_queue_holds_up_what_is_behind() {
+    fn a_shared_queue_delays_later_operations() {
         let (_, plan) = planned(
             "stream a
              stream b

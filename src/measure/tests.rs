@@ -17,7 +17,8 @@ use super::waiting::Iteration;
 pub fn planned(text: &str) -> (Program, Plan) {
     let (ast, errors) = syntax::parse(text, 0, &syntax::Limits::default());
     assert!(errors.is_empty(), "{errors:?}");
-    let program = model::analyze(&ast, &model::Options::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let program =
+        model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
     (program, plan)
 }

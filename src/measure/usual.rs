@@ -24,7 +24,7 @@ const TRAINING: f64 = 61.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     Inference,
-    /// With an optimizer, or with the gradient of an operation.
+    /// The program has an optimizer, or the gradient of an operation.
     Training,
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_share_below_the_bound_is_told() {
+    fn only_a_share_below_the_bound_is_reported() {
         let said_of = |pass: Pass, shares: [(&str, i64); 3]| {
             let category = |(name, busy): (&str, i64)| CategoryRecord {
                 category: name.to_owned(),

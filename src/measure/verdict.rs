@@ -4,7 +4,7 @@ use crate::base::Nanos;
 
 use super::record::{AnalysisRecord, BalanceRecord, BoundRecord};
 
-/// Share of an iteration from which on a tail is mentioned.
+/// Share of an iteration above which a tail is mentioned.
 const TAIL: f64 = 0.25;
 
 /// Share of an iteration below which a part is no verdict.
@@ -13,7 +13,7 @@ const LITTLE: f64 = 0.25;
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
-/// Share of an iteration from which on a part is too long to hide behind the rest.
+/// Share of an iteration above which a part is too long to hide behind the rest.
 const NEARLY_ALL: f64 = 0.9;
 
 /// Remedies for traffic over a link: if the rest of the iteration can hide it, and otherwise.

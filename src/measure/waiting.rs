@@ -21,7 +21,7 @@ use super::request::RankRequest;
 pub struct MatchedOperation<'a> {
     pub rank: u32,
     pub origins: &'a [MomentRecord],
-    /// One of its arrivals. All arrivals of an operation have the same times.
+    /// One arrival of the operation. All arrivals of an operation have the same times.
     pub arrival: &'a ArrivalRecord,
     /// Indices of the matching operations, for each channel: one for a collective, several for a group of sends and
     /// receives.
@@ -157,7 +157,7 @@ impl<'a> Iteration<'a> {
 /// All observed iterations of several ranks.
 #[derive(Debug)]
 pub struct Observations<'a> {
-    /// By rank, in the order of their traces.
+    /// Iterations of each rank, in the order of their traces.
     pub iterations: Vec<Vec<Iteration<'a>>>,
     /// Matched arrivals, by slot and rank.
     pub arrivals: Vec<Vec<RankArrivals>>,

@@ -13,12 +13,11 @@ use super::warmup;
 /// Minimum number of discarded iterations at the start of a block, since another session has changed caches and clocks.
 const LEAD: u64 = 4;
 
-/// Options of a warm session.
 pub struct WarmSessionOptions<'a> {
     pub ranks: &'a [Rank<'a>],
     pub backend: &'a dyn Backend,
     pub mode: LaunchMode,
-    pub options: exec::Options,
+    pub options: exec::SessionOptions,
     pub warmup: u32,
     pub control: &'a Control,
 }

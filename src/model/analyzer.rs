@@ -19,7 +19,7 @@ use super::program::*;
 use super::scopes::Scopes;
 use super::turns::Turns;
 use super::value::Value;
-use super::{Options, check, declared};
+use super::{AnalysisOptions, check, declared};
 
 /// Names that are defined in every file.
 pub(super) struct Builtins {
@@ -57,7 +57,7 @@ impl CycleUse {
 
 pub(super) struct Analyzer<'a> {
     pub ast: &'a Ast,
-    pub options: &'a Options,
+    pub options: &'a AnalysisOptions,
     pub names: Interner,
     pub builtins: Builtins,
     pub scopes: Scopes,
@@ -96,7 +96,7 @@ pub(super) struct Analyzer<'a> {
 }
 
 impl<'a> Analyzer<'a> {
-    pub fn new(ast: &'a Ast, options: &'a Options) -> Self {
+    pub fn new(ast: &'a Ast, options: &'a AnalysisOptions) -> Self {
         let mut names = ast.names.clone();
         let builtins = Builtins {
             rank: names.intern("rank"),

@@ -18,12 +18,12 @@ const OPERANDS: usize = 255;
 #[derive(Debug)]
 pub(super) struct Batch {
     span: SrcSpan,
-    parts: Vec<Part>,
+    parts: Vec<BatchedCollective>,
 }
 
 /// One collective with its location.
 #[derive(Debug)]
-struct Part {
+struct BatchedCollective {
     spec: SpecId,
     inputs: Vec<(ViewId, SrcSpan)>,
     outputs: Vec<(ViewId, SrcSpan)>,
@@ -89,7 +89,7 @@ impl<'a> Analyzer<'a> {
             let written = operation.signature().outputs.iter().zip(&outputs);
             let members = written.map(|(name, (view, _))| (*name, Value::Tensor { view: *view, family: 0 }));
             let members = members.collect::<Vec<_>>();
-            batch.parts.push(Part {
+            batch.parts.push(BatchedCollective {
                 spec,
                 inputs,
                 outputs,
@@ -168,7 +168,7 @@ impl<'a> Analyzer<'a> {
                 (SpecId::from(self.program.specs.insert_full(spec).0), batch.span)
             }
         };
-        let views = |side: fn(&Part) -> &[(ViewId, SrcSpan)]| -> Vec<ViewId> {
+        let views = |side: fn(&BatchedCollective) -> &[(ViewId, SrcSpan)]| -> Vec<ViewId> {
             batch.parts.iter().flat_map(|part| side(part).iter().map(|(view, _)| *view)).collect()
         };
         let (inputs, outputs) = (views(|part| &part.inputs), views(|part| &part.outputs));

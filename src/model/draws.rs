@@ -120,8 +120,7 @@ impl Analyzer<'_> {
         let name = self.names.name(call.distribution.symbol).to_owned();
         let Some((name, wanted)) = DISTRIBUTIONS.iter().find(|(known, _)| *known == name) else {
             let known = DISTRIBUTIONS.map(|(known, _)| known);
-            let help = suggest::did_you_mean(&name, known)
-                .or_else(|| Some(format!("the distributions are {}", suggest::listed(&known))));
+            let help = suggest::did_you_mean(&name, known);
             let at = call.distribution.span.into();
             self.error(ModelError::UnknownFunction { name, of: " that draws values", at, help });
             return None;

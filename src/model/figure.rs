@@ -60,11 +60,11 @@ pub enum Sets {
     Two,
 }
 
-/// When the value of a metric comes from iterations in which each operation was timed.
+/// Condition under which the value of a metric comes from iterations in which each operation was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Observed {
     Never,
-    /// With a set of operations as its argument.
+    /// The metric is of a set of operations.
     OfSet,
     Always,
 }

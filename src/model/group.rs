@@ -9,7 +9,7 @@ use crate::base::SrcSpan;
 pub struct Group {
     /// `world`, the name of a mesh factor, or a list of such names: `[dp, tp]`.
     pub name: String,
-    /// Its ranks in group order; this program's rank is one of them.
+    /// Ranks of the group in group order; this program's rank is one of them.
     pub ranks: Vec<u32>,
     /// Factors of the group, the outermost first.
     pub factors: Arc<[Factor]>,

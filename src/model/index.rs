@@ -1,8 +1,9 @@
 //! The indices after the name of a label or a phase.
 
 use std::borrow::Borrow;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+
+use crate::base::equal_by::equal_by;
 
 /// `[l]`, `[l, e]`, or none. A single number, as most labels in loops have, needs no allocation.
 #[derive(Clone, Debug, Default)]
@@ -42,16 +43,4 @@ impl Borrow<[i64]> for Index {
     }
 }
 
-impl PartialEq for Index {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Index {}
-
-impl Hash for Index {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
-    }
-}
+equal_by!(Index, |index| &**index);

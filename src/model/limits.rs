@@ -1,6 +1,6 @@
 //! Fixed limits of a program, so that no file exhausts memory or the stack.
 //!
-//! Other limits are settings: see [`Options`](super::Options) and [`Limits`](crate::syntax::Limits).
+//! Other limits are settings: see [`AnalysisOptions`](super::AnalysisOptions) and [`Limits`](crate::syntax::Limits).
 
 /// Maximum number of streams of a program.
 pub const STREAMS: u64 = 4096;
@@ -23,7 +23,7 @@ pub const LIST: usize = 1 << 16;
 /// Maximum nesting of lists, which limits recursion.
 pub const LIST_DEPTH: usize = 16;
 
-/// Maximum number of values in all lists of a file. Those that are kept take two hundred megabytes.
+/// Maximum number of values in all lists of a file, which take up to two hundred megabytes.
 pub const MEMBERS: usize = 1 << 22;
 
 /// Maximum number of metrics in all families of a file: each is evaluated over every observed operation.

@@ -13,7 +13,7 @@ use super::limits::INPUTS;
 use super::value::Value;
 
 /// A part of the expression.
-enum Part {
+enum Lowered {
     /// A value known before the run.
     Plain(Value, SrcSpan),
     /// A value that differs between elements: the index of its node.
@@ -47,7 +47,7 @@ impl Analyzer<'_> {
         Some(())
     }
 
-    fn part(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Part {
+    fn part(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Lowered {
         match &expr.kind {
             ExprKind::Negate(inner) => {
                 let part = self.part(inner, op, lowering);
@@ -63,26 +63,26 @@ impl Analyzer<'_> {
             ExprKind::Binary { op: operator, left, right } => {
                 let (a, b) = (self.part(left, op, lowering), self.part(right, op, lowering));
                 match (a, b) {
-                    (Part::Failed, _) | (_, Part::Failed) => Part::Failed,
+                    (Lowered::Failed, _) | (_, Lowered::Failed) => Lowered::Failed,
                     // The operators evaluate their right side only if needed.
-                    (Part::Plain(..), Part::Plain(..)) if matches!(operator, BinaryOp::And | BinaryOp::Or) => {
-                        Part::Plain(self.eval(expr), expr.span)
+                    (Lowered::Plain(..), Lowered::Plain(..)) if matches!(operator, BinaryOp::And | BinaryOp::Or) => {
+                        Lowered::Plain(self.eval(expr), expr.span)
                     }
-                    (Part::Plain(a, _), Part::Plain(b, _)) => {
+                    (Lowered::Plain(a, _), Lowered::Plain(b, _)) => {
                         let value = self.binary(*operator, a, b, (left.span, right.span), expr.span);
-                        Part::Plain(value, expr.span)
+                        Lowered::Plain(value, expr.span)
                     }
                     (a, b) => self.binary_part(binary(*operator), a, b, expr.span, lowering),
                 }
             }
             ExprKind::Call { callee, .. } if self.names.name(callee.symbol) == "view" => self.leaf(expr, op, lowering),
             ExprKind::Call { callee, args } => {
-                let parts: Vec<Part> = args.iter().map(|arg| self.part(arg, op, lowering)).collect();
-                if parts.iter().any(|part| matches!(part, Part::Failed)) {
-                    return Part::Failed;
+                let parts: Vec<Lowered> = args.iter().map(|arg| self.part(arg, op, lowering)).collect();
+                if parts.iter().any(|part| matches!(part, Lowered::Failed)) {
+                    return Lowered::Failed;
                 }
-                if parts.iter().all(|part| matches!(part, Part::Plain(..))) {
-                    return Part::Plain(self.eval(expr), expr.span);
+                if parts.iter().all(|part| matches!(part, Lowered::Plain(..))) {
+                    return Lowered::Plain(self.eval(expr), expr.span);
                 }
                 self.call_part(*callee, parts, expr, lowering)
             }
@@ -92,18 +92,18 @@ impl Analyzer<'_> {
     }
 
     /// Lowers a name, a slice or a literal: a tensor is an input, everything else a plain value.
-    fn leaf(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Part {
+    fn leaf(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Lowered {
         let view = match self.eval(expr) {
-            Value::Unknown => return Part::Failed,
+            Value::Unknown => return Lowered::Failed,
             Value::Type(dtype, dims) => {
                 let name = self.names.intern(op);
                 self.bare(dtype, *dims, name, expr.span)
             }
             value @ (Value::Tensor { .. } | Value::Label(_)) => match self.view_of(&value, expr.span) {
                 Some(view) => view,
-                None => return Part::Failed,
+                None => return Lowered::Failed,
             },
-            value => return Part::Plain(value, expr.span),
+            value => return Lowered::Plain(value, expr.span),
         };
         let input = lowering.views.iter().position(|known| *known == view).unwrap_or_else(|| {
             lowering.views.push(view);
@@ -113,58 +113,65 @@ impl Analyzer<'_> {
         if lowering.views.len() > INPUTS {
             let (expected, given) = (format!("at most {INPUTS} tensors"), lowering.views.len());
             self.error(ModelError::argument_count(op, expected, given, expr.span, "make two operations of it"));
-            return Part::Failed;
+            return Lowered::Failed;
         }
         self.part_of_node(lowering.expression.push(Node::Input(input as u8)), expr.span)
     }
 
-    fn part_of_node(&mut self, node: Option<u16>, span: SrcSpan) -> Part {
+    fn part_of_node(&mut self, node: Option<u16>, span: SrcSpan) -> Lowered {
         match node {
-            Some(node) => Part::Node(node),
+            Some(node) => Lowered::Node(node),
             None => {
                 self.overflow(span);
-                Part::Failed
+                Lowered::Failed
             }
         }
     }
 
     /// The node of a part; a plain number becomes a constant.
-    fn node(&mut self, part: Part, lowering: &mut Lowering) -> Option<u16> {
+    fn node(&mut self, part: Lowered, lowering: &mut Lowering) -> Option<u16> {
         match part {
-            Part::Failed => None,
-            Part::Node(node) => Some(node),
-            Part::Plain(Value::Number(number), _) if number.dimension == Dimension::NONE => {
+            Lowered::Failed => None,
+            Lowered::Node(node) => Some(node),
+            Lowered::Plain(Value::Number(number), _) if number.dimension == Dimension::NONE => {
                 lowering.expression.push_constant(number.value.float())
             }
-            Part::Plain(Value::Bool(value), _) => lowering.expression.push_constant(f64::from(value)),
-            Part::Plain(other, span) => self.wrong_type("a tensor or a plain number", &other, span),
+            Lowered::Plain(Value::Bool(value), _) => lowering.expression.push_constant(f64::from(value)),
+            Lowered::Plain(other, span) => self.wrong_type("a tensor or a plain number", &other, span),
         }
     }
 
-    fn unary_part(&mut self, function: Unary, part: Part, expr: &Expr, lowering: &mut Lowering) -> Part {
+    fn unary_part(&mut self, function: Unary, part: Lowered, expr: &Expr, lowering: &mut Lowering) -> Lowered {
         match part {
-            Part::Failed => Part::Failed,
-            Part::Plain(..) => Part::Plain(self.eval(expr), expr.span),
-            Part::Node(node) => self.part_of_node(lowering.expression.push(Node::Unary(function, node)), expr.span),
+            Lowered::Failed => Lowered::Failed,
+            Lowered::Plain(..) => Lowered::Plain(self.eval(expr), expr.span),
+            Lowered::Node(node) => self.part_of_node(lowering.expression.push(Node::Unary(function, node)), expr.span),
         }
     }
 
-    fn binary_part(&mut self, function: Binary, a: Part, b: Part, span: SrcSpan, lowering: &mut Lowering) -> Part {
-        let (Some(a), Some(b)) = (self.node(a, lowering), self.node(b, lowering)) else { return Part::Failed };
+    fn binary_part(
+        &mut self,
+        function: Binary,
+        a: Lowered,
+        b: Lowered,
+        span: SrcSpan,
+        lowering: &mut Lowering,
+    ) -> Lowered {
+        let (Some(a), Some(b)) = (self.node(a, lowering), self.node(b, lowering)) else { return Lowered::Failed };
         self.part_of_node(lowering.expression.push(Node::Binary(function, a, b)), span)
     }
 
-    fn call_part(&mut self, callee: Name, parts: Vec<Part>, expr: &Expr, lowering: &mut Lowering) -> Part {
+    fn call_part(&mut self, callee: Name, parts: Vec<Lowered>, expr: &Expr, lowering: &mut Lowering) -> Lowered {
         let count = parts.len();
         let mut parts = parts.into_iter();
         let name = self.names.name(callee.symbol);
         match (Unary::from_name(name), Binary::from_name(name), count) {
             (Some(function), _, 1) => {
-                let part = parts.next().unwrap_or(Part::Failed);
+                let part = parts.next().unwrap_or(Lowered::Failed);
                 self.unary_part(function, part, expr, lowering)
             }
             (_, Some(function), 2..) if function != Binary::Pow || count == 2 => {
-                let mut best = parts.next().unwrap_or(Part::Failed);
+                let mut best = parts.next().unwrap_or(Lowered::Failed);
                 for part in parts {
                     best = self.binary_part(function, best, part, expr.span, lowering);
                 }
@@ -180,35 +187,35 @@ impl Analyzer<'_> {
                 let help = Some(help);
                 let name = name.to_owned();
                 self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
-                Part::Failed
+                Lowered::Failed
             }
             (unary, ..) => {
                 let expected = if unary.is_some() { "one argument" } else { "two arguments" };
                 let help = format!("write `{name}({})`", if unary.is_some() { "x" } else { "x, y" });
                 self.error(ModelError::argument_count(name, expected, count, expr.span, help));
-                Part::Failed
+                Lowered::Failed
             }
         }
     }
 
     /// Lowers `if`: a plain condition selects one side; a condition on elements computes both.
-    fn if_part(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr, op: &str, lowering: &mut Lowering) -> Part {
+    fn if_part(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr, op: &str, lowering: &mut Lowering) -> Lowered {
         let Some(((condition, yes), rest)) = arms.split_first() else {
             return self.part(otherwise, op, lowering);
         };
         match self.part(condition, op, lowering) {
-            Part::Failed => Part::Failed,
-            Part::Plain(Value::Bool(true), _) => self.part(yes, op, lowering),
-            Part::Plain(Value::Bool(false), _) => self.if_part(rest, otherwise, op, lowering),
-            Part::Plain(other, span) => {
+            Lowered::Failed => Lowered::Failed,
+            Lowered::Plain(Value::Bool(true), _) => self.part(yes, op, lowering),
+            Lowered::Plain(Value::Bool(false), _) => self.if_part(rest, otherwise, op, lowering),
+            Lowered::Plain(other, span) => {
                 self.wrong_type::<()>("`true` or `false`", &other, span);
-                Part::Failed
+                Lowered::Failed
             }
-            Part::Node(condition) => {
+            Lowered::Node(condition) => {
                 let yes_part = self.part(yes, op, lowering);
                 let no_part = self.if_part(rest, otherwise, op, lowering);
                 let (Some(a), Some(b)) = (self.node(yes_part, lowering), self.node(no_part, lowering)) else {
-                    return Part::Failed;
+                    return Lowered::Failed;
                 };
                 self.part_of_node(lowering.expression.push(Node::Select(condition, a, b)), yes.span)
             }

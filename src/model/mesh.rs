@@ -117,7 +117,6 @@ impl Analyzer<'_> {
             }
             other => {
                 let help = suggest::did_you_mean(other, MEMBERS);
-                let help = help.or_else(|| Some(format!("a group has {}", suggest::listed(&MEMBERS))));
                 let (name, member_text) = (found.name.clone(), other.to_owned());
                 self.error(ModelError::UnknownMember { name, member: member_text, at: member.span.into(), help });
                 Value::Unknown

@@ -41,9 +41,9 @@ struct Found {
     other_locations: usize,
     /// Number of other calls of the innermost definition with the same error.
     other_calls: usize,
-    /// Number of the innermost call in which it was last found.
+    /// Number of the innermost call in which the mistake was last found.
     last_call: u32,
-    /// `None` if it depends on no iteration.
+    /// The first iteration with the mistake, and its drawn values; `None` if the mistake depends on no iteration.
     circumstances: Option<Circumstances>,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Circumstances {
 #[derive(Debug)]
 struct CallSite {
     at: SrcSpan,
-    /// Its arguments, such as `x: f32[8], n = 4`; may be empty.
+    /// Arguments of the call, such as `x: f32[8], n = 4`; may be empty.
     arguments: String,
 }
 

@@ -94,9 +94,8 @@ pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
 
-/// Options of an analysis.
 #[derive(Debug)]
-pub struct Options {
+pub struct AnalysisOptions {
     /// The preset that sets parameters; `None` for the defaults.
     pub preset: Option<String>,
     /// Values of parameters, which take precedence over the preset and the defaults.
@@ -125,9 +124,9 @@ pub struct Setting {
     pub span: SrcSpan,
 }
 
-impl Default for Options {
+impl Default for AnalysisOptions {
     fn default() -> Self {
-        Options {
+        AnalysisOptions {
             preset: None,
             set: Vec::new(),
             rank: 0,
@@ -154,7 +153,7 @@ pub fn slots<'a>(programs: impl Iterator<Item = &'a Program>) -> usize {
 /// # Panics
 ///
 /// The system refuses to create a thread. [`try_analyze`] returns that as an error.
-pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<Mistake>> {
+pub fn analyze(ast: &Ast, options: &AnalysisOptions) -> Result<Program, Vec<Mistake>> {
     try_analyze(ast, options).expect("the system gives a thread")
 }
 
@@ -164,7 +163,7 @@ pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<Mistake>> {
 /// # Errors
 ///
 /// The system refuses to create such a thread.
-pub fn try_analyze(ast: &Ast, options: &Options) -> std::io::Result<Result<Program, Vec<Mistake>>> {
+pub fn try_analyze(ast: &Ast, options: &AnalysisOptions) -> std::io::Result<Result<Program, Vec<Mistake>>> {
     std::thread::scope(|scope| {
         let work = || analyzer::Analyzer::new(ast, options).run();
         let builder = std::thread::Builder::new().name("analyze".to_owned());

@@ -14,21 +14,13 @@ impl<'a> Analyzer<'a> {
     /// Evaluates each parameter: from the caller, otherwise from the preset, otherwise from its default.
     pub(super) fn parameters(&mut self) {
         let ast = self.ast;
-        let params: Vec<Name> = ast
-            .decls
-            .iter()
-            .filter_map(|decl| match decl.kind {
-                DeclKind::Param { name, .. } => Some(name),
-                _ => None,
-            })
-            .collect();
+        let params: Vec<Name> = ast.params().collect();
         let symbols: FxHashSet<Symbol> = params.iter().map(|param| param.symbol).collect();
         let known = |symbol: Symbol| symbols.contains(&symbol);
         let param_names: Vec<String> = params.iter().map(|param| self.names.name(param.symbol).to_owned()).collect();
         let mut given: FxHashMap<Symbol, &'a Expr> = FxHashMap::default();
         let mut presets: FxHashMap<Symbol, SrcSpan> = FxHashMap::default();
-        for decl in &ast.decls {
-            let DeclKind::Preset { name, values } = &decl.kind else { continue };
+        for (name, values) in ast.presets() {
             if let Some(first) = presets.insert(name.symbol, name.span) {
                 let text = format!("preset {}", self.names.name(name.symbol));
                 self.error(ModelError::GivenTwice { name: text, at: name.span.into(), first: first.into() });
@@ -51,14 +43,7 @@ impl<'a> Analyzer<'a> {
             }
         }
         if let Some(preset) = &self.options.preset {
-            let presets: Vec<&str> = ast
-                .decls
-                .iter()
-                .filter_map(|decl| match &decl.kind {
-                    DeclKind::Preset { name, .. } => Some(self.names.name(name.symbol)),
-                    _ => None,
-                })
-                .collect();
+            let presets: Vec<&str> = ast.presets().map(|(name, _)| self.names.name(name.symbol)).collect();
             if !presets.contains(&preset.as_str()) {
                 let help = suggest::did_you_mean(preset, presets.iter().copied())
                     .or_else(|| presets.is_empty().then(|| "the file has none".to_owned()));
@@ -319,14 +304,14 @@ impl<'a> Analyzer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Options, analyze};
+    use crate::model::{AnalysisOptions, analyze};
     use crate::syntax::{self, Limits};
 
     /// The errors of the file with its preset `p`.
     fn mistakes(text: &str) -> Vec<String> {
         let (ast, errors) = syntax::parse(text, 0, &Limits::default());
         assert!(errors.is_empty(), "{errors:?}");
-        match analyze(&ast, &Options { preset: Some("p".to_owned()), ..Options::default() }) {
+        match analyze(&ast, &AnalysisOptions { preset: Some("p".to_owned()), ..AnalysisOptions::default() }) {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(ToString::to_string).collect(),
         }

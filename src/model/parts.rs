@@ -10,7 +10,7 @@ use crate::syntax::ast::{Buffer, Expr, Layout, Name};
 
 use super::analyzer::Analyzer;
 use super::error::{ModelError, SliceError, StructureError};
-use super::program::{MemoryKind, Part, Program};
+use super::program::{BufferPart, MemoryKind, Program};
 use super::slice::Selected;
 use super::value::Value;
 use super::views::Extent;
@@ -27,7 +27,7 @@ pub(super) enum BufferType {
 pub(super) struct BufferAttributes {
     pub kind: MemoryKind,
     pub space: Space,
-    /// The sizes of its family.
+    /// The sizes of the buffer's family.
     pub count: Dims,
 }
 
@@ -111,10 +111,10 @@ impl Analyzer<'_> {
             });
             return Value::Parts(Arc::new(values.collect()));
         }
-        let mut places: Vec<Part> = Vec::with_capacity(parts.len());
+        let mut places: Vec<BufferPart> = Vec::with_capacity(parts.len());
         let mut start = 0u64;
         for (name, dtype, dims) in parts {
-            places.push(Part { name: *name, dtype: *dtype, dims: *dims, start });
+            places.push(BufferPart { name: *name, dtype: *dtype, dims: *dims, start });
             start = start.saturating_add(dims.elements().unwrap_or(u64::MAX));
         }
         let all = Dims::from_slice(&[start]).expect("one dimension");
@@ -127,7 +127,7 @@ impl Analyzer<'_> {
 
     /// The parts of a buffer, or of a member of a family; with `family`, of a whole family too. `None` for any other
     /// value.
-    fn parts_of(&self, value: &Value, family: bool) -> Option<Arc<[Part]>> {
+    fn parts_of(&self, value: &Value, family: bool) -> Option<Arc<[BufferPart]>> {
         let Value::Tensor { view, family: open } = *value else { return None };
         let views = &self.program.views;
         let memory = views.memory(view);

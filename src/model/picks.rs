@@ -26,15 +26,13 @@ impl Analyzer<'_> {
         if let Some(statistic) = Statistic::from_name(&text) {
             return Some(statistic);
         }
-        let known = Statistic::NAMES;
         let help = match text.as_str() {
             "median" => Some("write `p50`: half of the samples lie below it".to_owned()),
             "avg" | "average" => Some("write `mean`".to_owned()),
             "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
             SLOT => Some(format!("select one: `{}.slot[0]`", written(of, &self.names))),
-            _ => suggest::did_you_mean(&text, known),
+            _ => suggest::did_you_mean(&text, Statistic::NAMES),
         };
-        let help = help.or_else(|| Some(format!("of a figure's samples there are {}", suggest::listed(&known))));
         let name_of = self.text_of(of);
         self.error(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help });
         None

@@ -39,7 +39,7 @@ pub struct Program {
     pub memories: Vec<Memory>,
     pub shapes: Shapes,
     /// The parts of buffers that have parts of one type.
-    pub(super) parts: FxHashMap<MemoryId, Arc<[Part]>>,
+    pub(super) parts: FxHashMap<MemoryId, Arc<[BufferPart]>>,
     pub views: Views,
     pub specs: IndexSet<Spec, FxBuildHasher>,
     pub labels: Vec<Label>,
@@ -134,11 +134,11 @@ impl MemoryKind {
 
 /// A part of a buffer: a range of its memory, with dimensions of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct BufferPart {
     pub name: Symbol,
     pub dtype: DType,
     pub dims: Dims,
-    /// Index of its first element in the buffer.
+    /// Index of the part's first element in the buffer.
     pub start: u64,
 }
 
@@ -171,11 +171,11 @@ pub struct Label {
 /// A `grad` that has become operations.
 #[derive(Clone, Debug)]
 pub struct Gradient {
-    /// The label of its operations, or the parent of their labels.
+    /// The label of the gradient's operations, or the parent of their labels.
     pub label: LabelId,
     /// The label of the operation or call whose gradients they compute.
     pub of: LabelId,
-    /// Memory of its input gradients and of the gradients that it computes.
+    /// Memory of the input gradients of the `grad` and of the gradients that it computes.
     pub own: Vec<MemoryId>,
 }
 
@@ -272,7 +272,7 @@ impl OpKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     pub op: OpId,
-    /// True if it refers to an operation of the previous iteration.
+    /// True if the dependency is on an operation of the previous iteration.
     pub previous: bool,
     /// Location of the declaration.
     pub span: SrcSpan,
@@ -410,6 +410,11 @@ pub(super) struct NewOp {
 }
 
 impl Program {
+    /// The steps of the cycle, then those of the blocks around it.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.cycle.iter().chain(self.around.iter().flat_map(|(_, block)| &block.cycle))
+    }
+
     /// Returns the program of a block that runs once, with the same tables as this program.
     pub(super) fn once(&self, block: Step) -> Program {
         Program {

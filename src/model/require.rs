@@ -1,6 +1,6 @@
 //! `require`: conditions on parameters and ranks that hold before a run.
 
-use crate::syntax::ast::{BinaryOp, DeclKind, Expr, ExprKind};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
@@ -51,11 +51,7 @@ impl Analyzer<'_> {
         walk::expr(condition, &mut |part| {
             let Some(symbol) = part.as_name() else { return };
             ranks |= symbol == self.builtins.world || symbol == self.builtins.rank;
-            let mut params = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
-                DeclKind::Param { name, .. } => Some(name.symbol),
-                _ => None,
-            });
-            if param.is_none() && params.any(|name| name == symbol) {
+            if param.is_none() && self.ast.params().any(|name| name.symbol == symbol) {
                 param = Some(self.names.name(symbol));
             }
         });

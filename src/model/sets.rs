@@ -5,6 +5,7 @@ use crate::syntax::ast::*;
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
+use super::declared::stream_name;
 use super::error::{ModelError, SliceError};
 use super::program::{Label, Op, Program};
 use super::value::Value;
@@ -132,10 +133,7 @@ impl Analyzer<'_> {
             return None;
         }
         let text = self.names.name(name).to_owned();
-        let streams = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
-            DeclKind::Stream { name, .. } => Some(name.symbol),
-            _ => None,
-        });
+        let streams = self.ast.decls.iter().filter_map(stream_name);
         let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
         let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
         let help = suggest::did_you_mean(&text, known.iter().copied());

@@ -8,9 +8,7 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::base::{Bytes, GroupId, SpecId, SrcSpan, ViewId};
-use crate::ops::{
-    self, Attrs, Category, Collective, CollectiveKind, Expression, Launch, OpError, Operand, Operation, Spec, Team,
-};
+use crate::ops::{self, Attrs, Category, Collective, Expression, Launch, OpError, Operand, Operation, Spec, Team};
 use crate::syntax::ast::Call;
 
 use super::analyzer::Analyzer;
@@ -166,8 +164,6 @@ impl Analyzer<'_> {
 
 /// True if a collective differs between ranks although its text is the same.
 pub(super) fn depends_on_rank(spec: &Spec) -> bool {
-    let own =
-        |entry: &Collective| matches!(entry.kind, CollectiveKind::Send | CollectiveKind::Recv) || entry.parts.is_some();
-    spec.operation.category() == Category::Collective
-        && spec.launch().iter().any(|launch| matches!(launch, Launch::Collective(entries) if entries.iter().any(own)))
+    let own = |entry: &Collective| entry.is_transfer() || entry.parts.is_some();
+    spec.operation.category() == Category::Collective && spec.launch().iter().flat_map(Launch::collectives).any(own)
 }

@@ -4,7 +4,7 @@ use crate::base::SrcSpan;
 use crate::syntax::ast::{Block, Decl, DeclKind, Stmt};
 use crate::syntax::{Ast, walk};
 
-use super::Options;
+use super::AnalysisOptions;
 use super::limits::CALLS;
 
 /// Bytes that do not depend on the nesting.
@@ -18,7 +18,7 @@ const MAX_STACK: usize = 256 << 20;
 
 /// Returns the stack size in bytes that a file needs. Every call of a definition may nest as deeply as the deepest
 /// point of the file.
-pub fn needed(ast: &Ast, options: &Options) -> usize {
+pub fn needed(ast: &Ast, options: &AnalysisOptions) -> usize {
     let mut exprs = Depth::default();
     walk::exprs(ast, &mut |expr| exprs.enter(expr.span));
     for setting in &options.set {

@@ -39,7 +39,6 @@ pub fn source<'a>(args: &'a [Expr], column: Option<&'a Expr>) -> Option<(&'a str
 /// Reads a column of whole numbers from a CSV text (RFC 4180) whose first line names the columns. Ignores blanks around
 /// a cell and empty lines.
 ///
-///
 /// # Errors
 ///
 /// There is no such column, no row, or a cell is no whole number.

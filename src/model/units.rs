@@ -36,7 +36,7 @@ impl Units {
         wanted.clamp(1, all.max(1))
     }
 
-    /// In words, such as `64 units` or `25 % of the units`.
+    /// The number or the share in words, such as `64 units` or `25 % of the units`.
     pub fn text(self) -> String {
         match self {
             Units::Count(count) => format!("{count} units"),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_of_units_is_of_the_device_s_units() {
+    fn a_share_refers_to_the_units_of_the_device() {
         assert_eq!(Units::Share(250_000).of(304), 76);
         assert_eq!(Units::Share(1).of(304), 1, "one at least");
         assert_eq!(Units::Count(400).of(304), 304, "all at most");

@@ -75,12 +75,16 @@ pub(super) enum NameRole {
     Label,
     /// A family of labels to wait for, with an index.
     LabelFamily,
-    /// A stream.
     Stream,
     /// A group of a collective. `mesh` is true if the file declares a mesh that lacks this name.
-    Group { mesh: bool },
+    Group {
+        mesh: bool,
+    },
     /// The value of an operation's option.
-    Option { option: &'static str, kind: &'static OptionType },
+    Option {
+        option: &'static str,
+        kind: &'static OptionType,
+    },
 }
 
 /// Help for an unknown word, given the valid ones; `None` if none is similar.

@@ -121,14 +121,14 @@ impl Written<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Options, analyze};
+    use crate::model::{AnalysisOptions, analyze};
     use crate::syntax::{self, Limits};
 
     fn told(step: &str) -> Vec<String> {
         let text = format!("buffer x: f32[4, 8]  step {{ buffer h: f32[4, 8]  {step} }}");
         let (ast, errors) = syntax::parse(&text, 0, &Limits::default());
         assert!(errors.is_empty(), "{errors:?}");
-        match analyze(&ast, &Options::default()) {
+        match analyze(&ast, &AnalysisOptions::default()) {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(ToString::to_string).collect(),
         }

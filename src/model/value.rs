@@ -17,7 +17,7 @@ pub struct Number {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     Plain,
-    /// The division at this location made it fractional.
+    /// The division at this location made the number fractional.
     Division(SrcSpan),
     /// A percentage, such as `25%`, or a sum of such: a share, never a count.
     Percent,
@@ -71,7 +71,7 @@ impl Number {
 }
 
 impl Number {
-    /// Source form, with the largest unit of which it is a whole multiple.
+    /// Source form, with the largest unit that divides the number.
     pub fn literal(self) -> String {
         let value = self.value.float();
         match self.value {

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_is_lost_of_is_exact() {
+    fn results_without_rounding_have_radius_zero() {
         let single = Precision::of(DType::F32);
         let exact = |ball: Ball| ball.radius == 0.0;
         let [half, three] = [0.5, 3.0].map(Ball::exact);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_sure() {
+    fn certain_nan_and_infinity_have_radius_zero() {
         let single = Precision::of(DType::F32);
         let near = |value: f64| Ball { value, radius: 1e-6 };
         assert_eq!(single.unary(Unary::Sqrt, near(-1.0)).radius, 0.0);

@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_has_to_be_the_same() {
+    fn exact_results_must_be_equal() {
         let check = |actual: f64| compare(DType::F16, &[actual], &[0.1], &Tolerance::Exact);
         let stored = DType::F16.round(0.1);
         assert!(check(stored).held());
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_off_by_what_their_terms_make_them() {
+    fn tolerance_of_a_sum_follows_from_its_terms() {
         let sum_of = |term: fn(usize) -> f64| {
             let terms: Vec<f64> = (0..10_000).map(term).collect();
             let exact: f64 = terms.iter().sum();

@@ -58,7 +58,7 @@ impl Operation for Concat {
     fn cost(&self, spec: &Spec) -> Cost {
         if let Some(tiles) = Tiles::of(spec) {
             let elements = spec.outputs[0].elements();
-            let instructions = OF_AN_ELEMENT * elements as f64;
+            let instructions = PER_ELEMENT * elements as f64;
             return Cost { instructions, ..spec.streaming_cost(0.0, tiles.rows * tiles.row) };
         }
         let sectors = walk::sectors(&tasks(spec, &Expression::identity()));
@@ -121,7 +121,7 @@ const ROWS: u64 = 16;
 const MAX_INPUTS: usize = 32;
 
 /// Instructions per element: a step to the next column, and an access of shared memory, which counts as four.
-const OF_AN_ELEMENT: f64 = 8.0;
+const PER_ELEMENT: f64 = 8.0;
 
 /// Division of rows into tiles that a block joins in shared memory, because an input's part of a row is not a whole number of
 /// packs.

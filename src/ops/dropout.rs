@@ -9,7 +9,7 @@ use super::*;
 pub struct Dropout;
 
 /// Instructions per element of [`philox`]: ten rounds of six, shared by four elements, and the conversion to a float.
-const OF_A_DRAW: f64 = 18.0;
+const PER_DRAW: f64 = 18.0;
 
 /// Output as a function of an element and its random number. The probability is rounded to `f32`, the type of the
 /// comparison.
@@ -79,7 +79,7 @@ impl Operation for Dropout {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let plain = cost(&expression(spec), spec);
-        Cost { instructions: plain.instructions + OF_A_DRAW * spec.outputs[0].elements() as f64, ..plain }
+        Cost { instructions: plain.instructions + PER_DRAW * spec.outputs[0].elements() as f64, ..plain }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::base::equal_by::equal_by;
+
 use super::ball::{Ball, Precision};
 
 /// A node of an expression. Operands are indices of earlier nodes.
@@ -41,25 +43,10 @@ pub struct Expression {
     outputs: Vec<u16>,
 }
 
-impl PartialEq for Expression {
-    fn eq(&self, other: &Self) -> bool {
-        let bits = |constants: &[f64]| constants.iter().map(|c| c.to_bits()).collect::<Vec<_>>();
-        (&self.nodes, &self.outputs) == (&other.nodes, &other.outputs)
-            && bits(&self.constants) == bits(&other.constants)
-    }
-}
-
-impl Eq for Expression {}
-
-impl std::hash::Hash for Expression {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.nodes.hash(state);
-        self.outputs.hash(state);
-        for constant in &self.constants {
-            constant.to_bits().hash(state);
-        }
-    }
-}
+equal_by!(Expression, |expression| {
+    let bits: Vec<u64> = expression.constants.iter().map(|constant| constant.to_bits()).collect();
+    (&expression.nodes, &expression.outputs, bits)
+});
 
 macro_rules! functions {
     ($(#[$doc:meta])* $name:ident: $($variant:ident $text:literal $instructions:literal $special:literal),* $(,)?) => {

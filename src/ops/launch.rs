@@ -47,6 +47,14 @@ impl Launch {
         }
     }
 
+    /// The collectives of this launch; empty for any other launch.
+    pub fn collectives(&self) -> &[Collective] {
+        match self {
+            Launch::Collective(collectives) => collectives,
+            _ => &[],
+        }
+    }
+
     /// The kernels of [`Launch::kernels`], to change them.
     pub fn kernels_mut(&mut self) -> &mut [Kernel] {
         match self {
@@ -417,6 +425,11 @@ pub struct Counted {
 }
 
 impl Collective {
+    /// Whether this is a send or a receive.
+    pub fn is_transfer(&self) -> bool {
+        matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
+    }
+
     /// Whether both are parts of the same collective call. Parts that do not match hang or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);

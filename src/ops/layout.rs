@@ -4,7 +4,7 @@ use crate::base::Dims;
 
 use super::{Geometry, Tensor};
 
-/// Returns the length of the contiguous runs of which a tensor consists, and the offset of each run, in elements.
+/// Returns the length of the contiguous runs of a tensor, and the offset of each run, in elements.
 pub fn stretches(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
     let geometry = collapse(tensor.dims, &[tensor.strides]);
     let rank = geometry.dims.len();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_what_lies_together() {
+    fn contiguous_dimensions_are_merged() {
         let all = collapse(dims(&[2, 3, 4]), &[dims(&[12, 4, 1])]);
         assert_eq!((all.dims, all.strides[0]), (dims(&[24]), dims(&[1])));
         let rows = collapse(dims(&[2, 3, 4]), &[dims(&[12, 4, 1]), dims(&[40, 4, 1])]);

@@ -78,6 +78,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::base::equal_by::equal_by;
 use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
@@ -87,7 +88,7 @@ pub use catalogue::{CATALOGUE, find};
 pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
-pub use collectives::{Batch, BusBytes, Part, Team, bus_bytes, parts};
+pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, parts};
 pub use compiled::Resources;
 pub use copies::copied;
 pub use cost::{Cost, Tiling, Traffic};
@@ -308,7 +309,7 @@ pub struct Spec {
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
     pub team: Team,
-    /// Number of threads of the CPU that run it on a host stream; `None` on the device.
+    /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
 }
 
@@ -320,19 +321,7 @@ pub struct Member<'a> {
     pub outputs: &'a mut [Vec<f64>],
 }
 
-impl PartialEq for dyn Operation {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for dyn Operation {}
-
-impl std::hash::Hash for dyn Operation {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
+equal_by!(dyn Operation, |operation| operation.name());
 
 impl fmt::Debug for dyn Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,7 @@ use super::*;
 pub struct Pad;
 
 /// Instructions of a thread per pack, for elements of less than four bytes and for larger ones.
-const OF_A_PACK: [f64; 2] = [180.0, 100.0];
+const PER_PACK: [f64; 2] = [180.0, 100.0];
 
 /// Minimum length in bytes of an output row whose parts are written one by one, if packs of the input stay packs in the output or
 /// elements are large. The ends of shorter parts would share too many sectors of memory with their neighbours.
@@ -78,7 +78,7 @@ impl Operation for Pad {
             return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
         }
         let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
-        let instructions = OF_A_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)] * packs as f64;
+        let instructions = PER_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)] * packs as f64;
         Cost { instructions, ..spec.streaming_cost(0.0, pack(spec) * u64::from(BLOCK)) }
     }
 

@@ -14,8 +14,8 @@ pub struct Permute;
 pub struct Unpermute;
 
 /// Instructions per choice and per vector moved.
-const OF_A_CHOICE: f64 = 30.0;
-const OF_A_PACK: f64 = 12.0;
+const PER_CHOICE: f64 = 30.0;
+const PER_PACK: f64 = 12.0;
 
 /// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
@@ -92,7 +92,7 @@ impl Operation for Permute {
         let sorted = Traffic::of(Space::Device, sort.moved());
         let packs = y.elements() / columns.pack;
         Cost {
-            instructions: sort.instructions() + OF_A_CHOICE * choices.elements() as f64 + OF_A_PACK * packs as f64,
+            instructions: sort.instructions() + PER_CHOICE * choices.elements() as f64 + PER_PACK * packs as f64,
             read: Spec::bytes_of(&[*choices]) + Traffic::of(x.space, y.bytes()) + sorted,
             written: Spec::bytes_of(&spec.outputs) + sorted,
             blocks: sort.blocks() + Chunks::of(choices.elements(), &columns).blocks(),
@@ -252,8 +252,7 @@ impl Operation for Unpermute {
         let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
         Cost {
             flops: (flops * terms) as f64,
-            instructions: OF_A_CHOICE * places.elements() as f64
-                + (OF_A_PACK / columns.pack as f64 + 2.0) * terms as f64,
+            instructions: PER_CHOICE * places.elements() as f64 + (PER_PACK / columns.pack as f64 + 2.0) * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
             blocks: Chunks::of(x.dims[0], &columns).blocks(),

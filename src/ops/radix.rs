@@ -16,19 +16,19 @@ const BITS: u32 = 9;
 const BITS_WIDE: u32 = 8;
 
 /// Minimum number of bits per digit: counters are read in packs of 16 bytes.
-const LEAST_BITS: u32 = 5;
+const MIN_BITS: u32 = 5;
 
 /// Minimum and maximum number of positions per thread. They stay in registers.
-const LEAST_HELD: u64 = 4;
-const HELD: u64 = 16;
+const MIN_HELD: u64 = 4;
+const MAX_HELD: u64 = 16;
 
 /// Maximum number of tiles whose counts each block adds up itself.
 const TILES: u64 = UNITS;
 
 /// Instructions per position and pass of the kernels that count and that move, and of the only kernel of short lists: machine code for
 /// sm_90 by NVRTC 13.0 for a thread with 16 positions, divided by 16.
-const OF_A_PLACE: f64 = 53.0 + 201.0;
-const OF_A_PLACE_ALONE: f64 = 165.0;
+const PER_POSITION: f64 = 53.0 + 201.0;
+const PER_POSITION_ALONE: f64 = 165.0;
 
 /// Sorts several lists of the same length, each on its own.
 ///
@@ -69,11 +69,11 @@ impl Radix {
         let passes = all.div_ceil(if is_wide { BITS_WIDE } else { BITS });
         let threads = u64::from(BLOCK);
         let held = match length.div_ceil(threads) {
-            held @ 0..=HELD => held.max(1),
-            _ => (lists * length).div_ceil(threads * UNITS).clamp(LEAST_HELD, HELD).next_power_of_two(),
+            held @ 0..=MAX_HELD => held.max(1),
+            _ => (lists * length).div_ceil(threads * UNITS).clamp(MIN_HELD, MAX_HELD).next_power_of_two(),
         };
         let tiles = length.div_ceil(held * threads).max(1);
-        Radix { lists, length, key, bits: all.div_ceil(passes).max(LEAST_BITS), passes, held, tiles }
+        Radix { lists, length, key, bits: all.div_ceil(passes).max(MIN_BITS), passes, held, tiles }
     }
 
     pub fn passes(&self) -> u32 {
@@ -91,7 +91,7 @@ impl Radix {
     }
 
     /// Number of buckets: values that a digit can have.
-    fn bins(&self) -> u64 {
+    fn buckets(&self) -> u64 {
         1 << self.bits
     }
 
@@ -108,7 +108,7 @@ impl Radix {
     pub fn workspace(&self) -> u64 {
         let counted = match self.tiles {
             1 => 0,
-            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { 2 } + 4) * self.bins(),
+            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { 2 } + 4) * self.buckets(),
         };
         self.halves() + counted
     }
@@ -119,7 +119,7 @@ impl Radix {
     }
 
     pub fn instructions(&self) -> f64 {
-        let each = if self.is_alone() { OF_A_PLACE_ALONE } else { OF_A_PLACE };
+        let each = if self.is_alone() { PER_POSITION_ALONE } else { PER_POSITION };
         each * f64::from(self.passes) * (self.lists * self.length) as f64
     }
 
@@ -129,7 +129,7 @@ impl Radix {
             return 0.0;
         }
         let whole = 2 * self.moved() / SECTOR;
-        let ranges = self.lists * (self.tiles * self.bins()).min(self.length);
+        let ranges = self.lists * (self.tiles * self.buckets()).min(self.length);
         (whole + u64::from(self.passes) * 2 * ranges) as f64
     }
 
@@ -144,7 +144,7 @@ impl Radix {
 
     /// Number of blocks that add up counts. Each block adds up 32 buckets of a list.
     fn summing(&self) -> u64 {
-        self.lists * self.bins() / 32
+        self.lists * self.buckets() / 32
     }
 
     /// Half of the workspace, 0 or 1, that holds the result.

@@ -21,19 +21,7 @@ pub struct DataFile {
     pub read: fn(&std::path::Path, u64, &mut [u8]) -> Result<(), String>,
 }
 
-impl PartialEq for DataFile {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.path, self.bytes) == (&other.path, other.bytes)
-    }
-}
-
-impl Eq for DataFile {}
-
-impl std::hash::Hash for DataFile {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (&self.path, self.bytes).hash(state);
-    }
-}
+equal_by!(DataFile, |file| (&file.path, file.bytes));
 
 impl std::fmt::Debug for DataFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

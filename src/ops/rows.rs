@@ -120,7 +120,6 @@ impl Sharing {
         self.threads * self.block_rows()
     }
 
-    /// Rows of a block.
     pub fn block_rows(&self) -> u64 {
         (ROWS_BLOCK / self.threads).max(1)
     }

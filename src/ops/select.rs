@@ -25,7 +25,8 @@ pub fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::I64 | DType::I32)
 }
 
-/// Kernel text of the same definitions, for keys that distinguish all numbers. An element may have key 0.
+/// Kernel text that defines `K`, `BITS` and `order` as [`keys`] does, except that different numbers have different keys,
+/// of which one may be 0.
 pub fn sorted_keys(dtype: DType) -> String {
     let (key, bits, body) = ordered(dtype);
     key_text(dtype, key, bits, body)

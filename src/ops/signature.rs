@@ -90,13 +90,13 @@ pub enum Property {
     InPlace,
     /// Input and output may overlap if the smaller one is this rank's part of the larger one.
     OwnPart,
-    /// A host stream can run it.
+    /// A host stream can run the operation.
     OnHost,
-    /// No stream of the device can run it.
+    /// No stream of the device can run the operation.
     HostOnly,
     /// Fusion may replace the inputs by an elementwise expression.
     TakesExpression,
-    /// Its output may be in the memory of another rank: `y at 1`.
+    /// The output may be in the memory of another rank: `y at 1`.
     WritesToPeers,
 }
 

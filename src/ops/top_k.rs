@@ -52,8 +52,8 @@ impl Operation for TopK {
         let stages = stages(spec);
         let threads: u64 = stages.iter().map(|stage| stage.blocks * u64::from(stage.threads)).sum();
         let own = match stages[0].source {
-            Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stages[0].held + OF_A_ROUND)) as f64,
-            _ => OF_A_SELECTION,
+            Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stages[0].held + PER_ROUND)) as f64,
+            _ => PER_SELECTION,
         };
         Cost {
             instructions: EACH * elements + own * threads as f64,
@@ -132,7 +132,7 @@ impl Operation for TopK {
 enum Candidates {
     /// The row; the registers of 32 threads hold all of it.
     Short,
-    /// In the row.
+    /// All elements of the row.
     Row,
     /// The candidates that the previous kernel selected from parts of each row.
     Parts,
@@ -159,12 +159,12 @@ const MIN_PART: u64 = 1 << 12;
 
 /// Instructions per element, and per thread of a block: a search of 20 rounds and a sort of 256 candidates.
 const EACH: f64 = 12.0;
-const OF_A_SELECTION: f64 = 700.0;
+const PER_SELECTION: f64 = 700.0;
 
 /// Instructions per thread and round of the short form, excluding those per element.
-const OF_A_ROUND: u64 = 45;
+const PER_ROUND: u64 = 45;
 
-/// Returns the selection kernels: one, or two for few long rows, of which the second selects from the results of the
+/// Returns the selection kernels: one, or two for few long rows, where the second selects from the results of the
 /// parts.
 fn stages(spec: &Spec) -> Vec<Stage> {
     let rows = Rows::of(&[&spec.inputs[0]]);

@@ -23,7 +23,7 @@ const WIDEST: u64 = 32;
 const PACKS: u64 = 8;
 
 /// Maximum number of bytes that a thread loads before it computes, limited by registers.
-const HELD: u64 = 256;
+const MAX_LOADED: u64 = 256;
 
 /// An elementwise expression with its shape and operands.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Operand {
     pub start: u64,
 }
 
-/// Where an operand's elements come from.
+/// Source of an operand's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Origin {
     /// Memory of the operation's operand with this number: inputs first, then outputs.
@@ -161,7 +161,7 @@ impl Walk {
         let distances = (0..operands.len()).map(inner).collect();
         let bytes = pack * narrowest;
         let read: u64 = neighbours.iter().filter(|operand| **operand >= outputs).map(|&operand| size(operand)).sum();
-        let fits = |each: &u64| enough(each * pack) && each * pack * read <= HELD;
+        let fits = |each: &u64| enough(each * pack) && each * pack * read <= MAX_LOADED;
         let most = if bytes >= NARROWEST { 1 } else { (1..=PACKS).rev().find(fits).unwrap_or(1) };
         let (threads, each) = tile(length.div_ceil(pack), bytes, most);
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }

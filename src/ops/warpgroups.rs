@@ -8,7 +8,6 @@ use crate::base::DType;
 /// Factors in shared memory, as columns of 64 elements with the swizzle of [`super::mma`], which these instructions
 /// support. The text needs [`super::mma::FUNCTIONS`] and the definition of `WARPGROUPS`.
 ///
-///
 /// - `Columns<ROWS>`: consecutive tiles of 64 columns.
 /// - `described<ROWS>`: the matrix descriptor of a factor: its address, the 128-byte swizzle, groups of eight rows, and
 ///   a stride of `ROWS` rows to the next 64 columns.

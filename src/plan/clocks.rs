@@ -28,9 +28,9 @@ pub struct Clocks {
 struct Queue {
     /// Operations of other queues that are complete after its last operation; `length` counts its own.
     clock: Clock,
-    /// Number of its operations.
+    /// Number of operations of the queue.
     length: u32,
-    /// Number of its marks.
+    /// Number of marks of the queue.
     marks: u32,
     /// Clocks after operations that something will still wait for, by number.
     operations: Window,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_stands_for_what_is_before_it() {
+    fn a_mark_covers_earlier_operations() {
         let mut clocks = Clocks::new(3);
         let nothing = clocks.mark(0, 2);
         assert!(clocks.knows(1, nothing), "there is nothing to wait for");

@@ -37,7 +37,7 @@ struct StepFlow {
     starts: Vec<u32>,
     /// For each input, the output that it reads.
     sources: Vec<Option<(OpId, usize)>>,
-    /// For each output, its readers; empty for inputs.
+    /// Readers of each output; empty for inputs.
     readers: Vec<Readers>,
 }
 
@@ -66,7 +66,7 @@ struct Value {
     op: OpId,
     output: usize,
     view: ViewId,
-    /// True if a part of it has been overwritten.
+    /// True if a part of the value has been overwritten.
     torn: bool,
 }
 
@@ -220,13 +220,13 @@ impl<'a> Flow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{self, Options};
+    use crate::model::{self, AnalysisOptions};
     use crate::syntax::{self, Limits};
 
     fn flow<T>(text: &str, check: impl FnOnce(&Flow) -> T) -> T {
         let (ast, errors) = syntax::parse(text, 0, &Limits::default());
         assert!(errors.is_empty(), "{text}");
-        let program = model::analyze(&ast, &Options::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let program = model::analyze(&ast, &AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
         check(&Flow::of(&program).expect("few slices overlap"))
     }
 

@@ -59,7 +59,7 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Implied,
-    /// On the previous iteration, if iterations do not overlap.
+    /// The order follows from that of iterations, if they do not overlap.
     Previous,
     Needed,
 }

@@ -65,7 +65,7 @@ struct Races<'a> {
     places: Vec<Vec<QueuePosition>>,
     /// Number of operations of each stream at the end of these iterations.
     ends: Vec<Vec<u32>>,
-    /// By the source locations of both statements.
+    /// Races by the source locations of both statements.
     races: IndexMap<(SrcSpan, SrcSpan), Race, FxBuildHasher>,
 }
 

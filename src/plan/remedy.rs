@@ -32,26 +32,26 @@ struct Statement {
     span: SrcSpan,
     /// Name of the operation or definition.
     callee: String,
-    /// Whether it is a call of a definition.
+    /// Whether the statement is a call of a definition.
     is_call: bool,
     /// The label of the operation itself.
     label: Option<LabelId>,
-    /// The loop iterations around it, outermost first.
+    /// The loop iterations around the statement, outermost first.
     loops: Vec<TurnId>,
 }
 
 /// Numbering of the members of a family of labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
-    /// By the index in the text.
+    /// The index in the text.
     Own,
-    /// By the variables of the surrounding loops.
+    /// The variables of the surrounding loops.
     Variables,
-    /// By one number that counts all loop iterations.
+    /// One number that counts all loop iterations.
     Count,
 }
 
-/// Collisions of two statements with the same number of iterations between them, at most one.
+/// Collisions of two statements, all within one iteration or all from one iteration to the next.
 struct Group {
     before: u32,
     pairs: Vec<(Statement, Statement)>,

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_ours_alone() {
+    fn source_text_cannot_add_colours() {
         let escapes = |source: &str| {
             let mut sources = SourceMap::new();
             let base = sources.add("a.aorta", source).expect("there is room");

@@ -51,7 +51,6 @@ pub fn reasons(cases: &[&Case]) -> Vec<String> {
     by_reason.into_iter().map(line).collect()
 }
 
-/// The check of a case.
 pub fn check(header: &Header, case: &Case, figures: String) -> Check {
     let outcome = match case.status {
         Status::Done | Status::Unstable => Outcome::Passed,

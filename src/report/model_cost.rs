@@ -121,7 +121,7 @@ impl Work {
         Work::default().and(work, 1.0)
     }
 
-    /// The resource that bounds most of it, in a word; `None` without a device or without work.
+    /// The resource that bounds most of the work, in a word; `None` without a device or without work.
     fn bound(&self) -> Option<&'static str> {
         let least = self.least_ns.filter(|least| *least > 0.0)?;
         Some(if self.by_memory * 2.0 >= least { "memory" } else { "arithmetic" })

@@ -38,7 +38,7 @@ pub struct Placement {
     pub offset: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Whether it is scratch memory, of which each copy has one.
+    /// True for scratch memory, which exists once for each copy of the iteration.
     pub scratch: bool,
 }
 

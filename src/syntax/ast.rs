@@ -47,12 +47,32 @@ impl Ast {
 
     /// The value of a field of `meta`.
     fn fact(&self, key: &str) -> Option<&Expr> {
+        self.meta().find(|setting| self.names.name(setting.key.symbol) == key).map(|setting| &setting.value)
+    }
+
+    /// The fields of `meta`, in order.
+    pub fn meta(&self) -> impl Iterator<Item = &Setting> {
         let settings = self.decls.iter().filter_map(|decl| match &decl.kind {
             DeclKind::Meta(settings) => Some(settings),
             _ => None,
         });
-        let mut settings = settings.flatten().filter(|setting| self.names.name(setting.key.symbol) == key);
-        settings.next().map(|setting| &setting.value)
+        settings.flatten()
+    }
+
+    /// The names of all parameters, in order.
+    pub fn params(&self) -> impl Iterator<Item = Name> {
+        self.decls.iter().filter_map(|decl| match decl.kind {
+            DeclKind::Param { name, .. } => Some(name),
+            _ => None,
+        })
+    }
+
+    /// All presets with their values, in order.
+    pub fn presets(&self) -> impl Iterator<Item = (Name, &[Binding])> {
+        self.decls.iter().filter_map(|decl| match &decl.kind {
+            DeclKind::Preset { name, values } => Some((*name, &**values)),
+            _ => None,
+        })
     }
 }
 
@@ -140,7 +160,7 @@ pub enum DeclKind {
         body: Block,
     },
     Teardown(Block),
-    /// With `each`, a metric for each value of a range or list: `metric rate[i in 0..4] = …`.
+    /// A metric; with `each`, one for each value of a range or list: `metric rate[i in 0..4] = …`.
     Metric {
         name: Name,
         each: Option<Binding>,

@@ -13,7 +13,7 @@ use super::words::{BRACKETS, SIGNS, is_word};
 /// A comment, or a `;`, which has been reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Trivia {
-    /// Index of the token after it.
+    /// Index of the token after the comment or `;`.
     pub before: u32,
     pub span: SrcSpan,
 }

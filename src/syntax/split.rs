@@ -21,7 +21,7 @@ pub struct Piece {
     pub docs: Vec<SrcSpan>,
     /// The text to parse: all of a simple piece, or the head of one with a block.
     pub head: SrcSpan,
-    /// All of its tokens, including its blocks.
+    /// All tokens of the piece, including its blocks.
     pub tokens: Range<usize>,
     /// The kind of declaration or statement, from its first word.
     pub lead: &'static Lead,

@@ -2,7 +2,6 @@
 
 use crate::base::SrcSpan;
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     Word,

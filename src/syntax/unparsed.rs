@@ -52,7 +52,7 @@ mod tests {
     use super::declared;
 
     #[test]
-    fn names_are_known_by_where_they_stand() {
+    fn names_are_recognized_by_position() {
         assert_eq!(declared("prm n = m * 2 or k"), ["n"]);
         assert_eq!(declared("buffer a, b[2]: f32[n, k]"), ["a", "b"]);
         assert_eq!(declared("for i in 0..n { f[i]: copy(x -> y, _)"), ["i", "f", "y", "_"]);

@@ -21,14 +21,14 @@ pub struct Lead {
 /// Position at which a word is a keyword. Elsewhere it is a name, unless it is reserved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keyword {
-    /// At the beginning of a declaration or statement.
+    /// The beginning of a declaration or statement.
     Leading,
-    /// Everywhere: no expression contains the word, so an unfinished expression ends before it.
+    /// Any position: no expression contains the word, so an unfinished expression ends before it.
     Everywhere,
-    /// At the beginning of a statement, before a name: `phase load {`. If an expression expects an operand here, the
-    /// word ends it only if this sign follows the name.
+    /// The beginning of a statement, before a name: `phase load {`. If an expression expects an operand here, the word
+    /// ends it only if this sign follows the name.
     BeforeName(&'static str),
-    /// At the beginning of a statement, before a `{`.
+    /// The beginning of a statement, before a `{`.
     BeforeBlock,
 }
 
@@ -91,9 +91,9 @@ pub enum Role {
     Value,
     /// A value follows.
     Before,
-    /// A value or a block precedes it, and another one follows.
+    /// A value or a block precedes the word, and another one follows.
     Between,
-    /// A value precedes it, and the word begins a clause about it: `when n > 1`.
+    /// A value precedes the word, which begins a clause about the value: `when n > 1`.
     Clause,
     /// A name follows, which the word declares.
     Declares,

@@ -110,7 +110,7 @@ impl Asked {
             }
             "cuda" => {
                 let paths = aorta::cli::library_paths();
-                if !matches!(cuda::find(&paths), cuda::Found::Devices(count) if count >= self.ranks) {
+                if !matches!(cuda::find(&paths), Ok(count) if count >= self.ranks) {
                     println!("skipped: there are no {} CUDA devices", self.ranks);
                     return None;
                 }
@@ -119,7 +119,7 @@ impl Asked {
             }
             "hip" => {
                 let paths = aorta::cli::rocm_paths();
-                if !matches!(hip::find(&paths), hip::Found::Devices(count) if count >= self.ranks) {
+                if !matches!(hip::find(&paths), Ok(count) if count >= self.ranks) {
                     println!("skipped: there are no {} HIP devices", self.ranks);
                     return None;
                 }

@@ -302,7 +302,6 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
 }
 
 /// A pipe without room for another byte, so that whoever writes to it blocks.
-#[cfg(unix)]
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     use rustix::fs::{OFlags, fcntl_setfl};
     use std::io::Write;
@@ -324,7 +323,6 @@ fn wait_for_handler(child: &Child) {
 }
 
 /// While the file is being read, the first signal ends the run, also if its message cannot be written.
-#[cfg(unix)]
 #[test]
 fn a_run_can_be_interrupted_while_it_is_planned() {
     if !times_are_told() {
@@ -355,7 +353,6 @@ fn a_run_can_be_interrupted_while_it_is_planned() {
 }
 
 /// A run that cannot write its report ends at the second signal.
-#[cfg(unix)]
 #[test]
 fn a_second_interrupt_ends_the_run_at_once() {
     if !times_are_told() {

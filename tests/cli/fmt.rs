@@ -61,7 +61,6 @@ fn a_folder_is_all_of_its_files() {
     for name in ["in/b.aorta", "in/deep/er/a.aorta", "in/.hidden.aorta", "in/notes.txt", "elsewhere/c.aorta"] {
         sandbox.write(name, UGLY);
     }
-    #[cfg(unix)]
     {
         std::os::unix::fs::symlink("../elsewhere", sandbox.path("in/linked")).expect("a link can be made");
         std::os::unix::fs::symlink("../elsewhere/c.aorta", sandbox.path("in/c.aorta")).expect("a link can be made");
@@ -133,7 +132,6 @@ fn limits_are_those_of_every_command() {
     assert!(output.stderr.contains("larger than 8 bytes"), "{}", output.stderr);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_keeps_its_permissions() {
     use std::os::unix::fs::PermissionsExt;

@@ -362,10 +362,7 @@ fn ignores_hang_ups(process: u32) -> bool {
 
 /// True if there are at least `needed` GPUs; otherwise prints that the test skips.
 fn gpus(needed: u32) -> bool {
-    let count = match cuda::find(&aorta::cli::library_paths()) {
-        cuda::Found::Devices(count) => count,
-        _ => 0,
-    };
+    let count = cuda::find(&aorta::cli::library_paths()).unwrap_or_default();
     if count < needed {
         println!("skipped: it takes {needed} GPUs, and {count} are here");
     }

@@ -54,7 +54,6 @@ fn files_that_cannot_be_read() {
 
 /// Files that may block forever are not opened: nobody writes to these.
 #[test]
-#[cfg(unix)]
 fn paths_that_are_not_files() {
     let sandbox = Sandbox::new();
     let made = Command::new("mkfifo").arg(sandbox.path("pipe.aorta")).status();

@@ -261,7 +261,6 @@ fn standard_output_takes_a_record_too() {
     assert_eq!(sandbox.listing(), ["out"]);
 }
 
-#[cfg(unix)]
 #[test]
 fn links_stay_links() {
     use std::os::unix::fs::symlink;

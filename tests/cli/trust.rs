@@ -413,7 +413,6 @@ fn lost_output_is_a_failure() {
     }
 }
 
-#[cfg(unix)]
 mod modes {
     use std::os::unix::fs::PermissionsExt;
 

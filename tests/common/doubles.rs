@@ -76,7 +76,6 @@ fn build(double: &str) -> Result<PathBuf, String> {
 }
 
 /// Another test may have made the link in the meantime. A link with another target is from a checkout that has moved.
-#[cfg(unix)]
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::os::unix::fs::symlink(from, to) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match std::fs::read_link(to)? == from {
@@ -88,11 +87,6 @@ fn link(from: &Path, to: &Path) -> std::io::Result<()> {
         },
         made => made,
     }
-}
-
-#[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 fn on_path(name: &str) -> bool {

@@ -27,8 +27,8 @@ step {
 /// Measured iterations of a run.
 pub const ITERATIONS: usize = 8;
 
-fn options() -> exec::Options {
-    exec::Options { timeout: Nanos(20_000_000_000), gate_depth: 512, ..super::exec_options() }
+fn options() -> exec::SessionOptions {
+    exec::SessionOptions { timeout: Nanos(20_000_000_000), gate_depth: 512, ..super::exec_options() }
 }
 
 /// Measures a file as streams and as a graph.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aorta::backend::gpu;
-use aorta::model::{MemoryKind, Options, Setting};
+use aorta::model::{AnalysisOptions, MemoryKind, Setting};
 use aorta::ops::unit_report::reporting;
 use aorta::ops::{Launch, Source, witness};
 
@@ -55,8 +55,9 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
 /// Adds every kernel of a file, for one element type.
 fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, Source>) {
     let text = text.replace("param dtype = f32", &format!("param dtype = {dtype}"));
-    let program = super::analyze_with(&text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
-        .unwrap_or_else(|errors| panic!("{errors}"));
+    let program =
+        super::analyze_with(&text, &AnalysisOptions { set: Vec::<Setting>::new(), ..AnalysisOptions::default() })
+            .unwrap_or_else(|errors| panic!("{errors}"));
     // Of the variants that report compute units, one of each name.
     for launch in program.specs.iter().flat_map(|spec| reporting(&spec.launch(), 0).unwrap_or_default()) {
         for kernel in launch.kernels() {

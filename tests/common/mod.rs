@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use aorta::base::{MemoryId, SourceMap};
 use aorta::compile::{self, CompileError, Compiled};
-use aorta::model::{self, MemoryKind, Options, Program};
+use aorta::model::{self, AnalysisOptions, MemoryKind, Program};
 use aorta::plan::{self, Plan, Rank};
 use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
@@ -37,7 +37,7 @@ pub fn program() -> std::path::PathBuf {
 }
 
 /// Analyzes a text, or returns its diagnostics as text.
-pub fn analyze_with(text: &str, options: &Options) -> Result<Program, String> {
+pub fn analyze_with(text: &str, options: &AnalysisOptions) -> Result<Program, String> {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
     let (ast, errors) = syntax::parse(text, base, &Limits::default());
@@ -49,7 +49,7 @@ pub fn analyze_with(text: &str, options: &Options) -> Result<Program, String> {
 }
 
 pub fn analyze(text: &str) -> Result<Program, String> {
-    analyze_with(text, &Options::default())
+    analyze_with(text, &AnalysisOptions::default())
 }
 
 /// Compiles a text, or returns its diagnostics as text.
@@ -79,7 +79,7 @@ pub fn planned(text: &str) -> (Program, Plan) {
 /// The programs and plans of all ranks of a world. Does not check that ranks match.
 pub fn planned_ranks(text: &str, world: u32) -> Vec<(Program, Plan)> {
     let program = |rank| {
-        let options = Options { rank, world, ..Options::default() };
+        let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
         analyze_with(text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
     };
     let mut programs: Vec<Program> = (0..world).map(program).collect();
@@ -94,9 +94,9 @@ pub fn planned_ranks(text: &str, world: u32) -> Vec<(Program, Plan)> {
 use aorta::exec::{self, Backend, Control, LaunchMode, Session};
 use aorta::schedule::{self, Schedule};
 
-/// Options that fit every test.
-pub fn exec_options() -> exec::Options {
-    exec::Options {
+/// AnalysisOptions that fit every test.
+pub fn exec_options() -> exec::SessionOptions {
+    exec::SessionOptions {
         in_flight: 2,
         timeout: aorta::base::Nanos(20_000_000_000),
         gemm_candidates: 1,

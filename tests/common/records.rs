@@ -3,7 +3,7 @@
 use aorta::base::visible;
 use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
-use aorta::measure::compare::{Options, RunSet, Thresholds, compare};
+use aorta::measure::compare::{CompareOptions, RunSet, Thresholds, compare};
 use aorta::report::page::{self, Page};
 use aorta::report::picture::{self, Gallery};
 use aorta::report::{self, View};
@@ -78,7 +78,7 @@ fn compared(text: &str) {
     if side.add("a.json", text).is_err() || side.is_empty() {
         return;
     }
-    let options = Options {
+    let options = CompareOptions {
         thresholds: Thresholds::default(),
         metrics: Vec::new(),
         better: Default::default(),

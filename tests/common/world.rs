@@ -23,14 +23,14 @@ impl World {
 
     /// Prepares the ranks in this process. An iteration that takes longer than `timeout` counts as hung.
     pub fn open(&self, backend: &dyn Backend, timeout: Nanos) -> Result<Ranks, ExecError> {
-        self.open_with(backend, |options| exec::Options { timeout, ..options })
+        self.open_with(backend, |options| exec::SessionOptions { timeout, ..options })
     }
 
     /// Prepares the ranks with other options.
     pub fn open_with(
         &self,
         backend: &dyn Backend,
-        options: impl FnOnce(exec::Options) -> exec::Options,
+        options: impl FnOnce(exec::SessionOptions) -> exec::SessionOptions,
     ) -> Result<Ranks, ExecError> {
         let both = self.programs.iter().zip(&self.schedules);
         let ranks: Vec<Rank> =

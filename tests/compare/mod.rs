@@ -5,7 +5,7 @@ mod forms;
 mod matching;
 mod verdicts;
 
-use aorta::measure::compare::{Comparison, FailOn, MetricRow, Options, RunSet, Thresholds, compare};
+use aorta::measure::compare::{CompareOptions, Comparison, FailOn, MetricRow, RunSet, Thresholds, compare};
 
 /// A side of texts, each as if it were a file of its own.
 pub fn side(name: &str, texts: &[String]) -> RunSet {
@@ -16,8 +16,8 @@ pub fn side(name: &str, texts: &[String]) -> RunSet {
     side
 }
 
-pub fn options() -> Options {
-    Options {
+pub fn options() -> CompareOptions {
+    CompareOptions {
         thresholds: Thresholds::default(),
         // A machine on which runs hardly differ.
         between_runs: Some(0.002),

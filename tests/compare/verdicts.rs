@@ -30,7 +30,7 @@ fn one_run_per_side_assumes_a_typical_variance() {
     let files = [Fixture::with_time(1, 1e5).text(), Fixture::with_time(2, 1.037e5).text()];
     let verdicts = |launch: &str, between_runs: Option<f64>| {
         let [base, other] = files.each_ref().map(|text| text.replace("\"stream\"", &format!("\"{launch}\"")));
-        let options = aorta::measure::compare::Options { between_runs, ..options() };
+        let options = aorta::measure::compare::CompareOptions { between_runs, ..options() };
         let comparison = compare(&side("before", &[base]), &[side("after", &[other])], &options);
         let effect = row(&comparison, "time.p50").effect.unwrap();
         assert_eq!(row(&comparison, "throughput").verdict, effect.verdict);

@@ -11,7 +11,7 @@ use crate::common::mock::{Mock, Script};
 fn held(text: &str, depth: u32, mode: LaunchMode) -> (bool, Option<String>) {
     let mock = Mock::new(Script { has_gates: true, ..Script::default() });
     let Prepared { program, schedule, .. } = Prepared::of(text);
-    let options = exec::Options { gate_depth: depth, ..common::exec_options() };
+    let options = exec::SessionOptions { gate_depth: depth, ..common::exec_options() };
     let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
     session.capture().expect("nothing fails");
     let samples = session.iterate(mode, 1, 2, &Control::default()).expect("nothing fails");
@@ -74,7 +74,7 @@ fn gates_of_ranks_open_when_all_have_issued() {
     let ranks = (0..).zip(&ranks).zip(&schedules);
     let ranks: Vec<exec::Rank> =
         ranks.map(|((number, (program, _)), schedule)| exec::Rank { number, program, schedule }).collect();
-    let options = exec::Options { in_flight: 1, ..common::exec_options() };
+    let options = exec::SessionOptions { in_flight: 1, ..common::exec_options() };
     let mut open = exec::prepare_ranks(&ranks, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
     for _ in 0..2 {
         let samples = open.iterate(LaunchMode::Stream, WARMUP, 20, &Control::default()).expect("nothing fails");
@@ -112,7 +112,7 @@ fn cold_caches_are_emptied_before_an_iteration_begins() {
     let calls = |text: &str, mode: LaunchMode| {
         let mock = Mock::new(Script { has_gates: true, has_caches: true, ..Script::default() });
         let Prepared { program, schedule, .. } = Prepared::of(text);
-        let options = exec::Options { cold: true, ..common::exec_options() };
+        let options = exec::SessionOptions { cold: true, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
         session.capture().expect("nothing fails");
         mock.take();

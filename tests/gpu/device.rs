@@ -59,7 +59,7 @@ fn a_gate_that_nobody_opens_opens_by_itself() {
     // More than fits into any queue: the host waits for the device, which waits for the gate.
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..20000 { nop() } } }\n");
     let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
-    let options = exec::Options { gate_depth: 1 << 20, ..common::exec_options() };
+    let options = exec::SessionOptions { gate_depth: 1 << 20, ..common::exec_options() };
     let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     let samples = session.iterate(LaunchMode::Stream, 1, 6, &Control::default());
     let samples = samples.unwrap_or_else(|error| panic!("{error}"));
@@ -134,7 +134,7 @@ fn caches_can_be_emptied() {
     let (program, plan) = common::planned(text);
     let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
     for cold in [false, true] {
-        let options = exec::Options { cold, ..common::exec_options() };
+        let options = exec::SessionOptions { cold, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(session.is_cold(), cold);
         for mode in [LaunchMode::Stream, LaunchMode::Graph] {

@@ -12,7 +12,7 @@ mod results;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aorta::backend::cuda::{self, Cuda};
-use aorta::backend::gpu::Gpu;
+use aorta::backend::gpu::{Gpu, NoDriver};
 use aorta::exec::{Backend, Control, LaunchMode};
 use aorta::measure;
 use aorta::model::Program;
@@ -26,12 +26,12 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()
     let alone = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let paths = aorta::cli::library_paths();
     match cuda::find(&paths) {
-        cuda::Found::Nothing(why) => {
+        Err(why @ (NoDriver::Absent(_) | NoDriver::NoDevice(_))) => {
             println!("skipped: {why}");
             None
         }
-        cuda::Found::Broken(error) => panic!("the CUDA driver is there and does not work: {error}"),
-        cuda::Found::Devices(_) => {
+        Err(NoDriver::Fails(error)) => panic!("the CUDA driver is there and does not work: {error}"),
+        Ok(_) => {
             let cuda = Cuda::open(paths, 0, None).unwrap_or_else(|error| panic!("{error}"));
             Some((Gpu::new(vec![cuda], Some(kernels.path().to_owned())), alone))
         }
@@ -44,7 +44,7 @@ fn gpus(kernels: &tempfile::TempDir, devices: &[u32]) -> Option<(Gpu<Cuda>, Mute
     drop(one);
     let paths = aorta::cli::library_paths();
     let most = devices.iter().max().copied().unwrap_or(0);
-    if !matches!(cuda::find(&paths), cuda::Found::Devices(found) if found > most) {
+    if !matches!(cuda::find(&paths), Ok(found) if found > most) {
         println!("skipped: there are no {} GPUs", most + 1);
         return None;
     }

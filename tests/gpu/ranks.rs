@@ -34,7 +34,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
     let ranks = programs.iter().zip(&schedules);
     let ranks: Vec<exec::Rank> =
         ranks.map(|((program, _), schedule)| exec::Rank { number: program.rank, program, schedule }).collect();
-    let options = exec::Options { gate_depth: 512, ..common::exec_options() };
+    let options = exec::SessionOptions { gate_depth: 512, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     // Only as streams: one rank cannot capture while another synchronizes the shared device.
     let traces = ranks
@@ -74,7 +74,7 @@ fn the_rank_that_others_wait_for_is_named() {
             modes: &[LaunchMode::Stream, LaunchMode::Graph],
             effort: aorta::config::EffortPlan { warmup: 10, iterations: 100 },
             observed_iterations: 20,
-            exec: exec::Options { gate_depth: 512, ..common::exec_options() },
+            exec: exec::SessionOptions { gate_depth: 512, ..common::exec_options() },
             control: &Control::default(),
             profile: None,
             sources: &SourceMap::new(),

@@ -25,7 +25,7 @@ const BACKENDS: [(&str, &[&str]); 12] = [
     ("host", &["system", "exhausted"]),
     ("collective", &["libraries"]),
     ("ranges", &["libraries"]),
-    ("rendezvous", &[]),
+    ("rendezvous", &["system"]),
     ("shared", &["system"]),
     ("gpu", &["libraries", "collective", "system", "exhausted", "ranges", "shared"]),
     ("cuda", &["libraries", "collective", "gpu", "system"]),

@@ -103,7 +103,6 @@ fn large_cases() -> Vec<(&'static str, String)> {
 }
 
 /// Runs the program on a text with little memory and time; says what went wrong.
-#[cfg(unix)]
 fn run_limited(name: &str, text: &str) -> Option<String> {
     use std::io::Write as _;
     let mut file = tempfile::Builder::new().suffix(".aorta").tempfile().expect("a temporary file can be made");
@@ -130,7 +129,6 @@ fn run_limited(name: &str, text: &str) -> Option<String> {
 }
 
 #[test]
-#[cfg(unix)]
 fn large_cases_are_refused_or_done() {
     let failed = common::parallel::map(&large_cases(), |(name, text)| run_limited(name, text));
     let failed: Vec<String> = failed.into_iter().flatten().collect();

@@ -272,7 +272,6 @@ impl Cudnn {
 
     /// Binds the handle to a stream.
     ///
-    ///
     /// # Safety
     ///
     /// The stream is alive.

@@ -48,7 +48,7 @@ const OLDEST: u32 = 19;
 /// The first version whose `cuptiFinalize` is sound in a process with graphs: that of CUDA 12.6.
 const FINALIZES: u32 = 24;
 
-/// Versions from here on are 10000 · major + 100 · minor of the toolkit; earlier ones count from 1.
+/// First version that is 10000 · major + 100 · minor of the toolkit; earlier ones count from 1.
 const BY_TOOLKIT: u32 = 100_000;
 
 const MAX_LIMIT_REACHED: i32 = 12;

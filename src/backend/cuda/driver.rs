@@ -6,6 +6,7 @@ use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUstream, CUstreamBatchMemOpParams_v1,
 };
 
+use crate::backend::gpu::NoDriver;
 use crate::backend::gpu::runtime::{Names, Runtime};
 use crate::backend::libraries::{NotOpened, SearchPaths, functions, text};
 use crate::exec::{ExecError, Fault};
@@ -122,14 +123,6 @@ pub struct CudaDriver {
 /// Message for a driver without usable devices.
 pub const NONE_SEEN: &str = "the CUDA driver sees no device";
 
-/// Why there is no usable driver.
-pub enum NoDriver {
-    /// This machine has no usable NVIDIA GPU, for the given reason.
-    Absent(&'static str),
-    /// The driver exists but does not work.
-    Fails(ExecError),
-}
-
 /// Status codes of asynchronous failures, which any later call can return: memory errors, addresses, timeouts,
 /// assertions, illegal instructions, failed launches.
 const ASYNCHRONOUS_FAILURES: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
@@ -155,7 +148,7 @@ impl CudaDriver {
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };
         if code == number::NO_DEVICE {
-            return Err(NoDriver::Absent(NONE_SEEN));
+            return Err(NoDriver::NoDevice(NONE_SEEN.to_owned()));
         }
         driver.check("cuInit", code).map_err(|fault| NoDriver::Fails(no_device(fault.to_string())))?;
         Ok(driver)

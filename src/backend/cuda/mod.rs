@@ -21,7 +21,7 @@ use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Api, no_such};
+use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
 use crate::ops::Source;
@@ -30,7 +30,7 @@ use counters::RangeProfiler;
 use cublaslt::CublasLt;
 use cudnn::Cudnn;
 use cupti::Cupti;
-use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
+use driver::{CudaDriver, NONE_SEEN, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;
 use occupancy::UnitLimits;
@@ -59,26 +59,12 @@ fn missing(library: &str, purpose: &str, why: NotOpened, install: &str) -> ExecE
     why.missing(library, purpose, &format!("the CUDA toolkit, or `{install}`"))
 }
 
-/// Result of looking for NVIDIA GPUs on this machine.
-pub enum Found {
-    /// This machine has no usable NVIDIA GPU, for this reason.
-    Nothing(&'static str),
-    /// The driver is installed and fails with this error.
-    Broken(ExecError),
-    /// Number of GPUs that the driver reports; at least 1.
-    Devices(u32),
-}
-
-/// Looks for a driver and its devices.
-pub fn find(paths: &SearchPaths) -> Found {
-    match CudaDriver::open(paths) {
-        Err(NoDriver::Absent(why)) => Found::Nothing(why),
-        Err(NoDriver::Fails(error)) => Found::Broken(error),
-        Ok(driver) => match driver.count() {
-            Ok(0) => Found::Nothing(NONE_SEEN),
-            Ok(count) => Found::Devices(count),
-            Err(fault) => Found::Broken(no_device(fault.to_string())),
-        },
+/// Number of NVIDIA GPUs that the driver reports, at least 1, or why there are none.
+pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
+    match CudaDriver::open(paths)?.count() {
+        Ok(0) => Err(NoDriver::NoDevice(NONE_SEEN.to_owned())),
+        Ok(count) => Ok(count),
+        Err(fault) => Err(NoDriver::Fails(no_device(fault.to_string()))),
     }
 }
 
@@ -96,7 +82,7 @@ pub struct Cuda {
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,
     cublaslt: OnceLock<Arc<CublasLt>>,
-    /// The library and its name with its version; `None` if it was not found.
+    /// cuDNN and its name with its version, or why it was not found.
     cudnn: OnceLock<Result<(Arc<Cudnn>, String), ExecError>>,
     collectives: OnceLock<Collectives>,
     nvml: OnceLock<Option<Nvml>>,
@@ -110,19 +96,10 @@ unsafe impl Sync for Cuda {}
 impl Cuda {
     /// Opens device `index`. `connections` is the value of CUDA_DEVICE_MAX_CONNECTIONS; `None` if it is not set.
     pub fn open(paths: SearchPaths, index: u32, connections: Option<u32>) -> Result<Cuda, ExecError> {
-        let driver = CudaDriver::open(&paths).map_err(|why| match why {
-            NoDriver::Absent(why) => no_device(why.to_owned()),
-            NoDriver::Fails(error) => error,
-        })?;
+        let driver = CudaDriver::open(&paths).map_err(|why| why.error(no_device))?;
         let failed = |fault: Box<crate::exec::Fault>| no_device(fault.to_string());
         let count = driver.count().map_err(failed)?;
-        if index >= count {
-            let why = match count {
-                0 => NONE_SEEN.to_owned(),
-                count => no_such(index, count),
-            };
-            return Err(no_device(why));
-        }
+        check_index(index, count, || NONE_SEEN.to_owned()).map_err(no_device)?;
         let mut device: CUdevice = 0;
         let mut context: CUcontext = std::ptr::null_mut();
         // SAFETY: both output pointers are valid for the calls, and the index is that of a device.

@@ -14,7 +14,7 @@ use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::attended::Engine;
-use super::parts::Part;
+use super::parts::UnitRange;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Runtime, Stream, number};
 use super::tracer::Tracer;
 
@@ -310,7 +310,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     }
 
     /// Creates a stream restricted to some compute units (SMs); `None` if the vendor has no such streams.
-    fn stream_within(&self, _priority: Priority, _part: Part) -> Call<Option<Stream>> {
+    fn stream_within(&self, _priority: Priority, _part: UnitRange) -> Call<Option<Stream>> {
         Ok(None)
     }
     /// Granularity of a stream's compute units, so that each chip of the device contributes equally many.

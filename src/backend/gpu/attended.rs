@@ -17,13 +17,12 @@ pub struct Engine {
 #[derive(Debug)]
 pub struct Attention {
     pub attention: Arc<FusedAttention>,
-    /// The kernels of its first use.
+    /// Kernels of the first use.
     pub kernels: Vec<Kernel>,
     /// The first use on each lane.
     pub uses: Vec<AttentionUse>,
 }
 
-/// A use of attention.
 #[derive(Debug)]
 pub struct AttentionUse {
     /// Addresses of the operands.

@@ -47,24 +47,13 @@ fn unpack<'a>(name: &OsStr, file: &'a [u8]) -> Option<&'a [u8]> {
 pub fn read(path: &Path) -> Option<Vec<u8>> {
     let mut file = std::fs::File::open(path).ok()?;
     // Checks the open file rather than its path, so that it cannot be replaced in between.
-    if !is_own(&file.metadata().ok()?) {
+    let about = file.metadata().ok()?;
+    if !about.is_file() || !system::is_own(&about, 0o022) {
         return None;
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
     unpack(path.file_name()?, &bytes).map(<[u8]>::to_vec)
-}
-
-/// True for a regular file that belongs to this user and that only this user may write.
-#[cfg(unix)]
-fn is_own(about: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    about.is_file() && about.uid() == system::user_id() && about.mode() & 0o022 == 0
-}
-
-#[cfg(not(unix))]
-fn is_own(about: &std::fs::Metadata) -> bool {
-    about.is_file()
 }
 
 /// Stores a file. Failing to write the cache costs time but does not fail the run.
@@ -101,7 +90,6 @@ mod tests {
         assert_eq!(unpack(OsStr::new("b.bin"), &file), None);
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_file_that_others_may_write_is_not_used() {
         use std::os::unix::fs::PermissionsExt;

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_gives_the_size_at_which_the_maker_changes() {
+    fn a_note_gives_the_size_at_which_another_engine_copies() {
         let copy = |direction, writes_remote, engine, bytes, maker| {
             let launch = CopyLaunch {
                 source: 0,

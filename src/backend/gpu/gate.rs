@@ -85,7 +85,6 @@ impl Gates {
 
     /// Frees the gates' memory.
     ///
-    ///
     /// # Safety
     ///
     /// No gate's kernel is running.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -99,7 +100,7 @@ impl FileRead {
     fn read_some(&self, at: u64, target: &mut [u8], wanted: usize) -> io::Result<()> {
         let mut there = 0;
         while there < wanted {
-            match read_at(&self.file, &mut target[there..], at + there as u64) {
+            match self.file.read_at(&mut target[there..], at + there as u64) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has become shorter")),
                 Ok(count) => there += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -108,16 +109,6 @@ impl FileRead {
         }
         Ok(())
     }
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, target: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, target, at)
-}
-
-#[cfg(not(unix))]
-fn read_at(_file: &File, _target: &mut [u8], _at: u64) -> io::Result<usize> {
-    Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
 #[cfg(target_os = "linux")]
@@ -135,7 +126,7 @@ fn open(part: &FilePart) -> io::Result<File> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::io::Write;
 

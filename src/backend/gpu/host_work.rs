@@ -89,7 +89,6 @@ impl HostWork {
 
     /// Computes share number `share` of `shares` equal shares. The error is the reason why a file could not be read.
     ///
-    ///
     /// # Safety
     ///
     /// The addresses are those of memory that lives, and threads of the CPU can access it.

@@ -34,6 +34,15 @@ pub struct Wanted {
     pub declared: Option<Declared>,
 }
 
+impl Wanted {
+    /// The kernel of a gate and an empty kernel, for measurements of `what` at the beginning.
+    pub fn gate_and_null(what: &'static str) -> [Wanted; 2] {
+        let wanted =
+            |source: Arc<Source>| Wanted { source: (*source).clone(), what, span: SrcSpan::default(), declared: None };
+        [gate::source(), timer::null()].map(wanted)
+    }
+}
+
 /// A declared kernel, with the code to load.
 pub struct Declared {
     pub code: Arc<KernelCode>,

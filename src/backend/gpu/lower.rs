@@ -15,7 +15,7 @@ use super::api::{Addresses, Api, ConvAddresses, Step};
 use super::attended::Attention;
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
-use super::peers::{self, Part, PeerDevices};
+use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
 
@@ -107,7 +107,7 @@ pub enum Prepared {
 
 /// The calls of an image, and the data that they refer to.
 pub struct Calls<A: Api> {
-    /// For each operation, its range of calls.
+    /// Range of the calls of each operation.
     pub ops: Vec<(u32, u32)>,
     /// For each operation, its range of calls in observed iterations, where copies to other ranks do not share a
     /// synchronization.
@@ -281,7 +281,7 @@ pub struct ConvUse {
     /// Addresses of each call of the library.
     pub pieces: Vec<ConvAddresses>,
     pub lane: u32,
-    /// Range of the kernels that compute it, in [`Calls::alternatives`].
+    /// Range of the kernels that compute the convolution, in [`Calls::alternatives`].
     pub kernels: (u32, u32),
 }
 
@@ -424,16 +424,16 @@ impl<A: Api> Context<'_, A> {
         let stream = self.streams[op.lane as usize];
         for part in peers::parts(self.devices, &own, (op.crossing, peer), sharing)? {
             let call = match part {
-                Part::Steps(steps) => {
+                CopyPart::Steps(steps) => {
                     self.add_steps(&steps, stream, calls);
                     continue;
                 }
-                Part::Send { launch, target } => {
+                CopyPart::Send { launch, target } => {
                     let inputs = peer.sends.as_ref().map_or(0, Sent::inputs);
                     let with_target: Vec<u64> = operands[..inputs].iter().copied().chain([target]).collect();
                     self.call(launch, op, &with_target, calls, products)?
                 }
-                Part::Stage { copy, target, to } => {
+                CopyPart::Stage { copy, target, to } => {
                     calls.peers.push(to);
                     let peer = calls.peers.len() as u32 - 1;
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }

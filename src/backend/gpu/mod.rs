@@ -33,6 +33,7 @@ mod streams;
 mod timer;
 pub(super) mod tracer;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +47,7 @@ use crate::schedule::Topology;
 pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
 pub use attended::Engine;
 use driver::GpuDriver;
-pub use parts::Part;
+pub use parts::UnitRange;
 
 pub(in crate::backend) use api::required;
 
@@ -68,11 +69,43 @@ pub struct Gpu<A: Api> {
     stuck: AtomicBool,
 }
 
-/// Message for a device index that does not exist. `count` is at least 1.
-pub(super) fn no_such(index: u32, count: u32) -> String {
+/// Why a vendor's driver cannot be used on this machine.
+pub enum NoDriver {
+    /// The driver's library is not installed, for this reason.
+    Absent(&'static str),
+    /// The machine has no usable GPU of the vendor, for this reason.
+    NoDevice(String),
+    /// The driver is installed and fails with this error.
+    Fails(ExecError),
+}
+
+impl NoDriver {
+    /// The error for a run on the vendor's device. `no_device` makes it from a reason.
+    pub(super) fn error(self, no_device: fn(String) -> ExecError) -> ExecError {
+        match self {
+            NoDriver::Fails(error) => error,
+            why => no_device(why.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for NoDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoDriver::Absent(why) => f.write_str(why),
+            NoDriver::NoDevice(why) => f.write_str(why),
+            NoDriver::Fails(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Returns the reason if there is no device `index` among `count`; `none_seen` is that for no device at all.
+pub(super) fn check_index(index: u32, count: u32, none_seen: impl FnOnce() -> String) -> Result<(), String> {
     match count {
-        1 => format!("there is no device {index}; the only one is 0"),
-        count => format!("there is no device {index}; they go from 0 to {}", count - 1),
+        count if index < count => Ok(()),
+        0 => Err(none_seen()),
+        1 => Err(format!("there is no device {index}; the only one is 0")),
+        count => Err(format!("there is no device {index}; they go from 0 to {}", count - 1)),
     }
 }
 

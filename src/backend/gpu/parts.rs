@@ -5,7 +5,7 @@ use crate::model::Units;
 
 /// A range of consecutive units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct UnitRange {
     pub first: u32,
     pub count: u32,
 }
@@ -13,7 +13,7 @@ pub struct Part {
 /// Assigns `all` units in the order of the streams; `None` for a stream that requests no part. Each part is a multiple
 /// of `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
 /// again and overlaps others.
-pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {
+pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<UnitRange>> {
     let step = step.clamp(1, all.max(1));
     let most = (all / step * step).max(1);
     let mut next = 0;
@@ -21,7 +21,7 @@ pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u
         let count = units.of(all).div_ceil(step).saturating_mul(step).min(most);
         let first = if next + count > most { 0 } else { next };
         next = first + count;
-        Part { first, count }
+        UnitRange { first, count }
     };
     wanted.into_iter().map(|units| units.map(&mut part)).collect()
 }
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn streams_have_units_of_their_own_while_there_are_some() {
         let quarter = Some(Units::Share(250_000));
-        let part = |first, count| Some(Part { first, count });
+        let part = |first, count| Some(UnitRange { first, count });
         assert_eq!(
             assign([quarter, None, quarter], 304, 8),
             [part(0, 80), None, part(80, 80)],

@@ -128,7 +128,7 @@ impl<A: Api> PeerDevices<A> {
 }
 
 /// One part of a copy between ranks.
-pub enum Part<'a, A: Api> {
+pub enum CopyPart<'a, A: Api> {
     /// Raises flags of other ranks and awaits flags of this rank, in this order.
     Steps(Vec<Step>),
     /// A copy to a device that this one can access.
@@ -143,7 +143,7 @@ pub fn parts<'a, A: Api>(
     own: &PeerDevice<A>,
     (crossing, peer): (u32, &'a Peer),
     sharing: Sharing,
-) -> Result<Vec<Part<'a, A>>, ExecError> {
+) -> Result<Vec<CopyPart<'a, A>>, ExecError> {
     let mut parts = Vec::new();
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let needed = |sender: &PeerDevice<A>, receiver: (u32, &PeerDevice<A>), direct: bool| match sharing {
@@ -164,11 +164,11 @@ pub fn parts<'a, A: Api>(
             first.extend(awaits.then_some(Step::Await(ready)));
             last.splice(..0, raises.then_some(raise(arrived)));
         }
-        parts.extend([Part::Steps(std::mem::take(&mut first)), part]);
+        parts.extend([CopyPart::Steps(std::mem::take(&mut first)), part]);
     }
     first.append(&mut last);
-    parts.push(Part::Steps(first));
-    parts.retain(|part| !matches!(part, Part::Steps(steps) if steps.is_empty()));
+    parts.push(CopyPart::Steps(first));
+    parts.retain(|part| !matches!(part, CopyPart::Steps(steps) if steps.is_empty()));
     Ok(parts)
 }
 
@@ -185,7 +185,7 @@ fn send<'a, A: Api>(
     devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
     (crossing, rank, sent): (u32, u32, &'a Sent),
-) -> Result<(Part<'a, A>, Option<SendFlags<A>>), ExecError> {
+) -> Result<(CopyPart<'a, A>, Option<SendFlags<A>>), ExecError> {
     let Sent { to, launch, .. } = sent;
     let receiver = devices.of(*to)?;
     let target = receiver.crossings.target(crossing, rank).map(|offset| receiver.base + offset);
@@ -194,13 +194,13 @@ fn send<'a, A: Api>(
         help: None,
     })?;
     if *to == rank {
-        return Ok((Part::Send { launch, target }, None));
+        return Ok((CopyPart::Send { launch, target }, None));
     }
     let direct = reach(own, &receiver)?;
     let (ready, arrived) = (devices.ready(own, direct, crossing), devices.arrived(&receiver, direct, crossing, rank));
     let part = match (&**launch, &receiver.api) {
-        _ if direct => Part::Send { launch, target },
-        (Launch::Copy(copy), Some(to)) => Part::Stage { copy, target, to: to.clone() },
+        _ if direct => CopyPart::Send { launch, target },
+        (Launch::Copy(copy), Some(to)) => CopyPart::Stage { copy, target, to: to.clone() },
         _ => {
             return Err(ExecError::Device {
                 fault: format!(

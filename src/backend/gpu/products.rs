@@ -31,7 +31,7 @@ const MAX_COPIES: f64 = 8.0;
 /// Ratio of times below which a later proposal replaces an earlier one; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.99;
 
-/// In a note: the library does not compute the epilogue.
+/// Addition to a note for a product whose epilogue the library does not compute.
 const SEPARATE_EPILOGUE: &str = ", its epilogue by a kernel";
 
 /// An algorithm that the library proposes.
@@ -264,7 +264,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 }
 
-/// In a note: how the epilogue is computed.
+/// Addition to a note that says how the epilogue is computed; empty without an epilogue.
 fn epilogue(gemm: &Gemm, split: bool) -> &'static str {
     match (split, gemm.epilogue) {
         (true, _) => SEPARATE_EPILOGUE,
@@ -286,7 +286,7 @@ fn machine(device: &DeviceInfo) -> String {
 pub struct Choice {
     /// Index among the library's proposals, or the number of an engine.
     pub place: usize,
-    /// The time that it was measured to take.
+    /// Measured time of the chosen algorithm.
     pub time: Nanos,
 }
 

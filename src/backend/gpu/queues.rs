@@ -5,18 +5,16 @@
 //! differently, or change the mapping while it runs.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::base::SrcSpan;
 use crate::exec::{ExecError, Fault, Queues};
 use crate::model::Priority;
-use crate::ops::{Source, kernel};
 
 use super::api::{Api, Call};
 use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::runtime::{Function, Stream};
+use super::timer;
 
 /// Time allowed for an empty kernel on a stream that is not blocked: thousands of times its duration, and less than
 /// half of the gate's timeout.
@@ -25,21 +23,11 @@ const KERNEL_TIMEOUT: Duration = Duration::from_millis(100);
 /// Largest number of streams that are tried.
 const STREAMS: u32 = 64;
 
-fn null() -> Arc<Source> {
-    kernel::source("nop", "", &[], "")
-}
-
 /// Creates streams of normal priority and determines which of them share a queue. `cache` is the folder for the two
 /// kernels; `None` disables caching.
 pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
     api.make_current().map_err(ExecError::device)?;
-    let wanted = [gate::source(), null()].map(|source| Wanted {
-        source: (*source).clone(),
-        what: "queues",
-        span: SrcSpan::default(),
-        declared: None,
-    });
-    let mut kernels = Kernels::load(api, &wanted, cache)?;
+    let mut kernels = Kernels::load(api, &Wanted::gate_and_null("queues"), cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);
     let predicted = Queues::round_robin(streams.clamp(1, STREAMS), api.topology().queues);
@@ -51,7 +39,7 @@ fn on_streams<A: Api>(api: &A, kernels: &Kernels, count: u32) -> Call<(Vec<Vec<u
     let mut streams = Vec::new();
     let made = (0..count).try_for_each(|_| api.stream(Priority::Normal).map(|stream| streams.push(stream)));
     let groups = made.and_then(|()| {
-        let mut probe = Probe { api, gates: &mut gates, null: kernels.get(&null()), streams: &streams };
+        let mut probe = Probe { api, gates: &mut gates, null: kernels.get(&timer::null()), streams: &streams };
         Ok((probe.groups()?, probe.at_once()?))
     });
     gates.release_all();

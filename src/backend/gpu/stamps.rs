@@ -111,7 +111,6 @@ impl Stamps {
 
     /// Frees the stamps' memory.
     ///
-    ///
     /// # Safety
     ///
     /// No graph is running.

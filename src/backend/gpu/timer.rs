@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::base::{Nanos, SrcSpan};
+use crate::base::Nanos;
 use crate::exec::{ExecError, Fault, Timer};
 use crate::model::Priority;
 use crate::ops::{Source, kernel};
@@ -67,13 +67,7 @@ pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Measured {
 
 fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
     api.make_current()?;
-    let wanted = [gate::source(), null()].map(|source| Wanted {
-        source: (*source).clone(),
-        what: "timer",
-        span: SrcSpan::default(),
-        declared: None,
-    });
-    let mut kernels = Kernels::load(api, &wanted, cache).map_err(Measured::Failed)?;
+    let mut kernels = Kernels::load(api, &Wanted::gate_and_null("timer"), cache).map_err(Measured::Failed)?;
     let measured = on_stream(api, &kernels);
     if !matches!(measured, Err(Measured::Stuck)) {
         kernels.unload(api);

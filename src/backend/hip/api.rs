@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine, Part};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine, UnitRange};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -234,7 +234,7 @@ impl Api for Hip {
         Ok(stream)
     }
 
-    fn stream_within(&self, priority: Priority, part: Part) -> Call<Option<Stream>> {
+    fn stream_within(&self, priority: Priority, part: UnitRange) -> Call<Option<Stream>> {
         self.masked_stream(priority, part)
     }
 

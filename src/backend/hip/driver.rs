@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use crate::backend::gpu::NoDriver;
 use crate::backend::gpu::runtime::Runtime;
 use crate::backend::libraries::{NotOpened, SearchPaths, text};
 use crate::exec::{ExecError, Fault};
@@ -58,22 +59,12 @@ pub struct HipDriver {
 /// Message for a runtime without usable devices.
 pub const NONE_SEEN: &str = "the HIP runtime sees no device";
 
-/// Why there is no usable runtime.
-pub enum NoDriver {
-    /// The library does not exist on this machine.
-    Absent,
-    /// The library exists, but the machine has no usable AMD GPU, for the given reason.
-    NoDevice(String),
-    /// The runtime exists but does not work.
-    Fails(ExecError),
-}
-
 impl HipDriver {
     /// Opens and initializes the runtime.
     pub fn open(paths: &SearchPaths) -> Result<HipDriver, NoDriver> {
         let opened = match paths.open(&versioned("libamdhip64", None)) {
             Ok(opened) => opened,
-            Err(NotOpened::Absent) => return Err(NoDriver::Absent),
+            Err(NotOpened::Absent) => return Err(NoDriver::Absent("no libamdhip64.so on this machine")),
             Err(NotOpened::Broken(why)) => {
                 return Err(NoDriver::Fails(no_device(format!("the runtime's library does not load: {why}"))));
             }

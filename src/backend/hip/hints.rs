@@ -94,7 +94,6 @@ fn files(root: &Path) -> Option<String> {
 }
 
 /// The group that owns a file, by name if the system has one for it.
-#[cfg(unix)]
 fn group(root: &Path, file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let number = std::fs::metadata(file).ok()?.gid().to_string();
@@ -105,11 +104,6 @@ fn group(root: &Path, file: &Path) -> Option<String> {
         (fields.nth(1)? == number).then(|| name.to_owned())
     });
     Some(name.unwrap_or(number))
-}
-
-#[cfg(not(unix))]
-fn group(_: &Path, _: &Path) -> Option<String> {
-    None
 }
 
 /// A hint about a variable that selects devices; `None` if it hides none.

@@ -6,14 +6,14 @@
 use std::sync::atomic::Ordering;
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, Part};
+use crate::backend::gpu::{Api, Call, UnitRange};
 use crate::model::Priority;
 
 use super::Hip;
 use super::driver::number;
 
 /// The words of a mask with a bit for each unit of the device.
-fn words(part: Part, units: u32) -> Vec<u32> {
+fn words(part: UnitRange, units: u32) -> Vec<u32> {
     let mut words = vec![0; units.div_ceil(32).max(1) as usize];
     for unit in part.first..(part.first + part.count).min(units) {
         words[unit as usize / 32] |= 1 << (unit % 32);
@@ -27,7 +27,7 @@ fn counted(words: &[u32]) -> u32 {
 
 impl Hip {
     /// Creates a stream with a mask and reads the mask back; `None` if the runtime does not support masks.
-    pub(super) fn masked_stream(&self, priority: Priority, part: Part) -> Call<Option<Stream>> {
+    pub(super) fn masked_stream(&self, priority: Priority, part: UnitRange) -> Call<Option<Stream>> {
         let wanted = words(part, self.units());
         let mut stream: Stream = std::ptr::null_mut();
         let create = self.driver.table.stream_create_masked;
@@ -76,17 +76,17 @@ mod tests {
 
     #[test]
     fn a_mask_has_a_bit_for_each_unit() {
-        assert_eq!(words(Part { first: 0, count: 8 }, 304)[..2], [0xff, 0]);
-        assert_eq!(words(Part { first: 0, count: 8 }, 304).len(), 10);
-        assert_eq!(words(Part { first: 24, count: 16 }, 64), [0xff00_0000, 0xff]);
-        assert_eq!(words(Part { first: 0, count: 99 }, 4), [0xf], "no more than there are");
+        assert_eq!(words(UnitRange { first: 0, count: 8 }, 304)[..2], [0xff, 0]);
+        assert_eq!(words(UnitRange { first: 0, count: 8 }, 304).len(), 10);
+        assert_eq!(words(UnitRange { first: 24, count: 16 }, 64), [0xff00_0000, 0xff]);
+        assert_eq!(words(UnitRange { first: 0, count: 99 }, 4), [0xf], "no more than there are");
         // A part has the same number of units on each of 8 chips, and so has every other part.
-        let chips = |part: Part| {
+        let chips = |part: UnitRange| {
             let mut chips = [0; 8];
             let words = words(part, 304);
             (0..304).filter(|unit| words[unit / 32] >> (unit % 32) & 1 == 1).for_each(|unit| chips[unit % 8] += 1);
             chips
         };
-        assert_eq!(chips(Part { first: 80, count: 80 }), [10; 8]);
+        assert_eq!(chips(UnitRange { first: 80, count: 80 }), [10; 8]);
     }
 }

@@ -26,12 +26,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::{Api, no_such};
+use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::{ExecError, Fault};
 use crate::ops::Source;
 
-use driver::{HipDriver, NoDriver, no_device, number};
+use driver::{HipDriver, no_device, number};
 use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
 use limits::Limits;
@@ -40,37 +40,18 @@ pub use rocprofiler::attach as attach_recorder;
 use smi::Smi;
 use sysfs::Sysfs;
 
-/// Message if the runtime library is missing.
-const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
-
 /// The error for a library that could not be opened. `package` is AMD's package that contains it.
 fn missing(library: &str, purpose: &str, package: &str, why: NotOpened) -> ExecError {
     why.missing(library, purpose, &format!("AMD's package `{package}`, or set ROCM_PATH"))
 }
 
-/// Result of looking for AMD GPUs on this machine.
-pub enum Found {
-    /// The HIP runtime is not installed or cannot be opened, for this reason.
-    Absent(&'static str),
-    /// The runtime reports no AMD GPU, with this message.
-    Nothing(String),
-    /// The runtime is installed and fails with this error.
-    Broken(ExecError),
-    /// Number of GPUs that the runtime reports; at least 1.
-    Devices(u32),
-}
-
-/// Looks for a runtime and its devices.
-pub fn find(paths: &SearchPaths) -> Found {
-    match HipDriver::open(paths) {
-        Err(NoDriver::Absent) => Found::Absent(NO_LIBRARY),
-        Err(NoDriver::NoDevice(why)) => Found::Nothing(why),
-        Err(NoDriver::Fails(error)) => Found::Broken(error),
-        Ok(driver) => match driver.count() {
-            Ok(0) => Found::Nothing(driver.none_seen()),
-            Ok(count) => Found::Devices(count),
-            Err(fault) => Found::Broken(no_device(fault.to_string())),
-        },
+/// Number of AMD GPUs that the runtime reports, at least 1, or why there are none.
+pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
+    let driver = HipDriver::open(paths)?;
+    match driver.count() {
+        Ok(0) => Err(NoDriver::NoDevice(driver.none_seen())),
+        Ok(count) => Ok(count),
+        Err(fault) => Err(NoDriver::Fails(no_device(fault.to_string()))),
     }
 }
 
@@ -116,19 +97,9 @@ pub struct Hip {
 impl Hip {
     /// Opens device `index`. `queues` is the value of GPU_MAX_HW_QUEUES; `None` if it is not set.
     pub fn open(paths: SearchPaths, index: u32, queues: Option<u32>) -> Result<Hip, ExecError> {
-        let driver = HipDriver::open(&paths).map_err(|why| match why {
-            NoDriver::Absent => no_device(NO_LIBRARY.to_owned()),
-            NoDriver::NoDevice(why) => no_device(why),
-            NoDriver::Fails(error) => error,
-        })?;
+        let driver = HipDriver::open(&paths).map_err(|why| why.error(no_device))?;
         let count = driver.count().map_err(|fault| no_device(fault.to_string()))?;
-        if index >= count {
-            let why = match count {
-                0 => driver.none_seen(),
-                count => no_such(index, count),
-            };
-            return Err(no_device(why));
-        }
+        check_index(index, count, || driver.none_seen()).map_err(no_device)?;
         let architecture = driver
             .architecture(index)
             .ok_or_else(|| no_device("the runtime does not say which architecture the device has".to_owned()))?;

@@ -139,8 +139,7 @@ impl CommState {
         inputs: &[Vec<f64>],
         outputs: &mut [Vec<f64>],
     ) {
-        let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
-        if collectives.iter().all(between_two) {
+        if collectives.iter().all(Collective::is_transfer) {
             self.transfer(rank, collectives, inputs, outputs);
         } else {
             self.exchange(rank, spec, collectives, inputs, outputs);

@@ -101,7 +101,6 @@ pub struct Shared {
     pub image: Image,
     /// Progress of each lane.
     pub paces: Vec<Pace>,
-    /// Memory of each space.
     pub spaces: [Memory; Space::COUNT],
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,
@@ -112,7 +111,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Memory of a space.
     pub fn memory(&self, space: Space) -> &Memory {
         &self.spaces[space.index()]
     }
@@ -197,10 +195,7 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
 fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a CommState, &'a [Collective])> {
     let comm = shared.image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
     let launches = &shared.image.works[op.work as usize].launches;
-    let collectives = launches.iter().find_map(|launch| match launch {
-        Launch::Collective(collectives) => Some(&**collectives),
-        _ => None,
-    })?;
+    let collectives = launches.iter().map(Launch::collectives).find(|collectives| !collectives.is_empty())?;
     debug_assert_eq!(comm.ranks.len(), collectives[0].ranks as usize);
     Some((&shared.meetings[op.comm as usize], collectives))
 }

@@ -17,7 +17,6 @@ const TEXT: usize = 4096;
 /// Maximum payload bytes of a frame. Small in this file's tests, to get many pieces.
 const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
-/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// All ranks have joined.

@@ -117,7 +117,6 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
             Err(ConnectError::Unknown) => break,
             // Nobody listens there any more, or not yet.
             Err(ConnectError::Unreachable(_)) => {
-                #[cfg(unix)]
                 if let Address::Host(path) = address
                     && local::is_abandoned(path)
                 {

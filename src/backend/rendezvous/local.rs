@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::backend::system;
+
 use super::stream::Address;
 
 /// Maximum bytes of a socket's path; the system's limit is 104 or 108.
@@ -11,11 +13,9 @@ const PATH: usize = 100;
 const SOCKET: &str = "socket";
 
 /// Age after which a socket without a listener is removed: its process was killed.
-#[cfg(unix)]
 const STALE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Returns the address of a run in a folder, which is created if missing; or why the folder cannot be used.
-#[cfg(unix)]
 pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
     use sha2::{Digest, Sha256};
     use std::os::unix::fs::DirBuilderExt;
@@ -27,7 +27,7 @@ pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
         return Err(format!("the folder {shown} cannot be made: {error}"));
     }
     let found = std::fs::symlink_metadata(folder).map_err(|error| format!("{shown}: {error}"))?;
-    if !found.is_dir() || !super::secret::is_private(&found) {
+    if !found.is_dir() || !system::is_own(&found, 0o077) {
         return Err(format!("{shown} is not a folder that only this user can enter"));
     }
     let name = crate::base::hex(&Sha256::digest(job)[..8]);
@@ -38,13 +38,7 @@ pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
     }
 }
 
-#[cfg(not(unix))]
-pub fn address(_folder: &Path, _job: &str) -> Result<Address, String> {
-    Err("this system has no Unix sockets".to_owned())
-}
-
 /// Removes the sockets of runs that were killed during their rendezvous.
-#[cfg(unix)]
 pub fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -57,17 +51,13 @@ pub fn sweep(folder: &Path) {
     }
 }
 
-#[cfg(not(unix))]
-pub fn sweep(_folder: &Path) {}
-
 /// Whether no process listens at a socket any more.
-#[cfg(unix)]
 pub fn is_abandoned(path: &Path) -> bool {
     let connected = std::os::unix::net::UnixStream::connect(path);
     connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -41,7 +41,6 @@ pub use stream::is_loopback;
 /// Number of ports that rank 0 tries, since some may be in use.
 const PORTS: u16 = 16;
 
-/// Interval of heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Silence after which a process counts as gone, even if its connection is open: its machine may be down.

@@ -7,13 +7,13 @@ use super::{Shared, State};
 
 /// Progress of another rank by its latest heartbeat.
 pub(super) struct Progress {
-    /// Number of its next step, counted from 0.
+    /// Number of the rank's next step, counted from 0.
     turn: u64,
     /// Progress counter of that process.
     work: u64,
-    /// True if it waits for others.
+    /// True if the rank waits for others.
     waiting: bool,
-    /// Name of its last step; empty before the first.
+    /// Name of the rank's last step; empty before the first.
     place: String,
     /// Time of the last change to any of these.
     since: Instant,

@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::backend::system;
+
 /// Minimum number of characters. Whoever records a handshake can try guesses offline.
 pub const SHORTEST: usize = 16;
 
@@ -53,7 +55,7 @@ impl Secret {
             Ok(_) => {}
         }
         let file = std::fs::File::open(path).map_err(unreadable)?;
-        if !is_private(&file.metadata().map_err(unreadable)?) {
+        if !system::is_own(&file.metadata().map_err(unreadable)?, 0o077) {
             return Err(SecretFault::Open);
         }
         let mut text = Vec::new();
@@ -66,19 +68,7 @@ impl Secret {
     }
 }
 
-/// Whether a file or folder belongs to this user and is inaccessible to others.
-#[cfg(unix)]
-pub(super) fn is_private(found: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0
-}
-
-#[cfg(not(unix))]
-pub(super) fn is_private(_found: &std::fs::Metadata) -> bool {
-    true
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-#[cfg(unix)]
 use std::os::unix::net::{UnixListener, UnixStream};
-#[cfg(unix)]
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +11,6 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     Network(SocketAddr),
-    #[cfg(unix)]
     Host(PathBuf),
 }
 
@@ -21,7 +18,6 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Network(address) => address.fmt(f),
-            #[cfg(unix)]
             Address::Host(path) => path.display().fmt(f),
         }
     }
@@ -36,7 +32,6 @@ pub fn is_loopback(address: &str) -> bool {
 #[derive(Debug)]
 pub enum Stream {
     Network(TcpStream),
-    #[cfg(unix)]
     Host(UnixStream),
 }
 
@@ -44,7 +39,6 @@ macro_rules! each {
     ($stream:expr, $one:ident => $work:expr) => {
         match $stream {
             Stream::Network($one) => $work,
-            #[cfg(unix)]
             Stream::Host($one) => $work,
         }
     };
@@ -63,7 +57,6 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 Ok(Stream::Network(stream))
             }
-            #[cfg(unix)]
             Address::Host(path) => {
                 let stream = connect_now(path)?;
                 match is_same_user(&stream) {
@@ -78,7 +71,6 @@ impl Stream {
     pub fn from(&self) -> Option<IpAddr> {
         match self {
             Stream::Network(stream) => stream.peer_addr().ok().map(|address| address.ip()),
-            #[cfg(unix)]
             Stream::Host(_) => None,
         }
     }
@@ -87,7 +79,6 @@ impl Stream {
     pub fn try_clone(&self) -> io::Result<Stream> {
         match self {
             Stream::Network(stream) => stream.try_clone().map(Stream::Network),
-            #[cfg(unix)]
             Stream::Host(stream) => stream.try_clone().map(Stream::Host),
         }
     }
@@ -160,7 +151,6 @@ impl Write for Until<'_> {
 #[derive(Debug)]
 pub enum Listener {
     Network(TcpListener),
-    #[cfg(unix)]
     Host(UnixListener, PathBuf),
 }
 
@@ -169,22 +159,19 @@ impl Listener {
     pub fn bind(address: &Address) -> io::Result<Listener> {
         let listener = match address {
             Address::Network(address) => Listener::Network(TcpListener::bind(address)?),
-            #[cfg(unix)]
             Address::Host(path) => Listener::Host(UnixListener::bind(path)?, path.clone()),
         };
         match &listener {
             Listener::Network(listener) => listener.set_nonblocking(true)?,
-            #[cfg(unix)]
             Listener::Host(listener, _) => listener.set_nonblocking(true)?,
         }
         Ok(listener)
     }
 
-    /// Network address at which it listens; `None` for a Unix socket.
+    /// Network address of the listener; `None` for a Unix socket.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Listener::Network(listener) => listener.local_addr().ok().map(|address| address.ip()),
-            #[cfg(unix)]
             Listener::Host(..) => None,
         }
     }
@@ -197,7 +184,6 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Stream::Network(stream)
             }
-            #[cfg(unix)]
             Listener::Host(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 if !is_same_user(&stream) {
@@ -213,7 +199,6 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        #[cfg(unix)]
         if let Listener::Host(_, path) = self {
             let _ = std::fs::remove_file(path);
         }
@@ -221,7 +206,6 @@ impl Drop for Listener {
 }
 
 /// Connects to a Unix socket; fails instead of blocking, since the system has no timeout for it.
-#[cfg(unix)]
 fn connect_now(path: &Path) -> io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let stream = UnixStream::from(socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
@@ -237,8 +221,8 @@ fn is_same_user(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// On other systems the private folder of the socket keeps other users out.
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+/// Returns true: on systems that do not report the peer's user, the private folder of the socket keeps others out.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn is_same_user(_stream: &UnixStream) -> bool {
     true
 }

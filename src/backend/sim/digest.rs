@@ -10,7 +10,7 @@ use super::numbers::{TaskId, Time};
 /// Numbering of one rank's stamps.
 #[derive(Clone, Copy, Debug)]
 pub struct StampBase {
-    /// The machine's number of its first stamp.
+    /// The machine's number of the rank's first stamp.
     pub first: u32,
     /// Number of stamps of iterations, which form a ring.
     pub ring: u32,

@@ -9,8 +9,8 @@ use crate::model::Priority;
 
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Placing, TaskId, Time, whole};
-use super::parts::{Known, Op, Part, Parts};
-use super::world::{Awaited, State, View, World};
+use super::parts::{Known, Op, Parts, SimLaunch};
+use super::world::{Awaited, SharedState, View, World};
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ struct Node {
     action: Action,
     priority: i32,
     after: Vec<u32>,
-    /// Stamps that its start and its end record.
+    /// Stamps that the node's start and end record.
     observed: [Option<u32>; 2],
     /// Argument of [`Machine::count`].
     counted: Option<(u32, [bool; 2])>,
@@ -67,8 +67,8 @@ struct SimDriver {
     issued: Option<Issued>,
     /// Parts of each operation.
     ops: Vec<Op>,
-    parts: Vec<Part>,
-    /// For each lane its placement, its last task, and the dependencies of its next one.
+    parts: Vec<SimLaunch>,
+    /// Placement of each lane, its last task, and the dependencies of its next task.
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,
@@ -193,10 +193,10 @@ impl SimDriver {
     fn wait_for<'a>(
         &mut self,
         world: &'a World,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, SharedState>,
         awaited: Awaited,
         call: &'static str,
-    ) -> Result<MutexGuard<'a, State>, Box<Fault>> {
+    ) -> Result<MutexGuard<'a, SharedState>, Box<Fault>> {
         world.wait(state, self.place.rank, awaited, || self.view()).ok_or_else(|| Self::stuck(call))
     }
 

@@ -45,18 +45,17 @@ struct Flow<T> {
     /// Speed as a share of the full one; 0 before the first assignment.
     rate: f64,
     demands: Vec<Demand>,
-    /// The largest of its demands.
+    /// The largest demand of the flow.
     dominant: f64,
-    /// Version of its end, which identifies outdated entries of the heap.
+    /// Version of the flow's end, which identifies outdated entries of the heap.
     version: u64,
-    /// The last round that visited it.
+    /// The last round that visited the flow.
     seen: u64,
 }
 
-/// A capacity.
 #[derive(Clone, Debug, Default)]
 struct Capacity {
-    /// Flows that use it, with their demands, in the order of their numbers.
+    /// Flows that use the capacity, with their demands, in the order of their numbers.
     users: Vec<(FlowId, f64)>,
     seen: u64,
 }

@@ -53,7 +53,7 @@ pub struct Placing {
 }
 
 #[derive(Debug)]
-struct State {
+struct TaskState {
     action: Action,
     placing: Placing,
     /// Number of dependencies that have not ended.
@@ -68,9 +68,9 @@ struct State {
     running: u64,
     /// Time in ns that rounding of ends to whole ns has omitted from its blocks so far; later blocks compensate for it.
     left_out: f64,
-    /// Stamps that its start and its end record.
+    /// Stamps that the task's start and end record.
     observed: [Option<u32>; 2],
-    /// The lane for which it counts as an operation, and whether its start and its end count.
+    /// The lane for which the task counts as an operation, and whether its start and its end count.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -81,7 +81,6 @@ struct Engines {
     latency: Time,
 }
 
-/// One device.
 #[derive(Debug)]
 struct Device {
     /// Free compute units, in 1/32.
@@ -123,7 +122,7 @@ pub struct Machine {
     event_number: u64,
     flows: Flows<Owner>,
     paths: Paths,
-    tasks: VecDeque<State>,
+    tasks: VecDeque<TaskState>,
     first: TaskId,
     devices: Vec<Device>,
     /// Device of each lane.
@@ -262,7 +261,7 @@ impl Machine {
         };
         let followers = Vec::new();
         let observed = [None, None];
-        let state = State {
+        let state = TaskState {
             action,
             placing,
             open,
@@ -289,7 +288,7 @@ impl Machine {
     /// Submits a task that ends only by `release`, and takes no position in a lane.
     pub fn hold(&mut self, lane: u32) -> TaskId {
         let placing = Placing { lane, queue: None, priority: 0 };
-        self.tasks.push_back(State {
+        self.tasks.push_back(TaskState {
             action: Action::Mark(None),
             placing,
             open: 1,
@@ -341,7 +340,7 @@ impl Machine {
         self.events.push(Event { time: time.max(self.now), number: self.event_number, what });
     }
 
-    fn state(&mut self, task: TaskId) -> &mut State {
+    fn state(&mut self, task: TaskId) -> &mut TaskState {
         let index = (task - self.first) as usize;
         &mut self.tasks[index]
     }

@@ -15,9 +15,8 @@ use crate::ops::Launch;
 use super::exchange::Exchanges;
 use super::machine::{Action, Machine, Time, whole};
 
-/// One launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct SimLaunch {
     pub action: Action,
     /// Host time of the call.
     pub host: Time,
@@ -34,7 +33,7 @@ pub struct Op {
 }
 
 /// Operations and parts of an image.
-pub type Parts = (Vec<Op>, Vec<Part>);
+pub type Parts = (Vec<Op>, Vec<SimLaunch>);
 
 /// Host cost of each kind of launch, and whether it blocks the host.
 #[derive(Debug, Default)]
@@ -60,11 +59,11 @@ impl Known {
                 let work = &image.works[op.work as usize];
                 let cached = f64::from(share) / f64::from(cache::WHOLE);
                 let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
-                let mut add = |new: Vec<Part>| {
+                let mut add = |new: Vec<SimLaunch>| {
                     let first = parts.len() as u32;
                     // Only a position on the stream remains of an operation that does nothing on this rank.
                     let is_empty = new.is_empty();
-                    let mark = Part { action: Action::Mark(None), host: 0, holds_host: false };
+                    let mark = SimLaunch { action: Action::Mark(None), host: 0, holds_host: false };
                     parts.extend(new.into_iter().chain(is_empty.then_some(mark)));
                     first..parts.len() as u32
                 };
@@ -76,7 +75,7 @@ impl Known {
                             Action::Mark(_) => 0,
                             Action::Meet(_) | Action::Exchange(_) => flag,
                         };
-                        let part = |action| Part { action, host: host(action), holds_host: false };
+                        let part = |action| SimLaunch { action, host: host(action), holds_host: false };
                         add(actions.into_iter().map(part).collect())
                     });
                 }
@@ -85,7 +84,7 @@ impl Known {
                         Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
                         _ => None,
                     };
-                    Part {
+                    SimLaunch {
                         action: exchange.unwrap_or(Action::Run(task)),
                         host: whole(cost::issue(launch, profile)),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),

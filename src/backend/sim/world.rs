@@ -19,10 +19,12 @@ use super::machine::{Machine, TaskId, Time};
 /// The event that a rank waits for.
 #[derive(Clone, Copy, Debug)]
 pub enum Awaited {
-    /// The end of a task.
     End(TaskId),
     /// Fewer than `limit` tasks on a lane.
-    Room { lane: u32, limit: u32 },
+    Room {
+        lane: u32,
+        limit: u32,
+    },
     /// The moment at which every rank has issued this number of iterations.
     Issued(u64),
 }
@@ -76,15 +78,15 @@ struct Rank {
     /// The rank's last iteration, if the next ones may equal earlier ones.
     last: Option<Issued>,
     view: View,
-    /// Numbering of its stamps.
+    /// Numbering of the rank's stamps.
     stamps: StampBase,
-    /// Number of iterations that it can reuse, until it has received it.
+    /// Number of iterations that the rank can reuse; `None` once it has received that number.
     repeat: Option<Repeat>,
 }
 
 /// The machine and the state that ranks share.
 #[derive(Debug)]
-pub struct State {
+pub struct SharedState {
     pub machine: Machine,
     /// Time of each stamp; `None` if it was not reached.
     pub times: Vec<Option<Time>>,
@@ -99,7 +101,7 @@ pub struct State {
     seen: FxHashMap<u64, u64>,
 }
 
-impl State {
+impl SharedState {
     /// Whether some rank waits for something that never happens.
     pub fn is_stuck(&self) -> bool {
         self.stuck
@@ -199,7 +201,7 @@ impl State {
 /// State shared by the drivers of all ranks.
 #[derive(Debug)]
 pub struct World {
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     turns: Vec<Condvar>,
     /// True to simulate every iteration, even those that equal earlier ones.
     each: bool,
@@ -223,7 +225,7 @@ impl World {
         };
         let ranks: Vec<Rank> = stamps.iter().map(&mut rank).collect();
         let turns = ranks.iter().map(|_| Condvar::new()).collect();
-        let state = State {
+        let state = SharedState {
             machine,
             times: vec![None; first as usize],
             ranks,
@@ -237,7 +239,7 @@ impl World {
     }
 
     /// Locks the shared state.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,13 +274,13 @@ impl World {
         }
     }
 
-    fn wait_for_turn<'a>(&self, state: MutexGuard<'a, State>, rank: usize) -> MutexGuard<'a, State> {
+    fn wait_for_turn<'a>(&self, state: MutexGuard<'a, SharedState>, rank: usize) -> MutexGuard<'a, SharedState> {
         let waited = self.turns[rank].wait_while(state, |state| !state.together || state.turn != rank);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the turn to the runnable rank with the lowest number.
-    fn pass(&self, state: &mut State) {
+    fn pass(&self, state: &mut SharedState) {
         loop {
             let can = |rank: &usize| {
                 let Rank { present, waiting, .. } = &state.ranks[*rank];
@@ -349,11 +351,11 @@ impl World {
     /// Advances the simulation until the condition that a rank waits for holds; `None` if it can never hold.
     pub fn wait<'a>(
         &self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, SharedState>,
         rank: usize,
         awaited: Awaited,
         view: impl Fn() -> View,
-    ) -> Option<MutexGuard<'a, State>> {
+    ) -> Option<MutexGuard<'a, SharedState>> {
         if state.is_there(awaited) {
             return Some(state);
         }

@@ -30,7 +30,7 @@ pub enum Failure {
     Interrupted,
     /// The process has ended or does not answer.
     Ended {
-        /// Text that it printed on standard error.
+        /// Text that the process printed on standard error.
         stderr: String,
         /// Error of the process in one line; `None` if it reported none.
         message: Option<String>,

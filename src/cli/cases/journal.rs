@@ -120,7 +120,6 @@ fn lock(path: &Path, file: &File) -> Result<(), InputError> {
 }
 
 /// The id of the process that has locked the file; `None` if the system does not list it.
-#[cfg(unix)]
 fn holder(file: &File) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     let inode = file.metadata().ok()?.ino().to_string();
@@ -131,11 +130,6 @@ fn holder(file: &File) -> Option<u32> {
         let same = words.get(1) == Some(&"FLOCK") && words.get(5)?.rsplit(':').next() == Some(inode.as_str());
         words.get(4).filter(|_| same)?.parse().ok().filter(|process| *process > 0)
     })
-}
-
-#[cfg(not(unix))]
-fn holder(_file: &File) -> Option<u32> {
-    None
 }
 
 /// Reads a file of cases; `None` if it has no complete line.

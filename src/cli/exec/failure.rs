@@ -53,9 +53,9 @@ impl OnFailure {
             DiagnoseArg::Hang => "Running it once more, with a mark at each operation, to find where it hangs:\n",
             DiagnoseArg::Fault => "Running it once more, one operation after the other, to find which one fails:\n",
         });
-        // Replaces this process where the system supports it. The error has been printed in any case.
-        let code = restart(&["--diagnose", what.name()], &[]).unwrap_or(FAILED);
-        backend::leave(code);
+        // Returns only if the process cannot be replaced. The error has been printed already.
+        let _ = restart(&["--diagnose", what.name()], &[]);
+        backend::leave(FAILED);
     }
 
     /// Ends the program because a thread is stuck in a call, so the run cannot end regularly.

@@ -79,9 +79,9 @@ impl<'a> Run<'a> {
         CliError::Exec { error, sources: self.loaded.compiled.sources.clone() }
     }
 
-    pub(super) fn exec_options(&self) -> exec::Options {
-        let options = exec::Options::of(self.settings);
-        exec::Options { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }
+    pub(super) fn exec_options(&self) -> exec::SessionOptions {
+        let options = exec::SessionOptions::of(self.settings);
+        exec::SessionOptions { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }
     }
 
     /// The same run of another workload.

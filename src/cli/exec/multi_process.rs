@@ -35,7 +35,7 @@ struct Start {
     gpu: Option<String>,
     /// Values that must be equal in all processes, by a description.
     same: BTreeMap<String, String>,
-    /// True if it cannot begin.
+    /// True if the process cannot begin.
     failed: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
 use super::{emulate, limits, multi_process, scenario};
-use crate::cli::backends::{self, Chosen};
+use crate::cli::backends::{self, Chosen, GpuRequest};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::outputs::check_trace;
 use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
@@ -131,7 +131,8 @@ pub(super) fn prepare(
     let launched_rank = process.map(|process| process.launched_rank());
     let ranks = loaded.compiled.ranks.len() as u32;
     let _stage = stage::enter("opening the device");
-    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, launched_rank.as_ref())?;
+    let request = GpuRequest { device: args.device, ranks, ranges, launched_rank: launched_rank.as_ref() };
+    let mut chosen = backends::choose(wanted, &settings, request)?;
     allowed(&loaded, &chosen, &settings)?;
     if args.emulate.is_some() {
         chosen = emulate::with(chosen, &settings)?;

@@ -1,5 +1,7 @@
 //! Starts the command again with a different environment.
 
+use std::os::unix::process::CommandExt;
+
 use crate::cli::CliResult;
 use crate::cli::error::InputError;
 use crate::cli::secret;
@@ -23,14 +25,5 @@ pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
         command.env(name, value);
     }
     // Replacing this process passes signals on, and makes its exit code the command's.
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::CommandExt;
-        Err(failed(command.exec()).into())
-    }
-    #[cfg(not(unix))]
-    {
-        let status = command.status().map_err(failed)?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::cli::FAILED))
-    }
+    Err(failed(command.exec()).into())
 }

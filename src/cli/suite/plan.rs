@@ -22,11 +22,10 @@ pub struct SuitePlan {
     pub case: SuiteCase,
     /// Bytes of device memory that the schedule takes on the rank that takes most; `None` if the case cannot run.
     bytes: Option<Bytes>,
-    /// The mistake because of which the case can run on no machine; `None` without one.
+    /// The mistake that prevents the case from running on any machine; `None` without one.
     pub mistake: Option<CaseMistake>,
 }
 
-/// A mistake of a case.
 #[derive(Debug)]
 pub struct CaseMistake {
     /// Names that lead to the wrong value within the case; empty if it is not known.

@@ -107,7 +107,6 @@ const SEED: u64 = 1;
 impl SweepArgs {
     /// Returns these arguments, completed by those that a scenario gives.
     ///
-    ///
     /// # Errors
     ///
     /// An option is for a search and there is none, or the other way around.

@@ -4,7 +4,7 @@ use crate::base::SourceMap;
 use crate::cli::error::InputError;
 use crate::measure::cases::Axis;
 use crate::syntax::Ast;
-use crate::syntax::ast::{DeclKind, ExprKind};
+use crate::syntax::ast::ExprKind;
 
 use super::axes::{SweepOptions, add_value};
 
@@ -16,29 +16,24 @@ pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut SweepOp
             || options.axes.iter().any(|axis| axis.name == name)
     };
     let mut index = 0;
-    for decl in &ast.decls {
-        let DeclKind::Preset { name, values } = &decl.kind else { continue };
-        if ast.names.name(name.symbol) != preset {
+    let chosen = ast.presets().filter(|(name, _)| ast.names.name(name.symbol) == preset);
+    for binding in chosen.flat_map(|(_, values)| values) {
+        let name = ast.names.name(binding.name.symbol);
+        let ExprKind::List(items) = &binding.value.kind else { continue };
+        if given(options, name) {
             continue;
         }
-        for binding in values {
-            let name = ast.names.name(binding.name.symbol);
-            let ExprKind::List(items) = &binding.value.kind else { continue };
-            if given(options, name) {
-                continue;
-            }
-            let mut axis = Axis { option: "set".to_owned(), name: name.to_owned(), values: Vec::new() };
-            for item in items {
-                add_value(&mut axis, sources.text(item.span))?;
-            }
-            match axis.values.as_slice() {
-                // An empty list is a mistake in the file, reported when a case is checked.
-                [] => {}
-                [only] => options.fixed.push(format!("--set={name}={only}")),
-                _ => {
-                    options.axes.insert(index, axis);
-                    index += 1;
-                }
+        let mut axis = Axis { option: "set".to_owned(), name: name.to_owned(), values: Vec::new() };
+        for item in items {
+            add_value(&mut axis, sources.text(item.span))?;
+        }
+        match axis.values.as_slice() {
+            // An empty list is a mistake in the file, reported when a case is checked.
+            [] => {}
+            [only] => options.fixed.push(format!("--set={name}={only}")),
+            _ => {
+                options.axes.insert(index, axis);
+                index += 1;
             }
         }
     }

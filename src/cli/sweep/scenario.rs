@@ -11,7 +11,6 @@ use crate::cli::scenario;
 use crate::config::{Mistakes, Scenario, check_setting, check_variable};
 use crate::measure::cases::NAMED_OPTIONS;
 use crate::syntax::Ast;
-use crate::syntax::ast::{DeclKind, Name};
 
 use super::args::{Axes, SweepArgs};
 use super::axes::SweepOptions;
@@ -98,17 +97,8 @@ pub fn placed(file: &str, error: CliError) -> Result<CliError, CliError> {
 
 /// Reports the axes of parameters and presets that the workload does not have.
 pub fn check_program(scenario: &Scenario, ast: &Ast, mistakes: &mut Mistakes) {
-    let declared = |of: fn(&DeclKind) -> Option<Name>| -> Vec<&str> {
-        ast.decls.iter().filter_map(|decl| of(&decl.kind)).map(|name| ast.names.name(name.symbol)).collect()
-    };
-    let params = declared(|kind| match kind {
-        DeclKind::Param { name, .. } => Some(*name),
-        _ => None,
-    });
-    let presets = declared(|kind| match kind {
-        DeclKind::Preset { name, .. } => Some(*name),
-        _ => None,
-    });
+    let params: Vec<&str> = ast.params().map(|name| ast.names.name(name.symbol)).collect();
+    let presets: Vec<&str> = ast.presets().map(|(name, _)| ast.names.name(name.symbol)).collect();
     let mut unknown = |path: &[&str], what: &str, name: &str, known: &[&str]| {
         let help = suggest::did_you_mean(name, known.to_vec());
         let help = help.unwrap_or_else(|| format!("`aorta show {}` lists each {what}", scenario.workload));

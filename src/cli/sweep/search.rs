@@ -93,7 +93,6 @@ enum End {
     Failed(CliError),
     /// One case could not be gated although another was, so their times cannot be compared.
     Mixed,
-    /// The budget is spent.
     BudgetSpent,
 }
 

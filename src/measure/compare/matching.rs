@@ -28,7 +28,7 @@ pub struct MatchedCase<'a> {
     pub differs: Vec<Difference>,
 }
 
-/// Two matched sides.
+/// Cases of two sides of a comparison: those that both have, and those of one side only.
 #[derive(Debug, Default)]
 pub struct MatchedSides<'a> {
     pub pairs: Vec<MatchedCase<'a>>,

@@ -28,7 +28,7 @@ pub const SCHEMA: &str = "aorta.compare/1";
 
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CompareOptions {
     pub thresholds: Thresholds,
     /// Metrics to compare, by name or by the prefix before the dot. All if empty.
     pub metrics: Vec<String>,
@@ -110,7 +110,7 @@ pub struct UnmatchedCase {
 /// A case that both sides have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseComparison {
-    /// Label that distinguishes it from other cases.
+    /// Label that distinguishes the case from others.
     pub case: String,
     /// All values that identify the case, from the base.
     pub key: IndexMap<String, String>,
@@ -187,7 +187,7 @@ pub fn is_of(metric: &str, name: &str) -> bool {
 }
 
 /// Compares each side with the base.
-pub fn compare(base: &RunSet, others: &[RunSet], options: &Options) -> Comparison {
+pub fn compare(base: &RunSet, others: &[RunSet], options: &CompareOptions) -> Comparison {
     Comparison {
         schema: SCHEMA.to_owned(),
         aorta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -203,7 +203,7 @@ pub fn environment(base: &RunRecord, other: &RunRecord) -> Vec<Difference> {
     differences::between(&side(base), &side(other))
 }
 
-fn against(base: &RunSet, other: &RunSet, options: &Options) -> SideComparison {
+fn against(base: &RunSet, other: &RunSet, options: &CompareOptions) -> SideComparison {
     let matched = matching::matched(base, other);
     let pairs: Vec<CaseComparison> =
         matched.pairs.iter().map(|case| rows::pair(case, &matched.names, options)).collect();

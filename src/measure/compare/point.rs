@@ -50,9 +50,9 @@ pub struct ComparedRun {
     pub sha256: Option<String>,
     /// Arithmetic operations and bytes of an iteration, if known.
     pub work: Option<(f64, u64)>,
-    /// Reasons why it has no valid performance results.
+    /// Reasons why the run has no valid performance results; empty if it has.
     pub refused: Vec<String>,
-    /// Reasons to doubt its results.
+    /// Reasons to doubt the results of the run.
     pub doubts: Vec<String>,
     pub operations: Vec<Operation>,
     /// Slot that `operations` and the metrics by category describe.
@@ -76,7 +76,7 @@ impl ComparedRun {
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub name: String,
-    /// SI unit of its values.
+    /// SI unit of the figure's values.
     pub unit: String,
     pub value: Value,
 }

@@ -11,16 +11,16 @@ use crate::measure::stats::median;
 
 use super::matching::{self, MatchedCase};
 use super::point::{ComparedRun, Figure, OF_ONE_SLOT, Value};
-use super::{CaseComparison, MetricRow, Options, doubts, is_of, operations};
+use super::{CaseComparison, CompareOptions, MetricRow, doubts, is_of, operations};
 
 /// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;
 
-/// Thresholds of relevance.
+/// Shares above which a difference matters, by metric.
 #[derive(Clone, Debug)]
 pub struct Thresholds {
     pub all: f64,
-    /// By metric name, or by the prefix before the dot.
+    /// Thresholds by the metric's name, or by the prefix before its dot.
     pub of: IndexMap<String, f64>,
 }
 
@@ -44,7 +44,7 @@ struct Metric<'a> {
 }
 
 /// Compares a matched case.
-pub fn pair(case: &MatchedCase, names: &BTreeSet<String>, options: &Options) -> CaseComparison {
+pub fn pair(case: &MatchedCase, names: &BTreeSet<String>, options: &CompareOptions) -> CaseComparison {
     let refused = doubts::refused(case);
     let one_slot = case.is_one_slot();
     let comparable = |name: &&str| one_slot || !OF_ONE_SLOT.iter().any(|of| name.starts_with(of));
@@ -95,7 +95,7 @@ fn names_of<'a>(case: &'a MatchedCase) -> Vec<&'a str> {
 }
 
 /// Compares a metric; `None` unless every run of both sides has it, in the same unit.
-fn row(case: &MatchedCase, name: &str, options: &Options) -> Option<MetricRow> {
+fn row(case: &MatchedCase, name: &str, options: &CompareOptions) -> Option<MetricRow> {
     let pace = case.pace();
     let (mut base, mut other) = (metric(&case.base, name, pace)?, metric(&case.other, name, pace)?);
     if base.unit != other.unit {

@@ -1,6 +1,6 @@
 //! Advice for metrics outside of their normal range. Causes that the record itself shows come first.
 
-use crate::config::expected::{CopyDirection, Figure, Range};
+use crate::config::expected::{CopyDirection, ExpectedFigure, Range};
 use crate::measure::record::{RunRecord, Variant};
 
 /// Environment variables that keep NCCL and RCCL from using the fastest path.
@@ -34,8 +34,8 @@ enum Limit {
 
 fn limit(range: &Range) -> Limit {
     match (range.figure, range.direction) {
-        (Figure::Issue | Figure::GraphLaunch, _) => Limit::Host,
-        (Figure::BusBandwidth, _) | (_, Some(CopyDirection::Peer)) => Limit::Network,
+        (ExpectedFigure::Issue | ExpectedFigure::GraphLaunch, _) => Limit::Host,
+        (ExpectedFigure::BusBandwidth, _) | (_, Some(CopyDirection::Peer)) => Limit::Network,
         (_, Some(CopyDirection::H2d | CopyDirection::D2h)) => Limit::Link,
         // Any resource may limit a metric. A metric of streams alone is limited by the host.
         _ => Limit::Device,
@@ -51,7 +51,7 @@ pub fn slower(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<Strin
         Limit::Network => network(record, variant),
         Limit::Host => host(record),
     };
-    if range.figure == Figure::Metric {
+    if range.figure == ExpectedFigure::Metric {
         found.extend(host(record));
     }
     found.extend(shared(record));

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use crate::base::Nanos;
 use crate::base::units::Dimension;
-use crate::config::expected::{Figure, Range};
+use crate::config::expected::{ExpectedFigure, Range};
 use crate::measure::record::{ExpectedRecord, OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::summary::Summary;
 
@@ -23,10 +23,12 @@ pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool)
         return Vec::new();
     }
     match range.figure {
-        Figure::FlopRate | Figure::Bandwidth | Figure::BusBandwidth => rates(record, variant, range),
-        Figure::Issue => issue(record, variant).into_iter().collect(),
-        Figure::GraphLaunch => graph_launch(record, variant).into_iter().collect(),
-        Figure::Metric => metric(record, variant, range, shipped).into_iter().collect(),
+        ExpectedFigure::FlopRate | ExpectedFigure::Bandwidth | ExpectedFigure::BusBandwidth => {
+            rates(record, variant, range)
+        }
+        ExpectedFigure::Issue => issue(record, variant).into_iter().collect(),
+        ExpectedFigure::GraphLaunch => graph_launch(record, variant).into_iter().collect(),
+        ExpectedFigure::Metric => metric(record, variant, range, shipped).into_iter().collect(),
     }
 }
 
@@ -63,7 +65,7 @@ fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<ExpectedRe
 fn matches(range: &Range, operation: &OperationRecord) -> bool {
     let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|word| found == Some(word));
     let bytes = match range.figure {
-        Figure::BusBandwidth => operation.bus_bytes.unwrap_or(0.0),
+        ExpectedFigure::BusBandwidth => operation.bus_bytes.unwrap_or(0.0),
         _ => operation.bytes as f64,
     };
     is(&range.operation, Some(&operation.operation))
@@ -77,11 +79,11 @@ fn matches(range: &Range, operation: &OperationRecord) -> bool {
 }
 
 /// The amount of work that a rate counts.
-fn amount(figure: Figure, operation: &OperationRecord) -> Option<f64> {
+fn amount(figure: ExpectedFigure, operation: &OperationRecord) -> Option<f64> {
     let amount = match figure {
-        Figure::FlopRate => Some(operation.flops),
-        Figure::Bandwidth => Some(operation.bytes as f64),
-        Figure::BusBandwidth => operation.bus_bytes,
+        ExpectedFigure::FlopRate => Some(operation.flops),
+        ExpectedFigure::Bandwidth => Some(operation.bytes as f64),
+        ExpectedFigure::BusBandwidth => operation.bus_bytes,
         _ => None,
     };
     amount.filter(|amount| *amount > 0.0)

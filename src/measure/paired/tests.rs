@@ -75,7 +75,7 @@ fn differs(paired: &Paired) -> bool {
 
 /// The threshold is 0, so the interval alone must limit false alarms.
 #[test]
-fn a_side_beside_itself_seldom_differs() {
+fn a_side_compared_with_itself_seldom_differs() {
     for (name, machine) in MACHINES {
         let rates = [8, 16].map(|rounds| {
             let rate = share(MANY, machine, rounds, 1.0, 0.0, differs);
@@ -89,7 +89,7 @@ fn a_side_beside_itself_seldom_differs() {
 }
 
 #[test]
-fn the_interval_holds_the_effect() {
+fn the_interval_contains_the_effect() {
     for (name, machine) in MACHINES {
         let held = share(SOME, machine, 16, 1.1, 0.03, |paired| {
             paired.interval.is_some_and(|(low, high)| (low..=high).contains(&1.1))
@@ -129,7 +129,7 @@ fn a_difference_is_found() {
 
 /// A linear drift that would appear as a difference of 16 % if the sides were measured one after the other.
 #[test]
-fn a_straight_drift_leaves_nothing() {
+fn linear_drift_cancels() {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..16 {
         for (place, side) in order(3, round).into_iter().enumerate() {
@@ -165,7 +165,7 @@ fn a_side_that_differs_from_itself_gets_no_verdict() {
 }
 
 #[test]
-fn little_is_said_of_little() {
+fn few_blocks_give_no_verdict() {
     assert_eq!(paired(&[1.0], &[1.0], 0.03, 1), None);
     assert_eq!(paired(&[1.0, 0.0], &[1.0, 1.0], 0.03, 1), None);
     let one = paired(&[1.0, 1.0], &[2.0, 2.0], 0.03, 1).unwrap();

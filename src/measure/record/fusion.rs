@@ -21,9 +21,9 @@ pub struct FusionRecord {
 /// An operation that replaces several others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MergedRecord {
-    /// Its label, such as `f[3].up+act`.
+    /// Label of the operation, such as `f[3].up+act`.
     pub name: String,
-    /// Its kind, such as `map`.
+    /// Name of the operation, such as `map`.
     pub operation: String,
     /// The kinds of the operations that it replaces, in the order of the text.
     pub replaces: Vec<String>,

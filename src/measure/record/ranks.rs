@@ -18,7 +18,7 @@ pub struct RankRecord {
     /// same on all ranks.
     #[serde(default)]
     pub slot: usize,
-    /// Analysis of its time; `None` if no operation was observed.
+    /// Analysis of the slot's time; `None` if no operation was observed.
     #[serde(default)]
     pub analysis: Option<AnalysisRecord>,
     /// Operations, from observed iterations.
@@ -42,7 +42,7 @@ pub struct RankRecord {
 /// The number of compute units that are occupied from a moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OccupiedRecord {
-    /// From the start of the iteration.
+    /// Time from the start of the iteration.
     pub at_ns: Nanos,
     /// A unit that is shared by several kernels counts by the part that is occupied.
     pub units: f64,
@@ -83,7 +83,7 @@ pub struct ArrivalRecord {
 /// Skew between ranks in the observed iterations of one slot. Times are medians.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SkewRecord {
-    /// From the first to the last rank that begins an iteration; `None` without a common clock.
+    /// Time from the first to the last rank that begins an iteration; `None` without a common clock.
     pub begin_ns: Option<Nanos>,
     /// Error of that time: the clocks' errors and the samples' spread.
     pub begin_error_ns: Option<Nanos>,
@@ -101,7 +101,7 @@ pub struct BalanceRecord {
     /// `imbalance` if some ranks work longer than the others, `late rank` if one arrives late without working longer,
     /// `pipeline bubble` if ranks pass data on and wait for each other, otherwise `waiting`.
     pub kind: String,
-    /// Share of its iteration that a rank waits: minimum and maximum over ranks.
+    /// Minimum, over all ranks, of the share of an iteration that a rank waits; the next field is the maximum.
     pub least_waiting: f64,
     pub most_waiting: f64,
     /// The ranks that the others wait for, if there is an imbalance or a late rank; otherwise empty.
@@ -133,7 +133,7 @@ pub struct BehindRecord {
 /// issued together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollectiveRecord {
-    /// Name on the first of its ranks.
+    /// Name of the operation on the first of the ranks.
     pub name: String,
     pub operation: String,
     /// The participating ranks. A rank with two operations appears twice.
@@ -144,7 +144,7 @@ pub struct CollectiveRecord {
     pub transfer_ns: Nanos,
     /// Time that each operation waits for those of other ranks.
     pub wait_ns: Vec<Nanos>,
-    /// From the first to the last arrival; `None` without a common clock.
+    /// Time from the first to the last arrival; `None` without a common clock.
     pub skew_ns: Option<Nanos>,
     pub skew_error_ns: Option<Nanos>,
     /// The rank that arrives last; `None` if that does not exceed the error.
@@ -159,7 +159,7 @@ pub struct LateRecord {
     pub late_ns: Nanos,
     /// Uncertainty of `late_ns`, which the alignment of the clocks of all ranks leaves.
     pub error_ns: Nanos,
-    /// Number of iterations in which it arrived last beyond the clocks' error, and of all observed ones.
+    /// Number of iterations in which the rank arrived last beyond the clocks' error; the next field counts all observed ones.
     pub times: usize,
     pub of: usize,
 }
@@ -281,9 +281,9 @@ pub struct PhaseRecord {
 /// The critical path of the iteration that the split describes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PathRecord {
-    /// Sum of the durations of its operations.
+    /// Sum of the durations of the path's operations.
     pub length_ns: Nanos,
-    /// Time in which any of its operations runs within the iteration. `None` in records of older versions.
+    /// Time within the iteration in which any operation of the path runs. `None` in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_ns: Option<Nanos>,
     pub operations: Vec<u32>,
@@ -396,11 +396,11 @@ pub struct OperationRecord {
     pub ranks: Option<u32>,
     /// Arithmetic operations.
     pub flops: f64,
-    /// Bytes that it must move.
+    /// Bytes that the operation must move.
     pub bytes: u64,
-    /// Operations of the iteration that it depends on.
+    /// Operations of the iteration that this one depends on.
     pub after: Vec<u32>,
-    /// Median of its observed durations; `None` if it was not observed.
+    /// Median of the observed durations; `None` if the operation was not observed.
     pub time_ns: Option<Nanos>,
     /// For an operation between ranks: time of the transfer once all ranks have arrived, and time of waiting for them.
     /// The two add up to `time_ns`.
@@ -408,15 +408,15 @@ pub struct OperationRecord {
     pub transfer_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<Nanos>,
-    /// Median of its start.
+    /// Median of the observed starts, from the begin of the iteration.
     pub start_ns: Option<Nanos>,
-    /// Median of its duration in the run on one stream, without waiting for other ranks.
+    /// Median duration of the operation in the run on one stream, without waiting for other ranks.
     #[serde(default)]
     pub alone_ns: Option<Nanos>,
     /// Time by which the operation could end later without lengthening the critical path.
     #[serde(default)]
     pub slack_ns: Option<Nanos>,
-    /// Time at the peak of the resource that bounds it.
+    /// Time of the operation at the peak of the resource that bounds it.
     #[serde(default)]
     pub ideal_ns: Option<Nanos>,
     /// The resource that bounds it: `memory`, `cache`, `vector`, the type of matrix units such as `bf16`, `h2d` or
@@ -470,11 +470,11 @@ pub struct CountersRecord {
     pub id: u32,
     /// The label, or the operation's name.
     pub name: String,
-    /// Number of times that it ran until all counts were complete; 0 if nothing was counted.
+    /// Number of times that the operation ran until all counts were complete; 0 if nothing was counted.
     pub passes: u64,
     /// Counts while the operation ran alone; empty if the device cannot count.
     pub counts: Vec<Count>,
-    /// Blocks of its generated kernels in one iteration, by compute unit; empty if none ran.
+    /// Blocks of the operation's generated kernels in one iteration, by compute unit; empty if none ran.
     pub units: Vec<UnitBlocks>,
 }
 

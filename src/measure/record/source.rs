@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{hex, visible};
-use crate::config::{Bundle, Part, unhex};
+use crate::config::{Bundle, BundledFile, unhex};
 use crate::syntax::LANGUAGE;
 
 /// The files of a run, with paths relative to a common folder.
@@ -96,7 +96,7 @@ impl Source {
             bytes.ok_or_else(|| format!("the contents of `{name}` have other characters than a record writes"))
         };
         let parts = self.parts.iter();
-        let parts = parts.map(|(name, contents)| Ok((name.clone(), Part::new(bytes(name, contents)?))));
+        let parts = parts.map(|(name, contents)| Ok((name.clone(), BundledFile::new(bytes(name, contents)?))));
         let bundle = Bundle {
             aorta: aorta.to_owned(),
             language: LANGUAGE,

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_times_are_told_apart() {
+    fn axes_of_programs_and_of_times_are_distinguished() {
         let noise = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.15, 1.4)];
         assert_eq!(AxisEffect::between(&[]), AxisEffect::Unknown);
         assert_eq!(AxisEffect::between(std::slice::from_ref(&noise)), AxisEffect::None);

@@ -139,7 +139,7 @@ fn a_seed_makes_one_search() {
 
 /// A small space is searched completely, and points are not repeated if there is no noise.
 #[test]
-fn a_small_space_is_known_whole() {
+fn a_small_space_is_searched_completely() {
     let (found, made) = searched(&[ordered(3), unordered(2)], 60, |x| Some(100.0 + x[0] + x[1]), 0.0);
     assert_eq!(found.tried.len(), 6);
     assert!(made.runs < 60, "{}", made.runs);
@@ -178,7 +178,7 @@ fn a_search_can_be_ended() {
 
 /// If all points are equal, nearly all are reported as within the noise, and each interval contains 1.
 #[test]
-fn equal_points_are_not_told_apart() {
+fn equal_points_are_not_distinguished() {
     let (found, _) = searched(&[ordered(8), ordered(8)], 48, |_| Some(100.0), 0.01);
     let near = found.within_noise().len();
     assert!(near * 10 >= found.tried.len() * 6, "{near} of {}", found.tried.len());
@@ -189,7 +189,7 @@ fn equal_points_are_not_told_apart() {
 /// The best point is selected among noisy ones, so intervals relative to it cover the truth slightly less often than 95
 /// %.
 #[test]
-fn intervals_beside_the_best_hold_what_is_true() {
+fn intervals_relative_to_the_best_contain_the_truth() {
     let (_, axes, budget, landscape) = spaces().remove(1);
     let (mut held, mut of) = (0, 0);
     for seed in 0..SEEDS {

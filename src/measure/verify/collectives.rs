@@ -62,7 +62,7 @@ pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
             MatchBy::Comm(number) => {
                 let comm = &inspected.comms[number as usize];
                 let (ranks, stream) = (comm.ranks.clone(), comm.stream.clone());
-                if collectives(&launched.work.launches).iter().all(is_transfer) {
+                if launched.work.launches.iter().flat_map(Launch::collectives).all(Collective::is_transfer) {
                     return Some(MatchKey::Transfers(ranks, stream));
                 }
                 let contributions = places.entry(number).or_default();
@@ -160,7 +160,7 @@ fn transfers(
     for one in brought {
         let spec = spec(ranks, one.rank, one.op);
         let inputs = elements(&spec.inputs, &one.inputs);
-        for call in collectives(&spec.launch()) {
+        for call in spec.launch().iter().flat_map(Launch::collectives) {
             if let (CollectiveKind::Send, Some(source)) = (call.kind, call.source) {
                 sent.entry((number(one.rank), call.peer)).or_default().push_back(inputs[usize::from(source)]);
             }
@@ -172,7 +172,7 @@ fn transfers(
         let spec = spec(ranks, one.rank, one.op);
         let own = left.iter().find(|left| left.rank == one.rank && left.op == one.op);
         let mut checks = Vec::new();
-        for call in collectives(&spec.launch()) {
+        for call in spec.launch().iter().flat_map(Launch::collectives) {
             let (CollectiveKind::Recv, Some(target)) = (call.kind, call.target) else { continue };
             let values = sent.get_mut(&(call.peer, number(one.rank))).and_then(VecDeque::pop_front);
             let output = usize::from(target) - spec.inputs.len();
@@ -199,16 +199,4 @@ fn spec<'a>(ranks: &[Verified<'a>], rank: usize, (step, op): (usize, OpId)) -> &
 
 fn elements<'a>(tensors: &[Tensor], bytes: &'a [Vec<u8>]) -> Vec<Elements<'a>> {
     tensors.iter().zip(bytes).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes }).collect()
-}
-
-fn collectives(launches: &[Launch]) -> Vec<Collective> {
-    let of = |launch: &Launch| match launch {
-        Launch::Collective(collectives) => collectives.to_vec(),
-        _ => Vec::new(),
-    };
-    launches.iter().flat_map(of).collect()
-}
-
-fn is_transfer(call: &Collective) -> bool {
-    matches!(call.kind, CollectiveKind::Send | CollectiveKind::Recv)
 }

@@ -39,7 +39,7 @@ pub struct VerifyRequest<'a> {
     /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
     pub modes: &'a [LaunchMode],
-    pub options: exec::Options,
+    pub options: exec::SessionOptions,
     pub control: &'a Control,
 }
 

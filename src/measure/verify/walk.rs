@@ -46,12 +46,11 @@ type CurrentAndPrevious<'a> = (&'a [u8], &'a [u8]);
 
 /// A part of a run: one of its iterations, or a block around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum RunPart {
     Iteration(u64),
     Block(OnceBlock),
 }
 
-/// Outcome of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkOutcome {
     Done,
@@ -85,7 +84,7 @@ impl<'a> Walk<'a> {
         ranks: &'a [Verified<'a>],
         opened: &[Rank],
         backend: &dyn Backend,
-        options: &exec::Options,
+        options: &exec::SessionOptions,
     ) -> Result<Walk<'a>, ExecError> {
         let inspection = exec::inspect(opened, backend, options)?;
         let keys: Vec<_> = inspection.inspected.iter().map(collectives::keys).collect();
@@ -126,10 +125,10 @@ impl<'a> Walk<'a> {
     }
 
     /// The ranks with the programs of a part of the run.
-    fn verified(&self, part: Part) -> Vec<Verified<'a>> {
+    fn verified(&self, part: RunPart) -> Vec<Verified<'a>> {
         let of_part = |&(number, program, plan): &Verified<'a>| match part {
-            Part::Iteration(_) => (number, program, plan),
-            Part::Block(which) => (number, program.around.get(which).map_or(program, |block| block), plan),
+            RunPart::Iteration(_) => (number, program, plan),
+            RunPart::Block(which) => (number, program.around.get(which).map_or(program, |block| block), plan),
         };
         self.ranks.iter().map(of_part).collect()
     }
@@ -138,17 +137,17 @@ impl<'a> Walk<'a> {
     pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<WalkOutcome, ExecError> {
         self.memories = self.inspection.inspected.iter().map(Memory::new).collect();
         self.inspection.ranks.reset(control)?;
-        let blocks = OnceBlock::ALL.map(Part::Block);
-        let parts = (0..iterations).map(Part::Iteration);
+        let blocks = OnceBlock::ALL.map(RunPart::Block);
+        let parts = (0..iterations).map(RunPart::Iteration);
         let stage = stage::enter_counted("verifying", "iteration", iterations as usize);
         for part in [blocks[0]].into_iter().chain(parts).chain([blocks[1]]) {
             if control.stopped() {
                 return Ok(WalkOutcome::Stopped);
             }
             match part {
-                Part::Iteration(iteration) => self.inspection.ranks.once(mode, iteration, control)?,
-                Part::Block(OnceBlock::Setup) => self.inspection.ranks.set_up(control)?,
-                Part::Block(OnceBlock::Teardown) => self.inspection.ranks.tear_down(control)?,
+                RunPart::Iteration(iteration) => self.inspection.ranks.once(mode, iteration, control)?,
+                RunPart::Block(OnceBlock::Setup) => self.inspection.ranks.set_up(control)?,
+                RunPart::Block(OnceBlock::Teardown) => self.inspection.ranks.tear_down(control)?,
             }
             let (brought, left, blind) = match self.check_part(mode, part) {
                 Ok(IterationResults { brought, left, blind }) => (Ok(brought), left, blind),
@@ -161,7 +160,7 @@ impl<'a> Walk<'a> {
             for found in collectives::check(&self.verified(part), &brought, &left) {
                 self.note(mode, part, &found);
             }
-            if matches!(part, Part::Iteration(_)) {
+            if matches!(part, RunPart::Iteration(_)) {
                 stage.step();
             }
         }
@@ -169,13 +168,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks a completed iteration or block on all ranks of this process.
-    fn check_part(&mut self, mode: LaunchMode, part: Part) -> Result<IterationResults, ExecError> {
+    fn check_part(&mut self, mode: LaunchMode, part: RunPart) -> Result<IterationResults, ExecError> {
         let mut results = IterationResults::default();
         for own in 0..self.inspection.inspected.len() {
             let inspected = &self.inspection.inspected[own];
             let turn = match part {
-                Part::Iteration(iteration) => Some((iteration % inspected.period as u64) as usize),
-                Part::Block(which) => inspected.around.get(which).copied(),
+                RunPart::Iteration(iteration) => Some((iteration % inspected.period as u64) as usize),
+                RunPart::Block(which) => inspected.around.get(which).copied(),
             };
             let Some(turn) = turn else { continue };
             for place in 0..self.inspection.inspected[own].steps[turn].len() {
@@ -246,7 +245,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Records the result of a launch.
-    fn note(&mut self, mode: LaunchMode, part: Part, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
+    fn note(&mut self, mode: LaunchMode, part: RunPart, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
         let ((number, program, _), step, id) = (self.verified(part)[*rank], *step, *id);
         let op = program.cycle[step].op(id);
         let name = program.op_name(op);
@@ -271,12 +270,12 @@ impl<'a> Walk<'a> {
             launch: mode.name().to_owned(),
             rank: (self.ranks.len() > 1).then_some(number),
             iteration: match part {
-                Part::Iteration(iteration) => iteration,
-                Part::Block(_) => 0,
+                RunPart::Iteration(iteration) => iteration,
+                RunPart::Block(_) => 0,
             },
             block: match part {
-                Part::Iteration(_) => None,
-                Part::Block(which) => Some(which.name().to_owned()),
+                RunPart::Iteration(_) => None,
+                RunPart::Block(which) => Some(which.name().to_owned()),
             },
             output: program.view_text(program.cycle[step].outputs(id)[output]),
             element: coordinates(check.worst.index, dims),

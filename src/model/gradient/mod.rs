@@ -34,7 +34,7 @@ const WHOLE: u32 = u32::MAX;
 /// The labelled operation or call whose gradients are computed.
 struct Target {
     label: LabelId,
-    /// Its label as it is written.
+    /// Label of the operation as it is written.
     text: String,
     ops: std::ops::Range<u32>,
     inputs: Vec<(String, ViewId)>,

@@ -62,16 +62,14 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
 
 /// True if any operation runs on the stream [`MAIN`].
 fn runs_on_main(program: &Program) -> bool {
-    let blocks = program.around.iter().flat_map(|(_, block)| &block.cycle);
-    let mut ops = program.cycle.iter().chain(blocks).flat_map(|step| &step.ops);
+    let mut ops = program.steps().flat_map(|step| &step.ops);
     ops.any(|op| program.streams[op.stream.index()].name == MAIN)
 }
 
 /// Finds families with operations on only some of their members.
 pub(super) fn streams(program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut busy = vec![false; program.streams.len()];
-    let blocks = program.around.iter().flat_map(|(_, block)| &block.cycle);
-    for step in program.cycle.iter().chain(blocks) {
+    for step in program.steps() {
         step.ops.iter().for_each(|op| busy[op.stream.index()] = true);
     }
     let members: Vec<(usize, &crate::model::Stream)> = program.streams.iter().enumerate().collect();

@@ -4,7 +4,6 @@ use super::super::derivative::Derivatives;
 use super::super::matrix::{Finish, Function, Gate, factors};
 use super::*;
 
-/// `gemm`.
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     if rule.spec.inputs[0].dtype.is_float8() {

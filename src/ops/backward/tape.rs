@@ -133,7 +133,7 @@ impl Tape {
         self.push(Source::Reshaped(base), self.dtype(base), dims)
     }
 
-    /// Returns the tensor of which the value is a part or the whole.
+    /// Returns the tensor that contains the value as a part or as a whole.
     pub fn root(&self, value: Value) -> Value {
         match self.get(value).source {
             Source::Slice(of, _) | Source::Reshaped(of) => self.root(of),

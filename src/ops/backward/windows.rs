@@ -52,7 +52,6 @@ fn weights(rule: &mut Backward, of: &Shape, [x, y]: [Value; 2]) -> Value {
     convolved(rule, of, ("conv_weights", &more), [x, y], shape(of.groups * of.outputs, of.inputs, of.kernel))
 }
 
-/// The rule of `conv`.
 pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = Shape::of(rule.spec);
@@ -79,7 +78,6 @@ pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The rule of `conv_weights`.
 pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = Shape::of(rule.spec);
@@ -96,7 +94,6 @@ pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The rule of `pool`.
 pub fn pool(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let x = rule.spec.inputs[0];

@@ -14,21 +14,21 @@ const PARTS: &str = "parts";
 
 /// One collective of a batch, with its operands among those of the batch.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
+pub struct BatchMember<'a> {
     pub spec: &'a Spec,
     pub inputs: Range<usize>,
     pub outputs: Range<usize>,
 }
 
 /// Returns the collectives of an operation: the members of a batch, or the operation itself.
-pub fn parts(spec: &Spec) -> impl Iterator<Item = Part<'_>> {
+pub fn parts(spec: &Spec) -> impl Iterator<Item = BatchMember<'_>> {
     let specs = spec.attrs.batch(PARTS).unwrap_or(std::slice::from_ref(spec));
     let mut ends = (0, 0);
     specs.iter().map(move |spec| {
         let inputs = ends.0..ends.0 + spec.inputs.len();
         let outputs = ends.1..ends.1 + spec.outputs.len();
         ends = (inputs.end, outputs.end);
-        Part { spec, inputs, outputs }
+        BatchMember { spec, inputs, outputs }
     })
 }
 
@@ -107,15 +107,13 @@ impl Operation for Batch {
         let all = spec.inputs.len();
         let mut entries: Vec<Collective> = Vec::new();
         for part in parts(spec) {
-            for launch in part.spec.launch() {
-                let Launch::Collective(collectives) = launch else { continue };
-                entries.extend(collectives.iter().cloned().map(|mut collective| {
-                    let shift = (all + part.outputs.start - part.spec.inputs.len()) as u8;
-                    collective.source = collective.source.map(|source| source + part.inputs.start as u8);
-                    collective.target = collective.target.map(|target| target + shift);
-                    collective
-                }));
-            }
+            let launches = part.spec.launch();
+            entries.extend(launches.iter().flat_map(Launch::collectives).cloned().map(|mut collective| {
+                let shift = (all + part.outputs.start - part.spec.inputs.len()) as u8;
+                collective.source = collective.source.map(|source| source + part.inputs.start as u8);
+                collective.target = collective.target.map(|target| target + shift);
+                collective
+            }));
         }
         vec![Launch::Collective(entries.into())]
     }

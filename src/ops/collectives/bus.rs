@@ -98,10 +98,7 @@ pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
         return None;
     }
     let launches = spec.launch();
-    let entries = launches.iter().flat_map(|launch| match launch {
-        Launch::Collective(entries) => &entries[..],
-        _ => &[],
-    });
+    let entries = launches.iter().flat_map(Launch::collectives);
     Some(entries.filter_map(Collective::bus_bytes).sum()).filter(crosses)
 }
 

@@ -10,7 +10,7 @@ mod reduce;
 mod transfer;
 
 pub use all_to_all::AllToAll;
-pub use batch::{Batch, Part, parts};
+pub use batch::{Batch, BatchMember, parts};
 pub use bus::{BusBytes, bus_bytes};
 pub use gather::Copying;
 pub use reduce::Reducing;

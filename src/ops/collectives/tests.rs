@@ -47,36 +47,6 @@ fn all_reduce_gives_every_rank_the_same() {
 }
 
 #[test]
-fn reduce_scatter_gives_each_rank_its_part() {
-    let options = Attrs::of([("op", Attr::Word("sum"))]);
-    assert_eq!(alike(&Reducing::ReduceScatter, options, VALUES, 1), [[12.0], [6.0], [9.0]]);
-}
-
-#[test]
-fn reduce_gives_the_root_alone_the_result() {
-    let options = Attrs::of([("op", Attr::Word("max")), ("root", Attr::Int(1))]);
-    assert_eq!(alike(&Reducing::Reduce, options, VALUES, 3), [[-1.0; 3], [7.0, 9.0, 6.0], [-1.0; 3]]);
-}
-
-#[test]
-fn broadcast_gives_every_rank_what_the_root_has() {
-    let options = Attrs::of([("root", Attr::Int(2))]);
-    assert_eq!(alike(&Copying::Broadcast, options, VALUES, 3), [[7.0, 9.0, 0.0]; 3]);
-}
-
-#[test]
-fn all_gather_lines_up_the_ranks() {
-    let parts: [&[f64]; 3] = [&[1.0, 2.0], &[3.0, 4.0], &[5.0, 6.0]];
-    assert_eq!(alike(&Copying::AllGather, Attrs::default(), parts, 6), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; 3]);
-}
-
-#[test]
-fn all_to_all_transposes_equal_parts() {
-    let options = Attrs::of([("counts", Attr::Absent)]);
-    assert_eq!(alike(&AllToAll, options, VALUES, 3), [[1.0, 4.0, 7.0], [2.0, -5.0, 9.0], [3.0, 6.0, 0.0]]);
-}
-
-#[test]
 fn all_to_all_counts_what_goes_where() {
     let rows = vec![vec![1, 2, 0], vec![0, 1, 1], vec![3, 0, 1]];
     let options = Attrs::of([("counts", Attr::Counts(Arc::new(Counts::Rows(rows))))]);

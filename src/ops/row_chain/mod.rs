@@ -33,8 +33,8 @@ static SUM: RowChain = RowChain(Core::Sum);
 static MEAN: RowChain = RowChain(Core::Mean);
 
 /// Instructions of a sum per element and per row.
-const OF_AN_ELEMENT: f64 = 2.0;
-const OF_A_ROW: f64 = 1000.0;
+const PER_ELEMENT: f64 = 2.0;
+const PER_ROW: f64 = 1000.0;
 
 const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
@@ -196,7 +196,7 @@ impl Operation for RowChain {
             Some(plain) => plain.operation.cost(&plain),
             None => {
                 let rows = elements / spec.outputs[0].dims.last().map_or(1.0, |&length| length as f64);
-                let instructions = OF_AN_ELEMENT * elements + OF_A_ROW * rows;
+                let instructions = PER_ELEMENT * elements + PER_ROW * rows;
                 Cost { flops: elements, instructions, ..Cost::default() }
             }
         };

@@ -79,7 +79,7 @@ impl<'a> Tables<'a> {
 
     /// Whether any program sends or receives.
     pub fn have_transfers(&self) -> bool {
-        self.tables.iter().flat_map(|table| table.entries.iter().flatten()).any(is_transfer)
+        self.tables.iter().flat_map(|table| table.entries.iter().flatten()).any(Collective::is_transfer)
     }
 }
 
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
             .specs
             .iter()
             .map(|spec| match (spec.operation.category(), ops::crossing(spec)) {
-                (Category::Collective, _) => spec.launch().into_iter().flat_map(collectives).collect(),
+                (Category::Collective, _) => spec.launch().iter().flat_map(Launch::collectives).cloned().collect(),
                 (_, Some(crossing)) => transfers(crossing, spec),
                 _ => Vec::new(),
             })
@@ -151,18 +151,6 @@ fn transfers(crossing: &Crossing, spec: &Spec) -> Vec<Collective> {
     let sends = crossing.sends.iter().map(|(to, copy)| transfer(CollectiveKind::Send, *to, &copy.outputs[0]));
     let arrives = crossing.from.iter().zip(&spec.outputs);
     sends.chain(arrives.map(|(from, tensor)| transfer(CollectiveKind::Recv, *from, tensor))).collect()
-}
-
-fn collectives(launch: Launch) -> Vec<Collective> {
-    match launch {
-        Launch::Collective(entries) => entries.to_vec(),
-        _ => Vec::new(),
-    }
-}
-
-/// Whether a call is a send or a receive.
-pub fn is_transfer(call: &Collective) -> bool {
-    matches!(call.kind, CollectiveKind::Send | CollectiveKind::Recv)
 }
 
 impl Followers {

@@ -59,9 +59,9 @@ pub fn pairs(ranks: &[Rank]) -> Vec<Pair> {
 /// Calls of one rank in one step so far.
 #[derive(Default)]
 struct Counts {
-    /// By communicator.
+    /// Number of collectives so far, by communicator.
     collectives: HashMap<Channel, usize>,
-    /// By sender and receiver.
+    /// Number of transfers so far, by sender and receiver.
     transfers: HashMap<(u32, u32), usize>,
 }
 

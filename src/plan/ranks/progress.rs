@@ -10,7 +10,7 @@ use crate::ops::{Collective, CollectiveKind};
 use crate::plan::StepPlan;
 
 use super::Rank;
-use super::calls::{Channel, Table, Tables, is_transfer};
+use super::calls::{Channel, Table, Tables};
 
 /// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
@@ -32,7 +32,7 @@ pub type CallSite = (Node, u32);
 /// The simulation of all ranks.
 pub struct Progress<'a> {
     pub tables: &'a Tables<'a>,
-    pub ranks: Vec<State<'a>>,
+    pub ranks: Vec<RankState<'a>>,
     pub iterations: u32,
     channels: FxHashMap<Channel, ChannelState>,
     /// Sends and receives between two ranks of a channel, by their numbers in the world.
@@ -44,12 +44,12 @@ pub struct Progress<'a> {
     compared: FxHashSet<Vec<*const Collective>>,
     /// Source locations of mismatches that were reported.
     reported: FxHashSet<[u32; 2]>,
-    /// Calls that meet and differ.
+    /// Pairs of calls of two ranks that match by their order and differ in what they do.
     pub differing: Vec<(CallSite, CallSite)>,
 }
 
 /// Progress of one rank.
-pub struct State<'a> {
+pub struct RankState<'a> {
     rank: &'a Rank,
     /// The first open iteration. For each open iteration, the number of open dependencies of its operations follows.
     pub first: u32,
@@ -84,7 +84,7 @@ struct TransferQueue {
 impl<'a> Progress<'a> {
     /// Starts a simulation with no operation complete.
     pub fn new(ranks: &'a [Rank], tables: &'a Tables<'a>) -> Progress<'a> {
-        let states = ranks.iter().map(|rank| State {
+        let states = ranks.iter().map(|rank| RankState {
             rank,
             first: 0,
             open: VecDeque::new(),
@@ -124,7 +124,7 @@ impl<'a> Progress<'a> {
             for (place, call) in calls.iter().enumerate() {
                 let channel = table.channel(step, node.op, call.group, node.rank);
                 let side = (node, place as u32);
-                match is_transfer(call) {
+                match call.is_transfer() {
                     true => self.transfer(channel, side, call, table),
                     false => self.meet(channel, side, table, call.group),
                 }
@@ -316,7 +316,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl State<'_> {
+impl RankState<'_> {
     /// Counts the dependencies of the operations of an iteration that is opened.
     fn waits(&mut self, iteration: u32) -> Vec<u32> {
         let (program, plan) = (&self.rank.program, &self.rank.plan);

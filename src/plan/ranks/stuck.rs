@@ -6,7 +6,7 @@ use crate::base::{OpId, SrcSpan};
 use crate::ops::{Collective, CollectiveKind};
 use crate::plan::PlanError;
 
-use super::calls::{Channel, is_transfer};
+use super::calls::Channel;
 use super::progress::{CallSite, Node, Progress};
 
 /// Maximum number of ranks of a cycle that are named.
@@ -32,7 +32,7 @@ pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanErr
     let (group, stream) = place(progress, first);
     let alike =
         || "all ranks of a group must make the same call; only the elements of its tensors may differ".to_owned();
-    let (what, help) = if a.kind != b.kind && !is_transfer(a) {
+    let (what, help) = if a.kind != b.kind && !a.is_transfer() {
         let help = format!(
             "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: if a branch \
              on `rank` skips a call on one rank, the others wait for it"
@@ -41,14 +41,14 @@ pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanErr
     } else if a.dtype != b.dtype {
         ("the element type", alike())
     } else if a.count != b.count {
-        let help = match is_transfer(a) {
+        let help = match a.is_transfer() {
             true => "receive as many elements as are sent: change the slice on one side".to_owned(),
             false => alike(),
         };
         ("the number of elements", help)
     } else if a.reduction != b.reduction {
         ("the reduction", alike())
-    } else if a.peer != b.peer && !is_transfer(a) {
+    } else if a.peer != b.peer && !a.is_transfer() {
         ("the root", alike())
     } else {
         let help = "give every rank the same `counts`: the sender's count must equal the receiver's".to_owned();
@@ -109,13 +109,13 @@ fn missing(progress: &Progress, node: Node) -> Option<Missing> {
         let side = (node, position as u32);
         let channel = table.channel(step, node.op, call.group, node.rank);
         let group = &table.program.groups[call.group.index()];
-        if is_transfer(call) {
+        if call.is_transfer() {
             let for_rank = group.members_with(node.rank).nth(call.peer as usize)?;
             let sends = call.kind == CollectiveKind::Send;
             let (from, to) = if sends { (node.rank, for_rank) } else { (for_rank, node.rank) };
             let position = progress.transfer_position(channel, from, to, side)?;
             let fits = |other: &Collective| {
-                is_transfer(other)
+                other.is_transfer()
                     && other.kind != call.kind
                     && group.members_with(for_rank).nth(other.peer as usize) == Some(node.rank)
             };
@@ -123,7 +123,7 @@ fn missing(progress: &Progress, node: Node) -> Option<Missing> {
         }
         let position = progress.call_position(channel, side)?;
         let for_rank = group.members_with(node.rank).find(|rank| progress.arrived(channel, *rank) <= position)?;
-        Some(found(progress, Wait { side, for_rank }, channel, position, |other| !is_transfer(other)))
+        Some(found(progress, Wait { side, for_rank }, channel, position, |other| !other.is_transfer()))
     })
 }
 
@@ -228,7 +228,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
         let call = if is_copy(progress, wait.side) { "copy" } else { call.kind.name() };
         format!("rank {} waits in `{call}` on `{stream}` for rank {}", wait.side.0.rank, wait.for_rank)
     };
-    let transfers = waits.iter().any(|wait| is_transfer(progress.call(wait.side)));
+    let transfers = waits.iter().any(|wait| progress.call(wait.side).is_transfer());
     let help = match transfers {
         _ if waits.iter().any(|wait| is_copy(progress, wait.side)) => {
             "let every rank execute its copies to others in the same order, or put independent copies on separate streams"

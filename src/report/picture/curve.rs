@@ -18,7 +18,7 @@ use super::{Choice, FILLS, Gallery, Picture};
 const LINES: usize = FILLS.len();
 const PICTURES: usize = 400;
 
-/// Factor between the least and the greatest value from which on an axis is logarithmic.
+/// Ratio of the greatest to the least value at and above which an axis is logarithmic.
 const WIDE: f64 = 8.0;
 
 /// The value that a curve shows.

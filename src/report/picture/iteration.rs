@@ -24,7 +24,7 @@ struct Bar<'a> {
     operation: &'a OperationRecord,
     from: f64,
     to: f64,
-    /// Number of operations that it represents.
+    /// Number of operations that the bar represents.
     count: usize,
 }
 

@@ -48,7 +48,6 @@ const LABEL: usize = 32;
 /// Width of a letter in pixels, on average.
 const LETTER: f64 = 6.25;
 
-/// A picture.
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub width: f64,
@@ -74,7 +73,6 @@ pub struct Shape {
     title: String,
 }
 
-/// The value of an attribute.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 enum Attribute {
@@ -83,7 +81,7 @@ enum Attribute {
     Text(String),
 }
 
-/// Pictures of one kind, of which a reader chooses one.
+/// Pictures of one kind; a reader chooses one of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gallery {
     /// Name in files: `curve`.

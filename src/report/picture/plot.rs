@@ -153,7 +153,7 @@ impl Plot {
     }
 }
 
-/// Number of points from which on they are small.
+/// Number of points above which they are drawn small.
 const DENSE: usize = 60;
 
 fn columns(series: &Series, all: &[(f64, f64)], chart: &mut Chart) {

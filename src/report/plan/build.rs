@@ -26,7 +26,7 @@ pub struct Request<'a> {
     pub schedule: &'a Schedule,
     /// The operations that were merged; `None` without `--fuse`.
     pub fusion: Option<FusionRecord>,
-    /// The rank whose plan it is.
+    /// Number of the rank that the plan belongs to.
     pub rank: u32,
     /// The device profile for modelled times and for the hardware queues of the schedule.
     pub profile: &'a Profile,
@@ -34,7 +34,6 @@ pub struct Request<'a> {
     pub places: &'a dyn Fn(SrcSpan) -> String,
 }
 
-/// Builds the document.
 pub fn build(request: Request) -> PlanDocument {
     let Request { program, plan, schedule, profile, .. } = request;
     let iterations = |program: &Program, plan: &Plan, schedule: &Schedule| -> Vec<Iteration> {

@@ -12,7 +12,7 @@ use super::Iteration;
 pub struct Found {
     /// The slice that `from` writes.
     pub view: ViewId,
-    /// The operation that writes it first.
+    /// The first operation that writes the value.
     pub from: OpId,
     /// The last operation of a gradient that reads it.
     pub to: OpId,

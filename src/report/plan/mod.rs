@@ -122,7 +122,7 @@ pub struct Kept {
     pub memory: Text,
     /// The space of the memory, such as `device`.
     pub space: Text,
-    /// The type of all its elements, such as `f32[4, 8]`.
+    /// Type of the whole memory, such as `f32[4, 8]`.
     #[serde(rename = "type")]
     pub form: Text,
     pub bytes: u64,
@@ -171,7 +171,7 @@ pub struct Operation {
     pub start_ns: Nanos,
     /// Time by which the operation may end later without lengthening the critical path.
     pub slack_ns: Nanos,
-    /// True if it is on the critical path.
+    /// True if the operation is on the critical path.
     pub critical: bool,
 }
 
@@ -190,7 +190,7 @@ pub struct Peer {
 pub struct Slice {
     /// The slice as written, such as `x[0..4]`.
     pub slice: Text,
-    /// Its type, such as `f32[4, 8]`.
+    /// Type of the slice, such as `f32[4, 8]`.
     pub shape: Text,
 }
 

@@ -13,7 +13,6 @@ use super::{Edge, Iteration, Kept, Operation, Peer, PlanDocument, Slice, Slot};
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
 
-/// Writes the plan as text.
 pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", document.title())?;
     writeln!(out, "times are modelled on an {}: nothing was measured", document.modelled_on)?;

@@ -69,7 +69,7 @@ struct RunData<'a> {
 /// The text of a file.
 #[derive(Serialize)]
 struct SourceData<'a> {
-    /// Its name in the places of operations.
+    /// Name of the file in the places of operations.
     name: &'a str,
     lines: Vec<String>,
 }
@@ -111,7 +111,7 @@ struct CounterData {
     name: String,
     /// Unit of the values: `B/s`, or empty for a number.
     unit: &'static str,
-    /// Time on the clock of all ranks from which on a value holds, as the difference to the one before.
+    /// Start of each value on the clock of all ranks, as the difference to the start of the value before.
     at_ns: Vec<Nanos>,
     /// Values with four significant digits.
     values: Vec<f64>,

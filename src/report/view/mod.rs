@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::measure::RunRecord;
 use crate::measure::ab::AbRecord;
 use crate::measure::cases::{Case, Header};
-use crate::measure::compare::{self, Comparison, Options, RunSet};
+use crate::measure::compare::{self, CompareOptions, Comparison, RunSet};
 
 use super::page::{self, Page, escaped};
 use super::picture::{self, Gallery};
@@ -116,14 +116,8 @@ impl<'a> View<'a> {
 
     /// A comparison of earlier runs.
     pub fn comparison(comparison: &Comparison) -> View<'a> {
-        let pages = compared::compare(comparison);
-        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-        View {
-            title: names.join(" | "),
-            runs: &[],
-            galleries: picture::differences(comparison).into_iter().collect(),
-            pages,
-        }
+        let galleries = picture::differences(comparison).into_iter().collect();
+        View { galleries, ..View::reports(compared::compare(comparison)) }
     }
 
     /// Returns a page with reports only, without pictures.
@@ -184,7 +178,7 @@ impl<'a> View<'a> {
 fn between(runs: &[RunRecord]) -> Option<Comparison> {
     let [base, other] = runs else { return None };
     let side = |number: usize, run: &RunRecord| RunSet::of_record(&format!("{number}. {}", run.workload.name), run);
-    let options = Options { operations: true, ..Options::default() };
+    let options = CompareOptions { operations: true, ..CompareOptions::default() };
     let comparison = compare::compare(&side(1, base), &[side(2, other)], &options);
     comparison.others.iter().any(|against| !against.pairs.is_empty()).then_some(comparison)
 }

@@ -110,7 +110,7 @@ fn quoted(text: &str) -> usize {
 /// An unterminated text, which extends to the end of its line.
 struct Unclosed {
     start: usize,
-    /// Closing brackets inside it.
+    /// Closing brackets inside the text.
     closes: Vec<char>,
 }
 

@@ -29,7 +29,7 @@ pub struct ChannelSide {
     pub needed: u32,
     /// Whether this is the receiving side of a transfer.
     pub receives: bool,
-    /// Whether it waits until all have arrived and the transfer is over; otherwise it only signals its arrival.
+    /// True if the side waits until all have arrived and the transfer is over; otherwise it only signals its arrival.
     pub waits: bool,
     /// Duration of the transfer without contention, once all have arrived, in ns. The longest of all sides counts.
     pub time: f64,
@@ -40,13 +40,13 @@ pub struct ChannelSide {
 /// A rank's part in an exchange.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// The collectives that it calls.
+    /// The collectives that the exchange calls.
     pub calls: Vec<Collective>,
     /// The sides of the exchange, one per channel.
     pub sides: Vec<ChannelSide>,
-    /// Compute units that it occupies.
+    /// Compute units that the exchange occupies.
     pub units: u64,
-    /// Time from its start until it occupies them.
+    /// Time from the start of the exchange until it occupies compute units.
     pub floor: Time,
 }
 
@@ -63,7 +63,7 @@ struct ActiveExchange {
 struct Arrival {
     task: TaskId,
     exchange: usize,
-    /// Index of its side in the exchange.
+    /// Index of the arriving side in the exchange.
     side: usize,
 }
 

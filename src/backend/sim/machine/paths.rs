@@ -9,7 +9,7 @@ use crate::ops::Direction;
 use super::super::flows::{Demand, Flows, Resource};
 use super::Owner;
 
-/// Shares of a capacity that are negligible.
+/// Share of a capacity below which a demand is ignored.
 const NEGLIGIBLE: f64 = 1e-3;
 
 /// Indices of one device's capacities.

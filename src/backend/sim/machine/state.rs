@@ -4,7 +4,7 @@ use crate::cost::{Busy, Task};
 
 use super::super::digest::Digest;
 use super::units::Blocks;
-use super::{Action, Device, Engines, EventKind, Machine, Owner, State};
+use super::{Action, Device, Engines, EventKind, Machine, Owner, TaskState};
 
 impl Machine {
     /// The oldest task that is kept.
@@ -90,8 +90,9 @@ fn what(digest: &mut Digest, what: EventKind) {
     digest.task(task);
 }
 
-fn state(digest: &mut Digest, state: &State) {
-    let State { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } = state;
+fn state(digest: &mut Digest, state: &TaskState) {
+    let TaskState { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } =
+        state;
     if let Some(end) = end {
         // Dependents only need its end.
         digest.word(0u64);
