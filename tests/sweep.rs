@@ -29,8 +29,8 @@ step { map(x + 1 -> x) }
 expect flops < 1MFLOP
 ";
 
-/// Time allowed for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time allowed for an expected event. None comes near it, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn words(arguments: &str) -> Vec<&str> {
     arguments.split_whitespace().collect()
@@ -346,7 +346,7 @@ fn case_of(sandbox: &Sandbox) -> Option<u32> {
     })
 }
 
-/// Starts a sweep and waits until its second case is running, which takes minutes. The third is short.
+/// Starts a sweep and waits until its second case is running, which takes longer than [`PATIENCE`]. The third is short.
 fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     if !std::path::Path::new("/proc/self/cmdline").exists() {
         println!("skipped: this system does not tell which processes run");
@@ -355,7 +355,7 @@ fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     sandbox.write("long.aorta", "param t = 1us\nstep { spin(t) }");
     let child = start(
         sandbox,
-        "long.aorta --set t=1us,10s,2us --backend host --effort quick --timeout 200s --order given --json a.jsonl",
+        "long.aorta --set t=1us,100s,2us --backend host --effort quick --timeout 2000s --order given --json a.jsonl",
     );
     wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && case_of(sandbox).is_some());
     Some(child)

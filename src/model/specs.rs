@@ -160,6 +160,7 @@ impl Analyzer<'_> {
             outputs,
             team,
             threads,
+            known_cost: Default::default(),
         })
     }
 }
