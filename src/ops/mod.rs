@@ -351,7 +351,16 @@ impl fmt::Debug for Spec {
 impl Spec {
     /// An operation on the device, without an expression, outside of a group of ranks.
     pub fn new(operation: &'static dyn Operation, attrs: Attrs, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
-        Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None, known_cost: KnownCost::default() }
+        Spec {
+            operation,
+            attrs,
+            expression: None,
+            inputs,
+            outputs,
+            team: Team::ALONE,
+            threads: None,
+            known_cost: KnownCost::default(),
+        }
     }
 
     pub fn cost(&self) -> Cost {
