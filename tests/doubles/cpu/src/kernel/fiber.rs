@@ -43,8 +43,6 @@ std::arch::global_asm!(
 /// Bytes of a fiber's stack. Kernels keep a few hundred bytes of their own.
 const STACK: usize = 64 << 10;
 const PAGE: usize = 4096;
-/// Bytes of a line of the processor's cache.
-const LINE: usize = 64;
 
 /// A stack, with a page below it that nobody may touch.
 struct Stack(usize);
@@ -64,12 +62,6 @@ impl Drop for Spare {
 }
 
 impl Stack {
-    /// Where the first word is pushed. The threads of a block use the same few lines of their stacks, in turn. If these
-    /// lines had the same place in each page, they would all compete for the same few lines of the processor's cache.
-    fn top(&self) -> usize {
-        self.0 + STACK - self.0 / STACK % (PAGE / LINE) * LINE
-    }
-
     fn take() -> Stack {
         let spare = OWN.with_borrow_mut(|own| own.0.pop());
         let spare = spare.or_else(|| SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop());
@@ -97,7 +89,7 @@ impl Fiber {
     /// A fiber that will run the function, which may not return: its last [`switch`] is to another.
     pub fn new(function: unsafe extern "C" fn(*mut c_void), told: *mut c_void) -> Box<Fiber> {
         let stack = Stack::take();
-        let top = stack.top() as *mut usize;
+        let top = (stack.0 + STACK) as *mut usize;
         // The registers as `hip_double_switch` takes them: r15, r14, r13, r12, rbx, rbp, and where to go on.
         let first = [0, 0, 0, told as usize, function as usize, 0, hip_double_begin as *const () as usize];
         // SAFETY: the words lie at the top of a stack that nobody uses.
