@@ -368,7 +368,7 @@ fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     sandbox.write("long.aorta", "param t = 1us\nstep { spin(t) }");
     let child = start(
         sandbox,
-        "long.aorta --set t=1us,100s,2us --backend host --effort quick --timeout 2000s --order given --json a.jsonl",
+        "long.aorta --set t=1us,10s,2us --backend host --effort quick --iterations 1000 --timeout 2000s --order given --json a.jsonl",
     );
     wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && case_of(sandbox).is_some());
     Some(child)
@@ -398,12 +398,11 @@ fn ctrl_c_ends_the_case_too() {
     let Some(mut child) = long_sweep(&sandbox) else { return };
     // Signals the sweep only; a terminal would signal both.
     signal("-INT", child.id());
-    let begun = Instant::now();
     let status = child.wait().expect("a child can be waited for");
     assert_eq!(status.code(), Some(130));
-    assert!(begun.elapsed() < PATIENCE, "the case was not waited for");
     assert!(case_of(&sandbox).is_none(), "the case is gone before the sweep is");
     assert_eq!(std::fs::read_dir(sandbox.path("tmp")).expect("listed").count(), 0, "temporary files are gone");
+    // The case did not go on to its end or to its time limit, whose results would be here.
     assert_eq!(statuses(&sandbox, "a.jsonl"), [("t=1us".to_owned(), "done".to_owned())]);
     assert!(!sandbox.good(&["report", "a.jsonl"]).is_empty());
 }
