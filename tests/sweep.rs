@@ -366,10 +366,8 @@ fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
         return None;
     }
     sandbox.write("long.aorta", "param t = 1us\nstep { spin(t) }");
-    let child = start(
-        sandbox,
-        "long.aorta --set t=1us,10s,2us --backend host --effort quick --iterations 1000 --timeout 2000s --order given --json a.jsonl",
-    );
+    let options = "--effort quick --config observed_iterations=100 --timeout 2000s --order given --json a.jsonl";
+    let child = start(sandbox, &format!("long.aorta --set t=1us,10s,2us --backend host {options}"));
     wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && case_of(sandbox).is_some());
     Some(child)
 }
