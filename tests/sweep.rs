@@ -29,8 +29,8 @@ step { map(x + 1 -> x) }
 expect flops < 1MFLOP
 ";
 
-/// Time allowed for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time allowed for an expected event. None comes near it, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn words(arguments: &str) -> Vec<&str> {
     arguments.split_whitespace().collect()
@@ -280,6 +280,18 @@ fn whole_lines(sandbox: &Sandbox, name: &str) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
+/// Returns a function that counts the lines of a file as [`whole_lines`] does, and reads it only if its length has changed.
+fn line_counter(sandbox: &Sandbox, name: &str) -> impl FnMut() -> usize {
+    let (mut length, mut lines) = (0, 0);
+    move || {
+        let now = std::fs::metadata(sandbox.path(name)).map_or(0, |file| file.len());
+        if now != length {
+            (length, lines) = (now, whole_lines(sandbox, name));
+        }
+        lines
+    }
+}
+
 /// Kills sweeps a hundred times: mostly when they have just written another case, sometimes anywhere.
 #[test]
 fn a_hundred_kills_lose_nothing_but_the_case_under_way() {
@@ -292,7 +304,7 @@ fn a_hundred_kills_lose_nothing_but_the_case_under_way() {
 fn kill_again_and_again(kills: Range<usize>) {
     let sandbox = Sandbox::new();
     sandbox.write("tiny.aorta", "param n = 4\nbuffer x: f32[n]\nstep { map(x + 1 -> x) }");
-    let values: Vec<String> = (1..=300).map(|value| value.to_string()).collect();
+    let values: Vec<String> = (1..=200).map(|value| value.to_string()).collect();
     let command =
         format!("tiny.aorta --set n={} --backend sim --effort quick --json a.jsonl --resume", values.join(","));
     let mut before = Vec::new();
@@ -302,11 +314,12 @@ fn kill_again_and_again(kills: Range<usize>) {
         let chance = (kill * 7919 + 13) % 97;
         let mut child = start(&sandbox, &command);
         let (more, delay) = if kill % 4 == 0 { (0, 300 * chance) } else { (1, 30 * chance) };
-        let wanted = whole_lines(&sandbox, "a.jsonl") + more;
+        let mut lines = line_counter(&sandbox, "a.jsonl");
+        let wanted = lines() + more;
         let mut ended = false;
         wait_for("a case", || {
             ended = child.try_wait().expect("a child can be waited for").is_some();
-            ended || whole_lines(&sandbox, "a.jsonl") >= wanted
+            ended || lines() >= wanted
         });
         // On a busy machine, a kill can come so late that few cases are left.
         if ended {
@@ -324,7 +337,7 @@ fn kill_again_and_again(kills: Range<usize>) {
     assert!(2 * killed > wanted_kills, "the sweep ended after {killed} kills");
     let output = sandbox.run(&words(&format!("sweep {command}")));
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    assert!(output.stdout.contains("300 done"), "{}", output.stdout);
+    assert!(output.stdout.contains("200 done"), "{}", output.stdout);
     assert!(sandbox.read("a.jsonl").as_bytes().starts_with(&before));
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for (name, status) in statuses(&sandbox, "a.jsonl") {
@@ -346,17 +359,15 @@ fn case_of(sandbox: &Sandbox) -> Option<u32> {
     })
 }
 
-/// Starts a sweep and waits until its second case is running, which takes minutes. The third is short.
+/// Starts a sweep and waits until its second case is running, which takes longer than [`PATIENCE`]. The third is short.
 fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     if !std::path::Path::new("/proc/self/cmdline").exists() {
         println!("skipped: this system does not tell which processes run");
         return None;
     }
     sandbox.write("long.aorta", "param t = 1us\nstep { spin(t) }");
-    let child = start(
-        sandbox,
-        "long.aorta --set t=1us,10s,2us --backend host --effort quick --timeout 200s --order given --json a.jsonl",
-    );
+    let options = "--effort quick --config observed_iterations=100 --timeout 2000s --order given --json a.jsonl";
+    let child = start(sandbox, &format!("long.aorta --set t=1us,10s,2us --backend host {options}"));
     wait_for("the second case", || whole_lines(sandbox, "a.jsonl") == 2 && case_of(sandbox).is_some());
     Some(child)
 }
@@ -385,12 +396,11 @@ fn ctrl_c_ends_the_case_too() {
     let Some(mut child) = long_sweep(&sandbox) else { return };
     // Signals the sweep only; a terminal would signal both.
     signal("-INT", child.id());
-    let begun = Instant::now();
     let status = child.wait().expect("a child can be waited for");
     assert_eq!(status.code(), Some(130));
-    assert!(begun.elapsed() < PATIENCE, "the case was not waited for");
     assert!(case_of(&sandbox).is_none(), "the case is gone before the sweep is");
     assert_eq!(std::fs::read_dir(sandbox.path("tmp")).expect("listed").count(), 0, "temporary files are gone");
+    // The case did not go on to its end or to its time limit, whose results would be here.
     assert_eq!(statuses(&sandbox, "a.jsonl"), [("t=1us".to_owned(), "done".to_owned())]);
     assert!(!sandbox.good(&["report", "a.jsonl"]).is_empty());
 }

@@ -158,6 +158,7 @@ impl Analyzer<'_> {
             outputs,
             team,
             threads,
+            known_cost: Default::default(),
         })
     }
 }

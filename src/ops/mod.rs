@@ -91,7 +91,7 @@ pub use check::{
 pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, parts};
 pub use compiled::Resources;
 pub use copies::copied;
-pub use cost::{Cost, Tiling, Traffic};
+pub use cost::{Cost, KnownCost, Tiling, Traffic};
 pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
@@ -311,6 +311,8 @@ pub struct Spec {
     pub team: Team,
     /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
+    /// Its cost, once that has been asked for.
+    pub known_cost: KnownCost,
 }
 
 /// The operands of one rank in a collective, for [`Operation::exchange`].
@@ -338,14 +340,23 @@ impl fmt::Debug for Spec {
 impl Spec {
     /// An operation on the device, without an expression, outside of a group of ranks.
     pub fn new(operation: &'static dyn Operation, attrs: Attrs, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
-        Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None }
+        Spec {
+            operation,
+            attrs,
+            expression: None,
+            inputs,
+            outputs,
+            team: Team::ALONE,
+            threads: None,
+            known_cost: KnownCost::default(),
+        }
     }
 
     pub fn cost(&self) -> Cost {
-        match self.threads {
+        self.known_cost.get_or_compute(|| match self.threads {
             Some(_) => host::cost(self),
             None => self.operation.cost(self),
-        }
+        })
     }
 
     pub fn launch(&self) -> Vec<Launch> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::sandbox::{Output, Sandbox, finish_within, project};
 
 /// Time after which a script counts as hung. Slurm takes its own time to notice that a node is gone.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(1200);
 
 const SUM: &str = "buffer x: f32[64]\nstep { for i in 0..rank { map(x + 1 -> x) } all_reduce(x -> x) }\n";
 

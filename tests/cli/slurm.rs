@@ -21,19 +21,19 @@ mv slurm-$job.out ranks.out
 export MORE="--preset tiny --backend host --iterations 1000000"
 job=$(sbatch --parsable $two --no-requeue ranks.sbatch)
 busy() { awk '$2 == "(aorta)" && $14 + $15 > 50 { found = 1 } END { exit !found }' /proc/[0-9]*/stat 2> /dev/null; }
-await 60 busy
+await 600 busy
 crash
 over $job
 mv moe-$job.json killed.json
 mv slurm-$job.out killed.out
 
 node gpu02
-await 60 idle
+await 600 idle
 export MORE="--backend host --iterations 1500" # long enough that the node dies during a case
 job=$(sbatch --parsable --exclusive sweep.sbatch)
 part() { squeue --noheader --job $job --states R --format '%K %N' | sed -n 's/ gpu02$//p'; }
 begun() { [ -n "$(part)" ] && [ "$(wc -l < cases-$(part).jsonl)" -gt 1 ]; }
-await 60 begun 2> /dev/null
+await 600 begun 2> /dev/null
 killed=$(part)
 crash
 over $job

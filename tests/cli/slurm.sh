@@ -63,7 +63,7 @@ await() {
 }
 
 idle() { [ "$(sinfo --noheader --format '%T %D' 2> /dev/null)" = 'idle 2' ]; }
-over() { await 60 ended "$1"; }
+over() { await 600 ended "$1"; }
 ended() { [ -z "$(squeue --noheader --job "$1" 2> /dev/null)" ]; }
 
 crash() {

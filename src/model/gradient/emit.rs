@@ -197,6 +197,7 @@ impl Analyzer<'_> {
             outputs: given.iter().flatten().map(|operand| operand.tensor).collect(),
             team: step.team,
             threads: None,
+            known_cost: Default::default(),
         })
     }
 

@@ -1,11 +1,15 @@
 //! Events, and the marks that they point to.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::capture::Capture;
 use crate::handles::Handles;
 use crate::status::{CAPTURED_EVENT, Done, INVALID_HANDLE, NOT_READY};
+
+/// How long a query waits for an event that is not reached: hosts query in a loop, and the device's threads need the
+/// processor that such a loop would take.
+const QUERY: Duration = Duration::from_micros(100);
 
 /// A point of a stream: when it was reached, if it was.
 #[derive(Default)]
@@ -23,6 +27,13 @@ impl Mark {
     pub fn wait(&self) {
         let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.changed.wait_while(at, |at| at.is_none()));
+    }
+
+    /// Whether the point is reached before this much time has passed.
+    fn is_reached_within(&self, time: Duration) -> bool {
+        let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(at, time, |at| at.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_some()
     }
 
     pub fn reached(&self) -> Option<Instant> {
@@ -71,7 +82,7 @@ impl Event {
 
     pub fn query(&self) -> Done {
         match self.mark()? {
-            Some(mark) if mark.reached().is_none() => Err(NOT_READY),
+            Some(mark) if !mark.is_reached_within(QUERY) => Err(NOT_READY),
             _ => Ok(()),
         }
     }
