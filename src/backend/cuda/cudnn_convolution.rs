@@ -108,7 +108,8 @@ impl Cudnn {
 
     /// Creates the descriptor of a tensor.
     fn describe(&self, tensor: &Tensor, descriptor: &mut Desc) -> Call {
-        let [dims, strides] = layout(tensor).map(|sizes| -> Vec<c_int> { sizes.iter().map(|&size| size as c_int).collect() });
+        let [dims, strides] =
+            layout(tensor).map(|sizes| -> Vec<c_int> { sizes.iter().map(|&size| size as c_int).collect() });
         let count = dims.len() as c_int;
         // SAFETY: every pointer is valid for its call, and the lists have the stated length.
         unsafe {
@@ -148,9 +149,8 @@ impl Bias {
         let (Cudnn { table, handle, .. }, one) = (&*self.library, self.one.as_ptr().cast());
         let result = addresses.operands[self.place] as *mut c_void;
         // SAFETY: the caller vouches for memory and stream; the descriptors and the factor live in `self`.
-        let code = unsafe {
-            (table.add)(*handle, one, self.bias, addresses.bias as *const c_void, one, self.result, result)
-        };
+        let code =
+            unsafe { (table.add)(*handle, one, self.bias, addresses.bias as *const c_void, one, self.result, result) };
         check("cudnnAddTensor", code, status)
     }
 }

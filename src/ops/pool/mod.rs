@@ -1,8 +1,10 @@
 //! `pool`: maximum or mean of sliding windows; and `pool_backward`, its gradient.
 
 mod gradient;
+mod grid;
 mod kernel;
 mod shape;
+mod text;
 
 use super::ball::Precision;
 use super::reductions::{Function, Group, parts};
@@ -64,8 +66,7 @@ impl Operation for Pool {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let shape = Shape::of(spec);
-        Kernels { spec, shape }.cost(Task::Forward)
+        Kernels::of(spec).cost(&[Task::Forward])
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -82,8 +83,7 @@ impl Operation for Pool {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let shape = Shape::of(spec);
-        Kernels { spec, shape }.launches(Task::Forward)
+        Kernels::of(spec).launches(Task::Forward)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
