@@ -78,25 +78,32 @@ pub const OF_A_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   const Range range = range_of(window);
   const T* from[PLANES];
   Best best[PLANES];
+#if UNROLLED
+  // Position of the window's first element, which may be outside.
+  i64 begin = 0;
+  EACH_DIM(j) begin += (i32)(window[j] * STRIDE(j) - PADDING(j)) * (i64)(j == 0 ? SX(0) : j == 1 ? SX(1) : SX(2));
+#else
+  const i64 begin = 0;
+#endif
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;
-    from[r] = x + plane_at(plane < planes ? plane : first, sx);
+    from[r] = x + plane_at(plane < planes ? plane : first, sx) + begin;
     best[r] = nothing();
   }
 #if UNROLLED
   // Positions before the first element wrap around to large numbers.
+#define PLACE(j, e) ((j == 0 ? e / (SIZE(1) * SIZE(2)) : j == 1 ? e / SIZE(2) % SIZE(1) : e % SIZE(2)) * DILATION(j))
 #define EACH_PLACE \
   _Pragma("unroll") for (u32 e = 0; e < SIZE(0) * SIZE(1) * SIZE(2); e++) \
-    if (const u32 at[3] = {window[0] * STRIDE(0) + e / (SIZE(1) * SIZE(2)) * DILATION(0) - PADDING(0), \
-                           window[1] * STRIDE(1) + e / SIZE(2) % SIZE(1) * DILATION(1) - PADDING(1), \
-                           window[2] * STRIDE(2) + e % SIZE(2) * DILATION(2) - PADDING(2)}; \
+    if (const u32 at[3] = {window[0] * STRIDE(0) + PLACE(0, e) - PADDING(0), window[1] * STRIDE(1) + PLACE(1, e) - PADDING(1), \
+                           window[2] * STRIDE(2) + PLACE(2, e) - PADDING(2)}; \
         is_inside(at, 0) && is_inside(at, 1) && is_inside(at, 2))
   bool exists = true;
   EACH_DIM(j) exists = exists && (CELLS(j) == Y(j) || window[j] < Y(j));
   auto is_inside = [&](const u32 (&at)[3], int j) { return PADDING(j) == 0 || at[j] < X(j); };
   C values[SIZE(0) * SIZE(1) * SIZE(2)][PLANES];
   if (exists) {
-    EACH_PLACE { EACH_PLANE(r) values[e][r] = load<C>(from[r][OFFSET(SX, at)]); }
+    EACH_PLACE { EACH_PLANE(r) values[e][r] = load<C>(from[r][PLACE(0, e) * SX(0) + PLACE(1, e) * SX(1) + PLACE(2, e) * SX(2)]); }
     EACH_PLACE { EACH_PLANE(r) best[r].take(values[e][r], RELATIVE ? e : (at[0] * X(1) + at[1]) * X(2) + at[2]); }
   }
 #else
@@ -123,17 +130,19 @@ pub const STORE_OF_A_THREAD: &str = r#"  EACH_PLANE(r) {
 
 /// Kernel text: writes the gradients of maxima of windows without overlap. The cell of a window begins with it and ends before the
 /// next one.
-pub const STORE_CELL: &str = r#"  EACH_PLANE(r) {
+pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which may be outside.
+  i64 cell = 0;
+  EACH_DIM(j) cell += (i32)(window[j] * STRIDE(j) - PADDING(j)) * (i64)(j == 0 ? SD(0) : j == 1 ? SD(1) : SD(2));
+  EACH_PLANE(r) {
     const u32 plane = first + r * groups;
     if (plane >= planes) return;
     const C gradient = exists ? load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]) : C(0);
-    T* to = dx + plane_at(plane, so);
+    T* to = dx + plane_at(plane, so) + cell;
 #pragma unroll
     for (u32 i = 0; i < STRIDE(0); i++)
 #pragma unroll
       for (u32 j = 0; j < STRIDE(1); j++) {
-        u32 at[3] = {window[0] * STRIDE(0) + i - PADDING(0), window[1] * STRIDE(1) + j - PADDING(1), window[2] * STRIDE(2) - PADDING(2)};
-        if (at[0] >= X(0) || at[1] >= X(1)) continue;
+        if (window[0] * STRIDE(0) + i - PADDING(0) >= X(0) || window[1] * STRIDE(1) + j - PADDING(1) >= X(1)) continue;
         Pack<T, STRIDE(2)> row;
 #pragma unroll
         for (u32 k = 0; k < STRIDE(2); k++) {
@@ -141,10 +150,11 @@ pub const STORE_CELL: &str = r#"  EACH_PLANE(r) {
           store<C>(row.at[k], is_inside && best[r].place == (i * SIZE(1) + j) * SIZE(2) + k ? gradient : C(0));
         }
 #if PACKED
-        *(Pack<T, STRIDE(2)>*)(to + OFFSET(SD, at)) = row;
+        *(Pack<T, STRIDE(2)>*)(to + i * SD(0) + j * SD(1)) = row;
 #else
 #pragma unroll
-        for (u32 k = 0; k < STRIDE(2); k++, at[2]++) if (at[2] < X(2)) to[OFFSET(SD, at)] = row.at[k];
+        for (u32 k = 0; k < STRIDE(2); k++)
+          if (window[2] * STRIDE(2) + k - PADDING(2) < X(2)) to[i * SD(0) + j * SD(1) + k * SD(2)] = row.at[k];
 #endif
       }
   }
@@ -271,11 +281,15 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   C sums[PLANES];
   EACH_PLANE(r) {
     const u32 plane = first + r * groups, valid = plane < planes ? plane : first;
-    gradients[r] = y + plane_at(valid, sy);
-    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2));
+    gradients[r] = y + plane_at(valid, sy) + OFFSET(SY, from);
+    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2)) + (from[0] * Y(1) + from[1]) * Y(2) + from[2];
     sums[r] = 0;
   }
-  auto add = [&](const u32 (&window)[3]) {
+  auto gradient_of = [&](u32 r, u32 a, u32 b, u32 c) { return load<C>(gradients[r][(Offset)(a * SY(0) + b * SY(1) + c * SY(2))]); };
+  auto place_of = [&](u32 r, u32 a, u32 b, u32 c) { return MAX ? (u32)own_places[r][(a * Y(1) + b) * Y(2) + c] : 0; };
+  // Adds the gradients of a window, whose distance to the first one is given.
+  auto add = [&](u32 a, u32 b, u32 c, const C (&values)[PLANES], const u32 (&found)[PLANES]) {
+    const u32 window[3] = {from[0] + a, from[1] + b, from[2] + c};
     if (MAX) {
       u32 place = (own[0] * X(1) + own[1]) * X(2) + own[2];
       if (RELATIVE) {
@@ -283,28 +297,30 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
         EACH_DIM(j) relative[j] = own[j] + PADDING(j) - window[j] * STRIDE(j);
         place = (relative[0] * SIZE(1) + relative[1]) * SIZE(2) + relative[2];
       }
-      const u32 at = (window[0] * Y(1) + window[1]) * Y(2) + window[2];
-      EACH_PLANE(r) {
-        const C gradient = load<C>(gradients[r][OFFSET(SY, window)]);
-        if (own_places[r][at] == place) sums[r] += gradient;
-      }
+      EACH_PLANE(r) sums[r] += found[r] == place ? values[r] : C(0);
     } else {
       const C share = C(1) / divisor_of(range_of(window));
-      EACH_PLANE(r) sums[r] += load<C>(gradients[r][OFFSET(SY, window)]) * share;
+      EACH_PLANE(r) sums[r] += values[r] * share;
     }
   };
 #if UNROLLED
-#pragma unroll
-  for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++) {
-    const u32 window[3] = {from[0] + e / (MOST(1) * MOST(2)), from[1] + e / MOST(2) % MOST(1), from[2] + e % MOST(2)};
-    if (window[0] < to[0] && window[1] < to[1] && window[2] < to[2]) add(window);
-  }
+#define EACH_WINDOW \
+  _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++) \
+    if (const u32 a = e / (MOST(1) * MOST(2)), b = e / MOST(2) % MOST(1), c = e % MOST(2); \
+        from[0] + a < to[0] && from[1] + b < to[1] && from[2] + c < to[2])
+  C values[MOST(0) * MOST(1) * MOST(2)][PLANES];
+  u32 found[MOST(0) * MOST(1) * MOST(2)][PLANES];
+  EACH_WINDOW { EACH_PLANE(r) values[e][r] = gradient_of(r, a, b, c), found[e][r] = place_of(r, a, b, c); }
+  EACH_WINDOW { add(a, b, c, values[e], found[e]); }
 #else
-  u32 window[3];
-  for (window[0] = from[0]; window[0] < to[0]; window[0]++)
-    for (window[1] = from[1]; window[1] < to[1]; window[1]++)
-#pragma unroll 4
-      for (window[2] = from[2]; window[2] < to[2]; window[2]++) add(window);
+  for (u32 a = 0; from[0] + a < to[0]; a++)
+    for (u32 b = 0; from[1] + b < to[1]; b++)
+      for (u32 c = 0; from[2] + c < to[2]; c++) {
+        C values[PLANES];
+        u32 found[PLANES];
+        EACH_PLANE(r) values[r] = gradient_of(r, a, b, c), found[r] = place_of(r, a, b, c);
+        add(a, b, c, values, found);
+      }
 #endif
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;
