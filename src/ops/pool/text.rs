@@ -143,7 +143,11 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
 #pragma unroll
       for (u32 j = 0; j < STRIDE(1); j++) {
         if (window[0] * STRIDE(0) + i - PADDING(0) >= X(0) || window[1] * STRIDE(1) + j - PADDING(1) >= X(1)) continue;
+#if PACKED
         Pack<T, STRIDE(2)> row;
+#else
+        struct { T at[STRIDE(2)]; } row;
+#endif
 #pragma unroll
         for (u32 k = 0; k < STRIDE(2); k++) {
           const bool is_inside = i < SIZE(0) && j < SIZE(1) && k < SIZE(2);
