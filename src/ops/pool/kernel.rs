@@ -1,7 +1,7 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::grid::{Grid, Three};
 use super::*;
 
@@ -16,6 +16,10 @@ const AT_ONCE: u64 = 32;
 
 /// Maximum number of planes in which a thread computes the same position.
 const MAX_PLANES: u64 = 8;
+
+/// Maximum distance in bytes of a thread's windows to those of its neighbours, added up over all planes: half of the first cache of an
+/// SM of compute capability 9.0, divided by its threads.
+const CACHED: u64 = 64;
 
 /// Number of threads among which planes are divided: half of those that can be resident.
 const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
@@ -34,6 +38,8 @@ const AHEAD: u64 = 4;
 pub enum Task {
     /// Computes the results of windows.
     Forward,
+    /// Computes the results of windows with many short rows. A block joins the elements of columns first.
+    Columns,
     /// Finds the place of the maximum of each window, stored in the workspace.
     Places,
     /// Computes the gradients of elements.
@@ -56,6 +62,11 @@ impl<'a> Kernels<'a> {
         Kernels { spec, shape, grid: Grid::of(spec, &shape) }
     }
 
+    /// Returns the kernel of the results of windows.
+    pub fn forward(&self) -> Task {
+        if self.has_columns() { Task::Columns } else { Task::Forward }
+    }
+
     /// Returns the kernels of a gradient, in order.
     pub fn gradient(&self) -> Vec<Task> {
         if !self.shape.is_max {
@@ -71,6 +82,25 @@ impl<'a> Kernels<'a> {
     fn has_cells(&self) -> bool {
         let small = |[_, stride, ..]: [Three; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
+    }
+
+    /// Whether windows have many short rows, and blocks that join columns occupy the device.
+    fn has_columns(&self) -> bool {
+        let Some([size, _, _, dilation]) = self.grid.steps else { return false };
+        let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
+        is_tall && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
+    }
+
+    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows.
+    fn tile(&self) -> Three {
+        let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
+        let windows = ((u64::from(BLOCK).max(size[2]) - size[2]) / stride[2] + 1).min(self.grid.y[2]);
+        [windows, (windows - 1) * stride[2] + size[2], self.grid.y[2].div_ceil(windows)]
+    }
+
+    fn column_blocks(&self) -> u64 {
+        let [y0, y1, _] = self.grid.y;
+        self.shape.planes * y0 * y1 * self.tile()[2]
     }
 
     /// Number of threads per window.
@@ -100,7 +130,7 @@ impl<'a> Kernels<'a> {
     /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
     fn positions(&self, task: Task) -> (u64, u64) {
         match task {
-            Task::Forward | Task::Places => (self.grid.windows(), self.grid.window()),
+            Task::Forward | Task::Columns | Task::Places => (self.grid.windows(), self.grid.window()),
             Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
             // Gradients and places, for maxima.
             Task::Backward => {
@@ -127,9 +157,12 @@ impl<'a> Kernels<'a> {
             return 1;
         }
         let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
+        // Rows of the planes' windows stay in the first cache until their last element is read.
+        let distance = self.grid.x[2].div_ceil(self.grid.y[2]) * self.spec.inputs[0].dtype.size();
+        let cached = if task == Task::Backward { MAX_PLANES } else { (CACHED / distance).max(1) };
         let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
         // A power of two.
-        1 << spare.min(most).min(self.shape.planes).ilog2()
+        1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
     }
 
     /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
@@ -151,6 +184,9 @@ impl<'a> Kernels<'a> {
     /// kernel.
     fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
+        if task == Task::Columns {
+            return (groups, self.column_blocks() * u64::from(BLOCK));
+        }
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
 
@@ -182,6 +218,12 @@ impl<'a> Kernels<'a> {
         const OF_A_SHARER: f64 = 140.0;
         const OF_A_SHARED_TERM: f64 = 14.0;
         let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
+        if task == Task::Columns {
+            let Some([size, ..]) = self.grid.steps else { return 0.0 };
+            let of_a_column = OF_A_TERM * (size[0] * size[1]) as f64;
+            let of_a_window = OF_A_PLANE + OF_A_TERM * size[2] as f64;
+            return threads as f64 * (OF_A_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
+        }
         if self.threads(task) > 1 {
             return threads as f64 * OF_A_SHARER + self.windows() as f64 * elements * OF_A_SHARED_TERM;
         }
@@ -259,7 +301,11 @@ impl<'a> Kernels<'a> {
             ("Offset", index_type(extents.max().unwrap_or(0))),
             ("Place", if self.is_relative() { "u8" } else { "u32" }),
         ];
+        let [tile_windows, tile_columns, tiles] = self.tile();
         let numbers = [
+            ("TILES", tiles),
+            ("TILE_WINDOWS", tile_windows),
+            ("TILE_COLUMNS", tile_columns),
             ("MAX", u64::from(shape.is_max)),
             ("ADAPTIVE", u64::from(grid.steps.is_none())),
             ("WHOLE_DIVISOR", u64::from(grid.steps.is_some() && (shape.counts_padding || padding == [0; 3]))),
@@ -308,7 +354,7 @@ impl<'a> Kernels<'a> {
             param("const Steps sy", self.steps(1)),
         ];
         let operands: &[(&str, u8)] = match task {
-            Task::Forward => &[("const T* x", 0), ("T* y", 1)],
+            Task::Forward | Task::Columns => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
             Task::Backward => &[("const T* y", 1), ("T* dx", 2)],
             Task::Cells => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
@@ -327,6 +373,7 @@ impl<'a> Kernels<'a> {
         let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
         let (shared, join) = (text::SHARED, text::JOIN);
         let body = match task {
+            Task::Columns => text::COLUMNS.to_owned(),
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Cells => [text::OF_A_THREAD, text::STORE_CELL].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
@@ -335,7 +382,7 @@ impl<'a> Kernels<'a> {
             _ => [text::OF_A_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
         let name = match (task, joins) {
-            (Task::Forward, false) => "pool",
+            (Task::Forward, false) | (Task::Columns, _) => "pool",
             (Task::Forward, true) => "pool_join",
             (Task::Places, false) => "pool_places",
             (Task::Places, true) => "pool_places_join",

@@ -164,6 +164,38 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
   }
 "#;
 
+/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of a column, and then the columns
+/// of a window.
+pub const COLUMNS: &str = r#"  __shared__ C columns[TILE_COLUMNS];
+  u32 index = blockIdx.x, window[3];
+  window[2] = index % TILES * TILE_WINDOWS, index /= TILES;
+  window[1] = index % Y(1), index /= Y(1);
+  window[0] = index % Y(0);
+  const u32 plane = index / Y(0), begin = window[2] * STRIDE(2) - PADDING(2);
+  const Range range = range_of(window);
+  for (u32 column = threadIdx.x; column < TILE_COLUMNS; column += blockDim.x) {
+    Best best = nothing();
+    // Columns before the first element wrap around to large numbers.
+    if (u32 at[3] = {0, 0, begin + column}; at[2] < X(2)) {
+      const T* from = x + plane_at(plane, sx) + at[2] * SX(2);
+      for (at[0] = range.from[0]; at[0] < range.to[0]; at[0]++)
+#pragma unroll 8
+        for (at[1] = range.from[1]; at[1] < range.to[1]; at[1]++)
+          best.take(load<C>(from[at[0] * SX(0) + at[1] * SX(1)]), 0);
+    }
+    columns[column] = best.value;
+  }
+  __syncthreads();
+  const u32 first = window[2];
+  for (u32 own = threadIdx.x; own < TILE_WINDOWS && first + own < Y(2); own += blockDim.x) {
+    Best best = nothing();
+#pragma unroll
+    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own * STRIDE(2) + k], 0);
+    window[2] = first + own;
+    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range_of(window)));
+  }
+"#;
+
 /// Kernel text: `LANES` threads read a window, or one of `PARTS` equal parts of its elements.
 pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   const u32 lane = threadIdx.x % LANES, part = (u32)(index % PARTS);
