@@ -20,6 +20,13 @@ const FEW_WEIGHTS: u64 = 1024;
 /// Minimum number of steps per block if several blocks share the depth of a product.
 const MIN_STEPS: u64 = 8;
 
+/// Number of partial sums of a result from which several threads add them, and number of these threads.
+const MANY_SPLITS: u64 = 32;
+const SHARERS: u64 = 8;
+
+/// Columns of a tile of the vector units for the gradient of a few weights, whose gathered elements all rows use.
+const WIDE_COLUMNS: u64 = 192;
+
 /// Maximum size in bytes of the partial sums.
 const MAX_PARTS: u64 = 256 << 20;
 
@@ -117,7 +124,11 @@ impl Split {
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
+        // Neither with idle columns nor with more shared memory than a block has.
+        let fills = columns.next_multiple_of(WIDE_COLUMNS) == columns.next_multiple_of(64);
+        let is_wide = shape.form == Form::Weights && fills && spec.inputs[0].dtype == DType::F32;
         let (tile, wide, step, pack) = match (units, rows) {
+            (false, 0..=32) if is_wide => (if rows <= 16 { 16 } else { 32 }, WIDE_COLUMNS, 16, 4),
             (false, 0..=16) => (16, 64, 16, 4),
             (false, 0..=32) => (32, 64, 16, 4),
             (false, _) => (64, 64, 16, 4),
@@ -318,9 +329,12 @@ impl Split {
         let (rows, columns, _) = self.shape.product();
         let count = self.shape.groups * rows * columns;
         params.extend([u32_param("splits", tiles.splits), u64_param("count", count)]);
-        let before = format!("{}{}", self.definitions(spec), text::PLACES);
+        // Many sums of few results are divided among threads.
+        let sharers = if tiles.splits >= MANY_SPLITS { SHARERS } else { 1 };
+        let before = format!("{}#define SHARERS {sharers}\n{}", self.definitions(spec), text::PLACES);
         let body = format!("{FIRST}{}", text::JOIN);
-        kernel(&self.name("join"), &before, &params, &body, count.div_ceil(THREADS), THREADS as u32)
+        let blocks = count.div_ceil(THREADS / sharers);
+        kernel(&self.name("join"), &before, &params, &body, blocks, THREADS as u32)
     }
 
     fn direct_kernel(&self, spec: &Spec) -> Kernel {

@@ -360,12 +360,22 @@ pub const TILES: &str = r#"  MEMORY;
   });
 "#;
 
-/// Kernel text: adds the partial sums of blocks that share the depth.
-pub const JOIN: &str = r#"  u64 index = GLOBAL_INDEX;
-  if (index >= count) return;
+/// Kernel text: adds the partial sums of blocks that share the depth. `SHARERS` threads share the sums of a result.
+pub const JOIN: &str = r#"  const u32 results = THREADS / SHARERS, own = threadIdx.x % results, sharer = threadIdx.x / results;
+  const u64 index = (u64)blockIdx.x * results + own;
   C sum = 0;
+  if (index < count) {
 #pragma unroll 16
-  for (u32 split = 0; split < splits; split++) sum += parts[split * count + index];
+    for (u32 split = sharer; split < splits; split += SHARERS) sum += parts[split * count + index];
+  }
+#if SHARERS > 1
+  __shared__ C sums[THREADS];
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (sharer > 0) return;
+  for (u32 other = 1; other < SHARERS; other++) sum += sums[other * results + own];
+#endif
+  if (index >= count) return;
   u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);
   store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], finished(sum, bias, group * rows + row));
 "#;
