@@ -43,6 +43,13 @@ __device__ inline C divisor_of(const Range& range) {
   EACH_DIM(j) inside *= range.to[j] - range.from[j];
   return (C)inside;
 }
+__device__ inline f32 multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+__device__ inline f64 multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+// Divides by a number whose inverse is known, and corrects the rounding.
+__device__ inline C quotient(C value, C divisor, C inverse) {
+  const C near = value * inverse, corrected = multiply_add(multiply_add(-near, divisor, value), inverse, near);
+  return f_abs(near) < INFINITE ? corrected : near;
+}
 struct Best {
   C value;
   u32 place;
@@ -117,13 +124,14 @@ pub const OF_A_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
 "#;
 
 /// Kernel text: writes the results of the windows of a thread.
-pub const STORE_OF_A_THREAD: &str = r#"  EACH_PLANE(r) {
+pub const STORE_OF_A_THREAD: &str = r#"  const C divisor = divisor_of(range), inverse = C(1) / divisor;
+  EACH_PLANE(r) {
     const u32 plane = first + r * groups;
     if (plane >= planes) return;
 #if PLACES
     places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = (Place)best[r].place;
 #else
-    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best[r].value : best[r].value / divisor_of(range));
+    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best[r].value : quotient(best[r].value, divisor, inverse));
 #endif
   }
 "#;
