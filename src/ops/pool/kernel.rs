@@ -27,6 +27,9 @@ const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
 
+/// Maximum number of elements of a window of which a thread gathers gradients.
+const LARGEST_WINDOW: u64 = 125;
+
 /// Number of bytes that a thread reads before it uses the first element, if several threads share a window.
 const AHEAD_BYTES: u64 = 16;
 
@@ -44,6 +47,8 @@ pub enum Task {
     Places,
     /// Computes the gradients of elements.
     Backward,
+    /// Computes the gradients of cells, which are as many elements as the stride along each dimension.
+    Gather,
     /// Finds the maximum of each window, and computes the gradients of the elements up to the next window. For windows without
     /// overlap.
     Cells,
@@ -69,13 +74,24 @@ impl<'a> Kernels<'a> {
 
     /// Returns the kernels of a gradient, in order.
     pub fn gradient(&self) -> Vec<Task> {
+        let backward = if self.gathers() { Task::Gather } else { Task::Backward };
         if !self.shape.is_max {
-            vec![Task::Backward]
+            vec![backward]
         } else if self.has_cells() {
             vec![Task::Cells]
         } else {
-            vec![Task::Places, Task::Backward]
+            vec![Task::Places, backward]
         }
+    }
+
+    /// Whether a thread computes the gradients of a cell from the windows that contain its elements.
+    fn gathers(&self) -> bool {
+        let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
+        let counts = [self.grid.gathered()[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
+        let limits = [AT_ONCE, LARGEST_WINDOW, LARGEST_CELL];
+        // A window with a place of its own in a byte, as `is_relative` decides.
+        let has_places = !self.shape.is_max || self.is_relative();
+        dilation == [1; 3] && has_places && counts.iter().zip(limits).all(|(count, limit)| *count <= limit)
     }
 
     /// Whether a thread computes the gradients of the elements of a window and of those up to the next one.
@@ -88,7 +104,9 @@ impl<'a> Kernels<'a> {
     fn has_columns(&self) -> bool {
         let Some([size, _, _, dilation]) = self.grid.steps else { return false };
         let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
-        is_tall && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
+        // Threads without a column would be idle.
+        let fills = 2 * self.tile()[1] >= u64::from(BLOCK);
+        is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
     }
 
     /// Number of windows and of columns that a block reads, and number of blocks for a row of windows.
@@ -133,6 +151,10 @@ impl<'a> Kernels<'a> {
             Task::Forward | Task::Columns | Task::Places => (self.grid.windows(), self.grid.window()),
             Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
             // Gradients and places, for maxima.
+            Task::Gather => {
+                let [cells, most, _] = self.grid.gathered().map(|sizes| sizes.iter().product::<u64>());
+                (cells, most * if self.shape.is_max { 2 } else { 1 })
+            }
             Task::Backward => {
                 let windows: u64 = self.grid.most().iter().product();
                 (self.grid.elements(), windows * if self.shape.is_max { 2 } else { 1 })
@@ -142,7 +164,8 @@ impl<'a> Kernels<'a> {
 
     /// Whether a thread reads all elements of a position at once, in loops of constant length.
     fn is_unrolled(&self, task: Task) -> bool {
-        self.grid.steps.is_some() && self.positions(task).1 <= 2 * AT_ONCE && self.threads(task) == 1
+        let has_loops = task == Task::Backward || self.grid.steps.is_none() || self.threads(task) > 1;
+        !has_loops && self.positions(task).1 <= 2 * AT_ONCE
     }
 
     /// Number of threads for a position.
@@ -159,7 +182,8 @@ impl<'a> Kernels<'a> {
         let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
         // Rows of the planes' windows stay in the first cache until their last element is read.
         let distance = self.grid.x[2].div_ceil(self.grid.y[2]) * self.spec.inputs[0].dtype.size();
-        let cached = if task == Task::Backward { MAX_PLANES } else { (CACHED / distance).max(1) };
+        let cached =
+            if matches!(task, Task::Backward | Task::Gather) { MAX_PLANES } else { (CACHED / distance).max(1) };
         let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
         // A power of two.
         1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
@@ -260,7 +284,7 @@ impl<'a> Kernels<'a> {
 
     /// Size in bytes of the places in the workspace, and of the results of parts after them.
     fn workspace(&self, task: Task) -> (u64, u64) {
-        let places = matches!(task, Task::Places | Task::Backward) && self.shape.is_max;
+        let places = matches!(task, Task::Places | Task::Backward | Task::Gather) && self.shape.is_max;
         let places = if places { self.place().size() * self.windows() } else { 0 };
         let each = 2 * self.spec.inputs[0].dtype.compute().size();
         let parts = self.parts(task);
@@ -268,13 +292,13 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether a thread writes the last dimension of a cell at once.
-    fn is_packed(&self) -> bool {
+    fn is_packed(&self, task: Task) -> bool {
         let Some([_, stride, padding, _]) = self.grid.steps else { return false };
         let (wide, output) = (stride[2], self.spec.outputs[0]);
         let strides = output.strides.iter().rev().skip(1);
         [2, 4, 8].contains(&wide)
             && wide * output.dtype.size() <= 16
-            && padding[2] == 0
+            && (padding[2] == 0 || task == Task::Gather)
             && self.grid.x[2].is_multiple_of(wide)
             && self.grid.strides[2][2] == 1
             && strides.copied().all(|stride| stride.is_multiple_of(wide))
@@ -322,11 +346,16 @@ impl<'a> Kernels<'a> {
             ("PLACES", u64::from(matches!(task, Task::Places | Task::Cells))),
             ("RELATIVE", u64::from(self.is_relative())),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
-            ("PACKED", u64::from(task == Task::Cells && self.is_packed())),
+            ("PACKED", u64::from(self.is_packed(task))),
         ];
         let types: String = types.iter().map(|(name, own)| format!("typedef {own} {name};\n")).collect();
         let numbers: String = numbers.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
-        let cells = if task == Task::Cells { grid.cells() } else { grid.y };
+        let [gathered, most, next] = grid.gathered();
+        let (cells, most) = match task {
+            Task::Gather => (gathered, most),
+            Task::Cells => (grid.cells(), grid.most()),
+            _ => (grid.y, grid.most()),
+        };
         let covers = [0, 1, 2].map(|axis| u64::from(grid.covers(axis)));
         let [of_x, of_y, of_d] = grid.strides;
         let sizes = [
@@ -334,7 +363,8 @@ impl<'a> Kernels<'a> {
             each("Y", grid.y, "u"),
             each("CELLS", cells, "u"),
             each("COVERS", covers, ""),
-            each("MOST", grid.most(), "u"),
+            each("MOST", most, "u"),
+            each("NEXT", next, "u"),
             each("SIZE", size, "u"),
             each("STRIDE", stride, "u"),
             each("PADDING", padding, "u"),
@@ -360,18 +390,18 @@ impl<'a> Kernels<'a> {
         let operands: &[(&str, u8)] = match task {
             Task::Forward | Task::Columns => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
-            Task::Backward => &[("const T* y", 1), ("T* dx", 2)],
+            Task::Backward | Task::Gather => &[("const T* y", 1), ("T* dx", 2)],
             Task::Cells => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
-        if matches!(task, Task::Places | Task::Backward) || parts > 1 {
+        if matches!(task, Task::Places | Task::Backward | Task::Gather) || parts > 1 {
             params.push(param("Place* places", Arg::Workspace(places + of_parts)));
         }
         if parts > 1 {
             params.push(u64_param("partial_at", places));
         }
-        if matches!(task, Task::Backward | Task::Cells) {
+        if matches!(task, Task::Backward | Task::Gather | Task::Cells) {
             params.push(param("const Steps so", self.steps(2)));
         }
         let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
@@ -379,6 +409,7 @@ impl<'a> Kernels<'a> {
         let body = match task {
             Task::Columns => text::COLUMNS.to_owned(),
             Task::Backward => text::BACKWARD.to_owned(),
+            Task::Gather => text::GATHER.to_owned(),
             Task::Cells => [text::OF_A_THREAD, text::STORE_CELL].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
@@ -390,9 +421,11 @@ impl<'a> Kernels<'a> {
             (Task::Forward, true) => "pool_join",
             (Task::Places, false) => "pool_places",
             (Task::Places, true) => "pool_places_join",
-            (Task::Backward | Task::Cells, _) => "pool_backward",
+            (Task::Backward | Task::Gather | Task::Cells, _) => "pool_backward",
         };
         let blocks = if joins { self.windows() } else { threads.div_ceil(u64::from(BLOCK)) };
-        launch(name, &self.definitions(task), &params, &body, blocks, BLOCK)
+        let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
+        let before = self.definitions(task) + elements;
+        launch(name, &before, &params, &body, blocks, BLOCK)
     }
 }

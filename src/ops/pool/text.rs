@@ -76,6 +76,24 @@ struct Best {
 __device__ inline Best nothing() { return {MAX ? -C(INFINITE) : C(0), NOWHERE}; }
 "#;
 
+/// Kernel text: neighbouring elements of a cell.
+pub const ELEMENTS: &str = r#"
+#if PACKED
+typedef Pack<T, STRIDE(2)> Elements;
+#else
+struct Elements { T at[STRIDE(2)]; };
+#endif
+// Positions before the first element wrap around to large numbers.
+__device__ inline void write(const Elements& elements, T* to, u32 first) {
+#if PACKED
+  *(Elements*)to = elements;
+#else
+#pragma unroll
+  for (u32 k = 0; k < STRIDE(2); k++) if (first + k < X(2)) to[k * SD(2)] = elements.at[k];
+#endif
+}
+"#;
+
 /// Kernel text: a thread reads the windows at one position of `PLANES` planes, which are `groups` planes apart.
 pub const OF_A_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
@@ -151,23 +169,13 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
 #pragma unroll
       for (u32 j = 0; j < STRIDE(1); j++) {
         if (window[0] * STRIDE(0) + i - PADDING(0) >= X(0) || window[1] * STRIDE(1) + j - PADDING(1) >= X(1)) continue;
-#if PACKED
-        Pack<T, STRIDE(2)> row;
-#else
-        struct { T at[STRIDE(2)]; } row;
-#endif
+        Elements row;
 #pragma unroll
         for (u32 k = 0; k < STRIDE(2); k++) {
           const bool is_inside = i < SIZE(0) && j < SIZE(1) && k < SIZE(2);
           store<C>(row.at[k], is_inside && best[r].place == (i * SIZE(1) + j) * SIZE(2) + k ? gradient : C(0));
         }
-#if PACKED
-        *(Pack<T, STRIDE(2)>*)(to + i * SD(0) + j * SD(1)) = row;
-#else
-#pragma unroll
-        for (u32 k = 0; k < STRIDE(2); k++)
-          if (window[2] * STRIDE(2) + k - PADDING(2) < X(2)) to[i * SD(0) + j * SD(1) + k * SD(2)] = row.at[k];
-#endif
+        write(row, to + i * SD(0) + j * SD(1), window[2] * STRIDE(2) - PADDING(2));
       }
   }
 "#;
@@ -347,16 +355,6 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
       EACH_PLANE(r) sums[r] += values[r] * share;
     }
   };
-#if UNROLLED
-#define EACH_WINDOW \
-  _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++) \
-    if (const u32 a = e / (MOST(1) * MOST(2)), b = e / MOST(2) % MOST(1), c = e % MOST(2); \
-        from[0] + a < to[0] && from[1] + b < to[1] && from[2] + c < to[2])
-  C values[MOST(0) * MOST(1) * MOST(2)][PLANES];
-  u32 found[MOST(0) * MOST(1) * MOST(2)][PLANES];
-  EACH_WINDOW { EACH_PLANE(r) values[e][r] = gradient_of(r, a, b, c), found[e][r] = place_of(r, a, b, c); }
-  EACH_WINDOW { add(a, b, c, values[e], found[e]); }
-#else
   for (u32 a = 0; from[0] + a < to[0]; a++)
     for (u32 b = 0; from[1] + b < to[1]; b++)
       for (u32 c = 0; from[2] + c < to[2]; c++) {
@@ -365,9 +363,72 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
         EACH_PLANE(r) values[r] = gradient_of(r, a, b, c), found[r] = place_of(r, a, b, c);
         add(a, b, c, values, found);
       }
-#endif
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;
     if (plane < planes) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sums[r]);
+  }
+"#;
+
+/// Kernel text: a thread computes the gradients of a cell, `STRIDE` elements along each dimension, at one position of `PLANES` planes.
+/// Elements of a cell share their windows, and their places in these are constants.
+pub const GATHER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
+  if (index >= count) return;
+  u32 cell[3], start[3], last[3];
+  const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));
+  split((u32)(index % (CELLS(0) * CELLS(1) * CELLS(2))), CELLS(1), CELLS(2), cell);
+  EACH_DIM(j) start[j] = cell[j] * STRIDE(j), last[j] = cell[j] + NEXT(j);
+  // The window with the number `e`: along each dimension, `BACK` windows before the last one that contains an element of the cell.
+#define BACK(j, e) (j == 0 ? e / (MOST(1) * MOST(2)) : j == 1 ? e / MOST(2) % MOST(1) : e % MOST(2))
+#define EACH_NUMBER _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++)
+#define EACH_WINDOW \
+  EACH_NUMBER if (const u32 window[3] = {last[0] - BACK(0, e), last[1] - BACK(1, e), last[2] - BACK(2, e)}; \
+                  window[0] < Y(0) && window[1] < Y(1) && window[2] < Y(2))
+  const T* gradients[PLANES];
+  const Place* own_places[PLANES];
+  C values[MOST(0) * MOST(1) * MOST(2)][PLANES];
+  u32 found[MOST(0) * MOST(1) * MOST(2)][PLANES];
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups, valid = plane < planes ? plane : first;
+    gradients[r] = y + plane_at(valid, sy) + OFFSET(SY, last);
+    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2)) + (last[0] * Y(1) + last[1]) * Y(2) + last[2];
+    EACH_NUMBER values[e][r] = 0, found[e][r] = NOWHERE;
+  }
+  EACH_WINDOW {
+    EACH_PLANE(r) {
+      values[e][r] = load<C>(*(gradients[r] - (BACK(0, e) * SY(0) + BACK(1, e) * SY(1) + BACK(2, e) * SY(2))));
+      if (MAX) found[e][r] = *(own_places[r] - ((BACK(0, e) * Y(1) + BACK(1, e)) * Y(2) + BACK(2, e)));
+    }
+  }
+  if (!MAX) {
+    EACH_WINDOW {
+      const C share = C(1) / divisor_of(range_of(window));
+      EACH_PLANE(r) values[e][r] *= share;
+    }
+  }
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups;
+    if (plane >= planes) return;
+    T* to = dx + plane_at(plane, so) + OFFSET(SD, start);
+#pragma unroll
+    for (i32 i = 0; i < STRIDE(0); i++)
+#pragma unroll
+      for (i32 j = 0; j < STRIDE(1); j++) {
+        if ((X(0) % STRIDE(0) > 0 && start[0] + i >= X(0)) || (X(1) % STRIDE(1) > 0 && start[1] + j >= X(1))) continue;
+        Elements row;
+#pragma unroll
+        for (i32 k = 0; k < STRIDE(2); k++) {
+          C sum = 0;
+          EACH_NUMBER {
+            // Place of the element in the window.
+#define PLACE_IN(j, own) (own + (i32)PADDING(j) - ((i32)NEXT(j) - (i32)BACK(j, e)) * (i32)STRIDE(j))
+            const i32 a = PLACE_IN(0, i), b = PLACE_IN(1, j), c = PLACE_IN(2, k);
+            if (a < 0 || a >= SIZE(0) || b < 0 || b >= SIZE(1) || c < 0 || c >= SIZE(2)) continue;
+            if (MAX) sum += found[e][r] == (u32)((a * SIZE(1) + b) * SIZE(2) + c) ? values[e][r] : C(0);
+            else sum += values[e][r];
+          }
+          store<C>(row.at[k], sum);
+        }
+        write(row, to + i * SD(0) + j * SD(1), start[2]);
+      }
   }
 "#;
