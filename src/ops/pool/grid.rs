@@ -117,6 +117,14 @@ impl Grid {
         })
     }
 
+    /// Whether each element belongs to exactly one window.
+    pub fn is_partition(&self) -> bool {
+        let is_whole = |[size, _, padding, _]: [Three; 4]| {
+            (0..3).all(|axis| padding[axis] == 0 && size[axis] * self.y[axis] == self.x[axis])
+        };
+        self.is_disjoint() && self.steps.is_some_and(is_whole)
+    }
+
     /// Number of cells along each dimension: of each window with the elements up to the next one, and of the elements after the
     /// last window's cell.
     pub fn cells(&self) -> Three {

@@ -52,6 +52,9 @@ pub enum Task {
     /// Finds the maximum of each window, and computes the gradients of the elements up to the next window. For windows without
     /// overlap.
     Cells,
+    /// Finds the maximum of each window, and computes the gradients of its elements. For large windows that contain each element
+    /// once.
+    Spread,
 }
 
 /// Generates the kernels of a pool.
@@ -79,6 +82,8 @@ impl<'a> Kernels<'a> {
             vec![backward]
         } else if self.has_cells() {
             vec![Task::Cells]
+        } else if self.grid.is_partition() && self.threads(Task::Spread) > 1 {
+            vec![Task::Spread]
         } else {
             vec![Task::Places, backward]
         }
@@ -148,7 +153,7 @@ impl<'a> Kernels<'a> {
     /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
     fn positions(&self, task: Task) -> (u64, u64) {
         match task {
-            Task::Forward | Task::Columns | Task::Places => (self.grid.windows(), self.grid.window()),
+            Task::Forward | Task::Columns | Task::Places | Task::Spread => (self.grid.windows(), self.grid.window()),
             Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
             // Gradients and places, for maxima.
             Task::Gather => {
@@ -170,7 +175,7 @@ impl<'a> Kernels<'a> {
 
     /// Number of threads for a position.
     fn threads(&self, task: Task) -> u64 {
-        if matches!(task, Task::Forward | Task::Places) { self.lanes() } else { 1 }
+        if matches!(task, Task::Forward | Task::Places | Task::Spread) { self.lanes() } else { 1 }
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
@@ -343,7 +348,8 @@ impl<'a> Kernels<'a> {
             ("PARTS", self.parts(task)),
             ("PLANES", self.planes(task)),
             ("AHEAD", AHEAD.max(AHEAD_BYTES / dtype.size())),
-            ("PLACES", u64::from(matches!(task, Task::Places | Task::Cells))),
+            ("PLACES", u64::from(matches!(task, Task::Places | Task::Cells | Task::Spread))),
+            ("SPREADS", u64::from(task == Task::Spread)),
             ("RELATIVE", u64::from(self.is_relative())),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
             ("PACKED", u64::from(self.is_packed(task))),
@@ -391,7 +397,7 @@ impl<'a> Kernels<'a> {
             Task::Forward | Task::Columns => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
             Task::Backward | Task::Gather => &[("const T* y", 1), ("T* dx", 2)],
-            Task::Cells => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
+            Task::Cells | Task::Spread => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
@@ -401,7 +407,7 @@ impl<'a> Kernels<'a> {
         if parts > 1 {
             params.push(u64_param("partial_at", places));
         }
-        if matches!(task, Task::Backward | Task::Gather | Task::Cells) {
+        if matches!(task, Task::Backward | Task::Gather | Task::Cells | Task::Spread) {
             params.push(param("const Steps so", self.steps(2)));
         }
         let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
@@ -411,6 +417,8 @@ impl<'a> Kernels<'a> {
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Gather => text::GATHER.to_owned(),
             Task::Cells => [text::OF_A_THREAD, text::STORE_CELL].concat(),
+            Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
+            Task::Spread if parts == 1 => [shared, join, text::STORE_GRADIENT].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
@@ -421,7 +429,8 @@ impl<'a> Kernels<'a> {
             (Task::Forward, true) => "pool_join",
             (Task::Places, false) => "pool_places",
             (Task::Places, true) => "pool_places_join",
-            (Task::Backward | Task::Gather | Task::Cells, _) => "pool_backward",
+            (Task::Spread, true) => "pool_backward_join",
+            (Task::Backward | Task::Gather | Task::Cells | Task::Spread, _) => "pool_backward",
         };
         let blocks = if joins { self.windows() } else { threads.div_ceil(u64::from(BLOCK)) };
         let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };

@@ -222,6 +222,9 @@ pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
   const Range range = range_of(window);
   const T* from = x + plane_at(plane, sx);
+#if SPREADS
+  T* to = dx + plane_at(plane, so);
+#endif
   Best best = nothing();
   u32 inside[3], all = 1;
   EACH_DIM(j) {
@@ -256,7 +259,11 @@ pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
       u32 at[3];
       EACH_DIM(j) at[j] = range.from[j] + own[j] * DILATION(j);
       found[u] = (at[0] * X(1) + at[1]) * X(2) + at[2];
-      if (next + u * LANES < end) values[u] = load<C>(from[OFFSET(SX, at)]);
+      if (next + u * LANES >= end) continue;
+      values[u] = load<C>(from[OFFSET(SX, at)]);
+#if SPREADS
+      store<C>(to[OFFSET(SD, at)], C(0));
+#endif
     }
 #pragma unroll
     for (u32 u = 0; u < AHEAD; u++) if (next + u * LANES < end) best.take(values[u], found[u]);
@@ -277,8 +284,9 @@ pub const FINISH: &str = r#"  const Index index = (Index)blockIdx.x;
   }
 "#;
 
-/// Kernel text: joins the results of the threads of a window in its first thread.
-pub const JOIN: &str = r#"  auto join = [&](int masks) {
+/// Kernel text: joins the results of the threads of a window in each of them.
+pub const JOIN: &str = r#"  const u32 own_place = best.place;
+  auto join = [&](int masks) {
 #pragma unroll
     for (int mask = masks / 2; mask > 0; mask /= 2) {
       const C other = SHUFFLE_XOR(best.value, mask);
@@ -294,18 +302,26 @@ pub const JOIN: &str = r#"  auto join = [&](int masks) {
   best = joined[lane % (LANES / 32)];
   join(LANES / 32);
 #endif
-  if (lane > 0) return;
 "#;
 
 /// Kernel text: writes the result of a part of a window.
-pub const STORE_PART: &str = "  partial[index * PARTS + part] = best;\n";
+pub const STORE_PART: &str = "  if (lane == 0) partial[index * PARTS + part] = best;\n";
 
 /// Kernel text: writes the result of a window.
-pub const STORE: &str = r#"#if PLACES
+pub const STORE: &str = r#"  if (lane > 0) return;
+#if PLACES
   places[index] = best.place;
 #else
   store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range));
 #endif
+"#;
+
+/// Kernel text: writes the gradient of a window to its maximum. All other elements of the window are zero already, and the thread that
+/// has read the maximum has written a zero there.
+pub const STORE_GRADIENT: &str = r#"  if (PARTS > 1 ? lane > 0 : own_place != best.place) return;
+  u32 at[3];
+  split(best.place, X(1), X(2), at);
+  store<C>(*(dx + plane_at(plane, so) + OFFSET(SD, at)), load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]));
 "#;
 
 /// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
