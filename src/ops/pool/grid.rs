@@ -76,6 +76,7 @@ impl Grid {
     fn size(&self, axis: usize) -> u64 {
         match self.steps {
             Some([size, ..]) => size[axis],
+            None if self.x[axis].is_multiple_of(self.y[axis]) => self.x[axis] / self.y[axis],
             None => self.x[axis].div_ceil(self.y[axis]) + 1,
         }
     }
