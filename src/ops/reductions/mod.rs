@@ -16,7 +16,7 @@ pub(super) use accuracy::{Group, Terms};
 pub(super) use extent::Extent;
 pub use grad_norm::GradNorm;
 pub(super) use kernel::{Finish, launches};
-pub(super) use split::Split;
+pub(super) use split::{Split, parts};
 pub(super) use sums::Sums;
 
 /// The function that reduces terms to a result.
