@@ -1,7 +1,7 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::grid::{Grid, Three};
 use super::*;
 
@@ -27,22 +27,14 @@ const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
 
-/// Maximum number of elements of a window that a byte numbers, besides a number for no element.
-const LARGEST_RELATIVE: u64 = 255;
-
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
 
 /// Number of bytes that a thread reads before it uses the first element, if several threads share a window.
-const AHEAD_BYTES: u64 = 32;
+const AHEAD_BYTES: u64 = 16;
 
-/// Minimum number of elements that a thread of a shared window reads before it uses the first.
+/// Number of elements, of any type, that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
-
-/// Minimum number of elements per thread of a block that justifies a second launch to join the parts of a window, and minimum number in
-/// a part. A launch took 2.7 µs on an H100, in which a thread reads about 16.
-const MANY_STEPS: u64 = 64;
-const STEPS_OF_A_PART: u64 = 16;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,24 +109,21 @@ impl<'a> Kernels<'a> {
     fn has_columns(&self) -> bool {
         let Some([size, _, _, dilation]) = self.grid.steps else { return false };
         let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
-        is_tall && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
+        // Threads without a column would be idle.
+        let fills = 2 * self.tile()[1] >= u64::from(BLOCK);
+        is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
     }
 
-    /// Number of windows and of columns that a block reads in a row of windows, and number of blocks for a row.
+    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows.
     fn tile(&self) -> Three {
         let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
         let windows = ((u64::from(BLOCK).max(size[2]) - size[2]) / stride[2] + 1).min(self.grid.y[2]);
         [windows, (windows - 1) * stride[2] + size[2], self.grid.y[2].div_ceil(windows)]
     }
 
-    /// Number of rows of windows of all planes, and of those that a block reads.
-    fn rows(&self) -> (u64, u64) {
-        (self.shape.planes * self.grid.y[0] * self.grid.y[1], (u64::from(BLOCK) / self.tile()[1]).max(1))
-    }
-
     fn column_blocks(&self) -> u64 {
-        let (rows, at_once) = self.rows();
-        rows.div_ceil(at_once) * self.tile()[2]
+        let [y0, y1, _] = self.grid.y;
+        self.shape.planes * y0 * y1 * self.tile()[2]
     }
 
     /// Number of threads per window.
@@ -207,18 +196,16 @@ impl<'a> Kernels<'a> {
 
     /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
     fn is_relative(&self) -> bool {
-        let is_dense = |[.., dilation]: [Three; 4]| dilation == [1; 3];
-        self.grid.steps.is_some_and(is_dense) && self.grid.window() <= LARGEST_RELATIVE
+        let is_dilated = |[.., dilation]: [Three; 4]| dilation.iter().any(|&distance| distance > 1);
+        self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
     }
 
     /// Number of parts of a window. A block reads a part, and a second kernel joins the parts. The number depends on the shape alone,
     /// so every device adds in the same order.
     fn parts(&self, task: Task) -> u64 {
-        let (windows, steps) = (self.windows(), self.grid.window() / u64::from(BLOCK));
-        match self.threads(task) == u64::from(BLOCK) && windows < RESIDENT_BLOCKS && steps >= MANY_STEPS {
-            // No more than two waves of blocks.
-            true => (2 * RESIDENT_BLOCKS / windows).min(steps / STEPS_OF_A_PART).max(1),
-            false => 1,
+        match self.threads(task) {
+            lanes if lanes == u64::from(BLOCK) => parts(self.windows(), self.grid.window() / lanes, AHEAD),
+            _ => 1,
         }
     }
 
@@ -350,7 +337,6 @@ impl<'a> Kernels<'a> {
         let [tile_windows, tile_columns, tiles] = self.tile();
         let numbers = [
             ("TILES", tiles),
-            ("TILE_ROWS", self.rows().1),
             ("TILE_WINDOWS", tile_windows),
             ("TILE_COLUMNS", tile_columns),
             ("MAX", u64::from(shape.is_max)),
@@ -400,9 +386,8 @@ impl<'a> Kernels<'a> {
     fn launch(&self, task: Task, joins: bool) -> Launch {
         let (lanes, parts) = (self.threads(task), self.parts(task));
         let (groups, threads) = self.division(task);
-        let count = if task == Task::Columns { self.rows().0 } else { threads / lanes / parts };
         let mut params = vec![
-            u64_param("count", count),
+            u64_param("count", threads / lanes / parts),
             u32_param("planes", self.shape.planes),
             u32_param("groups", groups),
             param("const Steps sx", self.steps(0)),

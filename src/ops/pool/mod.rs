@@ -7,7 +7,7 @@ mod shape;
 mod text;
 
 use super::ball::Precision;
-use super::reductions::{Function, Group};
+use super::reductions::{Function, Group, parts};
 use super::windows::{self, MAX_VALUE};
 use super::*;
 pub use gradient::PoolBackward;

@@ -36,13 +36,6 @@ __device__ inline Range range_of(const u32 (&window)[3]) {
   }
   return range;
 }
-// Returns the number within a window of the element at a place.
-__device__ inline u32 number_in(const u32 (&window)[3], u32 place) {
-  u32 at[3];
-  split(place, X(1), X(2), at);
-  EACH_DIM(j) at[j] += PADDING(j) - window[j] * STRIDE(j);
-  return (at[0] * SIZE(1) + at[1]) * SIZE(2) + at[2];
-}
 __device__ inline C divisor_of(const Range& range) {
   // The number of elements with padding may exceed 32 bits.
   if (WHOLE_DIVISOR) return (C)((u64)SIZE(0) * SIZE(1) * SIZE(2));
@@ -154,8 +147,7 @@ pub const STORE_OF_A_THREAD: &str = r#"  const C divisor = divisor_of(range), in
     const u32 plane = first + r * groups;
     if (plane >= planes) return;
 #if PLACES
-    const u32 place = RELATIVE && !UNROLLED ? number_in(window, best[r].place) : best[r].place;
-    places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = (Place)place;
+    places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = (Place)best[r].place;
 #else
     store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best[r].value : quotient(best[r].value, divisor, inverse));
 #endif
@@ -188,38 +180,34 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
   }
 "#;
 
-/// Kernel text: a block reads neighbouring windows in `TILE_ROWS` rows of windows, which are numbered across planes. A thread joins the
-/// elements of a column, and then the columns of a window.
-pub const COLUMNS: &str = r#"  __shared__ C columns[TILE_ROWS][TILE_COLUMNS];
-  const u32 row = threadIdx.x / TILE_COLUMNS, column = threadIdx.x % TILE_COLUMNS;
-  const u32 first = blockIdx.x / TILES * TILE_ROWS, tile = blockIdx.x % TILES * TILE_WINDOWS;
-  u32 window[3];
-  auto plane_of = [&](u32 own_row, u32 own) {
-    window[0] = (first + own_row) / Y(1) % Y(0), window[1] = (first + own_row) % Y(1), window[2] = tile + own;
-    return (first + own_row) / (Y(0) * Y(1));
-  };
-  if (row < TILE_ROWS && first + row < count) {
-    const u32 plane = plane_of(row, 0);
-    const Range range = range_of(window);
+/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of a column, and then the columns
+/// of a window.
+pub const COLUMNS: &str = r#"  __shared__ C columns[TILE_COLUMNS];
+  u32 index = blockIdx.x, window[3];
+  window[2] = index % TILES * TILE_WINDOWS, index /= TILES;
+  window[1] = index % Y(1), index /= Y(1);
+  window[0] = index % Y(0);
+  const u32 plane = index / Y(0), begin = window[2] * STRIDE(2) - PADDING(2);
+  const Range range = range_of(window);
+  for (u32 column = threadIdx.x; column < TILE_COLUMNS; column += blockDim.x) {
     Best best = nothing();
     // Columns before the first element wrap around to large numbers.
-    if (const u32 at = tile * STRIDE(2) - PADDING(2) + column; at < X(2)) {
-      const T* from = x + plane_at(plane, sx) + at * SX(2) + range.from[1] * SX(1);
-      for (u32 slab = range.from[0]; slab < range.to[0]; slab++)
-#pragma unroll 16
-        for (u32 i = 0; i < SIZE(1); i++)
-          if (PADDING(1) == 0 || range.from[1] + i < range.to[1]) best.take(load<C>(from[slab * SX(0) + i * SX(1)]), 0);
+    if (u32 at[3] = {0, 0, begin + column}; at[2] < X(2)) {
+      const T* from = x + plane_at(plane, sx) + at[2] * SX(2);
+      for (at[0] = range.from[0]; at[0] < range.to[0]; at[0]++)
+#pragma unroll 8
+        for (at[1] = range.from[1]; at[1] < range.to[1]; at[1]++)
+          best.take(load<C>(from[at[0] * SX(0) + at[1] * SX(1)]), 0);
     }
-    columns[row][column] = best.value;
+    columns[column] = best.value;
   }
   __syncthreads();
-  for (u32 index = threadIdx.x; index < TILE_ROWS * TILE_WINDOWS; index += blockDim.x) {
-    const u32 own_row = index / TILE_WINDOWS, own = index % TILE_WINDOWS;
-    if (first + own_row >= count || tile + own >= Y(2)) continue;
-    const u32 plane = plane_of(own_row, own);
+  const u32 first = window[2];
+  for (u32 own = threadIdx.x; own < TILE_WINDOWS && first + own < Y(2); own += blockDim.x) {
     Best best = nothing();
 #pragma unroll
-    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own_row][own * STRIDE(2) + k], 0);
+    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own * STRIDE(2) + k], 0);
+    window[2] = first + own;
     store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range_of(window)));
   }
 "#;
@@ -322,7 +310,7 @@ pub const STORE_PART: &str = "  if (lane == 0) partial[index * PARTS + part] = b
 /// Kernel text: writes the result of a window.
 pub const STORE: &str = r#"  if (lane > 0) return;
 #if PLACES
-  places[index] = (Place)(RELATIVE ? number_in(window, best.place) : best.place);
+  places[index] = best.place;
 #else
   store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range));
 #endif
