@@ -183,3 +183,39 @@ fn pools_of_few_large_windows() {
     }
     file.check();
 }
+
+/// So many planes that a thread computes the same position of several: windows with and without overlap, in several layouts.
+#[test]
+fn pools_of_many_planes() {
+    let mut file = File::new(37);
+    for (mode, size, stride) in [("max", 2, 2), ("max", 3, 2), ("mean", 2, 3)] {
+        let dtype = file.pick(&["f32", "f16"]);
+        let (samples, channels) = (61 + file.below(9), 71 + file.below(9));
+        let sizes = [8 + file.below(3), 8];
+        let windows = sizes.map(|length| (length - size) / stride + 1);
+        let options = format!("mode: {mode}, size: {size}, stride: {stride}");
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[samples, channels, sizes[0], sizes[1]]));
+        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[samples, channels, windows[0], windows[1]]));
+        file.add(&format!("pool({x} -> {y}, {options})"));
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, {options})"));
+    }
+    file.check();
+}
+
+/// Windows with many short rows, of which a block joins the columns first.
+#[test]
+fn pools_of_columns() {
+    let mut file = File::new(38);
+    for (mode, rank) in [("max", 2), ("mean", 2), ("mean", 3)] {
+        let dtype = file.pick(&FLOATS);
+        // Enough rows of windows for a block each to occupy a device.
+        let (lead, lengths, size, stride, padding) =
+            if rank == 2 { ([5, 6], &[22, 133][..], 9, 2, 3) } else { ([3, 3], &[7, 8, 50][..], 5, 1, 2) };
+        let sizes: Vec<u64> = lengths.iter().map(|length| length - file.below(3)).collect();
+        let windows: Vec<u64> = sizes.iter().map(|length| (length + 2 * padding - size) / stride + 1).collect();
+        let x = file.tensor(dtype, &[&lead[..], &sizes].concat());
+        let y = file.tensor(dtype, &[&lead[..], &windows].concat());
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
+    }
+    file.check();
+}

@@ -269,7 +269,11 @@ impl Conv {
         let size = samples.div_ceil(calls);
         let mut piece = self.clone();
         for place in [0, 2] {
-            piece.tensors[place].dims.set(0, size);
+            let tensor = &mut piece.tensors[place];
+            // Each piece begins at a multiple of a sample's bytes.
+            let of_sample = 1 << (tensor.bytes() / samples).trailing_zeros().min(4);
+            tensor.align = tensor.align.min(of_sample);
+            tensor.dims.set(0, size);
         }
         (piece, (0..calls).map(|call| (call * size).min(samples - size)).collect())
     }

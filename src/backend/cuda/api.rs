@@ -18,8 +18,9 @@ use crate::schedule::Topology;
 
 use super::Cuda;
 use super::cublaslt::{CublasLt, Product};
-use super::cudnn::{Convolution, Cudnn};
+use super::cudnn::Cudnn;
 use super::cudnn_attention::Attention;
+use super::cudnn_convolution::Convolution;
 use super::driver::number;
 use super::nvml::Nvml;
 use super::occupancy;
@@ -270,7 +271,7 @@ impl Api for Cuda {
         stream: Stream,
     ) -> Call {
         // SAFETY: the caller vouches for memory and stream.
-        unsafe { convolution.convolve(operands, workspace, stream) }
+        unsafe { convolution.convolve(operands, workspace.0, stream) }
     }
 
     fn attentions(

@@ -11,7 +11,7 @@ use crate::backend::gpu::{Call, Engine};
 use crate::ops::{AttentionForm, FusedAttention};
 
 use super::cudnn::Cudnn;
-use super::cudnn_graph::{Element, Graph, Node, Plan, Pointwise, Reduction, Sizes, contiguous};
+use super::cudnn_graph::{Element, Graph, Node, Note, Plan, Pointwise, Reduction, Search, Sizes, contiguous};
 
 /// Number of engines that are compiled for each call; compiling one takes a second or two.
 const ENGINES: usize = 2;
@@ -50,9 +50,14 @@ impl Cudnn {
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
             let most = ENGINES.min(wanted.max(1) as usize);
-            match graph
-                .and_then(|graph| graph.plans(left, most, attention.deterministic, engine.map(|engine| engine.number)))
-            {
+            let search = Search {
+                workspace: left,
+                wanted: most,
+                excluded: if attention.deterministic { &[Note::Nondeterministic] } else { &[] },
+                engine: engine.map(|engine| engine.number),
+                exhaustive: false,
+            };
+            match graph.and_then(|graph| graph.plans(&search)) {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
                     engine: Engine { form: number, number: plan.engine },
                     plan,

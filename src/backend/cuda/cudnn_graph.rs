@@ -9,6 +9,7 @@ use crate::backend::gpu::Call;
 use crate::backend::gpu::runtime::Stream;
 use crate::base::DType;
 use crate::exec::Fault;
+use crate::ops::ConvForm;
 
 use super::cudnn::{BorrowedHandle, Cudnn};
 use super::cudnn_api::{Desc, element};
@@ -16,10 +17,14 @@ use super::cudnn_api::{Desc, element};
 /// Types of descriptors.
 mod kind {
     pub const POINTWISE: i32 = 0;
+    pub const CONVOLUTION: i32 = 1;
     pub const ENGINE: i32 = 2;
     pub const ENGINE_CONFIG: i32 = 3;
     pub const HEURISTICS: i32 = 4;
     pub const PLAN: i32 = 5;
+    pub const CONVOLUTION_FORWARD: i32 = 10;
+    pub const CONVOLUTION_WEIGHTS: i32 = 11;
+    pub const CONVOLUTION_DATA: i32 = 12;
     pub const POINTWISE_OPERATION: i32 = 13;
     pub const GRAPH: i32 = 15;
     pub const PACK: i32 = 16;
@@ -40,7 +45,10 @@ impl Kind {
     const DTYPE: Kind = Kind(1);
     const BOOL: Kind = Kind(2);
     const I64: Kind = Kind(3);
+    const F32: Kind = Kind(4);
+    const F64: Kind = Kind(5);
     const POINTER: Kind = Kind(6);
+    const CONVOLUTION: Kind = Kind(7);
     const HEURISTIC: Kind = Kind(8);
     const NOTE: Kind = Kind(11);
     const POINTWISE: Kind = Kind(14);
@@ -77,6 +85,7 @@ pub struct Element(c_int);
 
 impl Element {
     pub const F32: Element = Element(0);
+    pub const F64: Element = Element(1);
     pub const I32: Element = Element(4);
     pub const BOOL: Element = Element(11);
 
@@ -95,6 +104,40 @@ pub fn contiguous(dims: Sizes) -> Sizes {
 /// A tensor of a graph.
 #[derive(Clone, Copy)]
 pub struct Node(Desc);
+
+/// A property of an engine's arithmetic, in the library's numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    MatrixUnits = 0,
+    DownConverts = 1,
+    ReducedSums = 2,
+    Fft = 3,
+    Nondeterministic = 4,
+    Winograd = 5,
+}
+
+/// The engines of the library that are compiled for a graph.
+pub struct Search<'a> {
+    /// Maximum number of bytes of an engine's workspace.
+    pub workspace: u64,
+    /// Maximum number of compiled configurations.
+    pub wanted: usize,
+    /// Engines with one of these properties are skipped.
+    pub excluded: &'a [Note],
+    /// The only engine that is compiled; `None` for all.
+    pub engine: Option<u32>,
+    /// Whether to compile several configurations of an engine, and those of the fallback list after the others. Otherwise, the
+    /// first configuration of each engine is compiled, and the fallback list only if nothing else compiles.
+    pub exhaustive: bool,
+}
+
+/// Steps of a convolution along each spatial dimension, and the type of its sums.
+pub struct ConvolutionSteps {
+    pub stride: Vec<i64>,
+    pub padding: Vec<i64>,
+    pub dilation: Vec<i64>,
+    pub sum: Element,
+}
 
 /// A graph whose operations are added one by one.
 pub struct Graph {
@@ -137,8 +180,13 @@ impl Graph {
 
     /// Adds an operand. Calls pass the addresses of operands in the order in which they were added.
     pub fn operand(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
+        self.aligned_operand((&dims, &strides), element, 16)
+    }
+
+    /// Adds an operand of any number of dimensions, whose addresses are multiples of `align` bytes.
+    pub fn aligned_operand(&mut self, shape: (&[u64], &[u64]), element: Element, align: u8) -> Call<Node> {
         self.places.push(self.next);
-        self.tensor((dims, strides), element, false, false)
+        self.tensor(shape, (element, align), false, false)
     }
 
     /// Adds a tensor between operations, without memory of its own.
@@ -147,28 +195,34 @@ impl Graph {
     }
 
     pub fn inner_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
-        self.tensor((dims, strides), element, true, false)
+        self.tensor((&dims, &strides), (element, 16), true, false)
     }
 
     pub fn number(&mut self, value: f32) -> Call<Node> {
         self.scalars.push((self.next, value.to_bits()));
-        self.tensor(([1; 4], [1; 4]), Element::F32, false, true)
+        self.tensor((&[1; 4], &[1; 4]), (Element::F32, 16), false, true)
     }
 
     pub fn integer(&mut self, value: i32) -> Call<Node> {
         self.scalars.push((self.next, value as u32));
-        self.tensor(([1; 4], [1; 4]), Element::I32, false, true)
+        self.tensor((&[1; 4], &[1; 4]), (Element::I32, 16), false, true)
     }
 
-    fn tensor(&mut self, (dims, strides): (Sizes, Sizes), element: Element, inner: bool, value: bool) -> Call<Node> {
+    fn tensor(
+        &mut self,
+        (dims, strides): (&[u64], &[u64]),
+        (element, align): (Element, u8),
+        inner: bool,
+        value: bool,
+    ) -> Call<Node> {
         let made = self.descriptor(kind::TENSOR)?;
-        let numbers = |sizes: Sizes| sizes.map(|size| size as i64);
+        let numbers = |sizes: &[u64]| -> Vec<i64> { sizes.iter().map(|&size| size as i64).collect() };
         self.set(made, 906, Kind::I64, &[self.next])?;
         self.set(made, 901, Kind::DTYPE, &[element.0])?;
         self.set(made, 902, Kind::I64, &numbers(dims))?;
         self.set(made, 903, Kind::I64, &numbers(strides))?;
         // Alignment of the tensor's address in bytes.
-        self.set(made, 900, Kind::I64, &[16i64])?;
+        self.set(made, 900, Kind::I64, &[i64::from(align)])?;
         self.set(made, 907, Kind::BOOL, &[inner])?;
         self.set(made, 908, Kind::BOOL, &[value])?;
         self.next += 1;
@@ -237,6 +291,43 @@ impl Graph {
         Ok(y)
     }
 
+    /// Adds a convolution of `x`, `w` and `y`, of which it computes the one that the form names.
+    pub fn convolve(&mut self, form: ConvForm, [x, w, y]: [Node; 3], steps: &ConvolutionSteps) -> Call {
+        /// CUDNN_CROSS_CORRELATION: kernels are not reversed.
+        const CROSS_CORRELATION: c_int = 1;
+        let how = self.descriptor(kind::CONVOLUTION)?;
+        self.set(how, 100, Kind::DTYPE, &[steps.sum.0])?;
+        self.set(how, 101, Kind::CONVOLUTION, &[CROSS_CORRELATION])?;
+        self.set(how, 102, Kind::I64, &steps.dilation)?;
+        self.set(how, 103, Kind::I64, &steps.stride)?;
+        // Padding after the last element and before the first.
+        self.set(how, 104, Kind::I64, &steps.padding)?;
+        self.set(how, 105, Kind::I64, &steps.padding)?;
+        self.set(how, 106, Kind::I64, &[steps.stride.len() as i64])?;
+        self.finalize(how)?;
+        // The first attribute of each form: the factor of the convolution, followed by the factor of the earlier result, the
+        // description, and the three tensors.
+        let (kind, first, tensors) = match form {
+            ConvForm::Forward => (kind::CONVOLUTION_FORWARD, 700, [w, x, y]),
+            ConvForm::Transposed => (kind::CONVOLUTION_DATA, 706, [w, x, y]),
+            ConvForm::Weights => (kind::CONVOLUTION_WEIGHTS, 712, [w, x, y]),
+        };
+        let made = self.descriptor(kind)?;
+        for (attribute, factor) in [(first, 1.0f64), (first + 1, 0.0)] {
+            match steps.sum {
+                Element::F64 => self.set(made, attribute, Kind::F64, &[factor])?,
+                _ => self.set(made, attribute, Kind::F32, &[factor as f32])?,
+            }
+        }
+        self.set(made, first + 2, Kind::DESCRIPTOR, &[how])?;
+        for (attribute, Node(tensor)) in (first + 3..).zip(tensors) {
+            self.set(made, attribute, Kind::DESCRIPTOR, &[tensor])?;
+        }
+        self.finalize(made)?;
+        self.operations.push(made);
+        Ok(())
+    }
+
     /// Adds `y`, which has the elements of `x` in other dimensions.
     pub fn reshape(&mut self, x: Node, y: Node) -> Call<Node> {
         self.operation(kind::RESHAPE_OPERATION, &[(2200, Some(x)), (2201, Some(y))])?;
@@ -287,12 +378,10 @@ impl Graph {
         api.check("cudnnBackendFinalize", unsafe { (api.functions.finalize)(descriptor) })
     }
 
-    /// Finishes the graph and compiles it with at most `wanted` of the library's engines, the most promising first.
-    /// Skips engines that need more than `workspace` bytes, with `deterministic` those that are not, and with `only` those
-    /// with another number.
+    /// Finishes the graph and compiles it with the engines of a search, the most promising first.
     ///
     /// Fails if no engine is left, with the reason of the last one that failed.
-    pub fn plans(mut self, workspace: u64, wanted: usize, deterministic: bool, only: Option<u32>) -> Call<Vec<Plan>> {
+    pub fn plans(mut self, search: &Search) -> Call<Vec<Plan>> {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
         let library = self.library.clone();
@@ -307,18 +396,22 @@ impl Graph {
                 Err(fault) => failed = Some(fault),
                 Ok(configurations) => {
                     for configuration in configurations {
-                        let (engine, is_deterministic) = self.engine(configuration)?;
-                        let excluded = (deterministic && !is_deterministic) || only.is_some_and(|only| engine != only);
-                        if found.len() >= wanted || seen.contains(&engine) || excluded {
+                        if found.len() >= search.wanted {
+                            break;
+                        }
+                        let (engine, is_excluded) = self.engine(configuration, search.excluded)?;
+                        let is_other = search.engine.is_some_and(|only| engine != only);
+                        if is_excluded || is_other || (!search.exhaustive && seen.contains(&engine)) {
                             continue;
                         }
                         match self.compile(configuration, &handle) {
-                            Ok((plan, bytes)) if bytes <= workspace => {
+                            Ok((plan, bytes)) if bytes <= search.workspace => {
                                 seen.push(engine);
                                 found.push((plan, bytes, engine));
                             }
                             Ok((_, bytes)) => {
-                                let why = format!("it needs a workspace of {bytes} bytes, and {workspace} are there");
+                                let there = search.workspace;
+                                let why = format!("it needs a workspace of {bytes} bytes, and {there} are there");
                                 failed = Some(Fault::new("cudnnBackendFinalize", why));
                             }
                             Err(fault) => failed = Some(fault),
@@ -326,7 +419,7 @@ impl Graph {
                     }
                 }
             }
-            if !found.is_empty() {
+            if !found.is_empty() && !search.exhaustive {
                 break;
             }
         }
@@ -353,16 +446,14 @@ impl Graph {
         Ok(all)
     }
 
-    /// Returns the number of a configuration's engine, and whether the library declares it deterministic.
-    fn engine(&mut self, configuration: Desc) -> Call<(u32, bool)> {
-        /// CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC.
-        const NONDETERMINISTIC: c_int = 4;
+    /// Returns the number of a configuration's engine, and whether it has one of the excluded properties.
+    fn engine(&mut self, configuration: Desc, excluded: &[Note]) -> Call<(u32, bool)> {
         let engine = self.descriptor(kind::ENGINE)?;
         self.get(configuration, 300, Kind::DESCRIPTOR, &mut [engine])?;
         let (mut number, mut notes) = ([0i64], [-1; 16]);
         self.get(engine, 1301, Kind::I64, &mut number)?;
         self.get(engine, 1303, Kind::NOTE, &mut notes)?;
-        Ok((number[0] as u32, !notes.contains(&NONDETERMINISTIC)))
+        Ok((number[0] as u32, excluded.iter().any(|&note| notes.contains(&(note as c_int)))))
     }
 
     /// Compiles a configuration, and returns its plan and the bytes of its workspace.

@@ -6,6 +6,7 @@ mod cublaslt;
 mod cudnn;
 mod cudnn_api;
 mod cudnn_attention;
+mod cudnn_convolution;
 mod cudnn_graph;
 mod cupti;
 mod driver;

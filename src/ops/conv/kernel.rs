@@ -20,8 +20,19 @@ const FEW_WEIGHTS: u64 = 1024;
 /// Minimum number of steps per block if several blocks share the depth of a product.
 const MIN_STEPS: u64 = 8;
 
+/// Number of partial sums of a result from which several threads add them, and number of these threads.
+const MANY_SPLITS: u64 = 32;
+const SHARERS: u64 = 8;
+
+/// Columns of a tile of the vector units for the gradient of a few weights, whose gathered elements all rows use.
+const WIDE_COLUMNS: u64 = 192;
+
 /// Maximum size in bytes of the partial sums.
 const MAX_PARTS: u64 = 256 << 20;
+
+/// Rows and columns of a tile of the library's kernels, and channels that they read at once.
+const LIBRARY_TILE: u64 = 64;
+const LIBRARY_CHANNELS: u64 = 8;
 
 /// Kernel text before the body: moves the operands to the first elements of the phase.
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
@@ -59,15 +70,19 @@ fn splits(spec: &Spec) -> Vec<Split> {
 /// Returns the cost of the kernels of all phases.
 pub fn cost(spec: &Spec) -> Cost {
     let splits = splits(spec);
-    let (mut instructions, mut matrix, mut blocks, mut bytes) = (0.0, None, 0, 0);
+    let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
     for split in &splits {
         let (own, units) = split.instructions(spec);
         instructions += own;
+        padded += if units.is_some() { split.padded_flops() } else { 0.0 };
         matrix = matrix.or(units);
         blocks += split.blocks().max(1);
         bytes += split.parts(spec);
     }
     let parts = Traffic::of(Space::Device, bytes);
+    // Kernels of the library for matrix units read and write tensors whose channels come last, so that it copies `x` and `y`.
+    let [x, _, y] = Shape::of(spec).form.operands(spec).map(|operand| spec.operand(operand).bytes());
+    let copied = if matrix.is_some() { 2 * (x + y) } else { 0 };
     Cost {
         flops: Shape::of(spec).flops(),
         instructions,
@@ -76,6 +91,8 @@ pub fn cost(spec: &Spec) -> Cost {
         blocks,
         share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
         matrix,
+        reread: Traffic::of(Space::Device, copied),
+        tiling: Tiling { flops: padded, ..Tiling::default() },
         ..Cost::default()
     }
 }
@@ -117,7 +134,11 @@ impl Split {
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
+        // Neither with idle columns nor with more shared memory than a block has.
+        let fills = columns.next_multiple_of(WIDE_COLUMNS) == columns.next_multiple_of(64);
+        let is_wide = shape.form == Form::Weights && fills && spec.inputs[0].dtype == DType::F32;
         let (tile, wide, step, pack) = match (units, rows) {
+            (false, 0..=32) if is_wide => (if rows <= 16 { 16 } else { 32 }, WIDE_COLUMNS, 16, 4),
             (false, 0..=16) => (16, 64, 16, 4),
             (false, 0..=32) => (32, 64, 16, 4),
             (false, _) => (64, 64, 16, 4),
@@ -150,6 +171,16 @@ impl Split {
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
         let each = spec.inputs[0].dtype.compute().size();
         if splits > 1 { splits * self.shape.groups * rows * columns * each } else { 0 }
+    }
+
+    /// Number of operations of matrix units for whole tiles of [`LIBRARY_TILE`] rows and columns, and for packs of
+    /// [`LIBRARY_CHANNELS`] channels.
+    fn padded_flops(&self) -> f64 {
+        let (rows, columns, depth) = self.shape.product();
+        let packs = self.shape.taps() / self.shape.elements();
+        let channels = packs.next_multiple_of(LIBRARY_CHANNELS) as f64 / packs as f64;
+        let tiles = rows.next_multiple_of(LIBRARY_TILE) * columns.next_multiple_of(LIBRARY_TILE) * self.shape.groups;
+        2.0 * tiles as f64 * depth as f64 * channels
     }
 
     /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
@@ -318,9 +349,12 @@ impl Split {
         let (rows, columns, _) = self.shape.product();
         let count = self.shape.groups * rows * columns;
         params.extend([u32_param("splits", tiles.splits), u64_param("count", count)]);
-        let before = format!("{}{}", self.definitions(spec), text::PLACES);
+        // Many sums of few results are divided among threads.
+        let sharers = if tiles.splits >= MANY_SPLITS { SHARERS } else { 1 };
+        let before = format!("{}#define SHARERS {sharers}\n{}", self.definitions(spec), text::PLACES);
         let body = format!("{FIRST}{}", text::JOIN);
-        kernel(&self.name("join"), &before, &params, &body, count.div_ceil(THREADS), THREADS as u32)
+        let blocks = count.div_ceil(THREADS / sharers);
+        kernel(&self.name("join"), &before, &params, &body, blocks, THREADS as u32)
     }
 
     fn direct_kernel(&self, spec: &Spec) -> Kernel {

@@ -40,6 +40,13 @@ __device__ inline void next(Position& p, const Sizes& sizes) {
   }
   p.sample += carries;
 }
+// Moves a position by some places.
+__device__ inline void advance(Position& p, u32 places, const Sizes& sizes) {
+  p.at[DIMS - 1] += places;
+#pragma unroll
+  for (int j = DIMS - 1; j >= 0; j--)
+    for (const u32 size = (u32)sizes.positions[j]; p.at[j] >= size; p.at[j] -= size) (j > 0 ? p.at[j - (j > 0)] : p.sample)++;
+}
 __device__ inline i64 offset_of(const Position& p, const Steps& steps) {
   i64 at = p.sample * steps.outer;
   EACH_DIM(j) at += p.at[j] * steps.at[j];
@@ -172,19 +179,21 @@ struct Total {
 };
 "#;
 
-/// Kernel text: the same with the vector units; each thread computes four rows and four columns.
+/// Kernel text: the same with the vector units. A thread computes neighbouring rows, and pairs of neighbouring columns.
 pub const THREADS: &str = r#"
 typedef C E;
 __device__ inline E element(T x) { return load<C>(x); }
 #define EACH_ROWS (BM / 16)
 #define EACH_COLUMNS (BN / 16)
+#define COLUMN_OF(j) ((j) / 2 * 32 + (j) % 2)
 struct Stage {
   C (*a)[BM + 4];
   C (*b)[BN + 4];
   enum { WORDS = BK * (BM + BN + 8) };
-  __device__ inline Stage(C* memory, int number) {
-    a = (C (*)[BM + 4])(memory + number * WORDS);
-    b = (C (*)[BN + 4])(memory + number * WORDS + BK * (BM + 4));
+  __device__ inline Stage(Pack<C, 4>* memory, int number) {
+    C* own = memory->at + number * WORDS;
+    a = (C (*)[BM + 4])own;
+    b = (C (*)[BN + 4])(own + BK * (BM + 4));
   }
   __device__ inline void put_factor(u32 row, u32 depth, const Pack<E, V>& values) { EACH(i, V) a[depth + i][row] = values.at[i]; }
   __device__ inline void put_windows(u32 row, u32 column, const Pack<E, V>& values) {
@@ -194,28 +203,28 @@ struct Stage {
     }
   }
 };
-#define MEMORY __shared__ C memory[2 * Stage::WORDS]
+#define MEMORY __shared__ Pack<C, 4> memory[2 * Stage::WORDS / 4]
 struct Total {
   C at[EACH_ROWS][EACH_COLUMNS];
   u32 row, column;
   __device__ inline Total() {
-    row = threadIdx.x / 16;
-    column = threadIdx.x % 16;
+    row = threadIdx.x / 16 * EACH_ROWS;
+    column = threadIdx.x % 16 * 2;
     EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] = 0;
   }
   __device__ inline void add(const Stage& stage) {
     EACH(d, BK) {
-      C rows[EACH_ROWS], columns[EACH_COLUMNS];
-      EACH(i, EACH_ROWS) rows[i] = stage.a[d][row + i * 16];
-      EACH(j, EACH_COLUMNS) columns[j] = stage.b[d][column + j * 16];
-      EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] += rows[i] * columns[j];
+      const Pack<C, EACH_ROWS> rows = *(const Pack<C, EACH_ROWS>*)&stage.a[d][row];
+      Pack<C, 2> columns[EACH_COLUMNS / 2];
+      EACH(j, EACH_COLUMNS / 2) columns[j] = *(const Pack<C, 2>*)&stage.b[d][column + j * 32];
+      EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] += rows.at[i] * columns[j / 2].at[j % 2];
     }
   }
   template <typename B, typename P> __device__ inline void finish(B begin, P put) const {
     EACH(j, EACH_COLUMNS) {
-      u32 own = column + j * 16;
+      u32 own = column + COLUMN_OF(j);
       auto at_column = begin(own);
-      EACH(i, EACH_ROWS) put(at_column, row + i * 16, own, at[i][j]);
+      EACH(i, EACH_ROWS) put(at_column, row + i, own, at[i][j]);
     }
   }
 };
@@ -271,11 +280,15 @@ pub const TILES: &str = r#"  MEMORY;
     return found;
   };
   Pack<E, V> own_factor[FACTOR_PASSES], own_windows[PASSES];
+#if WEIGHTS
+  Position own_position = position_of(first + own_depth, sizes);
+#endif
   auto fetch = [&](u32 start) {
     u32 from = start + own_depth;
     i64 of_factor[V];
 #if WEIGHTS
-    Position position = position_of(from, sizes);
+    Position position = own_position;
+    advance(own_position, BK, sizes);
     Place places[V];
     bool run = is_run(position, from, last, sizes);
     if (run) {
@@ -347,11 +360,22 @@ pub const TILES: &str = r#"  MEMORY;
   });
 "#;
 
-/// Kernel text: adds the partial sums of blocks that share the depth.
-pub const JOIN: &str = r#"  u64 index = GLOBAL_INDEX;
-  if (index >= count) return;
+/// Kernel text: adds the partial sums of blocks that share the depth. `SHARERS` threads share the sums of a result.
+pub const JOIN: &str = r#"  const u32 results = THREADS / SHARERS, own = threadIdx.x % results, sharer = threadIdx.x / results;
+  const u64 index = (u64)blockIdx.x * results + own;
   C sum = 0;
-  for (u32 split = 0; split < splits; split++) sum += parts[split * count + index];
+  if (index < count) {
+#pragma unroll 16
+    for (u32 split = sharer; split < splits; split += SHARERS) sum += parts[split * count + index];
+  }
+#if SHARERS > 1
+  __shared__ C sums[THREADS];
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (sharer > 0) return;
+  for (u32 other = 1; other < SHARERS; other++) sum += sums[other * results + own];
+#endif
+  if (index >= count) return;
   u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);
   store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], finished(sum, bias, group * rows + row));
 "#;

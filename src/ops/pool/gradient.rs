@@ -36,8 +36,8 @@ impl Operation for PoolBackward {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let shape = Shape::of(spec);
-        Kernels { spec, shape }.cost(Task::Backward)
+        let kernels = Kernels::of(spec);
+        kernels.cost(&kernels.gradient())
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -53,13 +53,11 @@ impl Operation for PoolBackward {
         Some(Pieces::Rows(vec![true; 2]))
     }
 
-    /// One kernel sums the gradients of the windows of each element. For maxima, one or two kernels before it find the index
-    /// of the maximum of each window.
+    /// One kernel sums the gradients of the windows of each element. For maxima, one or two kernels before it find the place
+    /// of the maximum of each window, unless windows have no element in common.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let shape = Shape::of(spec);
-        let kernels = Kernels { spec, shape };
-        let places = if shape.is_max { kernels.launches(Task::Places) } else { Vec::new() };
-        places.into_iter().chain(kernels.launches(Task::Backward)).collect()
+        let kernels = Kernels::of(spec);
+        kernels.gradient().into_iter().flat_map(|task| kernels.launches(task)).collect()
     }
 
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {

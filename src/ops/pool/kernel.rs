@@ -1,7 +1,8 @@
 //! The kernels of pools.
 
-use super::super::kernel::{BLOCK, c_type, index_type, launch, param, replaced, u64_param};
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
+use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
+use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::grid::{Grid, Three};
 use super::*;
 
 /// Maximum number of elements of a window that one thread reads. A warp reads a larger window.
@@ -10,300 +11,124 @@ const LARGE: u64 = 64;
 /// exist to fill the device with warps.
 const LARGER: u64 = 1024;
 
-/// Maximum number of elements of a window that a thread reads at once.
+/// Maximum number of elements that a thread reads at once, of the windows of all its planes.
 const AT_ONCE: u64 = 32;
 
-/// Number of elements that a thread reads before it uses the first, if several threads share a window.
-const AHEAD: u64 = 4;
+/// Maximum number of planes in which a thread computes the same position.
+const MAX_PLANES: u64 = 8;
 
-/// Instructions per element of a window that one thread reads, and that several threads share, which divide to find an element's
-/// place. The latter are 39 for means and 43 for maxima in code for sm_90 by NVRTC 13.0.
-const OF_A_TERM: f64 = 8.0;
-const OF_A_SHARED_TERM: f64 = 40.0;
+/// Maximum distance in bytes of a thread's windows to those of its neighbours, added up over all planes: half of the first cache of an
+/// SM of compute capability 9.0, divided by its threads.
+const CACHED: u64 = 64;
+
+/// Number of threads among which planes are divided: half of those that can be resident.
+const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
+
+/// Maximum number of elements of a cell, which a thread writes.
+const LARGEST_CELL: u64 = 64;
+
+/// Maximum number of elements of a window of which a thread gathers gradients.
+const LARGEST_WINDOW: u64 = 125;
+
+/// Number of bytes that a thread reads before it uses the first element, if several threads share a window.
+const AHEAD_BYTES: u64 = 16;
+
+/// Number of elements, of any type, that a thread of a shared window reads in one step; a part of a window has no fewer.
+const AHEAD: u64 = 4;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Computes the results of windows.
     Forward,
-    /// Finds the index of the maximum of each window, stored in the workspace.
+    /// Computes the results of windows with many short rows. A block joins the elements of columns first.
+    Columns,
+    /// Finds the place of the maximum of each window, stored in the workspace.
     Places,
     /// Computes the gradients of elements.
     Backward,
+    /// Computes the gradients of cells, which are as many elements as the stride along each dimension.
+    Gather,
+    /// Finds the maximum of each window, and computes the gradients of the elements up to the next window. For windows without
+    /// overlap.
+    Cells,
+    /// Finds the maximum of each window, and computes the gradients of its elements. For large windows that contain each element
+    /// once.
+    Spread,
 }
 
 /// Generates the kernels of a pool.
 pub struct Kernels<'a> {
-    pub spec: &'a Spec,
-    pub shape: Shape,
+    spec: &'a Spec,
+    shape: Shape,
+    grid: Grid,
 }
 
-/// Kernel text: positions of windows. Unused dimensions come first, with one element and one window.
-const WINDOWS: &str = r#"
-#define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < 3; j++)
-struct Steps { i64 sample, channel, at[3]; };
-struct Sizes { u64 channels, x[3], y[3]; };
-struct Range { u32 from[3], to[3]; };
-__device__ inline u32 plane_of(Index index, const u64 (&sizes)[3], u32 (&at)[3]) {
-#pragma unroll
-  for (int j = 2; j >= 0; j--) {
-    Index rest = index / (Index)sizes[j];
-    at[j] = (u32)(index - rest * (Index)sizes[j]);
-    index = rest;
-  }
-  return (u32)index;
-}
-__device__ inline i64 offset_of(u32 plane, const u32 (&at)[3], const Steps& steps, const Sizes& sizes) {
-  u32 channels = (u32)sizes.channels;
-  i64 offset = plane / channels * steps.sample + plane % channels * steps.channel;
-  EACH_DIM(j) offset += at[j] * steps.at[j];
-  return offset;
-}
-// Returns the range of a window's elements that are inside the tensor.
-__device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
-  Range range;
-  EACH_DIM(j) {
-    Wide x = (Wide)sizes.x[j], y = (Wide)sizes.y[j];
-    if (ADAPTIVE) {
-      range.from[j] = (u32)(window[j] * x / y);
-      range.to[j] = (u32)(((window[j] + 1) * x + y - 1) / y);
-    } else {
-      u32 from = window[j] * STRIDE(j), to = from + SIZE(j) - PADDING(j);
-      range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);
-      range.to[j] = to < x ? to : (u32)x;
+impl<'a> Kernels<'a> {
+    pub fn of(spec: &'a Spec) -> Self {
+        let shape = Shape::of(spec);
+        Kernels { spec, shape, grid: Grid::of(spec, &shape) }
     }
-  }
-  return range;
-}
-__device__ inline C divisor_of(const Range& range) {
-  u32 inside = 1;
-  EACH_DIM(j) inside *= range.to[j] - range.from[j];
-  // Padding counts too, and the number of elements may exceed 32 bits.
-  return COUNTS_PADDING ? (C)((u64)SIZE(0) * SIZE(1) * SIZE(2)) : (C)inside;
-}
-struct Best {
-  C value;
-  u32 place;
-  // Joins an element whose place comes after those of all elements joined before.
-  __device__ inline void join_later(C other, u32 from) {
-    if ((other <= value || value != value) && place != 0xffffffffu) return;
-    value = other;
-    place = from;
-  }
-  __device__ inline void join(C other, u32 from) {
-    bool larger = other > value || (other != other && value == value);
-    bool same = other == value || (other != other && value != value);
-    if (larger || (same && from < place)) {
-      value = other;
-      place = from;
+
+    /// Returns the kernel of the results of windows.
+    pub fn forward(&self) -> Task {
+        if self.has_columns() { Task::Columns } else { Task::Forward }
     }
-  }
-};
-"#;
 
-/// Kernel text: `LANES` threads read a window, or one of `PARTS` equal parts of its elements.
-const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
-  u32 lane = threadIdx.x % LANES;
-  const u32 part = (u32)(index % PARTS);
-  index /= PARTS;
-  if (index >= count) return;
-  u32 window[3], plane = plane_of(index, sizes.y, window);
-  Range range = range_of(window, sizes);
-  const u32 none[3] = {0, 0, 0};
-  const T* from = x + offset_of(plane, none, sx, sizes);
-  Best best = {-C(INFINITE), 0xffffffffu};
-  C sum = 0;
-  const u32 x0 = (u32)sizes.x[0], x1 = (u32)sizes.x[1], x2 = (u32)sizes.x[2];
-  auto read = [&](u32 a, u32 b, u32 c) { return load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]); };
-  auto take = [&](C value, u32 a, u32 b, u32 c) {
-    // A thread takes its elements in the order of their places.
-    if (MAX && PLACES) best.join_later(value, (a * x1 + b) * x2 + c);
-    else if (MAX) best.value = f_max(best.value, value);
-    else sum += value;
-  };
-  auto visit = [&](u32 a, u32 b, u32 c) { take(read(a, b, c), a, b, c); };
-#if LANES == 1 && !ADAPTIVE && AT_ONCE
-  // Positions before the first element wrap around to large numbers.
-#define EACH_PLACE \
-  _Pragma("unroll") for (u32 e = 0; e < SIZE(0) * SIZE(1) * SIZE(2); e++) \
-    if (u32 a = window[0] * STRIDE(0) + e / (SIZE(1) * SIZE(2)) * DILATION(0) - PADDING(0), \
-            b = window[1] * STRIDE(1) + e / SIZE(2) % SIZE(1) * DILATION(1) - PADDING(1), \
-            c = window[2] * STRIDE(2) + e % SIZE(2) * DILATION(2) - PADDING(2); a < x0 && b < x1 && c < x2)
-  C values[SIZE(0) * SIZE(1) * SIZE(2)];
-  EACH_PLACE values[e] = read(a, b, c);
-  EACH_PLACE take(values[e], a, b, c);
-#elif LANES == 1
-  for (u32 a = range.from[0]; a < range.to[0]; a++)
-    for (u32 b = range.from[1]; b < range.to[1]; b++)
-      for (u32 c = range.from[2]; c < range.to[2]; c++) visit(a, b, c);
-#else
-  u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
-  u32 all = (range.to[0] - range.from[0]) * rows * columns;
-  auto at = [&](u32 i, u32& a, u32& b, u32& c) {
-    u32 row = i / columns, slab = row / rows;
-    a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;
-  };
-  const u32 each = (all + PARTS - 1) / PARTS, begin = (u64)part * each < all ? part * each : all;
-  const u32 end = all - begin < each ? all : begin + each;
-  // Past the last element, reads the last one again.
-  for (u32 first = begin + lane; first < end; first += 4 * LANES) {
-    C values[4];
-    u32 a[4], b[4], c[4];
-#pragma unroll
-    for (u32 u = 0; u < 4; u++) {
-      at(first + u * LANES < end ? first + u * LANES : end - 1, a[u], b[u], c[u]);
-      values[u] = read(a[u], b[u], c[u]);
+    /// Returns the kernels of a gradient, in order.
+    pub fn gradient(&self) -> Vec<Task> {
+        let backward = if self.gathers() { Task::Gather } else { Task::Backward };
+        if !self.shape.is_max {
+            vec![backward]
+        } else if self.has_cells() {
+            vec![Task::Cells]
+        } else if self.grid.is_partition() && self.threads(Task::Spread) > 1 {
+            vec![Task::Spread]
+        } else {
+            vec![Task::Places, backward]
+        }
     }
-#pragma unroll
-    for (u32 u = 0; u < 4; u++) if (first + u * LANES < end) take(values[u], a[u], b[u], c[u]);
-  }
-#endif
-"#;
 
-/// Kernel text: a block reads the results of a window's parts.
-const FINISH: &str = r#"  Index index = (Index)blockIdx.x;
-  u32 lane = threadIdx.x;
-  u32 window[3], plane = plane_of(index, sizes.y, window);
-  Range range = range_of(window, sizes);
-  Best best = {-C(INFINITE), 0xffffffffu};
-  C sum = 0;
-  for (u32 part = lane; part < PARTS; part += LANES) {
-    Best other = partial[index * PARTS + part];
-    if (MAX && PLACES) best.join(other.value, other.place);
-    else if (MAX) best.value = f_max(best.value, other.value);
-    else sum += other.value;
-  }
-"#;
-
-/// Kernel text: joins the results of the threads of a window in its first thread.
-const JOIN: &str = r#"#if LANES > 1
-  auto join = [&](int masks) {
-#pragma unroll
-    for (int mask = masks / 2; mask > 0; mask /= 2) {
-      if (MAX) {
-        C other = SHUFFLE_XOR(best.value, mask);
-        if (PLACES) best.join(other, SHUFFLE_XOR(best.place, mask));
-        else best.value = f_max(best.value, other);
-      } else {
-        sum += SHUFFLE_XOR(sum, mask);
-      }
+    /// Whether a thread computes the gradients of a cell from the windows that contain its elements.
+    fn gathers(&self) -> bool {
+        let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
+        let counts = [self.grid.gathered()[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
+        let limits = [AT_ONCE, LARGEST_WINDOW, LARGEST_CELL];
+        // A window with a place of its own in a byte, as `is_relative` decides.
+        let has_places = !self.shape.is_max || self.is_relative();
+        dilation == [1; 3] && has_places && counts.iter().zip(limits).all(|(count, limit)| *count <= limit)
     }
-  };
-  join(32);
-#if LANES > 32
-  __shared__ C parts[LANES / 32];
-  __shared__ u32 own_places[LANES / 32];
-  if (lane % 32 == 0) {
-    parts[lane / 32] = MAX ? best.value : sum;
-    own_places[lane / 32] = best.place;
-  }
-  __syncthreads();
-  best.value = sum = parts[lane % (LANES / 32)];
-  best.place = own_places[lane % (LANES / 32)];
-  join(LANES / 32);
-#endif
-#endif
-  if (lane > 0) return;
-"#;
 
-/// Kernel text: writes the result of a part of a window.
-const STORE_PART: &str = r#"  partial[index * PARTS + part] = {MAX ? best.value : sum, best.place};
-"#;
-
-/// Kernel text: writes the result of a window.
-const STORE: &str = r#"#if PLACES
-  places[index] = best.place;
-#else
-  store<C>(y[offset_of(plane, window, sy, sizes)], MAX ? best.value : sum / divisor_of(range));
-#endif
-"#;
-
-/// Kernel text: a thread computes the gradient of one element from the windows that contain it.
-const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
-  if (index >= count) return;
-  u32 own[3], plane = plane_of(index, sizes.x, own);
-  u32 place = (own[0] * (u32)sizes.x[1] + own[1]) * (u32)sizes.x[2] + own[2];
-  u32 from[3], to[3];
-  EACH_DIM(j) {
-    Wide x = (Wide)sizes.x[j], y = (Wide)sizes.y[j];
-    if (ADAPTIVE) {
-      from[j] = (u32)(own[j] * y / x);
-      to[j] = (u32)(((own[j] + 1) * y + x - 1) / x);
-    } else {
-      u32 padded = own[j] + PADDING(j), last = padded / STRIDE(j) + 1;
-      from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;
-      to[j] = last < y ? last : (u32)y;
+    /// Whether a thread computes the gradients of the elements of a window and of those up to the next one.
+    fn has_cells(&self) -> bool {
+        let small = |[_, stride, ..]: [Three; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
+        self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
     }
-  }
-  const u32 none[3] = {0, 0, 0};
-  const T* gradients = y + offset_of(plane, none, sy, sizes);
-  const u32* own_places = places + plane * (sizes.y[0] * sizes.y[1] * sizes.y[2]);
-  C sum = 0;
-  const u32 y1 = (u32)sizes.y[1], y2 = (u32)sizes.y[2];
-  for (u32 a = from[0]; a < to[0]; a++)
-    for (u32 b = from[1]; b < to[1]; b++) {
-      const u32* row_places = own_places + (a * y1 + b) * y2;
-      const T* row = gradients + (a * sy.at[0] + b * sy.at[1]);
-#pragma unroll 4
-      for (u32 c = from[2]; c < to[2]; c++) {
-        if (MAX && row_places[c] != place) continue;
-        C gradient = load<C>(row[c * sy.at[2]]);
-        const u32 window[3] = {a, b, c};
-        sum += MAX ? gradient : gradient / divisor_of(range_of(window, sizes));
-      }
+
+    /// Whether windows have many short rows, and blocks that join columns occupy the device.
+    fn has_columns(&self) -> bool {
+        let Some([size, _, _, dilation]) = self.grid.steps else { return false };
+        let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
+        // Threads without a column would be idle.
+        let fills = 2 * self.tile()[1] >= u64::from(BLOCK);
+        is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
     }
-  store<C>(dx[offset_of(plane, own, so, sizes)], sum);
-"#;
 
-/// Kernel text: defines `SPAN`, the extent of a window including elements that dilation skips.
-const SPAN: &str = "#define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)\n";
+    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows.
+    fn tile(&self) -> Three {
+        let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
+        let windows = ((u64::from(BLOCK).max(size[2]) - size[2]) / stride[2] + 1).min(self.grid.y[2]);
+        [windows, (windows - 1) * stride[2] + size[2], self.grid.y[2].div_ceil(windows)]
+    }
 
-/// Substitutions in the texts above for dilated windows.
-const DILATED: [(&str, &str); 7] = [
-    (
-        "to = from + SIZE(j) - PADDING(j);
-      range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);",
-        "to = from + SPAN(j);
-      if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
-      range.from[j] = from - PADDING(j);
-      to = to < PADDING(j) ? 0 : to - PADDING(j);",
-    ),
-    ("a < range.to[0]; a++)", "a < range.to[0]; a += DILATION(0))"),
-    ("b < range.to[1]; b++)", "b < range.to[1]; b += DILATION(1))"),
-    ("c < range.to[2]; c++)", "c < range.to[2]; c += DILATION(2))"),
-    (
-        "u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
-  u32 all = (range.to[0] - range.from[0]) * rows * columns;",
-        "u32 inside[3], all = 1;
-  EACH_DIM(j) {
-    inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 0;
-    all *= inside[j];
-  }
-  u32 columns = inside[2], rows = inside[1];",
-    ),
-    (
-        "a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;",
-        "a = range.from[0] + slab * DILATION(0);
-    b = range.from[1] + (row - slab * rows) * DILATION(1);
-    c = range.from[2] + (i - row * columns) * DILATION(2);",
-    ),
-    // Visits windows whose span includes the element. If dilation skips the element in a window, the element is not its
-    // maximum.
-    (
-        "from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;",
-        "from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;",
-    ),
-];
+    fn column_blocks(&self) -> u64 {
+        let [y0, y1, _] = self.grid.y;
+        self.shape.planes * y0 * y1 * self.tile()[2]
+    }
 
-/// Extends sizes to three dimensions, with `absent` for the missing first ones.
-fn three(sizes: Dims, absent: u64) -> Vec<u64> {
-    std::iter::repeat_n(absent, 3 - sizes.len()).chain(sizes.iter().copied()).collect()
-}
-
-impl Kernels<'_> {
     /// Number of threads per window.
     fn lanes(&self) -> u64 {
-        let window = self.shape.window();
+        let window = self.grid.window();
         if window <= LARGE || self.has_short_rows() {
             1
         } else if window <= LARGER && (window <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
@@ -317,54 +142,143 @@ impl Kernels<'_> {
     /// thread each. Then threads of neighbouring windows read neighbouring elements, which several threads of one
     /// window would not.
     fn has_short_rows(&self) -> bool {
-        self.shape.window_row() < WARP && self.windows() >= UNITS * UNIT_THREADS
+        self.grid.window_row() < WARP && self.windows() >= UNITS * UNIT_THREADS
     }
 
+    /// Number of windows of all planes.
     fn windows(&self) -> u64 {
-        self.shape.planes * self.shape.windows() as u64
+        self.shape.planes * self.grid.windows()
     }
 
-    fn elements(&self) -> u64 {
-        self.shape.planes * self.shape.elements() as u64
+    /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
+    fn positions(&self, task: Task) -> (u64, u64) {
+        match task {
+            Task::Forward | Task::Columns | Task::Places | Task::Spread => (self.grid.windows(), self.grid.window()),
+            Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
+            // Gradients and places, for maxima.
+            Task::Gather => {
+                let [cells, most, _] = self.grid.gathered().map(|sizes| sizes.iter().product::<u64>());
+                (cells, most * if self.shape.is_max { 2 } else { 1 })
+            }
+            Task::Backward => {
+                let windows: u64 = self.grid.most().iter().product();
+                (self.grid.elements(), windows * if self.shape.is_max { 2 } else { 1 })
+            }
+        }
     }
 
-    /// Returns the number of windows or elements that are computed, and the number of threads for each.
-    fn count(&self, task: Task) -> (u64, u64) {
-        if task == Task::Backward { (self.elements(), 1) } else { (self.windows(), self.lanes()) }
+    /// Whether a thread reads all elements of a position at once, in loops of constant length.
+    fn is_unrolled(&self, task: Task) -> bool {
+        let has_loops = task == Task::Backward || self.grid.steps.is_none() || self.threads(task) > 1;
+        !has_loops && self.positions(task).1 <= 2 * AT_ONCE
+    }
+
+    /// Number of threads for a position.
+    fn threads(&self, task: Task) -> u64 {
+        if matches!(task, Task::Forward | Task::Places | Task::Spread) { self.lanes() } else { 1 }
+    }
+
+    /// Number of planes in which a thread computes the same position, as long as enough threads remain.
+    fn planes(&self, task: Task) -> u64 {
+        let (positions, elements) = self.positions(task);
+        if self.threads(task) > 1 {
+            return 1;
+        }
+        let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
+        // Rows of the planes' windows stay in the first cache until their last element is read.
+        let distance = self.grid.x[2].div_ceil(self.grid.y[2]) * self.spec.inputs[0].dtype.size();
+        let cached =
+            if matches!(task, Task::Backward | Task::Gather) { MAX_PLANES } else { (CACHED / distance).max(1) };
+        let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
+        // A power of two.
+        1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
+    }
+
+    /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
+    fn is_relative(&self) -> bool {
+        let is_dilated = |[.., dilation]: [Three; 4]| dilation.iter().any(|&distance| distance > 1);
+        self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
     }
 
     /// Number of parts of a window. A block reads a part, and a second kernel joins the parts. The number depends on the shape alone,
     /// so every device adds in the same order.
     fn parts(&self, task: Task) -> u64 {
-        match self.count(task) {
-            (windows, lanes) if lanes == u64::from(BLOCK) => parts(windows, self.shape.window() / lanes, AHEAD),
+        match self.threads(task) {
+            lanes if lanes == u64::from(BLOCK) => parts(self.windows(), self.grid.window() / lanes, AHEAD),
             _ => 1,
         }
     }
 
-    /// Returns the cost of the forward kernel, or of all kernels of the gradient.
-    pub fn cost(&self, task: Task) -> Cost {
-        let (count, lanes) = self.count(task);
-        let terms = self.windows() as f64 * self.shape.window() as f64;
-        let shared = self.lanes() > 1;
-        let passes = if task == Task::Backward && self.shape.is_max { 2.0 } else { 1.0 };
-        let places = if passes > 1.0 { Traffic::of(Space::Device, 4 * self.windows()) } else { Traffic::NONE };
+    /// Number of groups into which the planes are divided, of which a thread computes a plane each; and number of threads of a
+    /// kernel.
+    fn division(&self, task: Task) -> (u64, u64) {
+        let groups = self.shape.planes.div_ceil(self.planes(task));
+        if task == Task::Columns {
+            return (groups, self.column_blocks() * u64::from(BLOCK));
+        }
+        (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
+    }
+
+    /// Returns the cost of these kernels.
+    pub fn cost(&self, tasks: &[Task]) -> Cost {
+        let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
+        let places = Traffic::of(Space::Device, places);
+        let threads = tasks.iter().map(|&task| self.division(task).1).max().unwrap_or(1);
         Cost {
-            flops: terms,
-            instructions: if shared { OF_A_SHARED_TERM } else { OF_A_TERM } * terms * passes,
+            flops: self.windows() as f64 * self.grid.window() as f64,
+            instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
             read: Spec::bytes_of(&self.spec.inputs) + places,
             written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: (count * lanes * self.parts(task)).div_ceil(u64::from(BLOCK)).max(1),
+            blocks: threads.div_ceil(u64::from(BLOCK)).max(1),
             share: share(u64::from(BLOCK)),
             ..Cost::default()
         }
     }
 
-    /// Returns the strides of samples, channels and spatial dimensions as an argument.
+    /// Number of instructions of a kernel. The constants are counts in code for sm_90a by NVRTC 13.0; their sums are 0.8 to 1.4 of the
+    /// counts of six kernels.
+    fn instructions(&self, task: Task) -> f64 {
+        /// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and
+        /// for each element of a plane.
+        const OF_A_POSITION: f64 = 70.0;
+        const OF_A_PLANE: f64 = 14.0;
+        const OF_AN_ELEMENT: f64 = 4.0;
+        const OF_A_STEP: f64 = 40.0;
+        const OF_A_TERM: f64 = 4.0;
+        /// Instructions of a thread that shares a window, and per element that it reads, in windows of one row and of several.
+        const OF_A_SHARER: f64 = 265.0;
+        const OF_A_ROW_TERM: f64 = 7.0;
+        const OF_A_SHARED_TERM: f64 = 30.0;
+        let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
+        if task == Task::Columns {
+            let Some([size, ..]) = self.grid.steps else { return 0.0 };
+            let of_a_column = OF_A_TERM * (size[0] * size[1]) as f64;
+            let of_a_window = OF_A_PLANE + OF_A_TERM * size[2] as f64;
+            return threads as f64 * (OF_A_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
+        }
+        if self.threads(task) > 1 {
+            let of_a_term = if self.grid.x[..2] == [1, 1] { OF_A_ROW_TERM } else { OF_A_SHARED_TERM };
+            return threads as f64 * OF_A_SHARER + self.windows() as f64 * elements * of_a_term;
+        }
+        let of_an_element = if self.is_unrolled(task) { OF_AN_ELEMENT } else { OF_A_STEP };
+        let of_a_plane = OF_A_PLANE + OF_A_TERM * elements;
+        threads as f64 * (OF_A_POSITION + of_an_element * elements + self.planes(task) as f64 * of_a_plane)
+    }
+
+    /// Type of the places of maxima.
+    fn place(&self) -> DType {
+        if self.is_relative() { DType::U8 } else { DType::I32 }
+    }
+
+    /// Returns the strides of samples and channels as an argument.
     fn steps(&self, operand: usize) -> Arg {
-        let strides = self.spec.operand(operand).strides;
-        let spatial = Dims::from_slice(&strides[2..]).expect("fewer dimensions than the tensor has");
-        Arg::Words(strides[..2].iter().copied().chain(three(spatial, 0)).collect())
+        Arg::Words(self.spec.operand(operand).strides[..2].to_vec())
+    }
+
+    /// Whether samples and channels of each operand are one dimension.
+    fn is_folded(&self) -> bool {
+        let operands = self.spec.inputs.iter().chain(&self.spec.outputs);
+        operands.map(|tensor| tensor.strides).all(|strides| strides[0] == self.shape.channels * strides[1])
     }
 
     /// Returns the kernel of a task, and the kernel that joins the parts of windows if there are any.
@@ -375,96 +289,152 @@ impl Kernels<'_> {
 
     /// Size in bytes of the places in the workspace, and of the results of parts after them.
     fn workspace(&self, task: Task) -> (u64, u64) {
-        let places = if task == Task::Forward || !self.shape.is_max { 0 } else { 4 * self.windows() };
-        let parts = if task == Task::Backward { 1 } else { self.parts(task) };
+        let places = matches!(task, Task::Places | Task::Backward | Task::Gather) && self.shape.is_max;
+        let places = if places { self.place().size() * self.windows() } else { 0 };
         let each = 2 * self.spec.inputs[0].dtype.compute().size();
+        let parts = self.parts(task);
         (places.next_multiple_of(each), if parts > 1 { parts * self.windows() * each } else { 0 })
+    }
+
+    /// Whether a thread writes the last dimension of a cell at once.
+    fn is_packed(&self, task: Task) -> bool {
+        let Some([_, stride, padding, _]) = self.grid.steps else { return false };
+        let (wide, output) = (stride[2], self.spec.outputs[0]);
+        let strides = output.strides.iter().rev().skip(1);
+        [2, 4, 8].contains(&wide)
+            && wide * output.dtype.size() <= 16
+            && (padding[2] == 0 || task == Task::Gather)
+            && self.grid.x[2].is_multiple_of(wide)
+            && self.grid.strides[2][2] == 1
+            && strides.copied().all(|stride| stride.is_multiple_of(wide))
+            && u64::from(output.align).is_multiple_of(wide * output.dtype.size())
+    }
+
+    /// Returns the macro definitions that the kernel texts use.
+    fn definitions(&self, task: Task) -> String {
+        let Kernels { spec, shape, grid, .. } = self;
+        let dtype = spec.inputs[0].dtype;
+        let each = |name: &str, values: Three, suffix: &str| {
+            let [a, b, c] = values;
+            format!("#define {name}(j) (j == 0 ? {a}{suffix} : j == 1 ? {b}{suffix} : {c}{suffix})\n")
+        };
+        let [size, stride, padding, dilation] = grid.steps.unwrap_or([[1; 3], [1; 3], [0; 3], [1; 3]]);
+        // Upper bounds of the products from which the ranges of adaptive windows are computed.
+        let bounds = grid.x.iter().zip(grid.y).map(|(x, y)| x * y + x + y).max().unwrap_or(0);
+        let extents =
+            grid.strides.iter().zip([grid.x, grid.y, grid.x]).map(|(strides, sizes)| {
+                strides.iter().zip(sizes).map(|(stride, size)| stride * (size - 1)).sum::<u64>()
+            });
+        let (_, threads) = self.division(task);
+        let types = [
+            ("T", c_type(dtype)),
+            ("C", c_type(dtype.compute())),
+            ("Index", index_type(threads + u64::from(BLOCK))),
+            ("Wide", index_type(bounds)),
+            ("Offset", index_type(extents.max().unwrap_or(0))),
+            ("Place", if self.is_relative() { "u8" } else { "u32" }),
+        ];
+        let [tile_windows, tile_columns, tiles] = self.tile();
+        let numbers = [
+            ("TILES", tiles),
+            ("TILE_WINDOWS", tile_windows),
+            ("TILE_COLUMNS", tile_columns),
+            ("MAX", u64::from(shape.is_max)),
+            ("ADAPTIVE", u64::from(grid.steps.is_none())),
+            ("WHOLE_DIVISOR", u64::from(grid.steps.is_some() && (shape.counts_padding || padding == [0; 3]))),
+            ("FOLDED", u64::from(self.is_folded())),
+            ("CHANNELS", if self.is_folded() { 1 } else { shape.channels }),
+            ("LANES", self.threads(task)),
+            ("PARTS", self.parts(task)),
+            ("PLANES", self.planes(task)),
+            ("AHEAD", AHEAD.max(AHEAD_BYTES / dtype.size())),
+            ("PLACES", u64::from(matches!(task, Task::Places | Task::Cells | Task::Spread))),
+            ("SPREADS", u64::from(task == Task::Spread)),
+            ("RELATIVE", u64::from(self.is_relative())),
+            ("UNROLLED", u64::from(self.is_unrolled(task))),
+            ("PACKED", u64::from(self.is_packed(task))),
+        ];
+        let types: String = types.iter().map(|(name, own)| format!("typedef {own} {name};\n")).collect();
+        let numbers: String = numbers.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+        let [gathered, most, next] = grid.gathered();
+        let (cells, most) = match task {
+            Task::Gather => (gathered, most),
+            Task::Cells => (grid.cells(), grid.most()),
+            _ => (grid.y, grid.most()),
+        };
+        let covers = [0, 1, 2].map(|axis| u64::from(grid.covers(axis)));
+        let [of_x, of_y, of_d] = grid.strides;
+        let sizes = [
+            each("X", grid.x, "u"),
+            each("Y", grid.y, "u"),
+            each("CELLS", cells, "u"),
+            each("COVERS", covers, ""),
+            each("MOST", most, "u"),
+            each("NEXT", next, "u"),
+            each("SIZE", size, "u"),
+            each("STRIDE", stride, "u"),
+            each("PADDING", padding, "u"),
+            each("DILATION", dilation, "u"),
+            each("SX", of_x, ""),
+            each("SY", of_y, ""),
+            each("SD", of_d, ""),
+        ];
+        format!("{types}{numbers}{}{}", sizes.concat(), text::WINDOWS)
     }
 
     /// Returns a kernel of a task: the one that joins the parts of windows if `joins`.
     fn launch(&self, task: Task, joins: bool) -> Launch {
-        let Kernels { spec, shape } = self;
-        let (count, lanes) = self.count(task);
-        let parts = self.parts(task);
-        let dtype = spec.inputs[0].dtype;
-        let sizes = [vec![shape.channels], three(shape.x, 1), three(shape.y, 1)].concat();
+        let (lanes, parts) = (self.threads(task), self.parts(task));
+        let (groups, threads) = self.division(task);
         let mut params = vec![
-            param("const Sizes sizes", Arg::Words(sizes)),
-            u64_param("count", count),
+            u64_param("count", threads / lanes / parts),
+            u32_param("planes", self.shape.planes),
+            u32_param("groups", groups),
             param("const Steps sx", self.steps(0)),
             param("const Steps sy", self.steps(1)),
         ];
         let operands: &[(&str, u8)] = match task {
-            Task::Forward => &[("const T* x", 0), ("T* y", 1)],
+            Task::Forward | Task::Columns => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
-            Task::Backward => &[("const T* y", 1), ("T* dx", 2)],
+            Task::Backward | Task::Gather => &[("const T* y", 1), ("T* dx", 2)],
+            Task::Cells | Task::Spread => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
-        if task != Task::Forward || parts > 1 {
-            params.push(param("u32* places", Arg::Workspace(places + of_parts)));
+        if matches!(task, Task::Places | Task::Backward | Task::Gather) || parts > 1 {
+            params.push(param("Place* places", Arg::Workspace(places + of_parts)));
         }
         if parts > 1 {
             params.push(u64_param("partial_at", places));
         }
-        if task == Task::Backward {
+        if matches!(task, Task::Backward | Task::Gather | Task::Cells | Task::Spread) {
             params.push(param("const Steps so", self.steps(2)));
         }
-        let each = |name: &str, place: usize, absent: u64| {
-            let values = shape.steps.map_or(vec![absent; 3], |steps| three(steps[place], absent));
-            format!("#define {name}(j) (j == 0 ? {}u : j == 1 ? {}u : {}u)\n", values[0], values[1], values[2])
-        };
-        let is_dilated = shape.is_dilated();
-        let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
-        let threads = count * lanes * parts;
-        let index = index_type(threads + u64::from(BLOCK));
-        // Upper bounds of the products from which the ranges of adaptive windows are computed.
-        let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
-        let wide = index_type(if shape.steps.is_none() { bounds.max().unwrap_or(0) } else { 0 });
-        let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
-        let before = format!(
-            "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\ntypedef {wide} Wide;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
-             #define PARTS {parts}\n#define PLACES {}\n{}{}{}{dilation}{}",
-            c_type(dtype),
-            c_type(dtype.compute()),
-            u32::from(shape.window() <= AT_ONCE),
-            u32::from(shape.is_max),
-            u32::from(shape.steps.is_none()),
-            u32::from(shape.counts_padding),
-            u32::from(task == Task::Places),
-            each("SIZE", 0, 1),
-            each("STRIDE", 1, 1),
-            each("PADDING", 2, 0),
-            text(WINDOWS),
-        );
-        let partial = if parts > 1 { "  Best* partial = (Best*)((char*)places + partial_at);\n" } else { "" };
-        let body = match (task, joins) {
-            (Task::Backward, _) => text(BACKWARD),
-            (_, true) => format!("{partial}{FINISH}{JOIN}{STORE}"),
-            (_, false) if parts > 1 => format!("{partial}{}{JOIN}{STORE_PART}", text(FORWARD)),
-            (_, false) => format!("{}{JOIN}{STORE}", text(FORWARD)),
+        let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
+        let (shared, join) = (text::SHARED, text::JOIN);
+        let body = match task {
+            Task::Columns => text::COLUMNS.to_owned(),
+            Task::Backward => text::BACKWARD.to_owned(),
+            Task::Gather => text::GATHER.to_owned(),
+            Task::Cells => [text::OF_A_THREAD, text::STORE_CELL].concat(),
+            Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
+            Task::Spread if parts == 1 => [shared, join, text::STORE_GRADIENT].concat(),
+            _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
+            _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
+            _ if lanes > 1 => [shared, join, text::STORE].concat(),
+            _ => [text::OF_A_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
         let name = match (task, joins) {
-            (Task::Forward, false) => "pool",
+            (Task::Forward, false) | (Task::Columns, _) => "pool",
             (Task::Forward, true) => "pool_join",
             (Task::Places, false) => "pool_places",
             (Task::Places, true) => "pool_places_join",
-            (Task::Backward, _) => "pool_backward",
+            (Task::Spread, true) => "pool_backward_join",
+            (Task::Backward | Task::Gather | Task::Cells | Task::Spread, _) => "pool_backward",
         };
-        let blocks = if joins { count } else { threads.div_ceil(u64::from(BLOCK)) };
+        let blocks = if joins { self.windows() } else { threads.div_ceil(u64::from(BLOCK)) };
+        let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
+        let before = self.definitions(task) + elements;
         launch(name, &before, &params, &body, blocks, BLOCK)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dilated_windows_change_lines_that_exist() {
-        for (plain, _) in DILATED {
-            let count: usize = [WINDOWS, FORWARD, BACKWARD].map(|text| text.matches(plain).count()).iter().sum();
-            assert_eq!(count, 1, "{plain}");
-        }
     }
 }

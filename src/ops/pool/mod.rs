@@ -1,15 +1,17 @@
 //! `pool`: maximum or mean of sliding windows; and `pool_backward`, its gradient.
 
 mod gradient;
+mod grid;
 mod kernel;
 mod shape;
+mod text;
 
 use super::ball::Precision;
 use super::reductions::{Function, Group, parts};
 use super::windows::{self, MAX_VALUE};
 use super::*;
 pub use gradient::PoolBackward;
-use kernel::{Kernels, Task};
+use kernel::Kernels;
 use shape::Shape;
 
 /// `pool(x -> y)`, as `torch.nn.functional.max_pool1d` to `max_pool3d`, `avg_pool…` and `adaptive_…_pool…`.
@@ -64,8 +66,8 @@ impl Operation for Pool {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let shape = Shape::of(spec);
-        Kernels { spec, shape }.cost(Task::Forward)
+        let kernels = Kernels::of(spec);
+        kernels.cost(&[kernels.forward()])
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -82,8 +84,8 @@ impl Operation for Pool {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let shape = Shape::of(spec);
-        Kernels { spec, shape }.launches(Task::Forward)
+        let kernels = Kernels::of(spec);
+        kernels.launches(kernels.forward())
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -24,19 +24,23 @@ impl Shape {
     pub fn of(spec: &Spec) -> Shape {
         let (x, y) = (spec.operand(0), spec.operand(1));
         let (attrs, rank) = (&spec.attrs, x.dims.len() - 2);
-        let steps = attrs.spatial("size", rank).map(|size| {
-            [
-                size,
-                attrs.spatial("stride", rank).unwrap_or(size),
-                attrs.spatial("padding", rank).expect("it has a default"),
-                attrs.spatial("dilation", rank).expect("it has a default"),
-            ]
-        });
+        let [padding, dilation] =
+            ["padding", "dilation"].map(|name| attrs.spatial(name, rank).expect("it has a default"));
+        let mut size = attrs.spatial("size", rank);
+        let mut stride = attrs.spatial("stride", rank).or(size);
+        let (sizes, windows) = (spatial(x), spatial(y));
+        // Adaptive windows of equal sizes are adjacent.
+        if size.is_none() && sizes.iter().zip(windows.iter()).all(|(size, windows)| size.is_multiple_of(*windows)) {
+            let mut each = sizes;
+            (0..rank).for_each(|axis| each.set(axis, sizes[axis] / windows[axis]));
+            (size, stride) = (Some(each), Some(each));
+        }
+        let steps = size.zip(stride).map(|(size, stride)| [size, stride, padding, dilation]);
         Shape {
             planes: x.dims[0] * x.dims[1],
             channels: x.dims[1],
-            x: spatial(x),
-            y: spatial(y),
+            x: sizes,
+            y: windows,
             steps,
             is_max: attrs.word("mode") == "max",
             counts_padding: attrs.bool("count_padding") && steps.is_some(),
@@ -51,11 +55,6 @@ impl Shape {
     /// Number of windows of one channel of one sample, which is the number of its elements in `y`.
     pub fn windows(&self) -> usize {
         self.y.iter().product::<u64>() as usize
-    }
-
-    /// Whether windows skip elements (dilation).
-    pub fn is_dilated(&self) -> bool {
-        self.steps.is_some_and(|[.., dilation]| dilation.iter().any(|&distance| distance > 1))
     }
 
     /// Indices along a dimension of the elements of a window that are inside the tensor.
@@ -101,22 +100,5 @@ impl Shape {
             .iter()
             .copied()
             .fold(places[0], |best, place| if better(plane[place], plane[best]) { place } else { best })
-    }
-
-    /// Maximum number of elements of a window.
-    pub fn window(&self) -> u64 {
-        match self.steps {
-            Some([size, ..]) => size.iter().product(),
-            None => self.x.iter().zip(self.y.iter()).map(|(&x, &y)| x.div_ceil(y) + 1).product(),
-        }
-    }
-
-    /// Maximum number of elements of a window along the last dimension.
-    pub fn window_row(&self) -> u64 {
-        let last = self.x.len() - 1;
-        match self.steps {
-            Some([size, ..]) => size[last],
-            None => self.x[last].div_ceil(self.y[last]) + 1,
-        }
     }
 }

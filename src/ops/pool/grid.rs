@@ -1,0 +1,144 @@
+//! Positions of windows and elements in a plane, in three dimensions, as kernels see them.
+
+use super::*;
+
+/// Sizes along the three dimensions. Unused dimensions come first.
+pub type Three = [u64; 3];
+
+/// The windows of a pool along three dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    pub x: Three,
+    pub y: Three,
+    /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
+    pub steps: Option<[Three; 4]>,
+    /// Spatial strides in elements of each operand: `x`, `y` and, for gradients, that of `x`.
+    pub strides: [Three; 3],
+}
+
+/// Extends sizes to three dimensions, with `absent` for the missing first ones.
+fn three(sizes: &[u64], absent: u64) -> Three {
+    let mut all = [absent; 3];
+    all[3 - sizes.len()..].copy_from_slice(sizes);
+    all
+}
+
+impl Grid {
+    /// Returns the windows of a pool or of its gradient. Adjacent dimensions in which a single window covers all elements are
+    /// joined to one, if memory allows it.
+    pub fn of(spec: &Spec, shape: &Shape) -> Grid {
+        let operands = spec.inputs.len() + spec.outputs.len();
+        let stride = |operand: usize| match operand < operands {
+            true => three(&spec.operand(operand).strides[2..], 0),
+            false => [0; 3],
+        };
+        let mut grid = Grid {
+            x: three(&shape.x, 1),
+            y: three(&shape.y, 1),
+            steps: shape.steps.map(|[size, stride, padding, dilation]| {
+                [three(&size, 1), three(&stride, 1), three(&padding, 0), three(&dilation, 1)]
+            }),
+            strides: [0, 1, 2].map(stride),
+        };
+        for axis in 0..2 {
+            grid.join(axis);
+        }
+        grid
+    }
+
+    /// Joins a dimension to the next one.
+    fn join(&mut self, axis: usize) {
+        let next = axis + 1;
+        let follows = |strides: &Three| self.x[axis] == 1 || strides[axis] == strides[next] * self.x[next];
+        if !(self.covers(axis) && self.covers(next) && follows(&self.strides[0]) && follows(&self.strides[2])) {
+            return;
+        }
+        self.x[next] *= self.x[axis];
+        self.x[axis] = 1;
+        for strides in &mut self.strides {
+            strides[axis] = 0;
+        }
+        if let Some([size, stride, ..]) = &mut self.steps {
+            (size[next], size[axis]) = (self.x[next], 1);
+            (stride[next], stride[axis]) = (self.x[next], 1);
+        }
+    }
+
+    /// Whether a single window contains all elements along a dimension, and nothing else.
+    pub fn covers(&self, axis: usize) -> bool {
+        self.y[axis] == 1
+            && self.steps.is_none_or(|[size, _, padding, dilation]| {
+                size[axis] == self.x[axis] && padding[axis] == 0 && (dilation[axis] == 1 || size[axis] == 1)
+            })
+    }
+
+    /// Maximum number of elements of a window along a dimension.
+    fn size(&self, axis: usize) -> u64 {
+        match self.steps {
+            Some([size, ..]) => size[axis],
+            None if self.x[axis].is_multiple_of(self.y[axis]) => self.x[axis] / self.y[axis],
+            None => self.x[axis].div_ceil(self.y[axis]) + 1,
+        }
+    }
+
+    /// Maximum number of elements of a window.
+    pub fn window(&self) -> u64 {
+        (0..3).map(|axis| self.size(axis)).product()
+    }
+
+    /// Maximum number of elements of a window along the last dimension.
+    pub fn window_row(&self) -> u64 {
+        self.size(2)
+    }
+
+    /// Number of windows of a plane, and number of its elements.
+    pub fn windows(&self) -> u64 {
+        self.y.iter().product()
+    }
+
+    pub fn elements(&self) -> u64 {
+        self.x.iter().product()
+    }
+
+    /// Maximum number of windows along each dimension that contain an element.
+    pub fn most(&self) -> Three {
+        [0, 1, 2].map(|axis| match self.steps {
+            _ if self.covers(axis) => 1,
+            Some([size, stride, _, dilation]) => {
+                windows::span(size[axis], dilation[axis]).div_ceil(stride[axis]).min(self.y[axis])
+            }
+            None => (self.y[axis].div_ceil(self.x[axis]) + 1).min(self.y[axis]),
+        })
+    }
+
+    /// Whether windows neither skip nor share elements.
+    pub fn is_disjoint(&self) -> bool {
+        self.steps.is_some_and(|[size, stride, _, dilation]| {
+            (0..3).all(|axis| dilation[axis] == 1 && size[axis] <= stride[axis])
+        })
+    }
+
+    /// Whether each element belongs to exactly one window.
+    pub fn is_partition(&self) -> bool {
+        let is_whole = |[size, _, padding, _]: [Three; 4]| {
+            (0..3).all(|axis| padding[axis] == 0 && size[axis] * self.y[axis] == self.x[axis])
+        };
+        self.is_disjoint() && self.steps.is_some_and(is_whole)
+    }
+
+    /// Number of cells along each dimension: of each window with the elements up to the next one, and of the elements after the
+    /// last window's cell.
+    pub fn cells(&self) -> Three {
+        let Some([_, stride, padding, _]) = self.steps else { return self.y };
+        [0, 1, 2].map(|axis| (self.x[axis] + padding[axis]).div_ceil(stride[axis]).max(self.y[axis]))
+    }
+
+    /// Along each dimension, divided into cells of `stride` elements from the first on: number of cells; number of windows that
+    /// contain an element of a cell; and distance from the number of the cell to that of the last of these windows.
+    pub fn gathered(&self) -> [Three; 3] {
+        let Some([size, stride, padding, _]) = self.steps else { return [self.y; 3] };
+        let next = [0, 1, 2].map(|axis| (stride[axis] - 1 + padding[axis]) / stride[axis]);
+        let most = [0, 1, 2].map(|axis| next[axis] + (size[axis] - 1 - padding[axis]) / stride[axis] + 1);
+        [[0, 1, 2].map(|axis| self.x[axis].div_ceil(stride[axis])), most, next]
+    }
+}

@@ -1,0 +1,450 @@
+//! Kernel text of pools. Sizes, strides and windows are macros, so that the compiler replaces divisions by multiplications.
+//! Unused dimensions come first, with one element and one window.
+
+/// Kernel text: positions of windows and elements.
+pub const WINDOWS: &str = r#"
+#define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < 3; j++)
+#define EACH_PLANE(r) _Pragma("unroll") for (u32 r = 0; r < PLANES; r++)
+#define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)
+#define OFFSET(steps, at) ((Offset)(at)[0] * steps(0) + (Offset)(at)[1] * steps(1) + (Offset)(at)[2] * steps(2))
+#define NOWHERE 0xffffffffu
+struct Steps { i64 sample, channel; };
+struct Range { u32 from[3], to[3]; };
+__device__ inline void split(u32 index, u32 rows, u32 columns, u32 (&at)[3]) {
+  const u32 row = index / columns;
+  at[0] = row / rows, at[1] = row % rows, at[2] = index % columns;
+}
+__device__ inline i64 plane_at(u32 plane, const Steps& steps) {
+  return FOLDED ? plane * steps.channel : plane / CHANNELS * steps.sample + plane % CHANNELS * steps.channel;
+}
+// Returns the range of a window's elements that are inside the tensor.
+__device__ inline Range range_of(const u32 (&window)[3]) {
+  Range range;
+  EACH_DIM(j) {
+    if (X(j) == 1) {
+      range.from[j] = 0, range.to[j] = 1;
+    } else if (ADAPTIVE) {
+      range.from[j] = (u32)((Wide)window[j] * X(j) / Y(j));
+      range.to[j] = (u32)((((Wide)window[j] + 1) * X(j) + Y(j) - 1) / Y(j));
+    } else {
+      u32 from = window[j] * STRIDE(j), to = from + SPAN(j);
+      if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
+      range.from[j] = from - PADDING(j);
+      to = to < PADDING(j) ? 0 : to - PADDING(j);
+      range.to[j] = PADDING(j) == 0 || to < X(j) ? to : X(j);
+    }
+  }
+  return range;
+}
+__device__ inline C divisor_of(const Range& range) {
+  // The number of elements with padding may exceed 32 bits.
+  if (WHOLE_DIVISOR) return (C)((u64)SIZE(0) * SIZE(1) * SIZE(2));
+  u32 inside = 1;
+  EACH_DIM(j) inside *= range.to[j] - range.from[j];
+  return (C)inside;
+}
+__device__ inline f32 multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+__device__ inline f64 multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+// Divides by a number whose inverse is known, and corrects the rounding.
+__device__ inline C quotient(C value, C divisor, C inverse) {
+  const C near = value * inverse, corrected = multiply_add(multiply_add(-near, divisor, value), inverse, near);
+  return f_abs(near) < INFINITE ? corrected : near;
+}
+struct Best {
+  C value;
+  u32 place;
+  // Joins an element whose place comes after those of all elements joined before.
+  __device__ inline void join_later(C other, u32 from) {
+    if ((other <= value || value != value) && place != NOWHERE) return;
+    value = other;
+    place = from;
+  }
+  __device__ inline void join(C other, u32 from) {
+    bool larger = other > value || (other != other && value == value);
+    bool same = other == value || (other != other && value != value);
+    if (larger || (same && from < place)) {
+      value = other;
+      place = from;
+    }
+  }
+  __device__ inline void take(C other, u32 from) {
+    if (PLACES) join_later(other, from);
+    else if (MAX) value = f_max(value, other);
+    else value += other;
+  }
+};
+__device__ inline Best nothing() { return {MAX ? -C(INFINITE) : C(0), NOWHERE}; }
+"#;
+
+/// Kernel text: neighbouring elements of a cell.
+pub const ELEMENTS: &str = r#"
+#if PACKED
+typedef Pack<T, STRIDE(2)> Elements;
+#else
+struct Elements { T at[STRIDE(2)]; };
+#endif
+// Positions before the first element wrap around to large numbers.
+__device__ inline void write(const Elements& elements, T* to, u32 first) {
+#if PACKED
+  *(Elements*)to = elements;
+#else
+#pragma unroll
+  for (u32 k = 0; k < STRIDE(2); k++) if (first + k < X(2)) to[k * SD(2)] = elements.at[k];
+#endif
+}
+"#;
+
+/// Kernel text: a thread reads the windows at one position of `PLANES` planes, which are `groups` planes apart.
+pub const OF_A_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
+  if (index >= count) return;
+  u32 window[3];
+  const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));
+  split((u32)(index % (CELLS(0) * CELLS(1) * CELLS(2))), CELLS(1), CELLS(2), window);
+  const Range range = range_of(window);
+  const T* from[PLANES];
+  Best best[PLANES];
+#if UNROLLED
+  // Position of the window's first element, which may be outside.
+  i64 begin = 0;
+  EACH_DIM(j) begin += (i32)(window[j] * STRIDE(j) - PADDING(j)) * (i64)(j == 0 ? SX(0) : j == 1 ? SX(1) : SX(2));
+#else
+  const i64 begin = 0;
+#endif
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups;
+    from[r] = x + plane_at(plane < planes ? plane : first, sx) + begin;
+    best[r] = nothing();
+  }
+#if UNROLLED
+  // Positions before the first element wrap around to large numbers.
+#define PLACE(j, e) ((j == 0 ? e / (SIZE(1) * SIZE(2)) : j == 1 ? e / SIZE(2) % SIZE(1) : e % SIZE(2)) * DILATION(j))
+#define EACH_PLACE \
+  _Pragma("unroll") for (u32 e = 0; e < SIZE(0) * SIZE(1) * SIZE(2); e++) \
+    if (const u32 at[3] = {window[0] * STRIDE(0) + PLACE(0, e) - PADDING(0), window[1] * STRIDE(1) + PLACE(1, e) - PADDING(1), \
+                           window[2] * STRIDE(2) + PLACE(2, e) - PADDING(2)}; \
+        is_inside(at, 0) && is_inside(at, 1) && is_inside(at, 2))
+  bool exists = true;
+  EACH_DIM(j) exists = exists && (CELLS(j) == Y(j) || window[j] < Y(j));
+  auto is_inside = [&](const u32 (&at)[3], int j) { return PADDING(j) == 0 || at[j] < X(j); };
+  C values[SIZE(0) * SIZE(1) * SIZE(2)][PLANES];
+  if (exists) {
+    EACH_PLACE { EACH_PLANE(r) values[e][r] = load<C>(from[r][PLACE(0, e) * SX(0) + PLACE(1, e) * SX(1) + PLACE(2, e) * SX(2)]); }
+    EACH_PLACE { EACH_PLANE(r) best[r].take(values[e][r], RELATIVE ? e : (at[0] * X(1) + at[1]) * X(2) + at[2]); }
+  }
+#else
+  u32 at[3];
+  for (at[0] = range.from[0]; at[0] < range.to[0]; at[0] += DILATION(0))
+    for (at[1] = range.from[1]; at[1] < range.to[1]; at[1] += DILATION(1))
+#pragma unroll 4
+      for (at[2] = range.from[2]; at[2] < range.to[2]; at[2] += DILATION(2))
+        EACH_PLANE(r) best[r].take(load<C>(from[r][OFFSET(SX, at)]), (at[0] * X(1) + at[1]) * X(2) + at[2]);
+#endif
+"#;
+
+/// Kernel text: writes the results of the windows of a thread.
+pub const STORE_OF_A_THREAD: &str = r#"  const C divisor = divisor_of(range), inverse = C(1) / divisor;
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups;
+    if (plane >= planes) return;
+#if PLACES
+    places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = (Place)best[r].place;
+#else
+    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best[r].value : quotient(best[r].value, divisor, inverse));
+#endif
+  }
+"#;
+
+/// Kernel text: writes the gradients of maxima of windows without overlap. The cell of a window begins with it and ends before the
+/// next one.
+pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which may be outside.
+  i64 cell = 0;
+  EACH_DIM(j) cell += (i32)(window[j] * STRIDE(j) - PADDING(j)) * (i64)(j == 0 ? SD(0) : j == 1 ? SD(1) : SD(2));
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups;
+    if (plane >= planes) return;
+    const C gradient = exists ? load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]) : C(0);
+    T* to = dx + plane_at(plane, so) + cell;
+#pragma unroll
+    for (u32 i = 0; i < STRIDE(0); i++)
+#pragma unroll
+      for (u32 j = 0; j < STRIDE(1); j++) {
+        if (window[0] * STRIDE(0) + i - PADDING(0) >= X(0) || window[1] * STRIDE(1) + j - PADDING(1) >= X(1)) continue;
+        Elements row;
+#pragma unroll
+        for (u32 k = 0; k < STRIDE(2); k++) {
+          const bool is_inside = i < SIZE(0) && j < SIZE(1) && k < SIZE(2);
+          store<C>(row.at[k], is_inside && best[r].place == (i * SIZE(1) + j) * SIZE(2) + k ? gradient : C(0));
+        }
+        write(row, to + i * SD(0) + j * SD(1), window[2] * STRIDE(2) - PADDING(2));
+      }
+  }
+"#;
+
+/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of a column, and then the columns
+/// of a window.
+pub const COLUMNS: &str = r#"  __shared__ C columns[TILE_COLUMNS];
+  u32 index = blockIdx.x, window[3];
+  window[2] = index % TILES * TILE_WINDOWS, index /= TILES;
+  window[1] = index % Y(1), index /= Y(1);
+  window[0] = index % Y(0);
+  const u32 plane = index / Y(0), begin = window[2] * STRIDE(2) - PADDING(2);
+  const Range range = range_of(window);
+  for (u32 column = threadIdx.x; column < TILE_COLUMNS; column += blockDim.x) {
+    Best best = nothing();
+    // Columns before the first element wrap around to large numbers.
+    if (u32 at[3] = {0, 0, begin + column}; at[2] < X(2)) {
+      const T* from = x + plane_at(plane, sx) + at[2] * SX(2);
+      for (at[0] = range.from[0]; at[0] < range.to[0]; at[0]++)
+#pragma unroll 8
+        for (at[1] = range.from[1]; at[1] < range.to[1]; at[1]++)
+          best.take(load<C>(from[at[0] * SX(0) + at[1] * SX(1)]), 0);
+    }
+    columns[column] = best.value;
+  }
+  __syncthreads();
+  const u32 first = window[2];
+  for (u32 own = threadIdx.x; own < TILE_WINDOWS && first + own < Y(2); own += blockDim.x) {
+    Best best = nothing();
+#pragma unroll
+    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own * STRIDE(2) + k], 0);
+    window[2] = first + own;
+    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range_of(window)));
+  }
+"#;
+
+/// Kernel text: `LANES` threads read a window, or one of `PARTS` equal parts of its elements.
+pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
+  const u32 lane = threadIdx.x % LANES, part = (u32)(index % PARTS);
+  index /= PARTS;
+  if (index >= count) return;
+  const u32 plane = (u32)(index / (Y(0) * Y(1) * Y(2)));
+  u32 window[3];
+  split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
+  const Range range = range_of(window);
+  const T* from = x + plane_at(plane, sx);
+#if SPREADS
+  T* to = dx + plane_at(plane, so);
+#endif
+  Best best = nothing();
+  u32 inside[3], all = 1;
+  EACH_DIM(j) {
+    inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 1;
+    all *= inside[j];
+  }
+  const u32 each = (all + PARTS - 1) / PARTS, begin = (u64)part * each < all ? part * each : all;
+  const u32 end = all - begin < each ? all : begin + each;
+  // The thread's next element, and the distance to the one after it.
+  u32 own[3], step[3];
+  split(begin + lane, inside[1], inside[2], own);
+  split(LANES, inside[1], inside[2], step);
+  auto advance = [&]() {
+    if (X(0) * X(1) == 1) {
+      own[2] += LANES;
+      return;
+    }
+    own[2] += step[2];
+    u32 carry = own[2] >= inside[2];
+    if (carry) own[2] -= inside[2];
+    own[1] += step[1] + carry;
+    carry = own[1] >= inside[1];
+    if (carry) own[1] -= inside[1];
+    own[0] += step[0] + carry;
+  };
+  if (X(0) * X(1) == 1) own[0] = own[1] = 0, own[2] = begin + lane;
+  for (u32 next = begin + lane; next < end; next += AHEAD * LANES) {
+    C values[AHEAD];
+    u32 found[AHEAD];
+#pragma unroll
+    for (u32 u = 0; u < AHEAD; u++, advance()) {
+      u32 at[3];
+      EACH_DIM(j) at[j] = range.from[j] + own[j] * DILATION(j);
+      found[u] = (at[0] * X(1) + at[1]) * X(2) + at[2];
+      if (next + u * LANES >= end) continue;
+      values[u] = load<C>(from[OFFSET(SX, at)]);
+#if SPREADS
+      store<C>(to[OFFSET(SD, at)], C(0));
+#endif
+    }
+#pragma unroll
+    for (u32 u = 0; u < AHEAD; u++) if (next + u * LANES < end) best.take(values[u], found[u]);
+  }
+"#;
+
+/// Kernel text: a block reads the results of a window's parts.
+pub const FINISH: &str = r#"  const Index index = (Index)blockIdx.x;
+  const u32 lane = threadIdx.x, plane = (u32)(index / (Y(0) * Y(1) * Y(2)));
+  u32 window[3];
+  split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
+  const Range range = range_of(window);
+  Best best = nothing();
+  for (u32 part = lane; part < PARTS; part += LANES) {
+    const Best other = partial[index * PARTS + part];
+    if (PLACES) best.join(other.value, other.place);
+    else best.take(other.value, other.place);
+  }
+"#;
+
+/// Kernel text: joins the results of the threads of a window in each of them.
+pub const JOIN: &str = r#"  const u32 own_place = best.place;
+  auto join = [&](int masks) {
+#pragma unroll
+    for (int mask = masks / 2; mask > 0; mask /= 2) {
+      const C other = SHUFFLE_XOR(best.value, mask);
+      if (PLACES) best.join(other, SHUFFLE_XOR(best.place, mask));
+      else best.take(other, 0);
+    }
+  };
+  join(32);
+#if LANES > 32
+  __shared__ Best joined[LANES / 32];
+  if (lane % 32 == 0) joined[lane / 32] = best;
+  __syncthreads();
+  best = joined[lane % (LANES / 32)];
+  join(LANES / 32);
+#endif
+"#;
+
+/// Kernel text: writes the result of a part of a window.
+pub const STORE_PART: &str = "  if (lane == 0) partial[index * PARTS + part] = best;\n";
+
+/// Kernel text: writes the result of a window.
+pub const STORE: &str = r#"  if (lane > 0) return;
+#if PLACES
+  places[index] = best.place;
+#else
+  store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range));
+#endif
+"#;
+
+/// Kernel text: writes the gradient of a window to its maximum. All other elements of the window are zero already, and the thread that
+/// has read the maximum has written a zero there.
+pub const STORE_GRADIENT: &str = r#"  if (PARTS > 1 ? lane > 0 : own_place != best.place) return;
+  u32 at[3];
+  split(best.place, X(1), X(2), at);
+  store<C>(*(dx + plane_at(plane, so) + OFFSET(SD, at)), load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]));
+"#;
+
+/// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
+/// from the windows that contain it.
+pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
+  if (index >= count) return;
+  u32 own[3], from[3], to[3];
+  const u32 first = (u32)(index / (X(0) * X(1) * X(2)));
+  split((u32)(index % (X(0) * X(1) * X(2))), X(1), X(2), own);
+  EACH_DIM(j) {
+    if (COVERS(j)) {
+      from[j] = 0, to[j] = 1;
+    } else if (ADAPTIVE) {
+      from[j] = (u32)((Wide)own[j] * Y(j) / X(j));
+      to[j] = (u32)((((Wide)own[j] + 1) * Y(j) + X(j) - 1) / X(j));
+    } else {
+      // Windows whose span includes the element. If dilation skips it in a window, it is not the window's maximum.
+      const u32 padded = own[j] + PADDING(j), last = padded / STRIDE(j) + 1;
+      from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;
+      to[j] = last < Y(j) ? last : Y(j);
+    }
+  }
+  const T* gradients[PLANES];
+  const Place* own_places[PLANES];
+  C sums[PLANES];
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups, valid = plane < planes ? plane : first;
+    gradients[r] = y + plane_at(valid, sy) + OFFSET(SY, from);
+    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2)) + (from[0] * Y(1) + from[1]) * Y(2) + from[2];
+    sums[r] = 0;
+  }
+  auto gradient_of = [&](u32 r, u32 a, u32 b, u32 c) { return load<C>(gradients[r][(Offset)(a * SY(0) + b * SY(1) + c * SY(2))]); };
+  auto place_of = [&](u32 r, u32 a, u32 b, u32 c) { return MAX ? (u32)own_places[r][(a * Y(1) + b) * Y(2) + c] : 0; };
+  // Adds the gradients of a window, whose distance to the first one is given.
+  auto add = [&](u32 a, u32 b, u32 c, const C (&values)[PLANES], const u32 (&found)[PLANES]) {
+    const u32 window[3] = {from[0] + a, from[1] + b, from[2] + c};
+    if (MAX) {
+      u32 place = (own[0] * X(1) + own[1]) * X(2) + own[2];
+      if (RELATIVE) {
+        u32 relative[3];
+        EACH_DIM(j) relative[j] = own[j] + PADDING(j) - window[j] * STRIDE(j);
+        place = (relative[0] * SIZE(1) + relative[1]) * SIZE(2) + relative[2];
+      }
+      EACH_PLANE(r) sums[r] += found[r] == place ? values[r] : C(0);
+    } else {
+      const C share = C(1) / divisor_of(range_of(window));
+      EACH_PLANE(r) sums[r] += values[r] * share;
+    }
+  };
+  for (u32 a = 0; from[0] + a < to[0]; a++)
+    for (u32 b = 0; from[1] + b < to[1]; b++)
+      for (u32 c = 0; from[2] + c < to[2]; c++) {
+        C values[PLANES];
+        u32 found[PLANES];
+        EACH_PLANE(r) values[r] = gradient_of(r, a, b, c), found[r] = place_of(r, a, b, c);
+        add(a, b, c, values, found);
+      }
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups;
+    if (plane < planes) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sums[r]);
+  }
+"#;
+
+/// Kernel text: a thread computes the gradients of a cell, `STRIDE` elements along each dimension, at one position of `PLANES` planes.
+/// Elements of a cell share their windows, and their places in these are constants.
+pub const GATHER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
+  if (index >= count) return;
+  u32 cell[3], start[3], last[3];
+  const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));
+  split((u32)(index % (CELLS(0) * CELLS(1) * CELLS(2))), CELLS(1), CELLS(2), cell);
+  EACH_DIM(j) start[j] = cell[j] * STRIDE(j), last[j] = cell[j] + NEXT(j);
+  // The window with the number `e`: along each dimension, `BACK` windows before the last one that contains an element of the cell.
+#define BACK(j, e) (j == 0 ? e / (MOST(1) * MOST(2)) : j == 1 ? e / MOST(2) % MOST(1) : e % MOST(2))
+#define EACH_NUMBER _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++)
+#define EACH_WINDOW \
+  EACH_NUMBER if (const u32 window[3] = {last[0] - BACK(0, e), last[1] - BACK(1, e), last[2] - BACK(2, e)}; \
+                  window[0] < Y(0) && window[1] < Y(1) && window[2] < Y(2))
+  const T* gradients[PLANES];
+  const Place* own_places[PLANES];
+  C values[MOST(0) * MOST(1) * MOST(2)][PLANES];
+  u32 found[MOST(0) * MOST(1) * MOST(2)][PLANES];
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups, valid = plane < planes ? plane : first;
+    gradients[r] = y + plane_at(valid, sy) + OFFSET(SY, last);
+    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2)) + (last[0] * Y(1) + last[1]) * Y(2) + last[2];
+    EACH_NUMBER values[e][r] = 0, found[e][r] = NOWHERE;
+  }
+  EACH_WINDOW {
+    EACH_PLANE(r) {
+      values[e][r] = load<C>(*(gradients[r] - (BACK(0, e) * SY(0) + BACK(1, e) * SY(1) + BACK(2, e) * SY(2))));
+      if (MAX) found[e][r] = *(own_places[r] - ((BACK(0, e) * Y(1) + BACK(1, e)) * Y(2) + BACK(2, e)));
+    }
+  }
+  if (!MAX) {
+    EACH_WINDOW {
+      const C share = C(1) / divisor_of(range_of(window));
+      EACH_PLANE(r) values[e][r] *= share;
+    }
+  }
+  EACH_PLANE(r) {
+    const u32 plane = first + r * groups;
+    if (plane >= planes) return;
+    T* to = dx + plane_at(plane, so) + OFFSET(SD, start);
+#pragma unroll
+    for (i32 i = 0; i < STRIDE(0); i++)
+#pragma unroll
+      for (i32 j = 0; j < STRIDE(1); j++) {
+        if ((X(0) % STRIDE(0) > 0 && start[0] + i >= X(0)) || (X(1) % STRIDE(1) > 0 && start[1] + j >= X(1))) continue;
+        Elements row;
+#pragma unroll
+        for (i32 k = 0; k < STRIDE(2); k++) {
+          C sum = 0;
+          EACH_NUMBER {
+            // Place of the element in the window.
+#define PLACE_IN(j, own) (own + (i32)PADDING(j) - ((i32)NEXT(j) - (i32)BACK(j, e)) * (i32)STRIDE(j))
+            const i32 a = PLACE_IN(0, i), b = PLACE_IN(1, j), c = PLACE_IN(2, k);
+            if (a < 0 || a >= SIZE(0) || b < 0 || b >= SIZE(1) || c < 0 || c >= SIZE(2)) continue;
+            if (MAX) sum += found[e][r] == (u32)((a * SIZE(1) + b) * SIZE(2) + c) ? values[e][r] : C(0);
+            else sum += values[e][r];
+          }
+          store<C>(row.at[k], sum);
+        }
+        write(row, to + i * SD(0) + j * SD(1), start[2]);
+      }
+  }
+"#;
