@@ -107,6 +107,21 @@ def paged(draw):
     return Case(what, buffers, "paged_attention(q, k, v, r, c, layout: positions_first -> o)", body, moved, setup), flops
 
 
+def small_paged(draw):
+    """A case of attention to pages, of which some lie outside of the pool, with as many keys as each sequence has."""
+    dtype, d = draw.choice(("bf16", "f16")), draw.choice((64, 128, 8, 24, 80, 96, 256))
+    shared, group, page = draw.randint(1, 3), draw.choice((1, 2, 4, 8)), draw.choice((1, 7, 16, 32, 64))
+    batch, queries, columns = draw.randint(1, 5), draw.choice((1, 1, 1, 2, 5, 20)), size(draw, 1, max(1, draw.choice((300, 3000)) // page))
+    blocks, keys = draw.randint(1, batch * columns + 1), columns * page
+    pool = (dtype, [blocks, page, shared, d])
+    buffers = {"q": (dtype, [batch, queries, shared * group, d]), "k": pool, "v": pool, "o": (dtype, [batch, queries, shared * group, d]),
+               "l": ("f32", [batch, shared * group, queries]), "r": ("i32", [batch, columns]), "c": ("i32", [batch])}
+    outside, options = draw.randint(0, 1), draw.choice(("", ", causal: true", f", causal: true, window: {draw.randint(1, keys)}"))
+    setup = f"map(r * 7919 % {blocks + outside} -> r)  map((c * {draw.randint(1, 997)} + {keys}) % {keys + 2} -> c)"
+    what = f"paged {dtype} batch {batch}, heads {shared * group}/{shared}, {queries} queries, {columns} pages of {page}, d {d}{options}"
+    return Case(what, buffers, f"paged_attention(q, k, v, r, c, layout: positions_first{options} -> o, l)", None, 0, setup)
+
+
 def backends(made, torch):
     """Microseconds of a call by each backend that takes it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -173,14 +188,17 @@ def verify(args, folder):
     """Compares small cases of all forms with the CPU's results."""
     draw, cases = random.Random(f"{args.seed} verify"), []
     for number in range(args.verify):
-        form = ("forward", "backward", "unordered")[number % 3]
+        form = ("forward", "backward", "unordered", "paged")[number % 4]
+        if form == "paged":
+            cases.append(small_paged(draw))
+            continue
         queries = draw.choice((draw.randint(1, 40), draw.randint(41, 300), 64, 128, 256))
         keys = queries + draw.choice((0, 0, draw.randint(1, 200)))
         causal = draw.random() < 0.6
         window = draw.choice((0, draw.randint(1, keys))) if causal else 0
         dtype, batch, shared, group = draw.choice(("bf16", "f16")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
         d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112)), draw.random() < 0.5, None
-        if form == "forward" and number % 2:
+        if form == "forward" and number % 8:
             # The library takes rows of whole packs.
             keys = queries + (8 - queries % 8 if draw.random() < 0.8 else 0)
             window = min(window, keys)

@@ -2,7 +2,7 @@
 //! definition in a fixed order are used: neither transforms (FFT, Winograd) nor atomics.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::backend::gpu::blas::check;
 use crate::backend::gpu::runtime::Stream;
@@ -92,10 +92,7 @@ pub struct Cudnn {
     table: Table,
     /// Functions for graphs of operations.
     pub graphs: GraphApi,
-    /// The handle with which everything is executed.
     pub handle: Handle,
-    /// Handles for compiling graphs that no thread uses at the moment.
-    free_handles: Mutex<Vec<Handle>>,
     pub version: String,
     /// The version as the library returns it, such as 91900 for 9.19.0.
     pub release: usize,
@@ -104,26 +101,8 @@ pub struct Cudnn {
 
 // SAFETY: the library documents its handles as usable from any thread, each by one at a time.
 unsafe impl Send for Cudnn {}
-// SAFETY: the thread of its device's driver alone makes calls with `handle`, and each other handle is lent to one thread.
+// SAFETY: the thread of its device's driver alone makes calls.
 unsafe impl Sync for Cudnn {}
-
-/// A handle that no other thread uses until it is dropped.
-pub struct BorrowedHandle<'a> {
-    library: &'a Cudnn,
-    raw: Handle,
-}
-
-impl BorrowedHandle<'_> {
-    pub fn raw(&self) -> Handle {
-        self.raw
-    }
-}
-
-impl Drop for BorrowedHandle<'_> {
-    fn drop(&mut self) {
-        self.library.free_handles.lock().unwrap_or_else(PoisonError::into_inner).push(self.raw);
-    }
-}
 
 /// Descriptors of a convolution and its tensors.
 struct Descriptors {
@@ -197,14 +176,6 @@ fn spatial(dims: Dims, absent: c_int) -> Vec<c_int> {
     all
 }
 
-/// Creates a handle on the current device.
-fn new_handle(table: &Table) -> Call<Handle> {
-    let mut handle: Handle = std::ptr::null_mut();
-    // SAFETY: the output pointer is valid for the call.
-    check("cudnnCreate", unsafe { (table.create)(&mut handle) }, status)?;
-    Ok(handle)
-}
-
 impl Cudnn {
     /// Opens the newest library of version 9 or 8 that is found.
     pub fn open(paths: &SearchPaths) -> Result<Cudnn, ExecError> {
@@ -219,21 +190,16 @@ impl Cudnn {
         })?;
         let table = Table::load(&opened)?;
         let graphs = GraphApi::load(&opened)?;
-        let handle = new_handle(&table).map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call.
+        check("cudnnCreate", unsafe { (table.create)(&mut handle) }, status)
+            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         // SAFETY: the function has no parameters and returns a number.
         let release = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cudnnGetVersion") }
             // SAFETY: as above.
             .map_or(0, |version| unsafe { version() });
         let version = format!("{}.{}.{}", release / 10_000, release / 100 % 100, release % 100);
-        let free_handles = Mutex::new(Vec::new());
-        Ok(Cudnn { table, graphs, handle, free_handles, version, release, path: opened.path })
-    }
-
-    /// Returns a handle on the current device with which this thread may compile graphs. Graphs keep using it, so it lives
-    /// as long as the library.
-    pub fn borrow_handle(&self) -> Call<BorrowedHandle<'_>> {
-        let free = self.free_handles.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Ok(BorrowedHandle { library: self, raw: free.map_or_else(|| new_handle(&self.table), Ok)? })
+        Ok(Cudnn { table, graphs, handle, version, release, path: opened.path })
     }
 
     /// Returns at most `wanted` algorithms that the library proposes, the most promising first.
