@@ -7,7 +7,8 @@ Each case is a slot of one workload's cycle, as in shapes.py, and PyTorch runs t
 of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
 fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
 order, since none of these backends has pages. `backward` has the same bits in every run, also PyTorch's (`use_deterministic_algorithms`);
-`unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `--verify N` compares N further cases with the CPU's results in f64:
+`unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `wide` and its gradients, `wide_backward`, have heads or
+types that fused kernels do not multiply; PyTorch's `math` backend, two products and softmax, is among its choices there. `--verify N` compares N further cases with the CPU's results in f64:
 once by what is fastest, and once by the library wherever it has an engine.
 """
 import argparse
@@ -27,16 +28,22 @@ from drawn import size
 from drawn_case import Case
 from shapes import CALLS, quantile, tensors, workload
 
-FORMS = ("forward", "backward", "unordered", "decode", "paged")
+FORMS = ("forward", "backward", "unordered", "decode", "paged", "wide", "wide_backward")
 
 # Forms that compute gradients.
-GRADIENTS = ("backward", "unordered")
+GRADIENTS = ("backward", "unordered", "wide_backward")
+
+# Forms whose heads are wider than those of fused kernels, or whose types these do not multiply.
+WIDE = ("wide", "wide_backward")
 
 
 def drawn(draw, form, most):
     """A case of a form. `most` bounds the scores of all heads."""
     dtype = draw.choice(("bf16", "bf16", "f16"))
     d = draw.choice((64, 128, 128, 80, 96, 256) if form not in GRADIENTS else (64, 128, 128, 96))
+    if form in WIDE:
+        dtype, most = draw.choice(("f32", "f32", "bf16", "f16")), most >> 3
+        d = draw.choice((320, 512, 1024) if dtype != "f32" else (64, 128, 320, 512, 1024))
     shared = draw.choice((1, 2, 4, 8, 8))
     group = draw.choice((1, 1, 4, 8) if form not in GRADIENTS else (1, 1, 4))
     if form == "decode":
@@ -122,11 +129,11 @@ def small_paged(draw):
     return Case(what, buffers, f"paged_attention(q, k, v, r, c, layout: positions_first{options} -> o, l)", None, 0, setup)
 
 
-def backends(made, torch):
-    """Microseconds of a call by each backend that takes it."""
+def backends(made, torch, plain):
+    """Microseconds of a call by each backend that takes it; with `plain`, also by products and softmax."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     found = {}
-    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"):
+    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", *(("MATH",) if plain else ())):
         try:
             with sdpa_kernel([getattr(SDPBackend, name)]):
                 found[name.split("_")[0].lower()] = graph_time(made, torch)
@@ -196,8 +203,8 @@ def verify(args, folder):
         keys = queries + draw.choice((0, 0, draw.randint(1, 200)))
         causal = draw.random() < 0.6
         window = draw.choice((0, draw.randint(1, keys))) if causal else 0
-        dtype, batch, shared, group = draw.choice(("bf16", "f16")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
-        d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112)), draw.random() < 0.5, None
+        dtype, batch, shared, group = draw.choice(("bf16", "f16", "f32")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
+        d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112, 264, 320)), draw.random() < 0.5, None
         if form == "forward" and number % 8:
             # The library takes rows of whole packs.
             keys = queries + (8 - queries % 8 if draw.random() < 0.8 else 0)
@@ -256,7 +263,7 @@ def main():
             torch.use_deterministic_algorithms(form == "backward")
             speeds = []
             for (made, flops), own in zip(cases, mine):
-                found = backends(made, torch)
+                found = backends(made, torch, form in WIDE)
                 best = min(found.values()) if found else math.nan
                 speeds.append(best / own)
                 times = ", ".join(f"{name} {value:.1f}" for name, value in sorted(found.items()))

@@ -58,9 +58,9 @@ pub struct Composed<'a> {
     spec: &'a Spec,
     shape: Shape,
     matrices: Vec<Operand>,
-    /// Number of heads whose queries are the rows of one matrix of scores.
+    /// Number of heads whose queries are the rows of one matrix of scores: all that share keys, or one.
     together: u64,
-    /// Geometry over the matrices of scores, with the strides of `matrices`.
+    /// Geometry over the heads of keys, with the strides of `matrices`.
     units: Geometry,
     /// Number of matrices of scores in the workspace.
     at_once: u64,
@@ -121,8 +121,9 @@ impl<'a> Composed<'a> {
         }
         let joined = tensors().all(|(one, tensor)| one.shared || follow(tensor));
         let together = if joined { shape.group } else { 1 };
-        // The gradients of keys are sums over the heads that share them.
-        if shape.queries * together < LEAST_ROWS || (backward && together < shape.group) {
+        // The gradients of keys are sums over the heads that share them. They would be rounded for each head.
+        let rounds = backward && together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
+        if shape.queries * together < LEAST_ROWS || rounds {
             return None;
         }
         let mut all = Composed {
@@ -140,13 +141,18 @@ impl<'a> Composed<'a> {
         }
         let batch = all.batch();
         all.at_once = batch.div_ceil(batch.div_ceil((LARGE / of_a_unit).max(1)));
-        let outer: u64 = all.units.dims.iter().product::<u64>() / batch;
+        let outer = all.members() * all.units.dims.iter().product::<u64>() / batch;
         (outer * batch.div_ceil(all.at_once) <= MOST_PARTS).then_some(all)
     }
 
     /// Number of matrices of scores that one product computes at most.
     fn batch(&self) -> u64 {
         self.units.dims.last().copied().unwrap_or(1)
+    }
+
+    /// Number of matrices of scores for each head of keys.
+    fn members(&self) -> u64 {
+        self.shape.group / self.together
     }
 
     fn is_backward(&self) -> bool {
@@ -180,14 +186,13 @@ impl<'a> Composed<'a> {
         self.regions(units)[2]
     }
 
-    /// Returns the geometry over the matrices of scores, with the strides of operands. `axes` returns the dimensions of an
+    /// Returns the geometry over the heads of keys, with the strides of operands. `axes` returns the dimensions of an
     /// operand's heads and positions, or `None` for one with a number per query.
     fn geometry(&self, operands: &[Operand], axes: impl Fn(&Operand) -> Option<Axes>) -> Geometry {
         let q = &self.spec.inputs[0].dims;
         let lead = q.len().saturating_sub(3);
         let mut dims = Dims::from_slice(&q[..lead]).unwrap_or_default();
         dims.push(self.shape.heads / self.shape.group);
-        dims.push(self.shape.group / self.together);
         let strides: Vec<Dims> = operands
             .iter()
             .map(|one| {
@@ -195,7 +200,6 @@ impl<'a> Composed<'a> {
                 let head = axes(one).unwrap_or(Axes::of_rows(q.len())).heads.map_or(0, |axis| strides[axis]);
                 let mut own = Dims::from_slice(&strides[..lead]).unwrap_or_default();
                 own.push(if one.shared { head } else { head * self.shape.group });
-                own.push(if one.shared { 0 } else { head });
                 own
             })
             .collect();
@@ -219,16 +223,19 @@ impl<'a> Composed<'a> {
         };
         let offsets: Vec<Vec<u64>> = self.units.strides.iter().map(offsets).collect();
         let mut all = Vec::new();
-        for index in 0..outer.iter().product::<u64>() as usize {
+        let indices = outer.iter().product::<u64>();
+        for (member, index) in (0..self.members()).flat_map(|member| (0..indices).map(move |index| (member, index))) {
             for first in (0..batch).step_by(self.at_once as usize) {
-                let starts = offsets
-                    .iter()
-                    .zip(&self.units.strides)
-                    .map(|(offsets, strides)| offsets[index] + first * strides.last().copied().unwrap_or(0));
+                let start = |(place, one): (usize, &Operand)| {
+                    let head = self.shape.axes.heads.map_or(0, |axis| self.spec.operand(one.index).strides[axis]);
+                    let step = self.units.strides[place].last().copied().unwrap_or(0);
+                    offsets[place][index as usize] + first * step + if one.shared { 0 } else { member * head }
+                };
                 let part = Part {
-                    first: index as u64 * batch + first,
+                    first: index * batch + first,
                     units: self.at_once.min(batch - first),
-                    starts: starts.collect(),
+                    member,
+                    starts: self.matrices.iter().enumerate().map(start).collect(),
                 };
                 all.extend(self.part(&part));
             }
@@ -271,7 +278,7 @@ impl<'a> Composed<'a> {
             b: self.matrix(part, b),
             c: self.matrix(part, (c, false)),
             arithmetic: arithmetic(self.spec),
-            accumulate: false,
+            accumulate: part.member > 0 && matches!(c, Factor::Operand(place) if self.matrices[place].shared),
             epilogue: None,
             scales: None,
         }
@@ -350,6 +357,7 @@ impl<'a> Composed<'a> {
             u64_param("weights_at", weights),
             u64_param("columns", self.columns()),
             u64_param("first", part.first),
+            u64_param("member", part.member),
         ]);
         let has = |name: &str| u32::from(operands.iter().any(|one| one.name == name));
         let threads = self.shape.keys.div_ceil(4).next_power_of_two().clamp(WARP, 8 * WARP);
@@ -378,7 +386,7 @@ impl<'a> Composed<'a> {
         let (products, passes) = if self.is_backward() { (5.0, 3) } else { (2.0, 1) };
         let sizes = (shape.size + shape.value_size) as f64 / 2.0;
         let of_a_bias = if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
-        let units: u64 = self.units.dims.iter().product();
+        let units = self.members() * self.units.dims.iter().product::<u64>();
         let moved = Traffic::of(Space::Device, passes * self.bytes_of(1) * units);
         Cost {
             flops: 2.0 * products * scores * sizes,
@@ -396,9 +404,11 @@ impl<'a> Composed<'a> {
 
 /// Some of the matrices of scores.
 struct Part {
-    /// Number of the first.
+    /// Number of the first head of keys, and how many there are.
     first: u64,
     units: u64,
+    /// Number of the head of queries among those that share keys.
+    member: u64,
     /// Offset of the first matrix of each operand, in elements.
     starts: Vec<u64>,
 }

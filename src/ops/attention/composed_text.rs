@@ -22,9 +22,9 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
   u32 own = (u32)(number % rows), query = query_of(own, queries);
   i64 at[OPERANDS];
   g.offsets(first + number / rows, at);
-  lse += at[at_lse] + place(s_lse, own, queries);
+  lse += at[at_lse] + member * s_lse.head + place(s_lse, own, queries);
 #if BIAS
-  bias += at[at_bias] + place(s_bias, own, queries);
+  bias += at[at_bias] + member * s_bias.head + place(s_bias, own, queries);
 #endif
   u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
   const C* scores = (const C*)workspace + number * columns;
@@ -58,17 +58,17 @@ pub const WEIGHTS_AGAIN: &str = r#"  C log = *lse;
 "#;
 
 /// Gradients of the scores, from those of the weights.
-pub const SLOPES: &str = r#"  o += at[at_o] + place(s_o, own, queries);
-  dy += at[at_dy] + place(s_dy, own, queries);
+pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place(s_o, own, queries);
+  dy += at[at_dy] + member * s_dy.head + place(s_dy, own, queries);
   C log = *lse, delta = 0;
   for (u32 column = threadIdx.x; column < dv; column += THREADS)
     delta += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
   delta = across_block(delta, Total());
 #if DLSE
-  delta -= dlse[at[at_dlse] + place(s_dlse, own, queries)];
+  delta -= dlse[at[at_dlse] + member * s_dlse.head + place(s_dlse, own, queries)];
 #endif
 #if SLOPES
-  slopes += at[at_slopes] + place(s_slopes, own, queries);
+  slopes += at[at_slopes] + member * s_slopes.head + place(s_slopes, own, queries);
 #endif
   const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
   for (u32 key = threadIdx.x; key < keys; key += THREADS) {
