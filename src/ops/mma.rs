@@ -296,7 +296,7 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
     if (ROWS * CHUNKS % THREADS != 0 && number >= ROWS * CHUNKS) break;
     const T* own = from[pass];
     if (PACKS) {
-      load_chunk(tile.chunk(r, column), own ? own + column : (const T*)tile.at, own && column < width);
+      load_chunk(tile.chunk(r, column), own + column, own && column < width);
     } else {
       Pack<u16, 8> pack = {};
       if (step == 1) {

@@ -29,17 +29,20 @@ const MOST_SPLITS: u64 = 256;
 /// Maximum number of blocks of a cluster on every device that has clusters.
 const LARGEST_CLUSTER: u64 = 8;
 
+/// Largest number of tiles of a block that joins a cluster. The second kernel saves more for longer blocks: a cluster starts
+/// only when there is room for all of its blocks, and clusters do not fill the device.
+const TILES_IN_CLUSTERS: u64 = 16;
+
+/// Number of partial results of a row from which on the threads of a block divide them.
+const MANY_PARTS: u64 = 9;
+
 /// Tiles of keys and values in shared memory, one of which is multiplied while the others are loaded, on devices that load
 /// asynchronously.
 const STAGES: u64 = 2;
 
-/// Shared memory of an SM that the system reserves for each block, in bytes.
-const OF_SYSTEM: u64 = 1 << 10;
-
-/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], four with at most
-/// `SMALL_ROWS`, two otherwise.
+/// Blocks of a compute unit for which keys are divided: one with [`MANY_ROWS`], two otherwise. More would fit with at most
+/// `SMALL_ROWS`, but two load as much as the memory provides, and clusters need room.
 const RESIDENT: u64 = 2;
-const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
@@ -82,7 +85,6 @@ impl Tiles {
     fn resident(&self) -> u64 {
         match self.rows {
             MANY_ROWS => 1,
-            0..=SMALL_ROWS => (UNIT_SHARED / (self.shared() + OF_SYSTEM)).clamp(1, RESIDENT_SMALL),
             _ => RESIDENT,
         }
     }
@@ -147,12 +149,15 @@ impl Split {
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             let least = if block_rows <= SMALL_ROWS { LEAST_KEYS_SMALL } else { LEAST_KEYS };
-            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
             // Blocks take whole tiles, and the fewest blocks that need no more time.
             let tiles_of_keys = shape.keys.div_ceil(keys[1]).max(1);
+            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
             tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
-            tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
-            tiles.splits = tiles.splits.next_multiple_of(tiles.cluster);
+            if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
+                tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
+                let half = if tiles.splits > LARGEST_CLUSTER { LARGEST_CLUSTER / 2 } else { 0 };
+                tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;
+            }
         }
         Split { tiles: Some(tiles), shape, together }
     }
@@ -385,15 +390,16 @@ impl Split {
             u32_param("splits", tiles.splits),
             param("f32* parts", Arg::Workspace(self.workspace())),
         ]);
+        let divisions = if tiles.splits / tiles.cluster >= MANY_PARTS { THREADS / WARP } else { 1 };
         let before = format!(
-            "{}#define MOST_SPLITS {}\n#define CLUSTER_BLOCKS {}\n{}{}",
+            "{}#define MOST_SPLITS {}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n{}{}",
             self.types(spec, THREADS),
             MOST_SPLITS + LARGEST_CLUSTER,
             tiles.cluster,
             text::PLACES,
             merge_text::CLUSTERS,
         );
-        let blocks = count * self.shape.value_size.div_ceil(WARP);
+        let blocks = count * self.shape.value_size.div_ceil(THREADS / divisions);
         Kernel {
             without_clusters: tiles.splits == tiles.cluster,
             ..kernel("attention_merge", &before, &params, merge_text::MERGE, blocks, THREADS as u32)

@@ -86,7 +86,7 @@ pub const DEVICES: &str = r#"
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
 #define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
-// Number of tiles of keys and values in shared memory, all but one of which are being loaded.
+// Number of tiles of keys and values in shared memory. One is multiplied while the others are loaded.
 #define STAGES (MMA ? UNIT_STAGES : 1)
 // Number of columns of 64 elements that hold a query or key, and a value.
 #define PARTS ((WIDTH + 63) / 64)
@@ -307,13 +307,35 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   }
 #else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
-  auto load_tile = [&](u32 start, u32 stage) {
+#if PAGED
+  // Addresses of the keys and values of tiles. A thread looks one key up, a tile before the others copy its elements.
+  static_assert(BN <= THREADS, "a thread for each key");
+  __shared__ const T* rows_of_tile[STAGES > 1 ? STAGES : 2][2][BN];
+  struct Row { const T *key, *value; };
+  auto look_up = [&](u32 start) {
+    Row row = {0, 0};
+    if (threadIdx.x < BN && start < high) {
+      row.key = row_of_key(k, start + threadIdx.x, sk.query, k_page);
+      row.value = row_of_key(v, start + threadIdx.x, sv.query, v_page);
+    }
+    return row;
+  };
+  auto note = [&](Row row, u32 slot) {
+    if (threadIdx.x >= BN) return;
+    rows_of_tile[slot][0][threadIdx.x] = row.key;
+    rows_of_tile[slot][1][threadIdx.x] = row.value;
+  };
+  EACH_TILE(s, STAGES) note(look_up(low + s * BN), s);
+  __syncthreads();
+#endif
+  // With pages, `slot` has the addresses of the rows.
+  auto load_tile = [&](u32 start, u32 stage, u32 slot) {
     if (start >= high) return;
     Keys tile_k = {tiles + stage * (Keys::SIZE + Values::SIZE)};
     Values tile_v = {tile_k.at + Keys::SIZE};
 #if PAGED
-    auto key = [&](u32 r) { return row_of_key(k, start + r, sk.query, k_page); };
-    auto value = [&](u32 r) { return row_of_key(v, start + r, sv.query, v_page); };
+    auto key = [&](u32 r) { return rows_of_tile[slot][0][r]; };
+    auto value = [&](u32 r) { return rows_of_tile[slot][1][r]; };
     load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k, key, d, sk.element);
     load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v, value, dv, sv.element);
 #else
@@ -321,18 +343,26 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
 #endif
   };
-  EACH_TILE(s, STAGES - 1) {
-    load_tile(low + s * BN, s);
+  EACH_TILE(s, STAGES) {
+    load_tile(low + s * BN, s, s);
     loads_issued();
   }
-  u32 stage = 0;
+  u32 stage = 0, slot = 0;
   for (u32 start = low; start < high; start += BN) {
-    // A stage is free once all warps have multiplied its tile.
-    if (STAGES > 1) loads_pending<(STAGES > 1 ? STAGES - 2 : 0)>();
+    if (start == low)
+      loads_pending<STAGES - 1>();
+    else
+      loads_pending<(STAGES > 1 ? STAGES - 2 : 0)>();
     __syncthreads();
-    load_tile(start + (STAGES - 1) * BN, (stage + STAGES - 1) % STAGES);
-    loads_issued();
-    if (STAGES == 1) __syncthreads();
+    // All warps have multiplied the previous tile, so its stage is free.
+    if (start > low) {
+      load_tile(start + (STAGES - 1) * BN, (stage + STAGES - 1) % STAGES, slot);
+      loads_issued();
+      if (STAGES == 1) __syncthreads();
+    }
+#if PAGED
+    Row next = look_up(start + STAGES * BN);
+#endif
     Keys tile_k = {tiles + stage * (Keys::SIZE + Values::SIZE)};
     Values tile_v = {tile_k.at + Keys::SIZE};
     stage = (stage + 1) % STAGES;
@@ -358,13 +388,19 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
         EACH_TILE(m, MT) multiply<T>(sum[m][n], weights[m], columns);
       }
     }
+#if PAGED
+    // The other slot may still be read.
+    slot = 1 - slot;
+    note(next, slot);
+#endif
   }
 #endif
   loads_done();
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
   // Joins the results of warps with different keys, and of the blocks of a cluster, in shared memory.
 #if KEY_WARPS > 1 || CLUSTER > 1
-  const u32 SUM_STRIDE = VALUE_WIDTH + 8;
+  typedef Pack<f32, 4> Four;
+  const u32 SUM_STRIDE = VALUE_WIDTH + 8, FOURS = VALUE_WIDTH / 4;
   f32 (*tops)[BM] = (f32 (*)[BM])memory;
   f32 (*totals)[BM] = tops + KEY_WARPS;
   f32* joined = (f32*)(totals + KEY_WARPS);
@@ -379,56 +415,73 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sums[key_warp][row][n * 16 + lane_column(i)] = sum[m][n].at[h][i];
   }
   __syncthreads();
-  // Writes an element of the result. `all` is the sum of the weights relative to 2^largest.
-  auto finish = [&](u32 r, u32 column, f32 value, f32 all, f32 largest) {
+  // The factor of each warp's sums replaces its largest score.
+  if (threadIdx.x < BM) {
+    u32 r = threadIdx.x;
+    f32 largest = LOWEST, all = 0;
+    EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][r]);
+    EACH_TILE(w, KEY_WARPS) {
+      tops[w][r] = exp2_fast(tops[w][r] - (largest == LOWEST ? 0 : largest));
+      all += totals[w][r] * tops[w][r];
+    }
+    joined[r] = largest;
+    joined[BM + r] = all;
+  }
+  __syncthreads();
+  // Writes four elements of the result. `all` is the sum of the weights relative to 2^largest.
+  auto finish = [&](u32 r, u32 column, const Four& value, f32 all, f32 largest) {
     u32 row = first_row + r;
     f32 share = all > 0 ? 1 / all : 0;
     f32 log = all > 0 ? (largest + log2f(all)) * 0.69314718055994531f : LOWEST;
     if (all != all) share = log = all;
     if (splits > CLUSTER) {
       u64 count = splits / CLUSTER, part = ((u64)index * rows + row) * count + split / CLUSTER;
-      parts[part * dv + column] = value * share;
+      EACH_TILE(i, 4) if (column + i < dv) parts[part * dv + column + i] = value.at[i] * share;
       if (column == 0) parts[(u64)gridDim.x / (splits * blocks) * rows * count * dv + part] = log;
-    } else {
-      store<f32>(o[place(so, row, queries) + (i64)column * so.element], value * share);
-      if (column == 0) lse[place(sl, row, queries)] = log;
+      return;
     }
-  };
-  u32 present = (rows - first_row < BM ? rows - first_row : BM) * dv;
-  for (u32 e = threadIdx.x; e < present; e += THREADS) {
-    u32 r = e / dv, column = e % dv;
-    f32 largest = LOWEST, all = 0, value = 0;
-    EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][r]);
-    EACH_TILE(w, KEY_WARPS) {
-      f32 weight = exp2_fast(tops[w][r] - (largest == LOWEST ? 0 : largest));
-      all += totals[w][r] * weight;
-      value += sums[w][r][column] * weight;
-    }
-    if (CLUSTER == 1) {
-      finish(r, column, value, all, largest);
-    } else {
-      sums[0][r][column] = value;
-      if (column == 0) {
-        joined[r] = largest;
-        joined[BM + r] = all;
+    O* own = o + place(so, row, queries);
+    EACH_TILE(j, 2) {
+      Pack<O, 2> two;
+      EACH_TILE(i, 2) store<f32>(two.at[i], value.at[2 * j + i] * share);
+      u32 first = column + 2 * j;
+      if (PAIRS) {
+        if (first < dv) *(Pack<O, 2>*)(own + first) = two;
+      } else {
+        EACH_TILE(i, 2) if (first + i < dv) own[(i64)(first + i) * so.element] = two.at[i];
       }
     }
+    if (column == 0) lse[place(sl, row, queries)] = log;
+  };
+  u32 present = (rows - first_row < BM ? rows - first_row : BM) * FOURS;
+  for (u32 e = threadIdx.x; e < present; e += THREADS) {
+    u32 r = e / FOURS, column = e % FOURS * 4;
+    Four value = {};
+    EACH_TILE(w, KEY_WARPS) {
+      Four of_warp = *(const Four*)&sums[w][r][column];
+      EACH_TILE(i, 4) value.at[i] += of_warp.at[i] * tops[w][r];
+    }
+    if (CLUSTER == 1)
+      finish(r, column, value, joined[BM + r], joined[r]);
+    else
+      *(Four*)&sums[0][r][column] = value;
   }
 #if CLUSTER > 1
   cluster_barrier();
   for (u32 e = split % CLUSTER * THREADS + threadIdx.x; e < present; e += CLUSTER * THREADS) {
-    u32 r = e / dv, column = e % dv;
-    f32 largest = LOWEST, all = 0, value = 0, of_top[CLUSTER], of_all[CLUSTER], of_value[CLUSTER];
+    u32 r = e / FOURS, column = e % FOURS * 4;
+    f32 largest = LOWEST, all = 0, of_top[CLUSTER], of_all[CLUSTER];
+    Four value = {}, of_value[CLUSTER];
     EACH_TILE(b, CLUSTER) {
       of_top[b] = of_block(&joined[r], b);
       of_all[b] = of_block(&joined[BM + r], b);
-      of_value[b] = of_block(&sums[0][r][column], b);
+      of_value[b] = four_of_block(&sums[0][r][column], b);
     }
     EACH_TILE(b, CLUSTER) largest = fmaxf(largest, of_top[b]);
     EACH_TILE(b, CLUSTER) {
       f32 weight = exp2_fast(of_top[b] - (largest == LOWEST ? 0 : largest));
       all += of_all[b] * weight;
-      value += of_value[b] * weight;
+      EACH_TILE(i, 4) value.at[i] += of_value[b].at[i] * weight;
     }
     finish(r, column, value, all, largest);
   }
