@@ -83,10 +83,7 @@ impl Tiles {
 
     /// Number of blocks that a compute unit holds at the same time.
     fn resident(&self) -> u64 {
-        match self.rows {
-            MANY_ROWS => 1,
-            _ => RESIDENT,
-        }
+        if self.rows == MANY_ROWS { 1 } else { RESIDENT }
     }
 
     /// Whether the block uses `wgmma` on devices that have it: each group of four warps has 64 rows.
@@ -154,6 +151,7 @@ impl Split {
             let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
             tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
             if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
+                // Whole clusters: as many blocks as are nearest.
                 tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
                 let half = if tiles.splits > LARGEST_CLUSTER { LARGEST_CLUSTER / 2 } else { 0 };
                 tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;
