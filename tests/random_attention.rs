@@ -228,3 +228,44 @@ fn attention_of_heads_that_share_keys() {
     }
     file.check();
 }
+
+/// Heads of 16-bit elements that are too wide for tiles, and other types, are computed by products of the library.
+#[test]
+fn attention_by_products() {
+    let mut file = File::new(21);
+    for case in 0..cases(8) {
+        let dtype = file.pick(&["bf16", "f32", "f16", "f64"]);
+        let (size, value_size) = (file.pick(&[257, 264, 320]), file.pick(&[9, 16, 300]));
+        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2, 3]));
+        let (queries, keys) = (file.pick(&[16, 17, 30]), file.pick(&[1, 16, 41]));
+        let positions_first = file.below(2) == 0;
+        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
+            true => [batch, positions, heads, size],
+            false => [batch, heads, positions, size],
+        };
+        let heads = shared * group;
+        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
+        let v = file.tensor(dtype, &dims(shared, keys, value_size));
+        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
+        let sums = if dtype == "f64" { "f64" } else { "f32" };
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.1"]);
+        let of_lse = match file.below(2) {
+            0 => format!(", {}", file.tensor(sums, &[batch, heads, queries])),
+            _ => String::new(),
+        };
+        if file.below(2) == 0 {
+            file.add(&format!("w{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
+            file.add(&format!("attention_backward({q}, {k}, {v}, {o}, w{case}.lse, {dy}{of_lse}{option}{layout})"));
+            continue;
+        }
+        let of_bias = file.pick(&[dtype, sums]);
+        let bias = file.repeated(of_bias, &[batch, heads, queries, keys]);
+        let outputs = file.pick(&["", " -> _, _, _, _"]);
+        file.add(&format!("w{case}: attention({q}, {k}, {v}, {bias} -> {o}, _{option}{layout})"));
+        file.add(&format!(
+            "biased_attention_backward({q}, {k}, {v}, {o}, w{case}.lse, {dy}, {bias}{of_lse}{option}{layout}{outputs})"
+        ));
+    }
+    file.check();
+}

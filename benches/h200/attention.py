@@ -7,7 +7,8 @@ Each case is a slot of one workload's cycle, as in shapes.py, and PyTorch runs t
 of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
 fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
 order, since none of these backends has pages. `backward` has the same bits in every run, also PyTorch's (`use_deterministic_algorithms`);
-`unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `--verify N` compares N further cases with the CPU's results in f64:
+`unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `wide` and its gradients, `wide_backward`, have heads or
+types that fused kernels do not multiply; PyTorch's `math` backend, two products and softmax, is among its choices there. `--verify N` compares N further cases with the CPU's results in f64:
 once by what is fastest, and once by the library wherever it has an engine.
 """
 import argparse
@@ -27,16 +28,22 @@ from drawn import size
 from drawn_case import Case
 from shapes import CALLS, quantile, tensors, workload
 
-FORMS = ("forward", "backward", "unordered", "decode", "paged")
+FORMS = ("forward", "backward", "unordered", "decode", "paged", "wide", "wide_backward")
 
 # Forms that compute gradients.
-GRADIENTS = ("backward", "unordered")
+GRADIENTS = ("backward", "unordered", "wide_backward")
+
+# Forms whose heads are wider than those of fused kernels, or whose types these do not multiply.
+WIDE = ("wide", "wide_backward")
 
 
 def drawn(draw, form, most):
     """A case of a form. `most` bounds the scores of all heads."""
     dtype = draw.choice(("bf16", "bf16", "f16"))
     d = draw.choice((64, 128, 128, 80, 96, 256) if form not in GRADIENTS else (64, 128, 128, 96))
+    if form in WIDE:
+        dtype, most = draw.choice(("f32", "f32", "bf16", "f16")), most >> 3
+        d = draw.choice((320, 512, 1024) if dtype != "f32" else (64, 128, 320, 512, 1024))
     shared = draw.choice((1, 2, 4, 8, 8))
     group = draw.choice((1, 1, 4, 8) if form not in GRADIENTS else (1, 1, 4))
     if form == "decode":
@@ -107,11 +114,26 @@ def paged(draw):
     return Case(what, buffers, "paged_attention(q, k, v, r, c, layout: positions_first -> o)", body, moved, setup), flops
 
 
-def backends(made, torch):
-    """Microseconds of a call by each backend that takes it."""
+def small_paged(draw):
+    """A case of attention to pages, of which some lie outside of the pool, with as many keys as each sequence has."""
+    dtype, d = draw.choice(("bf16", "f16")), draw.choice((64, 128, 8, 24, 80, 96, 256))
+    shared, group, page = draw.randint(1, 3), draw.choice((1, 2, 4, 8)), draw.choice((1, 7, 16, 32, 64))
+    batch, queries, columns = draw.randint(1, 5), draw.choice((1, 1, 1, 2, 5, 20)), size(draw, 1, max(1, draw.choice((300, 3000)) // page))
+    blocks, keys = draw.randint(1, batch * columns + 1), columns * page
+    pool = (dtype, [blocks, page, shared, d])
+    buffers = {"q": (dtype, [batch, queries, shared * group, d]), "k": pool, "v": pool, "o": (dtype, [batch, queries, shared * group, d]),
+               "l": ("f32", [batch, shared * group, queries]), "r": ("i32", [batch, columns]), "c": ("i32", [batch])}
+    outside, options = draw.randint(0, 1), draw.choice(("", ", causal: true", f", causal: true, window: {draw.randint(1, keys)}"))
+    setup = f"map(r * 7919 % {blocks + outside} -> r)  map((c * {draw.randint(1, 997)} + {keys}) % {keys + 2} -> c)"
+    what = f"paged {dtype} batch {batch}, heads {shared * group}/{shared}, {queries} queries, {columns} pages of {page}, d {d}{options}"
+    return Case(what, buffers, f"paged_attention(q, k, v, r, c, layout: positions_first{options} -> o, l)", None, 0, setup)
+
+
+def backends(made, torch, plain):
+    """Microseconds of a call by each backend that takes it; with `plain`, also by products and softmax."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     found = {}
-    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"):
+    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", *(("MATH",) if plain else ())):
         try:
             with sdpa_kernel([getattr(SDPBackend, name)]):
                 found[name.split("_")[0].lower()] = graph_time(made, torch)
@@ -173,14 +195,17 @@ def verify(args, folder):
     """Compares small cases of all forms with the CPU's results."""
     draw, cases = random.Random(f"{args.seed} verify"), []
     for number in range(args.verify):
-        form = ("forward", "backward", "unordered")[number % 3]
+        form = ("forward", "backward", "unordered", "paged")[number % 4]
+        if form == "paged":
+            cases.append(small_paged(draw))
+            continue
         queries = draw.choice((draw.randint(1, 40), draw.randint(41, 300), 64, 128, 256))
         keys = queries + draw.choice((0, 0, draw.randint(1, 200)))
         causal = draw.random() < 0.6
         window = draw.choice((0, draw.randint(1, keys))) if causal else 0
-        dtype, batch, shared, group = draw.choice(("bf16", "f16")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
-        d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112)), draw.random() < 0.5, None
-        if form == "forward" and number % 2:
+        dtype, batch, shared, group = draw.choice(("bf16", "f16", "f32")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
+        d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112, 264, 320)), draw.random() < 0.5, None
+        if form == "forward" and number % 8:
             # The library takes rows of whole packs.
             keys = queries + (8 - queries % 8 if draw.random() < 0.8 else 0)
             window = min(window, keys)
@@ -238,7 +263,7 @@ def main():
             torch.use_deterministic_algorithms(form == "backward")
             speeds = []
             for (made, flops), own in zip(cases, mine):
-                found = backends(made, torch)
+                found = backends(made, torch, form in WIDE)
                 best = min(found.values()) if found else math.nan
                 speeds.append(best / own)
                 times = ", ".join(f"{name} {value:.1f}" for name, value in sorted(found.items()))

@@ -35,15 +35,8 @@ fn on_threads<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) + Sync) {
 
 /// Returns the results of `work` for the numbers below `count`, in order, computed on all cores.
 pub fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    map_on(usize::MAX, count, work)
-}
-
-/// Returns the results of `work` for the numbers below `count`, in order, computed on at most `threads` cores.
-pub fn map_on<T: Send>(threads: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
-    let cores = available_parallelism().map_or(1, |count| count.get());
-    let all = results.iter_mut().enumerate().collect();
-    on_threads(cores.min(threads).min(count), all, |(index, result)| *result = Some(work(index)));
+    each(results.iter_mut().enumerate().collect(), |(index, result)| *result = Some(work(index)));
     results.into_iter().map(|result| result.expect("each number has been worked on")).collect()
 }
 

@@ -128,6 +128,7 @@ fn size(spec: &Spec) -> String {
     // Other operations need not format a kernel name for this.
     if spec.operation.category() == Category::Matrix
         && let Some(Launch::Gemm(gemm, _)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(..)))
+        && !gemm.uses_workspace()
     {
         let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
         return format!("{batch}{}×{}×{} {}", gemm.m, gemm.n, gemm.k, gemm.arithmetic.name());

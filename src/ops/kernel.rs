@@ -277,6 +277,7 @@ pub fn kernel(name: &str, before: &str, params: &[Parameter], body: &str, blocks
         block: Kernel::along_x(threads),
         shared: Shared::Bytes(0),
         args,
+        without_clusters: false,
     }
 }
 

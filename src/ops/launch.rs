@@ -95,6 +95,8 @@ pub struct Kernel {
     pub block: [u32; 3],
     pub shared: Shared,
     pub args: Vec<Arg>,
+    /// True if the kernel has nothing to do on a device with clusters of blocks, so that it is not launched there.
+    pub without_clusters: bool,
 }
 
 /// The complete source text of a kernel. Equal texts are compiled once.
@@ -219,6 +221,7 @@ pub enum Activation {
 /// One operand of a GEMM.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
+    /// Index of the operand, or [`Matrix::WORKSPACE`].
     pub operand: u8,
     /// Offset of the first matrix from the start of the operand, in elements.
     pub offset: u64,
@@ -231,6 +234,18 @@ pub struct Matrix {
     pub batch: u64,
     /// Alignment of the matrix in bytes.
     pub align: u8,
+}
+
+impl Matrix {
+    /// The operand of a matrix in the workspace that the operation's kernels use.
+    pub const WORKSPACE: u8 = u8::MAX;
+}
+
+impl Gemm {
+    /// Whether any of the matrices is in the workspace.
+    pub fn uses_workspace(&self) -> bool {
+        [&self.a, &self.b, &self.c].iter().any(|matrix| matrix.operand == Matrix::WORKSPACE)
+    }
 }
 
 /// A convolution of contiguous tensors: `x` is [samples, channels, spatial…], `w` is [channels of `y`, channels of `x` per

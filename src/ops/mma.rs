@@ -282,21 +282,28 @@ template <typename T> __device__ inline Pack<u16, 8> neighbours(const T* row, u3
 // `row(r)` is the address of row `r` of the tile, or null for a missing row. Elements from `width` on are zero.
 template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T, typename F>
 __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width, i64 step) {
-  const int CHUNKS = WIDTH / 8;
+  const int CHUNKS = WIDTH / 8, PASSES = (ROWS * CHUNKS + THREADS - 1) / THREADS;
+  // All addresses come before the copies, so that their own loads are in flight at the same time.
+  const T* from[PASSES];
 #pragma unroll
-  for (int first = 0; first < ROWS * CHUNKS; first += THREADS) {
-    u32 number = first + threadIdx.x, r = number / CHUNKS, column = number % CHUNKS * 8;
+  for (int pass = 0; pass < PASSES; pass++) {
+    u32 number = pass * THREADS + threadIdx.x;
+    from[pass] = number < ROWS * CHUNKS ? row(number / CHUNKS) : (const T*)0;
+  }
+#pragma unroll
+  for (int pass = 0; pass < PASSES; pass++) {
+    u32 number = pass * THREADS + threadIdx.x, r = number / CHUNKS, column = number % CHUNKS * 8;
     if (ROWS * CHUNKS % THREADS != 0 && number >= ROWS * CHUNKS) break;
-    const T* from = row(r);
+    const T* own = from[pass];
     if (PACKS) {
-      load_chunk(tile.chunk(r, column), from ? from + column : (const T*)tile.at, from && column < width);
+      load_chunk(tile.chunk(r, column), own + column, own && column < width);
     } else {
       Pack<u16, 8> pack = {};
       if (step == 1) {
-        if (from && column < width) pack = neighbours(from, column, width);
+        if (own && column < width) pack = neighbours(own, column, width);
       } else {
 #pragma unroll
-        for (u32 i = 0; i < 8; i++) pack.at[i] = from && column + i < width ? from[(i64)(column + i) * step].bits : 0;
+        for (u32 i = 0; i < 8; i++) pack.at[i] = own && column + i < width ? own[(i64)(column + i) * step].bits : 0;
       }
       *(Pack<u16, 8>*)tile.chunk(r, column) = pack;
     }

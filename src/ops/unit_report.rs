@@ -57,6 +57,7 @@ mod tests {
             block: [1; 3],
             shared: Shared::Bytes(0),
             args: Vec::new(),
+            without_clusters: false,
         };
         let own = kernel("extern \"C\" __global__ void k(float* x) {\n}\n");
         assert_eq!(reporting(&[Launch::Kernel(own)], 2), None);

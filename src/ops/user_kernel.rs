@@ -321,6 +321,7 @@ impl Operation for KernelCall {
             block: kernel.block,
             shared: Shared::Bytes(kernel.shared),
             args: kernel.args.iter().map(arg).collect(),
+            without_clusters: false,
         })]
     }
 }

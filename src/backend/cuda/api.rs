@@ -236,6 +236,10 @@ impl Api for Cuda {
         self.check("cuMemcpyDtoH", code)
     }
 
+    fn has_clusters(&self) -> bool {
+        self.has_clusters
+    }
+
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
         /// CUBLAS_STATUS_NOT_SUPPORTED.
         const NONE: i64 = 15;

@@ -1,7 +1,6 @@
-//! The library cuDNN, and the handles with which graphs of its operations are compiled and executed.
+//! The library cuDNN, and the handle with which graphs of its operations are compiled and executed.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, PoisonError};
 
 use crate::backend::gpu::Call;
 use crate::backend::gpu::blas::check;
@@ -32,10 +31,8 @@ pub struct Cudnn {
     pub table: Table,
     /// Functions for graphs of operations.
     pub graphs: GraphApi,
-    /// The handle with which everything is executed.
+    /// The handle with which everything is compiled and executed.
     pub handle: Handle,
-    /// Handles for compiling graphs that no thread uses at the moment.
-    free_handles: Mutex<Vec<Handle>>,
     pub version: String,
     /// The version as the library returns it, such as 91900 for 9.19.0.
     pub release: usize,
@@ -44,34 +41,8 @@ pub struct Cudnn {
 
 // SAFETY: the library documents its handles as usable from any thread, each by one at a time.
 unsafe impl Send for Cudnn {}
-// SAFETY: the thread of its device's driver alone makes calls with `handle`, and each other handle is lent to one thread.
+// SAFETY: the thread of its device's driver alone makes calls.
 unsafe impl Sync for Cudnn {}
-
-/// A handle that no other thread uses until it is dropped.
-pub struct BorrowedHandle<'a> {
-    library: &'a Cudnn,
-    raw: Handle,
-}
-
-impl BorrowedHandle<'_> {
-    pub fn raw(&self) -> Handle {
-        self.raw
-    }
-}
-
-impl Drop for BorrowedHandle<'_> {
-    fn drop(&mut self) {
-        self.library.free_handles.lock().unwrap_or_else(PoisonError::into_inner).push(self.raw);
-    }
-}
-
-/// Creates a handle on the current device.
-fn new_handle(table: &Table) -> Call<Handle> {
-    let mut handle: Handle = std::ptr::null_mut();
-    // SAFETY: the output pointer is valid for the call.
-    check("cudnnCreate", unsafe { (table.create)(&mut handle) }, status)?;
-    Ok(handle)
-}
 
 impl Cudnn {
     /// Opens the newest library of version 9 or 8 that is found.
@@ -87,21 +58,16 @@ impl Cudnn {
         })?;
         let table = Table::load(&opened)?;
         let graphs = GraphApi::load(&opened)?;
-        let handle = new_handle(&table).map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: the output pointer is valid for the call.
+        check("cudnnCreate", unsafe { (table.create)(&mut handle) }, status)
+            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         // SAFETY: the function has no parameters and returns a number.
         let release = unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cudnnGetVersion") }
             // SAFETY: as above.
             .map_or(0, |version| unsafe { version() });
         let version = format!("{}.{}.{}", release / 10_000, release / 100 % 100, release % 100);
-        let free_handles = Mutex::new(Vec::new());
-        Ok(Cudnn { table, graphs, handle, free_handles, version, release, path: opened.path })
-    }
-
-    /// Returns a handle on the current device with which this thread may compile graphs. Graphs keep using it, so it lives
-    /// as long as the library.
-    pub fn borrow_handle(&self) -> Call<BorrowedHandle<'_>> {
-        let free = self.free_handles.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Ok(BorrowedHandle { library: self, raw: free.map_or_else(|| new_handle(&self.table), Ok)? })
+        Ok(Cudnn { table, graphs, handle, version, release, path: opened.path })
     }
 
     /// Binds the handle to a stream.

@@ -11,7 +11,7 @@ use crate::base::DType;
 use crate::exec::Fault;
 use crate::ops::ConvForm;
 
-use super::cudnn::{BorrowedHandle, Cudnn};
+use super::cudnn::Cudnn;
 use super::cudnn_api::{Desc, element};
 
 /// Types of descriptors.
@@ -385,9 +385,8 @@ impl Graph {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
         let library = self.library.clone();
-        let handle = library.borrow_handle()?;
         let graph = self.descriptor(kind::GRAPH)?;
-        self.set(graph, 800, Kind::HANDLE, &[handle.raw()])?;
+        self.set(graph, 800, Kind::HANDLE, &[library.handle])?;
         self.set(graph, 801, Kind::DESCRIPTOR, &self.operations)?;
         self.finalize(graph)?;
         let (mut found, mut seen, mut failed) = (Vec::new(), Vec::new(), None);
@@ -404,7 +403,7 @@ impl Graph {
                         if is_excluded || is_other || (!search.exhaustive && seen.contains(&engine)) {
                             continue;
                         }
-                        match self.compile(configuration, &handle) {
+                        match self.compile(configuration) {
                             Ok((plan, bytes)) if bytes <= search.workspace => {
                                 seen.push(engine);
                                 found.push((plan, bytes, engine));
@@ -457,9 +456,9 @@ impl Graph {
     }
 
     /// Compiles a configuration, and returns its plan and the bytes of its workspace.
-    fn compile(&mut self, configuration: Desc, handle: &BorrowedHandle) -> Call<(Desc, u64)> {
+    fn compile(&mut self, configuration: Desc) -> Call<(Desc, u64)> {
         let plan = self.descriptor(kind::PLAN)?;
-        self.set(plan, 400, Kind::HANDLE, &[handle.raw()])?;
+        self.set(plan, 400, Kind::HANDLE, &[self.library.handle])?;
         self.set(plan, 401, Kind::DESCRIPTOR, &[configuration])?;
         self.finalize(plan)?;
         let mut bytes = [0i64];

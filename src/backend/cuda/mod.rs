@@ -77,6 +77,7 @@ pub struct Cuda {
     device: CUdevice,
     context: CUcontext,
     architecture: String,
+    has_clusters: bool,
     shared_limit: u32,
     /// Limits of an SM; `None` if the driver does not report all of them.
     unit_limits: Option<UnitLimits>,
@@ -113,6 +114,7 @@ impl Cuda {
         let (major, minor) = (attribute(number::ATTRIBUTE_MAJOR), attribute(number::ATTRIBUTE_MINOR));
         let cuda = Cuda {
             architecture: architecture(major, minor),
+            has_clusters: major >= 9,
             shared_limit: attribute(number::ATTRIBUTE_SHARED_OPTIN).max(0) as u32,
             unit_limits: unit_limits(|number| driver.attribute(device, number)),
             // 8 is the documented default.

@@ -536,6 +536,11 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.graph_launch, unsafe { (runtime.graph_launch)(graph, stream) })
     }
 
+    /// Whether blocks of a cluster can access each other's shared memory: on NVIDIA's devices of compute capability 9.0 and later.
+    fn has_clusters(&self) -> bool {
+        false
+    }
+
     // --- Libraries ------------------------------------------------------------------------------------------------
 
     /// Up to `wanted` algorithms that the library proposes for a product, the most promising first. `workspace` is the

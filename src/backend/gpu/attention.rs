@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Nanos, counted, parallel};
+use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
 use crate::ops::{AttentionForm, FusedAttention, Kernel};
 
@@ -16,6 +16,7 @@ use super::disk_cache;
 use super::lower::{Calls, Context, Prepared};
 use super::products::{Choice, Chooser};
 use super::runtime::Stream;
+use super::trial::Trial;
 
 impl Engine {
     /// The choice of an engine as it is kept on disk; `None` means the kernels.
@@ -31,11 +32,8 @@ impl Engine {
 }
 
 /// Maximum number of engines that are compiled for uses that take the choice of another. On an H100, cuDNN 9.19 compiled 1025 of
-/// them on 16 threads in 46 s.
+/// them in 46 s, on one thread as on 16.
 const MAX_COMPILED: usize = 64;
-
-/// Number of threads that compile engines. Each has a handle of the library.
-const COMPILERS: usize = 16;
 
 impl<A: Api> Context<'_, A> {
     /// Adds the library's call and the launches of the kernels. After the choice, the calls that are not chosen do
@@ -58,7 +56,7 @@ impl<A: Api> Context<'_, A> {
         calls.attended.push(addresses.clone());
         calls.calls.push(Prepared::Attend { attention, operands: calls.attended.len() as u32 - 1, workspace, stream });
         let first = calls.alternatives.len() as u32;
-        for kernel in kernels {
+        for kernel in kernels.iter().filter(|kernel| self.launches(kernel)) {
             let prepared = self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)?;
             calls.calls.push(Prepared::OwnAttention { attention, kernel: calls.alternatives.len() as u32 });
             calls.alternatives.push(prepared);
@@ -109,19 +107,12 @@ impl<A: Api> Chooser<'_, A> {
             chosen[*first] = Some((found, note));
             done();
         }
-        let (api, workspaces) = (self.api, self.workspaces);
-        let compiled = parallel::map_on(COMPILERS, followers.len(), |number| {
-            let (index, engine, _) = followers[number];
-            api.make_current().and_then(|()| compile(api, workspaces, &all[index], engine))
-        });
-        for ((index, _, note), compiled) in followers.into_iter().zip(compiled) {
-            let attention = &all[index];
+        for (index, engine, note) in followers {
             // An engine of the class that does not compute this use is no reason to fail.
-            chosen[index] =
-                Some(match compiled.and_then(|engine| self.try_engine(attention, &engine).map(|()| engine)) {
-                    Ok(engine) => (Some(engine), note),
-                    Err(_) => self.choose_attention(attention)?,
-                });
+            chosen[index] = Some(match self.compiled(&all[index], engine) {
+                Ok(engine) => (Some(engine), note),
+                Err(_) => self.choose_attention(&all[index])?,
+            });
             done();
         }
         Ok(chosen.into_iter().map(|one| one.expect("each attention is in a class")).collect())
@@ -148,8 +139,7 @@ impl<A: Api> Chooser<'_, A> {
             match Engine::of_choice(choice) {
                 None => return Ok((None, format!("{what}: kernels of aorta, {time} when they were chosen"))),
                 Some(engine) => {
-                    let compiled = compile(self.api, self.workspaces, attention, engine);
-                    if let Ok(engine) = compiled.and_then(|one| self.try_engine(attention, &one).map(|()| one)) {
+                    if let Ok(engine) = self.compiled(attention, engine) {
                         let note = format!("{what}: an engine of {library}, {time} when it was chosen");
                         return Ok((Some(engine), note));
                     }
@@ -161,79 +151,50 @@ impl<A: Api> Chooser<'_, A> {
             Ok(found) => found,
             Err(why) => return Ok((None, format!("{what}: kernels of aorta, since {library} has no engine: {why}"))),
         };
-        let count = found.len();
-        if count == 0 {
-            return Ok((None, format!("{what}: kernels of aorta, since {library} has no engine")));
+        let issue =
+            |engine: Option<&A::Attention>, number, stream| self.issue_attention(attention, engine, number, stream);
+        let trial = Trial {
+            what,
+            library,
+            term: "engine",
+            lanes: attention.uses.iter().map(|one| one.lane).collect(),
+            flops: attention.attention.flops() * attention.attention.calls as f64,
+            issue: &issue,
+        };
+        let fastest = self.fastest(&trial, found)?;
+        if let Some(time) = fastest.time {
+            let choice = Engine::choice(fastest.candidate.as_ref().map(A::engine), time);
+            disk_cache::store(kept.as_deref(), &choice.packed());
         }
-        if self.candidates == 1 {
-            let first = found.into_iter().find(|engine| self.try_engine(attention, engine).is_ok());
-            let by = match first {
-                Some(_) => format!("the first engine of {library} that runs, not timed"),
-                None => format!("kernels of aorta, since no engine of {library} runs"),
-            };
-            return Ok((first, format!("{what}: {by}")));
-        }
-        let own = self.time_attention(attention, None);
-        let mut best: Option<(Nanos, usize, A::Attention)> = None;
-        for (place, candidate) in found.into_iter().enumerate() {
-            // An engine that fails is skipped: the kernels remain.
-            if self.try_engine(attention, &candidate).is_ok()
-                && let Ok(time) = self.time_attention(attention, Some(&candidate))
-                && best.as_ref().is_none_or(|(least, ..)| time < *least)
-            {
-                best = Some((time, place, candidate));
-            }
-        }
-        let engine = best.as_ref().map(|(time, _, engine)| (*time, Some(A::engine(engine))));
-        let fastest = engine.into_iter().chain(own.as_ref().ok().map(|time| (*time, None))).min_by_key(|one| one.0);
-        if let Some((time, engine)) = fastest {
-            disk_cache::store(kept.as_deref(), &Engine::choice(engine, time).packed());
-        }
-        Ok(match (own, best) {
-            (Ok(own), Some((time, place, engine))) if time < own => {
-                let of = format!("engine {} of {count} of {library}", place + 1);
-                (Some(engine), format!("{what}: {of}, {time}; kernels of aorta {own}"))
-            }
-            (Ok(own), Some((time, ..))) => {
-                (None, format!("{what}: kernels of aorta, {own}; the best of {count} of {library} {time}"))
-            }
-            (Ok(own), None) => (None, format!("{what}: kernels of aorta, {own}; {library} computes none of {count}")),
-            (Err(_), Some((time, place, engine))) => {
-                (Some(engine), format!("{what}: engine {} of {count} of {library}, {time}", place + 1))
-            }
-            (Err(fault), None) => return Err(ExecError::Device { fault: fault.to_string(), help: None }),
-        })
+        Ok((fastest.candidate, fastest.note))
     }
 
-    /// Runs an engine once. The first run may load code, which is not allowed during a capture.
-    fn try_engine(&self, attention: &Attention, engine: &A::Attention) -> Call {
-        let AttentionUse { ref operands, lane, .. } = attention.uses[0];
-        let (stream, workspace) = (self.streams[lane as usize], self.workspaces[lane as usize]);
-        // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
-        unsafe { self.api.attend(engine, operands, workspace, stream)? };
-        self.api.synchronize()
+    /// Compiles an engine for an attention and runs it once.
+    fn compiled(&self, attention: &Attention, engine: Engine) -> Call<A::Attention> {
+        let workspace = self.workspaces[attention.uses[0].lane as usize].1;
+        let mut found = self.api.attentions(&attention.attention, workspace, 1, Some(engine))?;
+        let engine = found.pop().ok_or_else(|| Fault::new("attentions", "the library has no engine"))?;
+        let stream = self.streams[attention.uses[0].lane as usize];
+        self.issue_attention(attention, Some(&engine), 0, stream)?;
+        self.api.synchronize()?;
+        Ok(engine)
     }
 
-    /// Median time of one attention when it runs on each of its streams concurrently, by an engine or by the kernels.
-    fn time_attention(&self, attention: &Attention, engine: Option<&A::Attention>) -> Call<Nanos> {
-        let lanes: Vec<u32> = attention.uses.iter().map(|one| one.lane).collect();
-        let flops = attention.attention.flops() * attention.attention.calls as f64;
-        self.time_lanes(&lanes, flops, &|number, stream: Stream| {
-            let AttentionUse { ref operands, lane, kernels } = attention.uses[number];
-            match engine {
-                // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
-                Some(engine) => unsafe { self.api.attend(engine, operands, self.workspaces[lane as usize], stream) },
-                None => self.kernels(kernels, stream),
-            }
-        })
+    /// Issues a use of an attention by an engine, or by the kernels.
+    fn issue_attention(
+        &self,
+        attention: &Attention,
+        engine: Option<&A::Attention>,
+        number: usize,
+        stream: Stream,
+    ) -> Call {
+        let AttentionUse { ref operands, lane, kernels } = attention.uses[number];
+        match engine {
+            // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
+            Some(engine) => unsafe { self.api.attend(engine, operands, self.workspaces[lane as usize], stream) },
+            None => self.kernels(kernels, stream),
+        }
     }
-}
-
-/// Compiles an engine for an attention.
-fn compile<A: Api>(api: &A, workspaces: &[(u64, u64)], attention: &Attention, engine: Engine) -> Call<A::Attention> {
-    let workspace = workspaces[attention.uses[0].lane as usize].1;
-    let mut found = api.attentions(&attention.attention, workspace, 1, Some(engine))?;
-    found.pop().ok_or_else(|| Fault::new("attentions", "the library has no engine"))
 }
 
 fn describe(attention: &FusedAttention) -> String {

@@ -248,10 +248,15 @@ impl Args {
     }
 }
 
+/// The numbers of the image's products, by product and reserved bytes.
+pub type Products = FxHashMap<(Gemm, u64), u32>;
+
 /// A matrix product of an image.
 #[derive(Debug)]
 pub struct Product {
     pub gemm: Gemm,
+    /// Bytes at the begin of the lane's workspace that hold data of the operation.
+    pub reserved: u64,
     /// The first use of the product on each lane.
     pub uses: Vec<Use>,
 }
@@ -318,7 +323,7 @@ impl<A: Api> Context<'_, A> {
     /// Resolves every operation of the image.
     pub fn calls(&self) -> Result<Calls<A>, ExecError> {
         let mut calls = Calls::with_capacity(self.image.ops.len());
-        let mut products: FxHashMap<Gemm, u32> = FxHashMap::default();
+        let mut products = Products::default();
         let mut operands = Vec::new();
         for (number, op) in self.image.ops.iter().enumerate() {
             let first = calls.calls.len() as u32;
@@ -344,6 +349,11 @@ impl<A: Api> Context<'_, A> {
                 continue;
             }
             for launch in work.launches.iter() {
+                if let Launch::Kernel(kernel) = launch
+                    && !self.launches(kernel)
+                {
+                    continue;
+                }
                 if let Launch::Conv(conv, kernels) = launch {
                     self.convolve((conv, kernels), op, &operands, &mut calls)?;
                     continue;
@@ -417,7 +427,7 @@ impl<A: Api> Context<'_, A> {
         op: &ImageOp,
         operands: &[u64],
         calls: &mut Calls<A>,
-        products: &mut FxHashMap<Gemm, u32>,
+        products: &mut Products,
     ) -> Result<(), ExecError> {
         let own = self.devices.own(self.image)?;
         let writes_remote = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
@@ -484,7 +494,7 @@ impl<A: Api> Context<'_, A> {
         op: &ImageOp,
         operands: &[u64],
         calls: &mut Calls<A>,
-        products: &mut FxHashMap<Gemm, u32>,
+        products: &mut Products,
     ) -> Result<Prepared, ExecError> {
         let lane = op.lane;
         let stream = self.streams[lane as usize];
@@ -499,31 +509,7 @@ impl<A: Api> Context<'_, A> {
                 }
                 self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
             }
-            Launch::Gemm(gemm, _) => {
-                let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
-                let bias = gemm.epilogue.and_then(|epilogue| epilogue.bias);
-                let operands = Addresses {
-                    a: address(&gemm.a),
-                    b: address(&gemm.b),
-                    c: address(&gemm.c),
-                    bias: bias.map_or(0, at),
-                    scales: gemm.scales.map_or([0; 2], |scales| scales.operands.map(at)),
-                };
-                // Products that differ only in their addresses share an algorithm.
-                let mut key = gemm.clone();
-                for matrix in [&mut key.a, &mut key.b, &mut key.c] {
-                    matrix.offset = 0;
-                }
-                let product = *products.entry(key.clone()).or_insert_with(|| {
-                    calls.products.push(Product { gemm: key, uses: Vec::new() });
-                    calls.products.len() as u32 - 1
-                });
-                let uses = &mut calls.products[product as usize].uses;
-                if !uses.iter().any(|known| known.lane == lane) {
-                    uses.push(Use { operands, lane, epilogue: None });
-                }
-                Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
-            }
+            Launch::Gemm(gemm, _) => self.multiply(gemm, op, operands, calls, products),
             Launch::Copy(copy) => {
                 let (source, target) = (at(copy.source) + copy.source_offset, at(copy.target) + copy.target_offset);
                 Prepared::Copy { copy: calls.copy(copy), source, target, stream }
@@ -540,6 +526,11 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Exchange { comm: self.comms[op.comm as usize], exchanges, stream }
             }
         })
+    }
+
+    /// Whether this device launches a kernel.
+    pub fn launches(&self, kernel: &Kernel) -> bool {
+        !(kernel.without_clusters && self.api.has_clusters())
     }
 
     /// Resolves a kernel's call, with the addresses of its operands and its workspace.

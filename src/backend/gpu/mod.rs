@@ -32,6 +32,7 @@ pub mod stamps;
 mod streams;
 mod timer;
 pub(super) mod tracer;
+mod trial;
 
 use std::fmt;
 use std::path::PathBuf;

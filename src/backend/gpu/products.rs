@@ -8,12 +8,12 @@ use std::cell::OnceCell;
 use std::path::Path;
 
 use crate::base::Nanos;
-use crate::exec::{DeviceInfo, ExecError};
-use crate::ops::{Arithmetic, Gemm};
+use crate::exec::{DeviceInfo, ExecError, ImageOp};
+use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
-use super::api::{Api, Call};
+use super::api::{Addresses, Api, Call};
 use super::disk_cache;
-use super::lower::{Args, Prepared, Product, Use};
+use super::lower::{Args, Calls, Context, Prepared, Product, Products, Use};
 use super::runtime::{Event, Graph, Stream};
 
 /// Timed runs of an algorithm, after one untimed run.
@@ -72,6 +72,62 @@ pub struct Chooser<'a, A: Api> {
     pub order: Event,
 }
 
+/// Alignment in bytes of the library's workspace, which follows the matrices that are in the lane's workspace.
+const ALIGN: u64 = 256;
+
+/// Bytes at the begin of a lane's workspace that hold the matrices of an operation's products and the data of its kernels;
+/// `None` if no product has a matrix there.
+pub fn reserved(launches: &[Launch]) -> Option<u64> {
+    let uses = |launch: &Launch| matches!(launch, Launch::Gemm(gemm, _) if gemm.uses_workspace());
+    let bytes = launches.iter().map(Launch::workspace).max().unwrap_or(0);
+    launches.iter().any(uses).then_some(bytes.next_multiple_of(ALIGN))
+}
+
+impl<A: Api> Context<'_, A> {
+    /// Resolves a matrix product. Products that differ only in their addresses share an algorithm.
+    pub fn multiply(
+        &self,
+        gemm: &Gemm,
+        op: &ImageOp,
+        operands: &[u64],
+        calls: &mut Calls<A>,
+        products: &mut Products,
+    ) -> Prepared {
+        let (lane, at) = (op.lane, |operand: u8| operands[usize::from(operand)]);
+        let (own, bytes) = self.workspaces[lane as usize];
+        let reserved = match gemm.uses_workspace() {
+            true => reserved(&self.image.works[op.work as usize].launches).unwrap_or(0),
+            false => 0,
+        };
+        let address = |matrix: &Matrix| {
+            let base = if matrix.operand == Matrix::WORKSPACE { own } else { at(matrix.operand) };
+            base + matrix.offset * matrix.dtype.size()
+        };
+        let bias = gemm.epilogue.and_then(|epilogue| epilogue.bias);
+        let operands = Addresses {
+            a: address(&gemm.a),
+            b: address(&gemm.b),
+            c: address(&gemm.c),
+            bias: bias.map_or(0, at),
+            scales: gemm.scales.map_or([0; 2], |scales| scales.operands.map(at)),
+        };
+        let mut key = gemm.clone();
+        for matrix in [&mut key.a, &mut key.b, &mut key.c] {
+            matrix.offset = 0;
+        }
+        let product = *products.entry((key.clone(), reserved)).or_insert_with(|| {
+            calls.products.push(Product { gemm: key, reserved, uses: Vec::new() });
+            calls.products.len() as u32 - 1
+        });
+        let uses = &mut calls.products[product as usize].uses;
+        if !uses.iter().any(|known| known.lane == lane) {
+            uses.push(Use { operands, lane, epilogue: None });
+        }
+        let workspace = (own + reserved, bytes.saturating_sub(reserved));
+        Prepared::Multiply { product, operands, workspace, stream: self.streams[lane as usize] }
+    }
+}
+
 impl<A: Api> Chooser<'_, A> {
     /// The algorithm for a product.
     pub fn choose(&self, product: &Product) -> Result<Chosen<A>, ExecError> {
@@ -81,7 +137,8 @@ impl<A: Api> Chooser<'_, A> {
         let kept = self.kept.filter(|_| count > 1).map(|folder| {
             let splits: String = candidates.iter().map(|candidate| if candidate.split { 's' } else { 'w' }).collect();
             let lanes: Vec<u64> = product.uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
-            disk_cache::path(folder, &[self.machine(), &format!("{gemm:?} {lanes:?} {splits}")], "choice")
+            let what = format!("{gemm:?} {} {lanes:?} {splits}", product.reserved);
+            disk_cache::path(folder, &[self.machine(), &what], "choice")
         });
         if let Some(choice) = kept.as_deref().and_then(Choice::read).filter(|choice| choice.place < count) {
             let Candidate { algorithm, split } = candidates.swap_remove(choice.place);
@@ -153,7 +210,7 @@ impl<A: Api> Chooser<'_, A> {
     /// The algorithms that are timed: those that compute the epilogue too, then those that leave it to a kernel.
     fn candidates(&self, product: &Product) -> Result<Vec<Candidate<A>>, ExecError> {
         let gemm = &product.gemm;
-        let workspace = self.workspaces[product.uses[0].lane as usize].1;
+        let workspace = self.workspaces[product.uses[0].lane as usize].1.saturating_sub(product.reserved);
         let made = |split: bool| move |algorithm| Candidate { algorithm, split };
         if gemm.epilogue.is_none() {
             let found = self.api.products(gemm, workspace, self.candidates)?;
@@ -180,7 +237,11 @@ impl<A: Api> Chooser<'_, A> {
         self.time_lanes(&lanes, 2.0 * m as f64 * n as f64 * k as f64 * batch as f64, &|number, stream| {
             let Use { operands, lane, epilogue } = product.uses[number];
             // SAFETY: the operands are the operations' own, in memory that nothing else uses now.
-            unsafe { self.api.multiply(&candidate.algorithm, operands, self.workspaces[lane as usize], stream)? };
+            unsafe {
+                let (workspace, bytes) = self.workspaces[lane as usize];
+                let own = (workspace + product.reserved, bytes.saturating_sub(product.reserved));
+                self.api.multiply(&candidate.algorithm, operands, own, stream)?;
+            }
             match epilogue.filter(|_| candidate.split) {
                 Some(kernel) => self.kernel(&self.alternatives[kernel as usize], stream),
                 None => Ok(()),

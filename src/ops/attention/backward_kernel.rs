@@ -116,6 +116,11 @@ impl Split {
         Split { shape, tiles: tiles.then_some((columns, widths)) }
     }
 
+    /// Whether the kernels multiply tiles.
+    pub fn has_tiles(&self) -> bool {
+        self.tiles.is_some()
+    }
+
     /// Rows and columns per index of the geometry, and the number of indices.
     fn rows(&self, keys: bool) -> (u64, u64, u64) {
         let Shape { batch, heads, group, .. } = self.shape;
@@ -158,7 +163,11 @@ impl Split {
             special: 2.0 * pairs,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            reread: Spec::bytes_of(&spec.inputs),
+            // Without tiles, every row reads two operands with as many elements as its pairs have.
+            reread: match self.tiles {
+                Some(_) => Spec::bytes_of(&spec.inputs),
+                None => Traffic::of(Space::Device, (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size()),
+            },
             blocks: (self.blocks(false) + self.blocks(true)).max(1),
             share,
             matrix,

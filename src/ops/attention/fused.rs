@@ -6,6 +6,9 @@ use super::*;
 /// Maximum bytes of scratch memory of a call. A batch that needs more is divided into several calls.
 const MAX_SCRATCH: u64 = 2 << 30;
 
+/// Largest head dimension for which the library is asked: cuDNN 9 computes gradients up to it on Hopper.
+pub const LARGEST_HEAD: u64 = 256;
+
 /// Whether the type of the queries and the option `algorithm` allow the library as well as our kernels.
 pub fn may_take(spec: &Spec) -> bool {
     matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && !matches!(spec.attrs.word("algorithm"), FUSED | NAIVE)

@@ -23,13 +23,26 @@ const LEAST_KEYS: u64 = 128;
 /// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
 const LEAST_KEYS_SMALL: u64 = 64;
 
-/// Maximum number of blocks that share the keys of a row.
+/// Maximum number of blocks that share the keys of a row, before it is rounded up to whole clusters.
 const MOST_SPLITS: u64 = 256;
 
-/// Resident blocks of a compute unit, limited by registers and shared memory: one with [`MANY_ROWS`], four with at most
-/// `SMALL_ROWS`, two otherwise.
+/// Maximum number of blocks of a cluster on every device that has clusters.
+const LARGEST_CLUSTER: u64 = 8;
+
+/// Largest number of tiles of a block that joins a cluster. The second kernel saves more for longer blocks: a cluster starts
+/// only when there is room for all of its blocks, and clusters do not fill the device.
+const TILES_IN_CLUSTERS: u64 = 16;
+
+/// Number of partial results of a row from which on the threads of a block divide them.
+const MANY_PARTS: u64 = 9;
+
+/// Tiles of keys and values in shared memory, one of which is multiplied while the others are loaded, on devices that load
+/// asynchronously.
+const STAGES: u64 = 2;
+
+/// Blocks of a compute unit for which keys are divided: one with [`MANY_ROWS`], two otherwise. More would fit with at most
+/// `SMALL_ROWS`, but two load as much as the memory provides, and clusters need room.
 const RESIDENT: u64 = 2;
-const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
@@ -59,6 +72,8 @@ struct Tiles {
     value_width: u64,
     /// Number of blocks that share the keys of a row.
     splits: u64,
+    /// Number of those blocks that join their results in shared memory, on devices with clusters.
+    cluster: u64,
 }
 
 impl Tiles {
@@ -68,11 +83,7 @@ impl Tiles {
 
     /// Number of blocks that a compute unit holds at the same time.
     fn resident(&self) -> u64 {
-        match self.rows {
-            MANY_ROWS => 1,
-            0..=SMALL_ROWS => RESIDENT_SMALL,
-            _ => RESIDENT,
-        }
+        if self.rows == MANY_ROWS { 1 } else { RESIDENT }
     }
 
     /// Whether the block uses `wgmma` on devices that have it: each group of four warps has 64 rows.
@@ -85,13 +96,18 @@ impl Tiles {
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
-        let of_rows = |width: u64, keys: u64| (self.rows + keys) * row(width);
-        let single = |keys: u64| 2 * (of_rows(self.width, keys) + keys * row(self.value_width));
+        let single = |keys: u64, stages: u64| {
+            2 * (self.rows * row(self.width) + stages * keys * (row(self.width) + row(self.value_width)))
+        };
         let double =
             2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
-        let joined = if self.row_warps[0] * WARP < self.threads() { 4 * self.rows * (self.value_width + 8) } else { 0 };
+        let key_warps = self.threads() / WARP / self.row_warps[0];
+        let joined = match key_warps > 1 || self.cluster > 1 {
+            true => 4 * self.rows * (key_warps * (self.value_width + 10) + 2),
+            false => 0,
+        };
         let double = if self.together() { double } else { 0 };
-        single(self.keys[1]).max(single(self.keys[2])).max(joined).max(double)
+        single(self.keys[1], STAGES).max(single(self.keys[2], 1)).max(joined).max(double)
     }
 }
 
@@ -123,19 +139,30 @@ impl Split {
         };
         let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
-        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1 };
+        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1, cluster: 1 };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             let least = if block_rows <= SMALL_ROWS { LEAST_KEYS_SMALL } else { LEAST_KEYS };
-            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
             // Blocks take whole tiles, and the fewest blocks that need no more time.
             let tiles_of_keys = shape.keys.div_ceil(keys[1]).max(1);
+            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
             tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
+            if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
+                // Whole clusters: as many blocks as are nearest.
+                tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
+                let half = if tiles.splits > LARGEST_CLUSTER { LARGEST_CLUSTER / 2 } else { 0 };
+                tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;
+            }
         }
         Split { tiles: Some(tiles), shape, together }
+    }
+
+    /// Whether the kernel multiplies tiles.
+    pub fn has_tiles(&self) -> bool {
+        self.tiles.is_some()
     }
 
     /// Number of rows of each index of the geometry.
@@ -166,7 +193,7 @@ impl Split {
                 let of_a_score = OF_A_SCORE + if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
                 (of_a_score * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
-            // Each thread multiplies its elements; shuffles sum the results over 32 threads.
+            // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
         };
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
@@ -177,6 +204,10 @@ impl Split {
             instructions,
             special: pairs,
             read: self.read(spec) + workspace,
+            reread: match self.tiles {
+                Some(_) => Traffic::NONE,
+                None => Traffic::of(Space::Device, (pairs * elements) as u64 * spec.inputs[1].dtype.size()),
+            },
             written: Spec::bytes_of(&spec.outputs) + workspace,
             blocks: self.blocks().max(1),
             share,
@@ -320,17 +351,21 @@ impl Split {
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
-             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
-             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}",
+             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
+             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
             rows[0],
             rows[1],
+            STAGES,
+            tiles.cluster,
             tiles.width,
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),
             text::PLACES,
+            merge_text::CLUSTERS,
+            merge_text::CLUSTER_FUNCTIONS,
             text::DEVICES,
             text::TILES,
             warpgroups::functions(&[
@@ -340,7 +375,7 @@ impl Split {
         );
         let bytes = tiles.shared() as u32;
         Kernel {
-            shared: if tiles.together() { Shared::AtMost(bytes) } else { Shared::Bytes(bytes) },
+            shared: Shared::AtMost(bytes),
             ..kernel("attention", &before, &params, text::FORWARD, self.blocks(), tiles.threads() as u32)
         }
     }
@@ -353,8 +388,20 @@ impl Split {
             u32_param("splits", tiles.splits),
             param("f32* parts", Arg::Workspace(self.workspace())),
         ]);
-        let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
-        kernel("attention_merge", &before, &params, text::MERGE, count, THREADS as u32)
+        let divisions = if tiles.splits / tiles.cluster >= MANY_PARTS { THREADS / WARP } else { 1 };
+        let before = format!(
+            "{}#define MOST_SPLITS {}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n{}{}",
+            self.types(spec, THREADS),
+            MOST_SPLITS + LARGEST_CLUSTER,
+            tiles.cluster,
+            text::PLACES,
+            merge_text::CLUSTERS,
+        );
+        let blocks = count * self.shape.value_size.div_ceil(THREADS / divisions);
+        Kernel {
+            without_clusters: tiles.splits == tiles.cluster,
+            ..kernel("attention_merge", &before, &params, merge_text::MERGE, blocks, THREADS as u32)
+        }
     }
 
     fn rows_kernel(&self, spec: &Spec) -> Kernel {

@@ -6,15 +6,19 @@
 mod backward_kernel;
 mod backward_reference;
 mod backward_text;
+mod composed;
+mod composed_text;
 mod fused;
 mod infer;
 mod kernel;
+mod merge_text;
 mod reference;
 mod shape;
 mod text;
 
 use super::occupancy::WARP;
 use super::*;
+use composed::Composed;
 pub use shape::scores;
 use shape::{Axes, Shape};
 
@@ -60,6 +64,18 @@ impl Attention {
     /// Whether the operation computes gradients.
     fn is_backward(self) -> bool {
         matches!(self, Attention::Backward | Attention::BiasedBackward | Attention::RaggedBackward)
+    }
+
+    /// Returns the products that compute an attention; `None` if kernels or the library's attention do.
+    fn composed(self, spec: &Spec) -> Option<Composed<'_>> {
+        let has_tiles = match self.is_backward() {
+            true => backward_kernel::Split::of(spec).has_tiles(),
+            false => kernel::Split::of(spec).has_tiles(),
+        };
+        let widest = spec.inputs[..3].iter().filter_map(|one| one.dims.last()).max();
+        let by_library =
+            widest.is_some_and(|widest| *widest <= fused::LARGEST_HEAD) && FusedAttention::of(spec).is_some();
+        if has_tiles || by_library { None } else { Composed::of(spec) }
     }
 }
 
@@ -137,6 +153,9 @@ impl Operation for Attention {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        if let Some(composed) = self.composed(spec) {
+            return composed.cost();
+        }
         match self.is_backward() {
             true => backward_kernel::Split::of(spec).cost(spec),
             false => kernel::Split::of(spec).cost(spec),
@@ -176,8 +195,11 @@ impl Operation for Attention {
         }
     }
 
-    /// Returns the call of the vendor's library with the kernels that can replace it, or the kernels alone.
+    /// Returns the call of the vendor's library with the kernels that can replace it, or the kernels alone, or products.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        if let Some(composed) = self.composed(spec) {
+            return composed.launches();
+        }
         let kernels = match self.is_backward() {
             true => backward_kernel::Split::of(spec).kernels(spec),
             false => kernel::Split::of(spec).kernels(spec),
@@ -220,7 +242,8 @@ impl Operation for Attention {
 /// Value of the option `layout` for tensors with positions before heads.
 const POSITIONS_FIRST: &str = "positions_first";
 
-/// Values of the option `algorithm` for our kernels, and for the one without tiles.
+/// Values of the option `algorithm` for the fastest, for our kernels, and for the one without tiles.
+const AUTO: &str = "auto";
 const FUSED: &str = "fused";
 const NAIVE: &str = "naive";
 
@@ -243,7 +266,7 @@ const OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::word(
         "algorithm",
-        &["auto", FUSED, NAIVE],
+        &[AUTO, FUSED, NAIVE],
         "`auto` takes the faster of the library's engines and the kernels of aorta; `fused` these kernels; `naive` the plain kernel, \
          which multiplies without matrix units",
     ),

@@ -86,6 +86,8 @@ pub const DEVICES: &str = r#"
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
 #define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
+// Number of tiles of keys and values in shared memory. One is multiplied while the others are loaded.
+#define STAGES (MMA ? UNIT_STAGES : 1)
 // Number of columns of 64 elements that hold a query or key, and a value.
 #define PARTS ((WIDTH + 63) / 64)
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
@@ -111,9 +113,10 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   u16* tiles_v = tiles_k + 2 * PARTS * BN * 64;
 #else
   extern __shared__ Pack<u32, 4> memory[];
+  typedef Tile<BN, WIDTH> Keys;
+  typedef Tile<BN, VALUE_WIDTH> Values;
   Tile<BM, WIDTH> tile_q = {(u16*)memory};
-  Tile<BN, WIDTH> tile_k = {tile_q.at + tile_q.SIZE};
-  Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
+  u16* tiles = tile_q.at + tile_q.SIZE;
 #endif
   // Blocks start with the last queries: with a causal mask, these attend to the most keys.
 #if RAGGED
@@ -305,29 +308,64 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
 #else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
 #if PAGED
-  auto load_k = [&](u32 start) {
-    auto row = [&](u32 r) { return row_of_key(k, start + r, sk.query, k_page); };
-    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k, row, d, sk.element);
+  // Addresses of the keys and values of tiles. A thread looks one key up, a tile before the others copy its elements.
+  static_assert(BN <= THREADS, "a thread for each key");
+  __shared__ const T* rows_of_tile[STAGES > 1 ? STAGES : 2][2][BN];
+  struct Row { const T *key, *value; };
+  auto look_up = [&](u32 start) {
+    Row row = {0, 0};
+    if (threadIdx.x < BN && start < high) {
+      row.key = row_of_key(k, start + threadIdx.x, sk.query, k_page);
+      row.value = row_of_key(v, start + threadIdx.x, sv.query, v_page);
+    }
+    return row;
   };
-  auto load_v = [&](u32 start) {
-    auto row = [&](u32 r) { return row_of_key(v, start + r, sv.query, v_page); };
-    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v, row, dv, sv.element);
+  auto note = [&](Row row, u32 slot) {
+    if (threadIdx.x >= BN) return;
+    rows_of_tile[slot][0][threadIdx.x] = row.key;
+    rows_of_tile[slot][1][threadIdx.x] = row.value;
   };
-#else
-  auto load_k = [&](u32 start) {
-    load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
-  };
-  auto load_v = [&](u32 start) {
-    load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
-  };
+  EACH_TILE(s, STAGES) note(look_up(low + s * BN), s);
+  __syncthreads();
 #endif
-  if (low < high) load_k(low);
-  loads_issued();
-  for (u32 start = low; start < high; start += BN) {
-    loads_done();
-    __syncthreads();
-    load_v(start);
+  // With pages, `slot` has the addresses of the rows.
+  auto load_tile = [&](u32 start, u32 stage, u32 slot) {
+    if (start >= high) return;
+    Keys tile_k = {tiles + stage * (Keys::SIZE + Values::SIZE)};
+    Values tile_v = {tile_k.at + Keys::SIZE};
+#if PAGED
+    auto key = [&](u32 r) { return rows_of_tile[slot][0][r]; };
+    auto value = [&](u32 r) { return rows_of_tile[slot][1][r]; };
+    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k, key, d, sk.element);
+    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v, value, dv, sv.element);
+#else
+    load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
+    load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
+#endif
+  };
+  EACH_TILE(s, STAGES) {
+    load_tile(low + s * BN, s, s);
     loads_issued();
+  }
+  u32 stage = 0, slot = 0;
+  for (u32 start = low; start < high; start += BN) {
+    if (start == low)
+      loads_pending<STAGES - 1>();
+    else
+      loads_pending<(STAGES > 1 ? STAGES - 2 : 0)>();
+    __syncthreads();
+    // All warps have multiplied the previous tile, so its stage is free.
+    if (start > low) {
+      load_tile(start + (STAGES - 1) * BN, (stage + STAGES - 1) % STAGES, slot);
+      loads_issued();
+      if (STAGES == 1) __syncthreads();
+    }
+#if PAGED
+    Row next = look_up(start + STAGES * BN);
+#endif
+    Keys tile_k = {tiles + stage * (Keys::SIZE + Values::SIZE)};
+    Values tile_v = {tile_k.at + Keys::SIZE};
+    stage = (stage + 1) % STAGES;
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) score[m][n].at[h][i] = 0;
     EACH_TILE(c, WIDTH / 16) {
       Factor rows_q[MT];
@@ -342,10 +380,6 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       f32 shrink = weigh(m, h);
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
     }
-    loads_done();
-    __syncthreads();
-    if (start + BN < high) load_k(start + BN);
-    loads_issued();
     EACH_TILE(c, NT) {
       Factor weights[MT];
       EACH_TILE(m, MT) weights[m] = left_of<T>(score[m][c]);
@@ -354,45 +388,107 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
         EACH_TILE(m, MT) multiply<T>(sum[m][n], weights[m], columns);
       }
     }
+#if PAGED
+    // The other slot may still be read.
+    slot = 1 - slot;
+    note(next, slot);
+#endif
   }
 #endif
   loads_done();
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
-  if (KEY_WARPS > 1) {
-    // The warps add their sums one after another, relative to the largest score of all warps.
-    __syncthreads();
-    f32* shared = (f32*)memory;
-    f32 (*tops)[BM] = (f32 (*)[BM])shared;
-    f32 (*totals)[BM] = tops + KEY_WARPS;
-    f32* sums = shared + 2 * KEY_WARPS * BM + row_warp * (MT * 16 * VALUE_WIDTH);
-    EACH_ROW {
-      tops[key_warp][own_row + m * 16 + lane_row(h)] = top[m][h];
-      totals[key_warp][own_row + m * 16 + lane_row(h)] = total[m][h];
+  // Joins the results of warps with different keys, and of the blocks of a cluster, in shared memory.
+#if KEY_WARPS > 1 || CLUSTER > 1
+  typedef Pack<f32, 4> Four;
+  const u32 SUM_STRIDE = VALUE_WIDTH + 8, FOURS = VALUE_WIDTH / 4;
+  f32 (*tops)[BM] = (f32 (*)[BM])memory;
+  f32 (*totals)[BM] = tops + KEY_WARPS;
+  f32* joined = (f32*)(totals + KEY_WARPS);
+  f32 (*sums)[BM][SUM_STRIDE] = (f32 (*)[BM][SUM_STRIDE])(joined + 2 * BM);
+  __syncthreads();
+  EACH_ROW {
+    u32 row = own_row + m * 16 + lane_row(h);
+    if (lane_column(0) == 0) {
+      tops[key_warp][row] = top[m][h] == LOWEST ? LOWEST : top[m][h] * scale;
+      totals[key_warp][row] = total[m][h];
     }
-    __syncthreads();
-    EACH_ROW {
-      u32 row = own_row + m * 16 + lane_row(h);
-      f32 largest = LOWEST, all = 0;
-      EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][row]);
-      f32 base = largest == LOWEST ? 0 : largest * scale;
-      EACH_TILE(w, KEY_WARPS) all += totals[w][row] * exp2_fast(tops[w][row] * scale - base);
-      f32 shrink = exp2_fast(top[m][h] * scale - base);
-      top[m][h] = largest;
-      total[m][h] = all;
-      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
-    }
-    for (u32 w = 0; w < KEY_WARPS; w++) {
-      if (w == key_warp) {
-        EACH_ROW EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) {
-          u32 place = (((m * LANE_ROWS + h) * (VALUE_WIDTH / 16) + n) * 4 + i) * LANES + lane_of();
-          if (w > 0) sum[m][n].at[h][i] += sums[place];
-          if (w + 1 < KEY_WARPS) sums[place] = sum[m][n].at[h][i];
-        }
-      }
-      __syncthreads();
-    }
-    if (key_warp + 1 < KEY_WARPS) return;
+    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sums[key_warp][row][n * 16 + lane_column(i)] = sum[m][n].at[h][i];
   }
+  __syncthreads();
+  // The factor of each warp's sums replaces its largest score.
+  if (threadIdx.x < BM) {
+    u32 r = threadIdx.x;
+    f32 largest = LOWEST, all = 0;
+    EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][r]);
+    EACH_TILE(w, KEY_WARPS) {
+      tops[w][r] = exp2_fast(tops[w][r] - (largest == LOWEST ? 0 : largest));
+      all += totals[w][r] * tops[w][r];
+    }
+    joined[r] = largest;
+    joined[BM + r] = all;
+  }
+  __syncthreads();
+  // Writes four elements of the result. `all` is the sum of the weights relative to 2^largest.
+  auto finish = [&](u32 r, u32 column, const Four& value, f32 all, f32 largest) {
+    u32 row = first_row + r;
+    f32 share = all > 0 ? 1 / all : 0;
+    f32 log = all > 0 ? (largest + log2f(all)) * 0.69314718055994531f : LOWEST;
+    if (all != all) share = log = all;
+    if (splits > CLUSTER) {
+      u64 count = splits / CLUSTER, part = ((u64)index * rows + row) * count + split / CLUSTER;
+      EACH_TILE(i, 4) if (column + i < dv) parts[part * dv + column + i] = value.at[i] * share;
+      if (column == 0) parts[(u64)gridDim.x / (splits * blocks) * rows * count * dv + part] = log;
+      return;
+    }
+    O* own = o + place(so, row, queries);
+    EACH_TILE(j, 2) {
+      Pack<O, 2> two;
+      EACH_TILE(i, 2) store<f32>(two.at[i], value.at[2 * j + i] * share);
+      u32 first = column + 2 * j;
+      if (PAIRS) {
+        if (first < dv) *(Pack<O, 2>*)(own + first) = two;
+      } else {
+        EACH_TILE(i, 2) if (first + i < dv) own[(i64)(first + i) * so.element] = two.at[i];
+      }
+    }
+    if (column == 0) lse[place(sl, row, queries)] = log;
+  };
+  u32 present = (rows - first_row < BM ? rows - first_row : BM) * FOURS;
+  for (u32 e = threadIdx.x; e < present; e += THREADS) {
+    u32 r = e / FOURS, column = e % FOURS * 4;
+    Four value = {};
+    EACH_TILE(w, KEY_WARPS) {
+      Four of_warp = *(const Four*)&sums[w][r][column];
+      EACH_TILE(i, 4) value.at[i] += of_warp.at[i] * tops[w][r];
+    }
+    if (CLUSTER == 1)
+      finish(r, column, value, joined[BM + r], joined[r]);
+    else
+      *(Four*)&sums[0][r][column] = value;
+  }
+#if CLUSTER > 1
+  cluster_barrier();
+  for (u32 e = split % CLUSTER * THREADS + threadIdx.x; e < present; e += CLUSTER * THREADS) {
+    u32 r = e / FOURS, column = e % FOURS * 4;
+    f32 largest = LOWEST, all = 0, of_top[CLUSTER], of_all[CLUSTER];
+    Four value = {}, of_value[CLUSTER];
+    EACH_TILE(b, CLUSTER) {
+      of_top[b] = of_block(&joined[r], b);
+      of_all[b] = of_block(&joined[BM + r], b);
+      of_value[b] = four_of_block(&sums[0][r][column], b);
+    }
+    EACH_TILE(b, CLUSTER) largest = fmaxf(largest, of_top[b]);
+    EACH_TILE(b, CLUSTER) {
+      f32 weight = exp2_fast(of_top[b] - (largest == LOWEST ? 0 : largest));
+      all += of_all[b] * weight;
+      EACH_TILE(i, 4) value.at[i] += of_value[b].at[i] * weight;
+    }
+    finish(r, column, value, all, largest);
+  }
+  // No block ends while others read its sums.
+  cluster_barrier();
+#endif
+#else
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
     if (row >= rows) continue;
@@ -423,40 +519,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       if (first) lse[place(sl, row, queries)] = log;
     }
   }
-"#;
-
-/// Combines the partial results of blocks that share the keys of a row. Each block computes one row.
-pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
-  u64 row = blockIdx.x;
-  u32 lane = threadIdx.x % 32;
-  const f32* logs = parts + count * splits * dv + row * splits;
-  const f32* values = parts + row * splits * dv;
-  // Each group of 32 threads computes the same values.
-  f32 top = LOWEST, total = 0;
-  for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    f32 other = SHUFFLE_XOR(top, mask);
-    top = other > top || !(other == other) ? other : top;
-  }
-  f32 base = top == LOWEST ? 0 : top;
-  for (u32 s = lane; s < splits; s += 32) total += expf(logs[s] - base);
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) total += SHUFFLE_XOR(total, mask);
-  if (threadIdx.x < 32)
-    for (u32 s = lane; s < splits; s += 32) weights[s] = total == 0 ? 0 : expf(logs[s] - base) / total;
-  __syncthreads();
-  i64 at[OPERANDS];
-  g.offsets(row / rows, at);
-  u32 own = (u32)(row % rows);
-  O* to = o + at[3] + place(so, own, queries);
-  for (u32 column = threadIdx.x; column < dv; column += THREADS) {
-    f32 sum = 0;
-#pragma unroll 8
-    for (u32 s = 0; s < splits; s++) sum += weights[s] * values[(u64)s * dv + column];
-    store<f32>(to[(i64)column * so.element], sum);
-  }
-  if (threadIdx.x == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + logf(total);
+#endif
 "#;
 
 /// Attention of one row by 32 threads, which share its elements. Supports every type and head dimension.

@@ -25,7 +25,7 @@ use crate::backend::gpu::kernels::{Kernels, wanted};
 use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
 use crate::backend::gpu::pageable::{CapturedUses, Pageable};
 use crate::backend::gpu::peers::{self, PeerDevices};
-use crate::backend::gpu::products::Chooser;
+use crate::backend::gpu::products::{Chooser, reserved};
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
 
@@ -254,7 +254,11 @@ impl<A: Api> GpuDriver<A> {
         let needs: Vec<(u64, u64)> = works
             .map(|work| {
                 let of_all = |bytes: &dyn Fn(&Launch) -> u64| work.launches.iter().map(bytes).max().unwrap_or(0);
-                (of_all(&wish), of_all(&Launch::workspace))
+                let own = match reserved(&work.launches) {
+                    Some(bytes) => bytes + WORKSPACE,
+                    None => of_all(&Launch::workspace),
+                };
+                (of_all(&wish), own)
             })
             .collect();
         let mut lanes = vec![(0, 0); self.image.lanes.len()];

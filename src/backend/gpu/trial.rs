@@ -1,0 +1,87 @@
+//! Times the candidates of a vendor's library and the generated kernels that compute the same, to use the fastest.
+
+use crate::base::Nanos;
+use crate::exec::ExecError;
+
+use super::api::{Api, Call};
+use super::products::Chooser;
+use super::runtime::Stream;
+
+/// An operation that a library or generated kernels can compute.
+pub struct Trial<'a, C> {
+    /// Description of the operation for notes.
+    pub what: String,
+    pub library: &'a str,
+    /// Term of the library for a candidate, such as `engine`.
+    pub term: &'static str,
+    /// Lanes on which the operation is used; it is timed on all of them concurrently.
+    pub lanes: Vec<u32>,
+    /// Number of floating-point operations on each lane.
+    pub flops: f64,
+    /// Issues the operation by a candidate, or by the kernels for `None`, with the operands of the lane with this index in
+    /// `lanes`.
+    pub issue: &'a dyn Fn(Option<&C>, usize, Stream) -> Call,
+}
+
+/// The result of a trial.
+pub struct Fastest<C> {
+    /// The fastest candidate; `None` if the kernels are faster or no candidate runs.
+    pub candidate: Option<C>,
+    /// The measured time; `None` if nothing was timed.
+    pub time: Option<Nanos>,
+    /// Explanation of the choice for the record.
+    pub note: String,
+}
+
+impl<A: Api> Chooser<'_, A> {
+    /// Runs a candidate once. The first run may load code, which is not allowed during a capture.
+    pub fn runs<C>(&self, trial: &Trial<C>, candidate: &C) -> Call {
+        (trial.issue)(Some(candidate), 0, self.streams[trial.lanes[0] as usize])?;
+        self.api.synchronize()
+    }
+
+    /// Returns the fastest of the candidates and the kernels. A candidate that fails is skipped. Fails if the kernels fail too.
+    ///
+    /// With one candidate for each operation, takes the first that runs, without timing it.
+    pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<Fastest<C>, ExecError> {
+        let Trial { what, library, term, lanes, flops, issue } = trial;
+        let count = candidates.len();
+        if count == 0 {
+            let note = format!("{what}: kernels of aorta, since {library} has no {term}");
+            return Ok(Fastest { candidate: None, time: None, note });
+        }
+        if self.candidates == 1 {
+            let candidate = candidates.into_iter().find(|candidate| self.runs(trial, candidate).is_ok());
+            let by = match candidate {
+                Some(_) => format!("the first {term} of {library} that runs, not timed"),
+                None => format!("kernels of aorta, since no {term} of {library} runs"),
+            };
+            return Ok(Fastest { candidate, time: None, note: format!("{what}: {by}") });
+        }
+        let time = |by: Option<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
+        let own = time(None);
+        let mut best: Option<(Nanos, usize, C)> = None;
+        for (place, candidate) in candidates.into_iter().enumerate() {
+            if let Ok(time) = self.runs(trial, &candidate).and_then(|()| time(Some(&candidate)))
+                && best.as_ref().is_none_or(|(least, ..)| time < *least)
+            {
+                best = Some((time, place, candidate));
+            }
+        }
+        let (candidate, time, by) = match (own, best) {
+            (Ok(own), Some((time, place, candidate))) if time < own => {
+                let by = format!("{term} {} of {count} of {library}, {time}; kernels of aorta {own}", place + 1);
+                (Some(candidate), time, by)
+            }
+            (Ok(own), Some((time, ..))) => {
+                (None, own, format!("kernels of aorta, {own}; the best of {count} of {library} {time}"))
+            }
+            (Ok(own), None) => (None, own, format!("kernels of aorta, {own}; {library} computes none of {count}")),
+            (Err(_), Some((time, place, candidate))) => {
+                (Some(candidate), time, format!("{term} {} of {count} of {library}, {time}", place + 1))
+            }
+            (Err(fault), None) => return Err(ExecError::Device { fault: fault.to_string(), help: None }),
+        };
+        Ok(Fastest { candidate, time: Some(time), note: format!("{what}: {by}") })
+    }
+}

@@ -1,0 +1,414 @@
+//! Attention as matrix products of the vendor's library, with the scores of some heads in the workspace.
+//!
+//! It serves types and head dimensions for which no kernel here multiplies tiles.
+
+use super::super::cost::Traffic;
+use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u64_param};
+use super::super::launch::{Gemm, Matrix};
+use super::super::matrix::arithmetic;
+use super::composed_text as text;
+use super::kernel::{OF_A_BIAS, size_params, steps};
+use super::shape::{Axes, bias};
+use super::*;
+
+/// Bytes of the workspace beyond which heads are computed in several parts.
+const LARGE: u64 = 256 << 20;
+
+/// Maximum bytes of the scores of a head.
+const LARGEST_HEAD: u64 = 2 << 30;
+
+/// Maximum number of parts, each of which is several launches.
+const MOST_PARTS: u64 = 64;
+
+/// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without tiles.
+const LEAST_ROWS: u64 = 16;
+
+/// Alignment of a region of the workspace in bytes.
+const ALIGN: u64 = 256;
+
+/// Side of the tiles into which libraries divide small products.
+const TILE: u64 = 64;
+
+/// Instructions per score: scale, maximum, two exponentials, sum, rounding, loads and stores.
+const OF_A_SCORE: f64 = 30.0;
+
+/// An operand of the products or kernels, by its index among inputs and outputs.
+#[derive(Clone, Copy)]
+struct Operand {
+    index: usize,
+    name: &'static str,
+    /// Whether several heads of queries share it: keys, values and their gradients.
+    shared: bool,
+}
+
+/// One matrix of a product.
+#[derive(Clone, Copy)]
+enum Factor {
+    /// Number of an operand in [`Composed::matrices`].
+    Operand(usize),
+    Scores,
+    /// Gradients of the weights.
+    Slopes,
+    /// Weights or gradients of the scores, in the type of the operands.
+    Weights,
+}
+
+/// Attention as products.
+pub struct Composed<'a> {
+    spec: &'a Spec,
+    shape: Shape,
+    matrices: Vec<Operand>,
+    /// Number of heads whose queries are the rows of one matrix of scores: all that share keys, or one.
+    together: u64,
+    /// Geometry over the heads of keys, with the strides of `matrices`.
+    units: Geometry,
+    /// Number of matrices of scores in the workspace.
+    at_once: u64,
+}
+
+const fn operand(index: usize, name: &'static str, shared: bool) -> Operand {
+    Operand { index, name, shared }
+}
+
+/// Places of the operands in the list of matrices; those after the values are of the forward form or of the gradients.
+const Q: Factor = Factor::Operand(0);
+const K: Factor = Factor::Operand(1);
+const V: Factor = Factor::Operand(2);
+const O: Factor = Factor::Operand(3);
+const DY: Factor = Factor::Operand(3);
+const DQ: Factor = Factor::Operand(4);
+const DK: Factor = Factor::Operand(5);
+const DV: Factor = Factor::Operand(6);
+
+impl<'a> Composed<'a> {
+    /// Returns `None` if kernels or the library's attention serve better, or if the layout of an operand is not that of
+    /// matrices.
+    pub fn of(spec: &'a Spec) -> Option<Composed<'a>> {
+        let shape = Shape::of(spec);
+        let has_form = shape.page.is_none() && shape.sequences.is_none() && shape.pairs() > 0.0;
+        if !has_form || shape.size.min(shape.value_size) == 0 || spec.attrs.word("algorithm") != AUTO {
+            return None;
+        }
+        let backward = input(spec, "dy").is_some();
+        let inputs = spec.inputs.len();
+        let mut matrices = vec![operand(0, "q", false), operand(1, "k", true), operand(2, "v", true)];
+        match backward {
+            false => matrices.push(operand(inputs, "o", false)),
+            true => matrices.extend([
+                operand(5, "dy", false),
+                operand(inputs, "dq", false),
+                operand(inputs + 1, "dk", true),
+                operand(inputs + 2, "dv", true),
+            ]),
+        }
+        let rank = spec.inputs[0].dims.len();
+        let tensors = || matrices.iter().map(|one| (one, spec.operand(one.index)));
+        let is_matrix = |tensor: &Tensor| {
+            tensor.strides[rank - 1] == 1
+                && (tensor.dims[shape.axes.positions] == 1
+                    || tensor.strides[shape.axes.positions] >= tensor.dims[rank - 1])
+        };
+        let follow = |tensor: &Tensor| {
+            let head = shape.axes.heads.map_or(0, |axis| tensor.strides[axis]);
+            head == shape.queries * tensor.strides[shape.axes.positions]
+        };
+        let dtype = spec.inputs[0].dtype;
+        let multiplies = |index: usize, tensor: &Tensor| {
+            tensor.dtype == dtype || (index >= inputs && tensor.dtype == dtype.compute())
+        };
+        if !tensors().all(|(one, tensor)| is_matrix(tensor) && multiplies(one.index, tensor)) {
+            return None;
+        }
+        let joined = tensors().all(|(one, tensor)| one.shared || follow(tensor));
+        let together = if joined { shape.group } else { 1 };
+        // The gradients of keys are sums over the heads that share them. They would be rounded for each head.
+        let rounds = backward && together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
+        if shape.queries * together < LEAST_ROWS || rounds {
+            return None;
+        }
+        let mut all = Composed {
+            spec,
+            shape,
+            matrices,
+            together,
+            units: Geometry { dims: Dims::new(), strides: Vec::new() },
+            at_once: 1,
+        };
+        all.units = all.geometry(&all.matrices, |_| Some(all.shape.axes));
+        let of_a_unit = all.bytes_of(1);
+        if of_a_unit > LARGEST_HEAD {
+            return None;
+        }
+        let batch = all.batch();
+        all.at_once = batch.div_ceil(batch.div_ceil((LARGE / of_a_unit).max(1)));
+        let outer = all.members() * all.units.dims.iter().product::<u64>() / batch;
+        (outer * batch.div_ceil(all.at_once) <= MOST_PARTS).then_some(all)
+    }
+
+    /// Number of matrices of scores that one product computes at most.
+    fn batch(&self) -> u64 {
+        self.units.dims.last().copied().unwrap_or(1)
+    }
+
+    /// Number of matrices of scores for each head of keys.
+    fn members(&self) -> u64 {
+        self.shape.group / self.together
+    }
+
+    fn is_backward(&self) -> bool {
+        self.matrices.len() > 4
+    }
+
+    /// Rows of a matrix of scores.
+    fn rows(&self) -> u64 {
+        self.shape.queries * self.together
+    }
+
+    /// Stride between rows of scores, in elements.
+    fn columns(&self) -> u64 {
+        self.shape.keys.next_multiple_of(8)
+    }
+
+    fn sums(&self) -> DType {
+        self.spec.inputs[0].dtype.compute()
+    }
+
+    /// Byte offsets of the gradients of the weights and of the weights in the workspace, and its size, for this many
+    /// matrices of scores.
+    fn regions(&self, units: u64) -> [u64; 3] {
+        let elements = units * self.rows() * self.columns();
+        let scores = (elements * self.sums().size()).next_multiple_of(ALIGN);
+        let weights = if self.is_backward() { 2 * scores } else { scores };
+        [scores, weights, weights + (elements * self.spec.inputs[0].dtype.size()).next_multiple_of(ALIGN)]
+    }
+
+    fn bytes_of(&self, units: u64) -> u64 {
+        self.regions(units)[2]
+    }
+
+    /// Returns the geometry over the heads of keys, with the strides of operands. `axes` returns the dimensions of an
+    /// operand's heads and positions, or `None` for one with a number per query.
+    fn geometry(&self, operands: &[Operand], axes: impl Fn(&Operand) -> Option<Axes>) -> Geometry {
+        let q = &self.spec.inputs[0].dims;
+        let lead = q.len().saturating_sub(3);
+        let mut dims = Dims::from_slice(&q[..lead]).unwrap_or_default();
+        dims.push(self.shape.heads / self.shape.group);
+        let strides: Vec<Dims> = operands
+            .iter()
+            .map(|one| {
+                let strides = self.tensor(one).strides;
+                let head = axes(one).unwrap_or(Axes::of_rows(q.len())).heads.map_or(0, |axis| strides[axis]);
+                let mut own = Dims::from_slice(&strides[..lead]).unwrap_or_default();
+                own.push(if one.shared { head } else { head * self.shape.group });
+                own
+            })
+            .collect();
+        layout::collapse(dims, &strides)
+    }
+
+    /// Returns an operand as a tensor. The bias is broadcast to the scores.
+    fn tensor(&self, one: &Operand) -> Tensor {
+        match (one.name, bias(self.spec)) {
+            (BIAS, Some(bias)) => bias,
+            _ => *self.spec.operand(one.index),
+        }
+    }
+
+    pub fn launches(&self) -> Vec<Launch> {
+        let (batch, inner) = (self.batch(), self.units.dims.len().saturating_sub(1));
+        let outer = Dims::from_slice(&self.units.dims[..inner]).unwrap_or_default();
+        let offsets = |strides: &Dims| {
+            let strides = Dims::from_slice(&strides[..inner]).unwrap_or_default();
+            layout::offsets(outer, strides).collect::<Vec<u64>>()
+        };
+        let offsets: Vec<Vec<u64>> = self.units.strides.iter().map(offsets).collect();
+        let mut all = Vec::new();
+        let indices = outer.iter().product::<u64>();
+        for (member, index) in (0..self.members()).flat_map(|member| (0..indices).map(move |index| (member, index))) {
+            for first in (0..batch).step_by(self.at_once as usize) {
+                let start = |(place, one): (usize, &Operand)| {
+                    let head = self.shape.axes.heads.map_or(0, |axis| self.spec.operand(one.index).strides[axis]);
+                    let step = self.units.strides[place].last().copied().unwrap_or(0);
+                    offsets[place][index as usize] + first * step + if one.shared { 0 } else { member * head }
+                };
+                let part = Part {
+                    first: index * batch + first,
+                    units: self.at_once.min(batch - first),
+                    member,
+                    starts: self.matrices.iter().enumerate().map(start).collect(),
+                };
+                all.extend(self.part(&part));
+            }
+        }
+        all
+    }
+
+    fn part(&self, part: &Part) -> Vec<Launch> {
+        let Shape { keys, size, value_size, .. } = self.shape;
+        let rows = self.rows();
+        let multiply = |sizes, a, b, c| Launch::Gemm(self.product(part, sizes, [a, b], c), None);
+        let kernel = |name, body| Launch::Kernel(self.kernel(part, name, body));
+        let scores = multiply((rows, keys, size), (Q, false), (K, true), Factor::Scores);
+        match self.is_backward() {
+            false => vec![
+                scores,
+                kernel("attention_weights", text::WEIGHTS),
+                multiply((rows, value_size, keys), (Factor::Weights, false), (V, false), O),
+            ],
+            true => vec![
+                scores,
+                kernel("attention_weights_again", text::WEIGHTS_AGAIN),
+                multiply((keys, value_size, rows), (Factor::Weights, true), (DY, false), DV),
+                multiply((rows, keys, value_size), (DY, false), (V, true), Factor::Slopes),
+                kernel("attention_slopes", text::SLOPES),
+                multiply((rows, size, keys), (Factor::Weights, false), (K, false), DQ),
+                multiply((keys, size, rows), (Factor::Weights, true), (Q, false), DK),
+            ],
+        }
+    }
+
+    /// Returns the product of `a` and `b`, each with whether memory holds its transpose.
+    fn product(&self, part: &Part, (m, n, k): (u64, u64, u64), [a, b]: [(Factor, bool); 2], c: Factor) -> Gemm {
+        Gemm {
+            m,
+            n,
+            k,
+            batch: part.units,
+            a: self.matrix(part, a),
+            b: self.matrix(part, b),
+            c: self.matrix(part, (c, false)),
+            arithmetic: arithmetic(self.spec),
+            accumulate: part.member > 0 && matches!(c, Factor::Operand(place) if self.matrices[place].shared),
+            epilogue: None,
+            scales: None,
+        }
+    }
+
+    fn matrix(&self, part: &Part, (factor, transposed): (Factor, bool)) -> Matrix {
+        let [slopes, weights, _] = self.regions(self.at_once);
+        let (dtype, region) = match factor {
+            Factor::Operand(place) => {
+                let tensor = self.spec.operand(self.matrices[place].index);
+                let offset = part.starts[place];
+                let aligned = (offset * tensor.dtype.size()).is_multiple_of(16);
+                let width = tensor.dims[tensor.dims.len() - 1];
+                let rows = if self.matrices[place].shared { self.shape.keys } else { self.rows() };
+                let positions = self.shape.axes.positions;
+                return Matrix {
+                    operand: self.matrices[place].index as u8,
+                    offset,
+                    dtype: tensor.dtype,
+                    // A single row can have any stride; libraries require at least its length.
+                    row: if rows == 1 { width } else { tensor.strides[positions] },
+                    transposed,
+                    batch: self.units.strides[place].last().copied().unwrap_or(0),
+                    align: if aligned { tensor.align } else { tensor.dtype.size() as u8 },
+                };
+            }
+            Factor::Scores => (self.sums(), 0),
+            Factor::Slopes => (self.sums(), slopes),
+            Factor::Weights => (self.spec.inputs[0].dtype, weights),
+        };
+        Matrix {
+            operand: Matrix::WORKSPACE,
+            offset: region / dtype.size(),
+            dtype,
+            row: self.columns(),
+            transposed,
+            batch: self.rows() * self.columns(),
+            align: 16,
+        }
+    }
+
+    /// Returns a kernel with a block for each row of scores.
+    fn kernel(&self, part: &Part, name: &str, body: &str) -> Kernel {
+        let (spec, rank) = (self.spec, self.spec.inputs[0].dims.len());
+        let lse = if self.is_backward() { 4 } else { spec.inputs.len() + 1 };
+        let mut operands = vec![operand(lse, "lse", false)];
+        operands.extend(input(spec, BIAS).map(|place| operand(place, BIAS, false)));
+        if name == "attention_slopes" {
+            operands.extend([operand(3, "o", false), operand(5, "dy", false)]);
+            operands.extend(input(spec, DLSE).map(|place| operand(place, DLSE, false)));
+            operands.extend((spec.outputs.len() > 3).then(|| operand(spec.inputs.len() + 3, "slopes", false)));
+        }
+        let axes = |one: &Operand| match one.name {
+            "lse" | DLSE => None,
+            "o" | "dy" => Some(self.shape.axes),
+            _ => Some(Axes::of_rows(rank)),
+        };
+        let (mut params, mut places) = (vec![geometry_param("g", &self.geometry(&operands, axes))], String::new());
+        for (place, one) in operands.iter().enumerate() {
+            let tensor = self.tensor(one);
+            let written = one.index >= spec.inputs.len();
+            let qualifier = if written { "" } else { "const " };
+            params.push(param(
+                format!("{qualifier}{}* {}", c_type(tensor.dtype), one.name),
+                Arg::Operand(one.index as u8),
+            ));
+            params.push(param(format!("const Steps s_{}", one.name), steps(&tensor, axes(one), rank)));
+            places += &format!("#define at_{} {place}\n", one.name);
+        }
+        let [slopes, weights, bytes] = self.regions(self.at_once);
+        params.extend(size_params(&self.shape, &[("rows", self.rows())]));
+        params.extend([
+            param("C scale", Arg::real(self.sums(), self.shape.scale)),
+            param("u8* workspace", Arg::Workspace(bytes)),
+            u64_param("slopes_at", slopes),
+            u64_param("weights_at", weights),
+            u64_param("columns", self.columns()),
+            u64_param("first", part.first),
+            u64_param("member", part.member),
+        ]);
+        let has = |name: &str| u32::from(operands.iter().any(|one| one.name == name));
+        let threads = self.shape.keys.div_ceil(4).next_power_of_two().clamp(WARP, 8 * WARP);
+        let before = format!(
+            "{}#define PAGED 0\n#define RAGGED 0\ntypedef {} T;\ntypedef {} C;\n#define THREADS {threads}\n#define OPERANDS {}\n\
+             #define GROUP {}\n#define CAUSAL {}\n#define BIAS {}\n#define DLSE {}\n#define SLOPES {}\n{places}{}{}",
+            bounds(threads as u32),
+            c_type(spec.inputs[0].dtype),
+            c_type(self.sums()),
+            operands.len(),
+            self.together,
+            self.shape.causal,
+            has(BIAS),
+            has(DLSE),
+            has("slopes"),
+            super::text::PLACES,
+            text::FUNCTIONS,
+        );
+        let body = format!("{}{body}", text::ROW);
+        kernel(name, &before, &params, &body, part.units * self.rows(), threads as u32)
+    }
+
+    pub fn cost(&self) -> Cost {
+        let (spec, shape) = (self.spec, &self.shape);
+        let scores = (shape.batch * shape.heads * shape.queries * shape.keys) as f64;
+        let (products, passes) = if self.is_backward() { (5.0, 3) } else { (2.0, 1) };
+        let sizes = (shape.size + shape.value_size) as f64 / 2.0;
+        let of_a_bias = if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
+        let units = self.members() * self.units.dims.iter().product::<u64>();
+        let moved = Traffic::of(Space::Device, passes * self.bytes_of(1) * units);
+        Cost {
+            flops: 2.0 * products * scores * sizes,
+            instructions: passes as f64 * (OF_A_SCORE + of_a_bias) * scores,
+            special: passes as f64 * scores,
+            read: Spec::bytes_of(&spec.inputs) + moved,
+            written: Spec::bytes_of(&spec.outputs) + moved,
+            blocks: (units * self.rows().div_ceil(TILE) * shape.keys.max(shape.value_size).div_ceil(TILE)).max(1),
+            share: Cost::WHOLE_UNIT,
+            matrix: Some(arithmetic(spec)),
+            ..Cost::default()
+        }
+    }
+}
+
+/// Some of the matrices of scores.
+struct Part {
+    /// Number of the first head of keys, and how many there are.
+    first: u64,
+    units: u64,
+    /// Number of the head of queries among those that share keys.
+    member: u64,
+    /// Offset of the first matrix of each operand, in elements.
+    starts: Vec<u64>,
+}

@@ -1,0 +1,82 @@
+//! Source text of the kernels between the products of [`super::composed`]. A block has one row of scores.
+
+/// Functions of blocks.
+pub const FUNCTIONS: &str = r#"
+struct Highest { template <typename V> __device__ V operator()(V a, V b) const { return b > a || !(b == b) ? b : a; } };
+template <typename V, typename F> __device__ inline V across_block(V value, F join) {
+  __shared__ V shared[THREADS / 32];
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value = join(value, SHUFFLE_XOR(value, mask));
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = shared[0];
+#pragma unroll
+  for (u32 warp = 1; warp < THREADS / 32; warp++) value = join(value, shared[warp]);
+  return value;
+}
+"#;
+
+/// Begin of each kernel: the row's places in the operands, its range of keys, and its scores with scale and bias.
+pub const ROW: &str = r#"  u64 number = blockIdx.x;
+  u32 own = (u32)(number % rows), query = query_of(own, queries);
+  i64 at[OPERANDS];
+  g.offsets(first + number / rows, at);
+  lse += at[at_lse] + member * s_lse.head + place(s_lse, own, queries);
+#if BIAS
+  bias += at[at_bias] + member * s_bias.head + place(s_bias, own, queries);
+#endif
+  u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
+  const C* scores = (const C*)workspace + number * columns;
+  T* weights = (T*)(workspace + weights_at) + number * columns;
+  auto score = [&](u32 key) {
+    C value = scores[key] * scale;
+#if BIAS
+    value += load<C>(bias[(i64)key * s_bias.element]);
+#endif
+    return value;
+  };
+"#;
+
+/// Weights from scores, and their logsumexp.
+pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
+  for (u32 key = from + threadIdx.x; key < to; key += THREADS) top = Highest()(top, score(key));
+  top = across_block(top, Highest());
+  C base = top == LOWEST ? C(0) : top;
+  for (u32 key = from + threadIdx.x; key < to; key += THREADS) total += f_exp(score(key) - base);
+  total = across_block(total, Total());
+  C share = total == 0 ? C(0) : C(1) / total;
+  for (u32 key = threadIdx.x; key < keys; key += THREADS)
+    store<C>(weights[key], key >= from && key < to ? f_exp(score(key) - base) * share : C(0));
+  if (threadIdx.x == 0) *lse = total == 0 ? LOWEST : top + f_log(total);
+"#;
+
+/// Weights from scores and their logsumexp.
+pub const WEIGHTS_AGAIN: &str = r#"  C log = *lse;
+  for (u32 key = threadIdx.x; key < keys; key += THREADS)
+    store<C>(weights[key], key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0));
+"#;
+
+/// Gradients of the scores, from those of the weights.
+pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place(s_o, own, queries);
+  dy += at[at_dy] + member * s_dy.head + place(s_dy, own, queries);
+  C log = *lse, delta = 0;
+  for (u32 column = threadIdx.x; column < dv; column += THREADS)
+    delta += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
+  delta = across_block(delta, Total());
+#if DLSE
+  delta -= dlse[at[at_dlse] + member * s_dlse.head + place(s_dlse, own, queries)];
+#endif
+#if SLOPES
+  slopes += at[at_slopes] + member * s_slopes.head + place(s_slopes, own, queries);
+#endif
+  const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
+  for (u32 key = threadIdx.x; key < keys; key += THREADS) {
+    C weight = key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0);
+    C slope = weight == 0 ? C(0) : weight * (of_weights[key] - delta);
+#if SLOPES
+    store<C>(slopes[(i64)key * s_slopes.element], slope);
+#endif
+    store<C>(weights[key], slope * scale);
+  }
+"#;
