@@ -1,10 +1,11 @@
 //! Launches of a grouped product: how blocks divide the tiles of all groups.
 
-use super::super::super::kernel::{c_type, kernel, launch, param, u32_param, u64_param};
+use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
 use super::super::super::warpgroups;
+use super::align::Source;
 use super::*;
 
 /// Division of a grouped product into tiles. A block computes one tile at a time and takes tiles until none is left (a
@@ -21,14 +22,26 @@ pub struct Tiling {
     stages: u64,
     /// Number of blocks that are resident on an SM or compute unit.
     resident: u64,
+    /// The factors as the product reads them.
+    sources: [Source; 2],
+    /// Number of blocks that copy the columns of a tile together, each with its own rows, if they copy by tensor maps on a device
+    /// that can; `None` if all threads copy.
+    cluster: Option<u64>,
     /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     splits: bool,
 }
 
-/// Depth of a stage in terms.
+/// Depth of a stage in terms, and elements of a box of a tensor map in both directions.
 const DEPTH: u64 = 64;
+
+/// Threads that copy by tensor maps, behind those that multiply.
+const COPIERS: u64 = 32;
+
+/// Bytes of shared memory, if a block copies by tensor maps, for the results of a warp and for barriers.
+const WARP_RESULTS: u64 = 16 * 144;
+const BARRIERS: u64 = 128;
 
 /// Mean number of rows per group up to which tiles have as many rows.
 const SMALL_ROWS: u64 = 32;
@@ -69,6 +82,8 @@ impl Tiling {
             row_warps,
             stages,
             resident,
+            sources: [0, 1].map(|operand| Source::given(operand, &spec.inputs[usize::from(operand)])),
+            cluster: None,
             by_units: true,
             splits: false,
         };
@@ -82,15 +97,30 @@ impl Tiling {
         if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
             return Tiling { splits: small.may_share(), ..small };
         }
+        let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
+        let a = Source::of(0, &spec.inputs[0], flops, 0);
+        let b = Source::of(1, &spec.inputs[1], flops, a.end());
+        let mapped = [&a, &b].iter().all(|source| source.is_aligned());
+        let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
+            sources: [a.clone(), b.clone()],
+            ..with(rows, columns, threads, row_warps, stages, resident)
+        };
+        let clusters = |rows, columns| Tiling { cluster: Some(2), ..with(rows, columns, 256, 2, 4, 1) };
         // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
         // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
         let all = [
+            (clusters(128, 256), 1.2),
+            (clusters(256, 128), 1.2),
             (with(192, 256, 384, 3, 4, 1), 1.0),
             (with(128, 256, 256, 2, 4, 1), 0.97),
             (with(128, 128, 256, 2, 3, 2), 0.75),
             (with(64, 128, 128, 2, 4, 2), 0.55),
         ];
-        let fitting = all.into_iter().filter(|(tiling, _)| tiling.rows < 192 || shape.groups <= FEW_GROUPS);
+        let fits = |tiling: &Tiling| match tiling.cluster {
+            Some(_) => mapped,
+            None => tiling.rows < 192 || shape.groups <= FEW_GROUPS,
+        };
+        let fitting = all.into_iter().filter(|(tiling, _)| fits(tiling));
         let time = |(tiling, share): &(Tiling, f64)| {
             let (whole, shared) = tiling.steps();
             let writes = tiling.tiles().div_ceil(tiling.at_once()) * (WRITE_STEPS / tiling.resident);
@@ -101,9 +131,19 @@ impl Tiling {
         Tiling { splits: best.may_share(), ..best }
     }
 
-    /// Number of resident blocks on the device.
+    /// Blocks that work on a tile together.
+    fn together(&self) -> u64 {
+        self.cluster.unwrap_or(1)
+    }
+
+    /// Rows of a tile.
+    fn tile_rows(&self) -> u64 {
+        self.rows * self.together()
+    }
+
+    /// Number of tiles on which resident blocks of the device work at the same time.
     fn at_once(&self) -> u64 {
-        UNITS * self.resident
+        UNITS * self.resident / self.together()
     }
 
     /// Maximum number of steps of the depth per block if the groups have equal sizes: if blocks compute whole tiles,
@@ -131,7 +171,13 @@ impl Tiling {
 
     /// Bytes of the partial sums of shared tiles, two for each block, and of the tiles' descriptions.
     fn workspace(&self) -> u64 {
-        self.at_once() * (2 * 4 * self.rows * self.columns + SHARED_TILE)
+        let of_block = 2 * 4 * self.rows * self.columns + SHARED_TILE;
+        self.parts_at() + self.at_once() * self.together() * of_block
+    }
+
+    /// Offset in the workspace of the partial sums, behind the copies of factors.
+    fn parts_at(&self) -> u64 {
+        self.sources.iter().map(Source::end).max().unwrap_or(0).next_multiple_of(512)
     }
 
     /// Bytes of the table with the end of each group, the number of tiles up to it, and the steps that blocks share.
@@ -144,8 +190,8 @@ impl Tiling {
     fn tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let of_rows = match in_depth {
-            true => groups * rows.div_ceil(self.rows),
-            false => (rows / groups.max(1)).div_ceil(self.rows).max(1) * groups.min(rows),
+            true => groups * rows.div_ceil(self.tile_rows()),
+            false => (rows / groups.max(1)).div_ceil(self.tile_rows()).max(1) * groups.min(rows),
         };
         of_rows * columns.div_ceil(self.columns)
     }
@@ -154,14 +200,15 @@ impl Tiling {
     fn most_tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let of_rows = match in_depth {
-            true => groups * rows.div_ceil(self.rows),
-            false => rows.div_ceil(self.rows) + groups.min(rows),
+            true => groups * rows.div_ceil(self.tile_rows()),
+            false => rows.div_ceil(self.tile_rows()) + groups.min(rows),
         };
         of_rows * columns.div_ceil(self.columns)
     }
 
     fn blocks(&self) -> u64 {
-        if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) }
+        let tiles = if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) };
+        tiles * self.together()
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -171,7 +218,7 @@ impl Tiling {
             flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * spec.outputs[0].elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: if self.splits { self.tiles().max(self.blocks()) } else { self.tiles().max(1) },
+            blocks: (self.tiles() * self.together()).max(if self.splits { self.blocks() } else { 1 }),
             share: Cost::WHOLE_UNIT / self.resident as u32,
             matrix: Some(arithmetic(spec)),
             ..Cost::default()
@@ -179,7 +226,7 @@ impl Tiling {
     }
 
     pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
-        let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
+        let [a, ends] = [0, 2].map(|input| &spec.inputs[input]);
         let c = &spec.outputs[0];
         let Shape { in_depth, groups, rows, columns, depth } = self.shape;
         let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
@@ -189,12 +236,12 @@ impl Tiling {
             Arg::Words(vec![group, tensor.strides[last - 1], tensor.strides[last]])
         };
         let mut params = vec![
-            param("const T* a", Arg::Operand(0)),
-            param("const T* b", Arg::Operand(1)),
+            param("const T* a", self.sources[0].arg()),
+            param("const T* b", self.sources[1].arg()),
             param("const I* ends", Arg::Operand(2)),
             param("O* c", Arg::Operand(3)),
-            param("const Strides sa", strides(a)),
-            param("const Strides sb", strides(b)),
+            param("const Strides sa", strides(&self.sources[0].tensor)),
+            param("const Strides sb", strides(&self.sources[1].tensor)),
             param("const Strides sc", strides(c)),
             u64_param("se", ends.strides[0]),
             u32_param("groups", groups),
@@ -202,12 +249,15 @@ impl Tiling {
             u32_param("columns", columns),
             u32_param("depth", depth),
         ];
+        let block = self.threads + if self.cluster.is_some() { COPIERS } else { 0 };
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
              typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
              #define MOST_GROUPS {MOST_GROUPS}\n",
-            self.threads,
+            block,
             if self.by_units { self.resident } else { 1 },
+            u32::from(self.cluster.is_some()),
+            self.together(),
             c_type(a.dtype),
             c_type(c.dtype),
             c_type(ends.dtype),
@@ -227,6 +277,7 @@ impl Tiling {
             false => [turned[0], false],
         };
         let (blocks, threads) = (self.blocks(), self.threads as u32);
+        let [of_a, of_b] = &self.sources;
         if !self.by_units {
             let before = format!("{types}{}", text::SCHEDULE);
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
@@ -234,10 +285,10 @@ impl Tiling {
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
              #define JOIN_STEPS {}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
-             #define ALONE {}\n#define TABLE {}\n{}{}{}",
+             #define ALONE {}\n#define TABLE {}\n{}{}{}{}",
             mma::FUNCTIONS,
-            !along_a && in_packs(a, 8),
-            !along_b && in_packs(b, 8),
+            !along_a && of_a.in_packs(),
+            !along_b && of_b.in_packs(),
             in_packs(c, 16 / c.dtype.size()),
             self.join_steps(),
             self.row_warps,
@@ -246,6 +297,7 @@ impl Tiling {
             self.table(),
             text::SCHEDULE,
             text::TILES,
+            if self.cluster.is_some() { bulk::COPIES } else { "" },
             warpgroups::functions(&[warpgroups::product(
                 "multiply_together",
                 a.dtype,
@@ -254,19 +306,29 @@ impl Tiling {
                 !turned[1],
             )]),
         );
+        let workspace = Arg::WorkspaceAt { offset: self.parts_at(), bytes: self.workspace() };
         if self.splits {
-            params.push(param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())));
+            params.push(param("Pack<f32, 4>* workspace", workspace.clone()));
         }
-        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
-        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, threads);
-        let mut launches = vec![Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products })];
+        let mut bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
+        let mut body = format!("{}{}", text::MEMORY, text::UNITS);
+        if self.cluster.is_some() {
+            let maps = ["map_a", "map_b"].map(|name| format!("const __grid_constant__ TensorMap {name}"));
+            params.extend(maps.into_iter().zip(self.sources.iter().map(|source| source.map(DEPTH as u32))));
+            bytes += self.threads / 32 * WARP_RESULTS + BARRIERS;
+            body = format!("{}#if BULK\n{}#else\n{}#endif\n", text::MEMORY, bulk::BODY, text::UNITS);
+        }
+        let products = kernel("grouped_gemm", &before, &params, &body, blocks, block as u32);
+        let mut launches: Vec<Launch> = self.sources.iter().filter_map(Source::copy).collect();
+        launches.push(Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products }));
         if self.splits {
             let params = [
                 param("O* c", Arg::Operand(3)),
                 param("const Strides sc", strides(c)),
                 u32_param("columns", columns),
-                param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())),
+                param("Pack<f32, 4>* workspace", workspace),
             ];
+            let before = format!("{before}{}", bounds(threads));
             let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads);
             launches.push(Launch::Kernel(Kernel { grid: [blocks, JOINERS, 1], ..join }));
         }
