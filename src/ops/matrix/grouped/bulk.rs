@@ -8,8 +8,8 @@
 /// - `arrive(barrier, block, when)`: arrives at the barrier of a block of the cluster, if `when` holds. It has no
 ///   branch, because the compiler lets `wgmma` run asynchronously only between few of them.
 /// - `await(barrier, parity)`: waits until the phase of this parity has ended.
-/// - `copy_box(map, to, barrier, x, y, z)`: copies a box to shared memory. `copy_box_to_all` copies it to all blocks of the
-///   cluster, and signals the barrier of each. Elements outside of the tensor are zero.
+/// - `copy_box<TO_ALL>(map, to, barrier, x, y, z)`: copies a box to shared memory and signals the barrier; with `TO_ALL`, in all
+///   blocks of the cluster. Elements outside of the tensor are zero.
 pub const COPIES: &str = r#"
 struct alignas(64) TensorMap { u64 words[16]; };
 // Bytes of shared memory for the results of all warps, and for barriers.
@@ -24,22 +24,22 @@ __device__ inline void expect(u64* barrier, u32 bytes) {
 }
 __device__ inline void arrive(u64* barrier, u32 block, bool when) {
   asm volatile("{\n.reg .pred p;\n.reg .b32 at;\nsetp.ne.b32 p, %2, 0;\n@p mapa.shared::cluster.u32 at, %0, %1;\n"
-    "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [at];\n}"
+    "@p mbarrier.arrive.shared::cluster.b64 _, [at];\n}"
     :: "r"(shared_address(barrier)), "r"(block), "r"((u32)when) : "memory");
 }
 __device__ inline void await(u64* barrier, u32 parity) {
   asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}"
     :: "r"(shared_address(barrier)), "r"(parity) : "memory");
 }
-__device__ inline void copy_box(const TensorMap& map, u16* to, u64* barrier, u32 x, u32 y, u32 z) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
-    :: "r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
-}
-__device__ inline void copy_box_to_all(const TensorMap& map, u16* to, u64* barrier, u32 x, u32 y, u32 z) {
-  if (CLUSTER == 1) return copy_box(map, to, barrier, x, y, z);
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-    "[%0], [%1, {%4, %5, %6}], [%2], %3;"
-    :: "r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "h"((u16)((1 << CLUSTER) - 1)), "r"(x), "r"(y), "r"(z) : "memory");
+template <bool TO_ALL> __device__ inline void copy_box(const TensorMap& map, u16* to, u64* barrier, u32 x, u32 y, u32 z) {
+  if (TO_ALL) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%4, %5, %6}], [%2], %3;"
+      :: "r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "h"((u16)((1 << CLUSTER) - 1)), "r"(x), "r"(y), "r"(z) : "memory");
+  } else {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+      :: "r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
+  }
 }
 // Waits for all threads of the cluster.
 __device__ inline void meet() {
@@ -62,7 +62,7 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
 #else
   const Schedule& shares = schedule;
 #endif
-  u32 of_cluster = blockIdx.x % CLUSTER * BM;
+  u32 own_row = blockIdx.x % CLUSTER / CLUSTER_COLUMNS, own_column = blockIdx.x % CLUSTER_COLUMNS;
   if (threadIdx.x == 0) {
     EACH(stage, STAGES) {
       prepare(full + stage, 1);
@@ -81,19 +81,20 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
     if (threadIdx.x == THREADS) {
       while (work.next(schedule, shares, rows, depth)) {
         const Place& place = work.place;
-        u32 row = place.row + of_cluster, group = IN_DEPTH ? 0 : place.group;
+        u32 row = place.row + own_row * BM, column = place.column + own_column * BN, group = IN_DEPTH ? 0 : place.group;
         for (u32 step = 0; step < work.steps; step++) {
           u32 k = place.depth + step * BK;
           u16* to = stages + stage * STAGE;
           await(empty + stage, parity ^ 1);
           expect(full + stage, 2 * STAGE);
-          EACH(i, BM / 64) {
-            u32 r = row + i * 64;
-            copy_box(map_a, to + i * BOX, full + stage, TURNED_A ? r : k, TURNED_A ? k : r, 0);
+          // Each block copies a part of the boxes that all blocks of the cluster read.
+          EACH(i, BM / 64 / CLUSTER_COLUMNS) {
+            u32 box = i * CLUSTER_COLUMNS + own_column, r = row + box * 64;
+            copy_box<(CLUSTER_COLUMNS > 1)>(map_a, to + box * BOX, full + stage, TURNED_A ? r : k, TURNED_A ? k : r, 0);
           }
-          EACH(i, BN / 64 / CLUSTER) {
-            u32 box = i * CLUSTER + blockIdx.x % CLUSTER, column = place.column + box * 64;
-            copy_box_to_all(map_b, to + BM * BK + box * BOX, full + stage, TURNED_B ? k : column, TURNED_B ? column : k, group);
+          EACH(i, BN / 64 / CLUSTER_ROWS) {
+            u32 box = i * CLUSTER_ROWS + own_row, c = column + box * 64;
+            copy_box<(CLUSTER_ROWS > 1)>(map_b, to + BM * BK + box * BOX, full + stage, TURNED_B ? k : c, TURNED_B ? c : k, group);
           }
           next_stage();
         }
@@ -104,7 +105,7 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
     auto release = [&](u32 stage) { arrive(empty + stage, lane_of(), lane_of() < CLUSTER); };
     while (work.next(schedule, shares, rows, depth)) {
       Place place = work.place;
-      place.row += of_cluster;
+      place.row += own_row * BM, place.column += own_column * BN;
       Sums sum[MT][NT];
       EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) sum[m][n].at[h][i] = 0;
       u32 before = 0;

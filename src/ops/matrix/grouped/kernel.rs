@@ -24,9 +24,9 @@ pub struct Tiling {
     resident: u64,
     /// The factors as the product reads them.
     sources: [Source; 2],
-    /// Number of blocks that copy the columns of a tile together, each with its own rows, if they copy by tensor maps on a device
-    /// that can; `None` if all threads copy.
-    cluster: Option<u64>,
+    /// Blocks of a cluster along the rows and along the columns, if they copy by tensor maps on a device that can; `None` if all
+    /// threads copy.
+    cluster: Option<[u64; 2]>,
     /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
@@ -105,12 +105,16 @@ impl Tiling {
             sources: [a.clone(), b.clone()],
             ..with(rows, columns, threads, row_warps, stages, resident)
         };
-        let clusters = |rows, columns| Tiling { cluster: Some(2), ..with(rows, columns, 256, 2, 4, 1) };
+        let clusters = |rows, columns, cluster| Tiling { cluster: Some(cluster), ..with(rows, columns, 256, 2, 4, 1) };
         // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
         // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
         let all = [
-            (clusters(128, 256), 1.2),
-            (clusters(256, 128), 1.2),
+            (clusters(128, 256, [1, 1]), 1.1),
+            (clusters(256, 128, [1, 1]), 1.05),
+            (clusters(128, 256, [2, 1]), 1.2),
+            (clusters(128, 256, [1, 2]), 1.2),
+            (clusters(256, 128, [2, 1]), 1.2),
+            (clusters(256, 128, [1, 2]), 1.2),
             (with(192, 256, 384, 3, 4, 1), 1.0),
             (with(128, 256, 256, 2, 4, 1), 0.97),
             (with(128, 128, 256, 2, 3, 2), 0.75),
@@ -131,14 +135,15 @@ impl Tiling {
         Tiling { splits: best.may_share(), ..best }
     }
 
-    /// Blocks that work on a tile together.
+    /// Number of blocks that work on a tile together.
     fn together(&self) -> u64 {
-        self.cluster.unwrap_or(1)
+        self.cluster.map_or(1, |[rows, columns]| rows * columns)
     }
 
-    /// Rows of a tile.
-    fn tile_rows(&self) -> u64 {
-        self.rows * self.together()
+    /// Rows and columns of a tile, of all blocks that work on it.
+    fn tile(&self) -> [u64; 2] {
+        let [rows, columns] = self.cluster.unwrap_or([1, 1]);
+        [self.rows * rows, self.columns * columns]
     }
 
     /// Number of tiles on which resident blocks of the device work at the same time.
@@ -189,21 +194,23 @@ impl Tiling {
     /// Number of tiles of all groups, if they have equal sizes.
     fn tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
+        let [tile_rows, tile_columns] = self.tile();
         let of_rows = match in_depth {
-            true => groups * rows.div_ceil(self.tile_rows()),
-            false => (rows / groups.max(1)).div_ceil(self.tile_rows()).max(1) * groups.min(rows),
+            true => groups * rows.div_ceil(tile_rows),
+            false => (rows / groups.max(1)).div_ceil(tile_rows).max(1) * groups.min(rows),
         };
-        of_rows * columns.div_ceil(self.columns)
+        of_rows * columns.div_ceil(tile_columns)
     }
 
     /// Maximum number of tiles, over all sizes of groups.
     fn most_tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
+        let [tile_rows, tile_columns] = self.tile();
         let of_rows = match in_depth {
-            true => groups * rows.div_ceil(self.tile_rows()),
-            false => rows.div_ceil(self.tile_rows()) + groups.min(rows),
+            true => groups * rows.div_ceil(tile_rows),
+            false => rows.div_ceil(tile_rows) + groups.min(rows),
         };
-        of_rows * columns.div_ceil(self.columns)
+        of_rows * columns.div_ceil(tile_columns)
     }
 
     fn blocks(&self) -> u64 {
@@ -222,6 +229,20 @@ impl Tiling {
             share: Cost::WHOLE_UNIT / self.resident as u32,
             matrix: Some(arithmetic(spec)),
             ..Cost::default()
+        }
+    }
+
+    /// The kernels of the product, in words; `None` if there is only one.
+    pub fn carried_out(&self) -> Option<&'static str> {
+        let copies = self.sources.iter().any(|source| source.offset.is_some());
+        match (copies, self.splits) {
+            (false, false) => None,
+            (false, true) => Some("blocks may share the depth of tiles, and a second kernel adds up the parts"),
+            (true, false) => Some("kernels first copy factors whose rows are not aligned to 16 bytes"),
+            (true, true) => Some(
+                "kernels first copy factors whose rows are not aligned to 16 bytes; blocks may share the depth of tiles, and a last \
+                 kernel adds up the parts",
+            ),
         }
     }
 
@@ -250,14 +271,16 @@ impl Tiling {
             u32_param("depth", depth),
         ];
         let block = self.threads + if self.cluster.is_some() { COPIERS } else { 0 };
+        let cluster = self.cluster.unwrap_or([1, 1]);
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
              typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
              #define MOST_GROUPS {MOST_GROUPS}\n",
             block,
             if self.by_units { self.resident } else { 1 },
             u32::from(self.cluster.is_some()),
-            self.together(),
+            cluster[0],
+            cluster[1],
             c_type(a.dtype),
             c_type(c.dtype),
             c_type(ends.dtype),

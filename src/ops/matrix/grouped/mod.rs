@@ -177,10 +177,7 @@ impl Operation for GroupedGemm {
     fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
         match Gate::of(spec, FACTORS) {
             Some(_) => Some(gated::CARRIED_OUT),
-            None if self.launch(spec).len() > 1 => {
-                Some("blocks may share the depth of tiles, and a second kernel adds up the parts")
-            }
-            None => None,
+            None => Tiling::of(spec).carried_out(),
         }
     }
 

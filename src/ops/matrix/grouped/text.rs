@@ -19,8 +19,10 @@ pub const SCHEDULE: &str = r#"
 // Whether a further warp copies the factors by tensor maps; in clusters of blocks.
 #define BULK (MAPS && WARPGROUPS)
 #if !BULK
-#undef CLUSTER
-#define CLUSTER 1
+#undef CLUSTER_ROWS
+#undef CLUSTER_COLUMNS
+#define CLUSTER_ROWS 1
+#define CLUSTER_COLUMNS 1
 #define CLUSTER_BOUNDS
 #else
 #define CLUSTER_BOUNDS __cluster_dims__(CLUSTER, 1, 1)
@@ -28,10 +30,12 @@ pub const SCHEDULE: &str = r#"
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define __grid_constant__
 #endif
+#define CLUSTER (CLUSTER_ROWS * CLUSTER_COLUMNS)
 #define ALL_THREADS (THREADS + (BULK ? 32 : 0))
-#define BAND (16 / CLUSTER)
-// A cluster of blocks, each with its own rows, is a block of this order.
-#define TILE_ROWS (BM * CLUSTER)
+#define BAND (16 / CLUSTER_ROWS)
+// Blocks of a cluster compute the parts of a tile.
+#define TILE_ROWS (BM * CLUSTER_ROWS)
+#define TILE_COLUMNS (BN * CLUSTER_COLUMNS)
 struct Strides { i64 group, row, column; };
 struct Larger { __device__ u32 operator()(u32 a, u32 b) const { return a > b ? a : b; } };
 // A block's part of a tile: a range of steps of the depth, and the tile's number of steps.
@@ -87,7 +91,7 @@ struct Schedule {
     join_all(own_tiles, room, parts, Total());
     ends = own_ends;
     tiles = own_tiles;
-    this->columns = (columns + BN - 1) / BN;
+    this->columns = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
     total = (IN_DEPTH ? groups * row_tiles : tiles[parts - 1]) * this->columns;
   }
 
@@ -111,7 +115,7 @@ struct Schedule {
     u32 own = tile - before * columns, band = own / (BAND * columns) * BAND;
     u32 left = (IN_DEPTH ? row_tiles : tiles[group] - before) - band, in_band = left < BAND ? left : BAND;
     own -= band * columns;
-    u32 row = (band + own % in_band) * TILE_ROWS, column = own / in_band * BN;
+    u32 row = (band + own % in_band) * TILE_ROWS, column = own / in_band * TILE_COLUMNS;
     if (IN_DEPTH) return {group, row, column, rows, begin, end};
     return {group, begin + row, column, end, 0, group < groups ? depth : 0};
   }
