@@ -12,8 +12,6 @@
 ///   blocks of the cluster. Elements outside of the tensor are zero.
 pub const COPIES: &str = r#"
 struct alignas(64) TensorMap { u64 words[16]; };
-// Bytes of shared memory for the results of all warps, and for barriers.
-#define BULK_ROOM (WARPS * WARP_ROOM * (int)sizeof(O) + 128)
 #if BULK
 #define BOX (64 * 64)
 __device__ inline void prepare(u64* barrier, u32 arrivals) {

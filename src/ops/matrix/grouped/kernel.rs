@@ -27,6 +27,8 @@ pub struct Tiling {
     /// Blocks of a cluster along the rows and along the columns, if they copy by tensor maps on a device that can; `None` if all
     /// threads copy.
     cluster: Option<[u64; 2]>,
+    /// Time of a step of all resident blocks in ns, where all SMs are busy.
+    step: u64,
     /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
@@ -49,15 +51,19 @@ const SMALL_ROWS: u64 = 32;
 /// Minimum number of steps in a block's share of the depth.
 const LEAST_STEPS: u64 = 12;
 
-/// Cost of adding the parts of a tile, as a number of steps.
-const JOIN_STEPS: u64 = 10;
+/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB that a block writes and the second
+/// kernel reads. Estimated from products on an H100 (docs/measurements/2026-11-26-products.md).
+const JOIN_LAUNCH: u64 = 3000;
+const JOIN_KIB: f64 = 0.5;
 
 /// Cost of adding the parts of a tile of [`SMALL_ROWS`], in its shorter steps. Measured on an H100: 84 tiles of 40 steps took 21 µs whole and
 /// 30 µs shared by blocks of 13 steps.
 const SMALL_JOIN_STEPS: u64 = 46;
 
-/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile.
+/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile: if all threads copy the next
+/// tile's factors before they write, and if a thread of its own copies them.
 const WRITE_STEPS: u64 = 4;
+const WRITE_STEPS_MAPPED: u64 = 2;
 
 /// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
@@ -84,6 +90,7 @@ impl Tiling {
             resident,
             sources: [0, 1].map(|operand| Source::given(operand, &spec.inputs[usize::from(operand)])),
             cluster: None,
+            step: 1,
             by_units: true,
             splits: false,
         };
@@ -100,38 +107,38 @@ impl Tiling {
         let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
         let a = Source::of(0, &spec.inputs[0], flops, 0);
         let b = Source::of(1, &spec.inputs[1], flops, a.end());
-        let mapped = [&a, &b].iter().all(|source| source.is_aligned());
+        let are_aligned = [&a, &b].iter().all(|source| source.is_aligned());
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             sources: [a.clone(), b.clone()],
             ..with(rows, columns, threads, row_warps, stages, resident)
         };
-        let clusters = |rows, columns, cluster| Tiling { cluster: Some(cluster), ..with(rows, columns, 256, 2, 4, 1) };
-        // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
-        // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
+        let timed = |step, tiling| Tiling { step, ..tiling };
+        let mapped = |step, rows, columns, threads, stages, cluster| Tiling {
+            cluster: Some(cluster),
+            step,
+            ..with(rows, columns, threads, 2, stages, 1)
+        };
+        // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
         let all = [
-            (clusters(128, 256, [1, 1]), 1.1),
-            (clusters(256, 128, [1, 1]), 1.05),
-            (clusters(128, 256, [2, 1]), 1.2),
-            (clusters(128, 256, [1, 2]), 1.2),
-            (clusters(256, 128, [2, 1]), 1.2),
-            (clusters(256, 128, [1, 2]), 1.2),
-            (with(192, 256, 384, 3, 4, 1), 1.0),
-            (with(128, 256, 256, 2, 4, 1), 0.97),
-            (with(128, 128, 256, 2, 3, 2), 0.75),
-            (with(64, 128, 128, 2, 4, 2), 0.55),
+            timed(1400, with(192, 256, 384, 3, 4, 1)),
+            timed(960, with(128, 256, 256, 2, 4, 1)),
+            timed(1100, with(128, 128, 256, 2, 3, 2)),
+            timed(680, with(64, 128, 128, 2, 4, 2)),
+            mapped(780, 128, 256, 256, 4, [2, 1]),
+            mapped(900, 128, 256, 256, 4, [1, 2]),
+            mapped(1000, 128, 256, 256, 4, [1, 1]),
+            mapped(850, 256, 128, 256, 4, [2, 1]),
+            mapped(860, 256, 128, 256, 4, [1, 2]),
+            mapped(900, 256, 128, 256, 4, [1, 1]),
+            mapped(550, 128, 128, 256, 6, [1, 1]),
+            mapped(590, 64, 256, 128, 5, [1, 1]),
+            mapped(370, 64, 128, 128, 8, [1, 1]),
         ];
         let fits = |tiling: &Tiling| match tiling.cluster {
-            Some(_) => mapped,
+            Some(_) => are_aligned,
             None => tiling.rows < 192 || shape.groups <= FEW_GROUPS,
         };
-        let fitting = all.into_iter().filter(|(tiling, _)| fits(tiling));
-        let time = |(tiling, share): &(Tiling, f64)| {
-            let (whole, shared) = tiling.steps();
-            let writes = tiling.tiles().div_ceil(tiling.at_once()) * (WRITE_STEPS / tiling.resident);
-            ((whole.min(shared) + writes) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
-        };
-        let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
-        let best = best.map_or(small, |(tiling, _)| tiling);
+        let best = all.into_iter().filter(fits).min_by_key(Tiling::time).unwrap_or(small);
         Tiling { splits: best.may_share(), ..best }
     }
 
@@ -151,26 +158,43 @@ impl Tiling {
         UNITS * self.resident / self.together()
     }
 
+    /// Time in ns if the groups have equal sizes.
+    fn time(&self) -> u64 {
+        let (whole, shared) = self.steps();
+        let writes = match self.cluster {
+            Some(_) => WRITE_STEPS_MAPPED,
+            None => WRITE_STEPS / self.resident,
+        };
+        (whole.min(shared) + self.tiles().div_ceil(self.at_once()) * writes) * self.step
+    }
+
     /// Maximum number of steps of the depth per block if the groups have equal sizes: if blocks compute whole tiles,
-    /// and if they share them.
+    /// and if they share those of the last, incomplete round.
     fn steps(&self) -> (u64, u64) {
         let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
         let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
-        let blocks = (tiles * steps / LEAST_STEPS).clamp(1, self.at_once());
-        (tiles.div_ceil(self.at_once()) * steps, (tiles * steps).div_ceil(blocks) + self.join_steps())
+        let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
+        let blocks = (last * steps / LEAST_STEPS).clamp(1, self.at_once());
+        let whole = (rounds + u64::from(last > 0)) * steps;
+        (whole, rounds * steps + (last * steps).div_ceil(blocks) + self.join_steps())
     }
 
-    /// Cost of adding the parts of a tile, as a number of steps.
+    /// Cost of adding the parts of tiles, as a number of steps.
     fn join_steps(&self) -> u64 {
-        if self.rows == SMALL_ROWS { SMALL_JOIN_STEPS } else { JOIN_STEPS }
+        if self.rows == SMALL_ROWS {
+            return SMALL_JOIN_STEPS;
+        }
+        let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
+        (JOIN_LAUNCH + (kib as f64 * JOIN_KIB) as u64).div_ceil(self.step)
     }
 
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
     fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
         // One group may have the whole depth.
-        let uneven =
-            self.shape.in_depth && self.shape.groups > 1 && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + JOIN_STEPS);
+        let uneven = self.shape.in_depth
+            && self.shape.groups > 1
+            && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + self.join_steps());
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 

@@ -166,7 +166,7 @@ struct Shares {
   // `room` has space for two numbers per group and one per block. `table` has one number per block, and must stay valid.
   __device__ inline Shares(const Schedule& schedule, u32* room, u32* table) {
     u32 total = schedule.total, at_once = gridDim.x / CLUSTER;
-    u32 most = schedule.steps, rounds = total < 2 * at_once ? 0 : total / at_once - 1;
+    u32 most = schedule.steps, rounds = total / at_once;
     // Equal number of steps of all blocks.
     u32 even = schedule.steps_before(total) / at_once;
     if (IN_DEPTH) {
@@ -286,6 +286,8 @@ pub const TILES: &str = r#"
 #else
 #define ROOM (99 << 10)
 #endif
+// Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
+#define BULK_ROOM (WARPS * WARP_ROOM * (int)sizeof(O) + 128)
 #define STAGE ((BM + BN) * BK)
 #define STAGES_THAT_FIT ((ROOM - TABLE - (BULK ? BULK_ROOM : 0)) / (2 * STAGE))
 // Without asynchronous copies, more than one stage has no benefit.
