@@ -3,21 +3,21 @@
 /// Barriers, clusters and bulk copies. `wgmma` reads a box of 64 × 64 elements with the 128-byte swizzle that the copy
 /// writes.
 ///
-/// - `prepare(barrier, arrivals)`: initializes a barrier. A phase ends after so many arrivals, and the bytes that
-///   `expect` announces.
+/// - `init_barrier(barrier, arrivals)`: initializes a barrier. A phase ends after this many arrivals, and after the bytes that
+///   `expect_bytes` announces.
 /// - `arrive(barrier, block, when)`: arrives at the barrier of a block of the cluster, if `when` holds. It has no
 ///   branch, because the compiler lets `wgmma` run asynchronously only between few of them.
-/// - `await(barrier, parity)`: waits until the phase of this parity has ended.
+/// - `wait_for_phase(barrier, parity)`: waits until the phase of this parity has ended.
 /// - `copy_box<TO_ALL>(map, to, barrier, x, y, z)`: copies a box to shared memory and signals the barrier; with `TO_ALL`, in all
 ///   blocks of the cluster. Elements outside of the tensor are zero.
 pub const COPIES: &str = r#"
 struct alignas(64) TensorMap { u64 words[16]; };
 #if BULK
 #define BOX (64 * 64)
-__device__ inline void prepare(u64* barrier, u32 arrivals) {
+__device__ inline void init_barrier(u64* barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-__device__ inline void expect(u64* barrier, u32 bytes) {
+__device__ inline void expect_bytes(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 __device__ inline void arrive(u64* barrier, u32 block, bool when) {
@@ -25,7 +25,7 @@ __device__ inline void arrive(u64* barrier, u32 block, bool when) {
     "@p mbarrier.arrive.shared::cluster.b64 _, [at];\n}"
     :: "r"(shared_address(barrier)), "r"(block), "r"((u32)when) : "memory");
 }
-__device__ inline void await(u64* barrier, u32 parity) {
+__device__ inline void wait_for_phase(u64* barrier, u32 parity) {
   asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}"
     :: "r"(shared_address(barrier)), "r"(parity) : "memory");
 }
@@ -40,7 +40,7 @@ template <bool TO_ALL> __device__ inline void copy_box(const TensorMap& map, u16
   }
 }
 // Waits for all threads of the cluster.
-__device__ inline void meet() {
+__device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 #endif
@@ -63,12 +63,12 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
   u32 own_row = blockIdx.x % CLUSTER / CLUSTER_COLUMNS, own_column = blockIdx.x % CLUSTER_COLUMNS;
   if (threadIdx.x == 0) {
     EACH(stage, STAGES) {
-      prepare(full + stage, 1);
-      prepare(empty + stage, CLUSTER * (WARPS));
+      init_barrier(full + stage, 1);
+      init_barrier(empty + stage, CLUSTER * WARPS);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  meet();
+  cluster_sync();
   // A stage, and the parity of the phase of its barriers.
   u32 stage = 0, parity = 0;
   auto next_stage = [&]() {
@@ -83,8 +83,8 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
         for (u32 step = 0; step < work.steps; step++) {
           u32 k = place.depth + step * BK;
           u16* to = stages + stage * STAGE;
-          await(empty + stage, parity ^ 1);
-          expect(full + stage, 2 * STAGE);
+          wait_for_phase(empty + stage, parity ^ 1);
+          expect_bytes(full + stage, 2 * STAGE);
           // Each block copies a part of the boxes that all blocks of the cluster read.
           EACH(i, BM / 64 / CLUSTER_COLUMNS) {
             u32 box = i * CLUSTER_COLUMNS + own_column, r = row + box * 64;
@@ -109,7 +109,7 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
       u32 before = 0;
 #pragma unroll 1
       for (u32 step = 0; step < work.steps; step++) {
-        await(full + stage, parity);
+        wait_for_phase(full + stage, parity);
         u16* a_at = stages + stage * STAGE;
         u16* b_at = a_at + BM * BK;
 #if IN_DEPTH
@@ -159,5 +159,5 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
     }
   }
   // Other blocks of the cluster may still copy to this one, and arrive at its barriers.
-  meet();
+  cluster_sync();
 "#;

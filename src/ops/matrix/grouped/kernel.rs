@@ -51,14 +51,14 @@ const SMALL_ROWS: u64 = 32;
 /// Minimum number of steps in a block's share of the depth.
 const LEAST_STEPS: u64 = 12;
 
-/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB that a block writes and the second
-/// kernel reads. Estimated from products on an H100 (docs/measurements/2026-11-26-products.md).
+/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that share
+/// some. Estimated from products on an H100 (docs/measurements/2026-11-26-products.md).
 const JOIN_LAUNCH: u64 = 3000;
-const JOIN_KIB: f64 = 0.5;
+const JOIN_KIB: u64 = 1;
 
-/// Cost of adding the parts of a tile of [`SMALL_ROWS`], in its shorter steps. Measured on an H100: 84 tiles of 40 steps took 21 µs whole and
-/// 30 µs shared by blocks of 13 steps.
-const SMALL_JOIN_STEPS: u64 = 46;
+/// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
+/// 21 µs whole and 30 µs shared by blocks of 13 steps.
+const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 
 /// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile: if all threads copy the next
 /// tile's factors before they write, and if a thread of its own copies them.
@@ -176,16 +176,18 @@ impl Tiling {
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
         let blocks = (last * steps / LEAST_STEPS).clamp(1, self.at_once());
         let whole = (rounds + u64::from(last > 0)) * steps;
-        (whole, rounds * steps + (last * steps).div_ceil(blocks) + self.join_steps())
+        let [launch, all_blocks] = self.join_steps();
+        let join = launch + all_blocks * blocks / self.at_once();
+        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
     }
 
-    /// Cost of adding the parts of tiles, as a number of steps.
-    fn join_steps(&self) -> u64 {
+    /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
+    fn join_steps(&self) -> [u64; 2] {
         if self.rows == SMALL_ROWS {
             return SMALL_JOIN_STEPS;
         }
         let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
-        (JOIN_LAUNCH + (kib as f64 * JOIN_KIB) as u64).div_ceil(self.step)
+        [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
     }
 
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
@@ -194,7 +196,7 @@ impl Tiling {
         // One group may have the whole depth.
         let uneven = self.shape.in_depth
             && self.shape.groups > 1
-            && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + self.join_steps());
+            && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + self.join_steps().iter().sum::<u64>());
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 
@@ -325,19 +327,21 @@ impl Tiling {
         };
         let (blocks, threads) = (self.blocks(), self.threads as u32);
         let [of_a, of_b] = &self.sources;
+        let join_steps = self.join_steps();
         if !self.by_units {
             let before = format!("{types}{}", text::SCHEDULE);
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
-             #define JOIN_STEPS {}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
+             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
              #define ALONE {}\n#define TABLE {}\n{}{}{}{}",
             mma::FUNCTIONS,
             !along_a && of_a.in_packs(),
             !along_b && of_b.in_packs(),
             in_packs(c, 16 / c.dtype.size()),
-            self.join_steps(),
+            join_steps[0],
+            join_steps[1],
             self.row_warps,
             self.stages,
             u32::from(self.resident == 1),

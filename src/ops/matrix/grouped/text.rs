@@ -193,7 +193,7 @@ struct Shares {
     blocks = (end - begin) / LEAST_STEPS;
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
     // Time in steps if blocks compute whole tiles, and if they share tiles.
-    u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_STEPS;
+    u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;
     parts = 0;
     if (shared >= whole) {
       tile = total, begin = end;
