@@ -137,3 +137,21 @@ const TEXT: &str = r#"  for (I i = (I)GLOBAL_INDEX; i < (I)packs; i += (I)gridDi
     to[i] = pack;
   }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_products_read_unaligned_rows_from_a_copy() {
+        let (odd, even) = (Tensor::packed(DType::BF16, &[3, 1000, 333]), Tensor::packed(DType::BF16, &[3, 1000, 336]));
+        let copied = Source::of(1, &odd, 1e12, 512);
+        assert_eq!(copied.tensor.dims, odd.dims);
+        assert_eq!((copied.tensor.strides, copied.offset), (even.strides, Some(512)));
+        assert_eq!(copied.end(), 512 + even.bytes());
+        assert!(copied.is_aligned() && copied.in_packs() && copied.copy().is_some());
+        for source in [Source::of(1, &odd, 1e6, 0), Source::of(1, &even, 1e12, 0)] {
+            assert!(source.offset.is_none() && source.copy().is_none() && source.arg() == Arg::Operand(1));
+        }
+    }
+}
