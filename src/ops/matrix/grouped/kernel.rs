@@ -60,10 +60,8 @@ const JOIN_KIB: u64 = 1;
 /// 21 µs whole and 30 µs shared by blocks of 13 steps.
 const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 
-/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile: if all threads copy the next
-/// tile's factors before they write, and if a thread of its own copies them.
+/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile.
 const WRITE_STEPS: u64 = 4;
-const WRITE_STEPS_MAPPED: u64 = 2;
 
 /// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
@@ -161,11 +159,8 @@ impl Tiling {
     /// Time in ns if the groups have equal sizes.
     fn time(&self) -> u64 {
         let (whole, shared) = self.steps();
-        let writes = match self.cluster {
-            Some(_) => WRITE_STEPS_MAPPED,
-            None => WRITE_STEPS / self.resident,
-        };
-        (whole.min(shared) + self.tiles().div_ceil(self.at_once()) * writes) * self.step
+        let writes = self.tiles().div_ceil(self.at_once()) * (WRITE_STEPS / self.resident);
+        (whole.min(shared) + writes) * self.step
     }
 
     /// Maximum number of steps of the depth per block if the groups have equal sizes: if blocks compute whole tiles,
