@@ -91,6 +91,12 @@ def draw_grouped_gemm(draw):
     tokens = max(1, min(log_uniform(draw, 16, 1 << 17), (1 << 28) // (k + n)))
     skew = draw.choice((1, 1, draw.uniform(0.3, 1)))
     in_depth, turned = draw.random() < 0.3, draw.random() < 0.5
+    return grouped_gemm(dtype, "depth" if in_depth else "turned" if turned else "rows", groups, tokens, skew, k, n)
+
+
+def grouped_gemm(dtype, form, groups, tokens, skew, k, n):
+    """One grouped product: groups of `tokens` rows, or terms of the depth."""
+    in_depth, turned = form == "depth", form == "turned"
     ends = [int(tokens * ((group + 1) / groups) ** skew) for group in range(groups)]
     parts = [slice(begin, end) for begin, end in zip([0, *ends], ends) if begin < end]
     numbers = [group for group, (begin, end) in enumerate(zip([0, *ends], ends)) if begin < end]
@@ -119,7 +125,6 @@ def draw_grouped_gemm(draw):
         return fastest(torch, (loop, lambda: torch._grouped_mm(t["a"], w, offs=offs))[:1 + has_own])
 
     moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
-    form = "depth" if in_depth else "turned" if turned else "rows"
     return Case(f"{form} {dtype} {groups} groups of {tokens}, skew {skew:.2f}, {k} x {n}, {2e-9 * tokens * k * n:.1f} GFLOP",
                 {**buffers, "r": ("i32", [groups]), "e": ("i32", [groups])}, f"grouped_gemm(a, b, e -> y{options})", torch_call, moved,
                 f"map(floor({tokens} * pow((r + 1) / {groups}, {skew:.4f})) -> e)")

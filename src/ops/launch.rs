@@ -66,7 +66,10 @@ impl Launch {
 
     /// Bytes of workspace that the launch needs.
     pub fn workspace(&self) -> u64 {
-        let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
+        let bytes = |arg: &Arg| match arg {
+            Arg::Workspace(bytes) | Arg::WorkspaceAt { bytes, .. } => *bytes,
+            _ => 0,
+        };
         self.kernels().iter().flat_map(|kernel| &kernel.args).map(bytes).max().unwrap_or(0)
     }
 }
@@ -76,8 +79,14 @@ impl Launch {
     pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {
         if let Launch::Kernel(kernel) = &mut self {
             for arg in &mut kernel.args {
-                if let Arg::Operand(operand) = arg {
-                    *operand = operands[usize::from(*operand)];
+                match arg {
+                    Arg::Operand(operand) => *operand = operands[usize::from(*operand)],
+                    Arg::TensorMap(map) => {
+                        if let MapBase::Operand(operand) = &mut map.base {
+                            *operand = operands[usize::from(*operand)];
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -141,6 +150,34 @@ pub enum Arg {
     Words(Vec<u64>),
     /// Address of a workspace of at least this many bytes in device memory, shared by the launches of an operation. Its
     /// contents are undefined before the first launch.
+    Workspace(u64),
+    /// Address at this offset in bytes in a workspace of at least `bytes` bytes.
+    WorkspaceAt {
+        offset: u64,
+        bytes: u64,
+    },
+    /// The encoded form of a tensor map, 128 bytes that are passed by value; zeros if the device cannot copy by one.
+    TensorMap(Box<TensorMap>),
+}
+
+/// A tensor of 16-bit elements, as described to the unit that copies boxes of it to shared memory: CUDA's
+/// `CUtensorMap`, with the 128-byte swizzle. Elements outside of the tensor are copied as zeros.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorMap {
+    pub base: MapBase,
+    /// Sizes, the innermost dimension first. Its elements are contiguous.
+    pub dims: [u64; 3],
+    /// Strides of the two outer dimensions in bytes: multiples of 16.
+    pub strides: [u64; 2],
+    /// Elements of a box in the two inner dimensions; the outermost has one.
+    pub extent: [u32; 2],
+}
+
+/// Place of a tensor in memory, aligned to 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapBase {
+    Operand(u8),
+    /// Offset in bytes in the workspace.
     Workspace(u64),
 }
 

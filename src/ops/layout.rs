@@ -136,10 +136,14 @@ pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
 
 /// Whether a vector access of `pack` elements is aligned and never crosses the end of a row.
 pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
+    aligned(tensor, pack) && tensor.dims[tensor.dims.len() - 1].is_multiple_of(pack)
+}
+
+/// Whether each row is contiguous and begins at a multiple of `pack` elements. Its last pack may cross its end.
+pub fn aligned(tensor: &Tensor, pack: u64) -> bool {
     let last = tensor.dims.len() - 1;
     tensor.strides[last] == 1
         && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
-        && tensor.dims[last].is_multiple_of(pack)
         && tensor.strides[..last].iter().all(|stride| stride.is_multiple_of(pack))
 }
 

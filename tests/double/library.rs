@@ -194,6 +194,8 @@ fn words(arg: &Arg, operands: &[*mut c_void]) -> Vec<u64> {
         // The device's clock has a hundred ticks in a microsecond.
         Arg::Ticks(time) => vec![time.0 as u64 / 10],
         Arg::Words(words) => words.clone(),
-        Arg::Workspace(_) => unreachable!("no kernel of these tests has a workspace"),
+        Arg::Workspace(_) | Arg::WorkspaceAt { .. } | Arg::TensorMap(_) => {
+            unreachable!("no kernel of these tests has a workspace or a tensor map")
+        }
     }
 }

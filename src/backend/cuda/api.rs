@@ -8,12 +8,12 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine, required};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source, TensorMap};
 use crate::schedule::Topology;
 
 use super::Cuda;
@@ -121,6 +121,38 @@ impl Api for Cuda {
 
     fn cache_bytes(&self) -> u64 {
         self.driver.attribute(self.device, number::ATTRIBUTE_L2_BYTES).unwrap_or(0).max(0) as u64
+    }
+
+    fn tensor_map(&self, map: &TensorMap, address: u64) -> Call<[u64; 16]> {
+        #[repr(align(64))]
+        struct Encoded([u64; 16]);
+        let mut encoded = Encoded([0; 16]);
+        // Kernels copy by tensor maps only on Hopper; other devices compile another path.
+        if self.architecture != "sm_90a" {
+            return Ok(encoded.0);
+        }
+        let name = "cuTensorMapEncodeTiled";
+        let encode =
+            required(self.driver.table.tensor_map_encode_tiled, name, "kernels that copy by tensor maps need it")?;
+        let extent = [map.extent[0], map.extent[1], 1];
+        // SAFETY: every pointer is valid for the call, to as many numbers as the tensor has dimensions.
+        let code = unsafe {
+            encode(
+                (&raw mut encoded.0).cast(),
+                number::TENSOR_MAP_UINT16,
+                map.dims.len() as c_uint,
+                address as *mut c_void,
+                map.dims.as_ptr(),
+                map.strides.as_ptr(),
+                extent.as_ptr(),
+                [1; 3].as_ptr(),
+                number::TENSOR_MAP_NO_INTERLEAVE,
+                number::TENSOR_MAP_SWIZZLE_128B,
+                number::TENSOR_MAP_PROMOTE_L2_256B,
+                number::TENSOR_MAP_FILL_ZEROS,
+            )
+        };
+        self.check(name, code).map(|()| encoded.0)
     }
 
     fn ticks(&self, time: Nanos) -> u64 {

@@ -79,6 +79,10 @@ functions! {
         memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
         // Since CUDA 11.7.
         stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
+        // Since CUDA 12.0.
+        tensor_map_encode_tiled = "cuTensorMapEncodeTiled"(
+            *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const u32, *const u32, c_uint, c_uint, c_uint, c_uint
+        );
         // Newer headers map this name to the second version of the function.
         elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
         elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
@@ -109,6 +113,11 @@ pub mod number {
     pub const ATTRIBUTE_UNIT_BLOCKS: i32 = 106;
     pub const ATTRIBUTE_RESERVED_SHARED: i32 = 111;
     pub const FUNCTION_MAX_DYNAMIC_SHARED: i32 = 8;
+    pub const TENSOR_MAP_UINT16: u32 = 1;
+    pub const TENSOR_MAP_NO_INTERLEAVE: u32 = 0;
+    pub const TENSOR_MAP_SWIZZLE_128B: u32 = 3;
+    pub const TENSOR_MAP_PROMOTE_L2_256B: u32 = 3;
+    pub const TENSOR_MAP_FILL_ZEROS: u32 = 0;
 }
 
 /// The driver library, opened and initialized.

@@ -10,7 +10,7 @@ use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source, TensorMap};
 use crate::schedule::Topology;
 
 use super::attended::Engine;
@@ -256,6 +256,11 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {
         // SAFETY: the same contract.
         unsafe { self.free_shared(function) }
+    }
+
+    /// Encodes a tensor map of the tensor at `address`; zeros if kernels of this device do not copy by one.
+    fn tensor_map(&self, _map: &TensorMap, _address: u64) -> Call<[u64; 16]> {
+        Ok([0; 16])
     }
 
     /// Launches a kernel. `args` points to one pointer per parameter of the function.

@@ -9,7 +9,7 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel};
+use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Step};
 use super::attended::Attention;
@@ -210,13 +210,16 @@ pub struct Args {
 }
 
 impl Args {
-    /// Packs the arguments of a kernel and returns the index of its first pointer.
+    /// Packs the arguments of a kernel and returns the index of its first pointer. `maps` has its encoded tensor maps, in
+    /// order.
     fn push(
         &mut self,
         args: &[Arg],
         (operands, workspace): (&[u64], u64),
         ticks: impl Fn(crate::base::Nanos) -> u64,
+        maps: &[[u64; 16]],
     ) -> u32 {
+        let mut maps = maps.iter();
         let first = self.starts.len() as u32;
         for arg in args {
             self.starts.push(self.values.len() as u32);
@@ -230,6 +233,8 @@ impl Args {
                 Arg::Ticks(time) => self.values.push(ticks(*time)),
                 Arg::Words(words) => self.values.extend(words),
                 Arg::Workspace(_) => self.values.push(workspace),
+                Arg::WorkspaceAt { offset, .. } => self.values.push(workspace + offset),
+                Arg::TensorMap(_) => self.values.extend(maps.next().into_iter().flatten()),
             }
         }
         first
@@ -459,7 +464,7 @@ impl<A: Api> Context<'_, A> {
 
     /// An empty kernel, whose record shows when a stream reached this point.
     fn marker(&self, stream: Stream, args: &mut Args) -> Prepared {
-        let (function, args) = (self.kernels.get(&timer::null()), args.push(&[], (&[], 0), |_| 0));
+        let (function, args) = (self.kernels.get(&timer::null()), args.push(&[], (&[], 0), |_| 0, &[]));
         Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args }
     }
 
@@ -483,7 +488,7 @@ impl<A: Api> Context<'_, A> {
                 (Step::Await(awaited), _) => (0, 0, awaited),
             };
             let args = [Arg::U64(raised), Arg::U32(value), Arg::U64(awaited)];
-            let args = calls.args.push(&args, (&[], 0), |_| 0);
+            let args = calls.args.push(&args, (&[], 0), |_| 0, &[]);
             calls.calls.push(Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args });
         }
     }
@@ -561,7 +566,18 @@ impl<A: Api> Context<'_, A> {
                 }
             }
         };
-        let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
+        let encoded = |arg: &Arg| match arg {
+            Arg::TensorMap(map) => {
+                let address = match map.base {
+                    MapBase::Operand(operand) => operands.0[usize::from(operand)],
+                    MapBase::Workspace(offset) => operands.1 + offset,
+                };
+                Some(self.api.tensor_map(map, address))
+            }
+            _ => None,
+        };
+        let maps = kernel.args.iter().filter_map(encoded).collect::<Result<Vec<_>, _>>().map_err(ExecError::device)?;
+        let args = args.push(&kernel.args, operands, |time| self.api.ticks(time), &maps);
         Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })
     }
 }

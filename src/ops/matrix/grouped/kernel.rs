@@ -1,10 +1,11 @@
 //! Launches of a grouped product: how blocks divide the tiles of all groups.
 
-use super::super::super::kernel::{c_type, kernel, launch, param, u32_param, u64_param};
+use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
 use super::super::super::warpgroups;
+use super::align::Source;
 use super::*;
 
 /// Division of a grouped product into tiles. A block computes one tile at a time and takes tiles until none is left (a
@@ -21,14 +22,28 @@ pub struct Tiling {
     stages: u64,
     /// Number of blocks that are resident on an SM or compute unit.
     resident: u64,
+    /// The factors as the product reads them.
+    sources: [Source; 2],
+    /// Blocks of a cluster along the rows and along the columns, if they copy by tensor maps on a device that can; `None` if all
+    /// threads copy.
+    cluster: Option<[u64; 2]>,
+    /// Time of a step of all resident blocks in ns, where all SMs are busy.
+    step: u64,
     /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     splits: bool,
 }
 
-/// Depth of a stage in terms.
+/// Depth of a stage in terms, and elements of a box of a tensor map in both directions.
 const DEPTH: u64 = 64;
+
+/// Threads that copy by tensor maps, behind those that multiply.
+const COPIERS: u64 = 32;
+
+/// Bytes of shared memory, if a block copies by tensor maps, for the results of a warp and for barriers.
+const WARP_RESULTS: u64 = 16 * 144;
+const BARRIERS: u64 = 128;
 
 /// Mean number of rows per group up to which tiles have as many rows.
 const SMALL_ROWS: u64 = 32;
@@ -36,12 +51,14 @@ const SMALL_ROWS: u64 = 32;
 /// Minimum number of steps in a block's share of the depth.
 const LEAST_STEPS: u64 = 12;
 
-/// Cost of adding the parts of a tile, as a number of steps.
-const JOIN_STEPS: u64 = 10;
+/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that share
+/// some. Estimated from products on an H100 (docs/measurements/2026-11-26-products.md).
+const JOIN_LAUNCH: u64 = 3000;
+const JOIN_KIB: u64 = 1;
 
-/// Cost of adding the parts of a tile of [`SMALL_ROWS`], in its shorter steps. Measured on an H100: 84 tiles of 40 steps took 21 µs whole and
-/// 30 µs shared by blocks of 13 steps.
-const SMALL_JOIN_STEPS: u64 = 46;
+/// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
+/// 21 µs whole and 30 µs shared by blocks of 13 steps.
+const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 
 /// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile.
 const WRITE_STEPS: u64 = 4;
@@ -69,6 +86,9 @@ impl Tiling {
             row_warps,
             stages,
             resident,
+            sources: [0, 1].map(|operand| Source::given(operand, &spec.inputs[usize::from(operand)])),
+            cluster: None,
+            step: 1,
             by_units: true,
             splits: false,
         };
@@ -82,56 +102,108 @@ impl Tiling {
         if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
             return Tiling { splits: small.may_share(), ..small };
         }
-        // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
-        // second was measured on an H200 (480 and 490 TFLOP/s) and that of the third on an H100; the last is an estimate.
-        let all = [
-            (with(192, 256, 384, 3, 4, 1), 1.0),
-            (with(128, 256, 256, 2, 4, 1), 0.97),
-            (with(128, 128, 256, 2, 3, 2), 0.75),
-            (with(64, 128, 128, 2, 4, 2), 0.55),
-        ];
-        let fitting = all.into_iter().filter(|(tiling, _)| tiling.rows < 192 || shape.groups <= FEW_GROUPS);
-        let time = |(tiling, share): &(Tiling, f64)| {
-            let (whole, shared) = tiling.steps();
-            let writes = tiling.tiles().div_ceil(tiling.at_once()) * (WRITE_STEPS / tiling.resident);
-            ((whole.min(shared) + writes) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
+        let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
+        let a = Source::of(0, &spec.inputs[0], flops, 0);
+        let b = Source::of(1, &spec.inputs[1], flops, a.end());
+        let are_aligned = [&a, &b].iter().all(|source| source.is_aligned());
+        let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
+            sources: [a.clone(), b.clone()],
+            ..with(rows, columns, threads, row_warps, stages, resident)
         };
-        let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
-        let best = best.map_or(small, |(tiling, _)| tiling);
+        let timed = |step, tiling| Tiling { step, ..tiling };
+        let mapped = |step, rows, columns, threads, stages, cluster| Tiling {
+            cluster: Some(cluster),
+            step,
+            ..with(rows, columns, threads, 2, stages, 1)
+        };
+        // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
+        let all = [
+            timed(1400, with(192, 256, 384, 3, 4, 1)),
+            timed(960, with(128, 256, 256, 2, 4, 1)),
+            timed(1100, with(128, 128, 256, 2, 3, 2)),
+            timed(680, with(64, 128, 128, 2, 4, 2)),
+            mapped(780, 128, 256, 256, 4, [2, 1]),
+            mapped(900, 128, 256, 256, 4, [1, 2]),
+            mapped(1000, 128, 256, 256, 4, [1, 1]),
+            mapped(850, 256, 128, 256, 4, [2, 1]),
+            mapped(860, 256, 128, 256, 4, [1, 2]),
+            mapped(900, 256, 128, 256, 4, [1, 1]),
+            mapped(550, 128, 128, 256, 6, [1, 1]),
+            mapped(590, 64, 256, 128, 5, [1, 1]),
+            mapped(370, 64, 128, 128, 8, [1, 1]),
+        ];
+        let fits = |tiling: &Tiling| match tiling.cluster {
+            Some(_) => are_aligned,
+            None => tiling.rows < 192 || shape.groups <= FEW_GROUPS,
+        };
+        let best = all.into_iter().filter(fits).min_by_key(Tiling::time).unwrap_or(small);
         Tiling { splits: best.may_share(), ..best }
     }
 
-    /// Number of resident blocks on the device.
+    /// Number of blocks that work on a tile together.
+    fn together(&self) -> u64 {
+        self.cluster.map_or(1, |[rows, columns]| rows * columns)
+    }
+
+    /// Rows and columns of a tile, of all blocks that work on it.
+    fn tile(&self) -> [u64; 2] {
+        let [rows, columns] = self.cluster.unwrap_or([1, 1]);
+        [self.rows * rows, self.columns * columns]
+    }
+
+    /// Number of tiles on which resident blocks of the device work at the same time.
     fn at_once(&self) -> u64 {
-        UNITS * self.resident
+        UNITS * self.resident / self.together()
+    }
+
+    /// Time in ns if the groups have equal sizes.
+    fn time(&self) -> u64 {
+        let (whole, shared) = self.steps();
+        let writes = self.tiles().div_ceil(self.at_once()) * (WRITE_STEPS / self.resident);
+        (whole.min(shared) + writes) * self.step
     }
 
     /// Maximum number of steps of the depth per block if the groups have equal sizes: if blocks compute whole tiles,
-    /// and if they share them.
+    /// and if they share those of the last, incomplete round.
     fn steps(&self) -> (u64, u64) {
         let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
         let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
-        let blocks = (tiles * steps / LEAST_STEPS).clamp(1, self.at_once());
-        (tiles.div_ceil(self.at_once()) * steps, (tiles * steps).div_ceil(blocks) + self.join_steps())
+        let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
+        let blocks = (last * steps / LEAST_STEPS).clamp(1, self.at_once());
+        let whole = (rounds + u64::from(last > 0)) * steps;
+        let [launch, all_blocks] = self.join_steps();
+        let join = launch + all_blocks * blocks / self.at_once();
+        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
     }
 
-    /// Cost of adding the parts of a tile, as a number of steps.
-    fn join_steps(&self) -> u64 {
-        if self.rows == SMALL_ROWS { SMALL_JOIN_STEPS } else { JOIN_STEPS }
+    /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
+    fn join_steps(&self) -> [u64; 2] {
+        if self.rows == SMALL_ROWS {
+            return SMALL_JOIN_STEPS;
+        }
+        let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
+        [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
     }
 
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
     fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
         // One group may have the whole depth.
-        let uneven =
-            self.shape.in_depth && self.shape.groups > 1 && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + JOIN_STEPS);
+        let uneven = self.shape.in_depth
+            && self.shape.groups > 1
+            && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + self.join_steps().iter().sum::<u64>());
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 
     /// Bytes of the partial sums of shared tiles, two for each block, and of the tiles' descriptions.
     fn workspace(&self) -> u64 {
-        self.at_once() * (2 * 4 * self.rows * self.columns + SHARED_TILE)
+        let of_block = 2 * 4 * self.rows * self.columns + SHARED_TILE;
+        self.parts_at() + self.at_once() * self.together() * of_block
+    }
+
+    /// Offset in the workspace of the partial sums, behind the copies of factors.
+    fn parts_at(&self) -> u64 {
+        self.sources.iter().map(Source::end).max().unwrap_or(0).next_multiple_of(512)
     }
 
     /// Bytes of the table with the end of each group, the number of tiles up to it, and the steps that blocks share.
@@ -143,25 +215,28 @@ impl Tiling {
     /// Number of tiles of all groups, if they have equal sizes.
     fn tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
+        let [tile_rows, tile_columns] = self.tile();
         let of_rows = match in_depth {
-            true => groups * rows.div_ceil(self.rows),
-            false => (rows / groups.max(1)).div_ceil(self.rows).max(1) * groups.min(rows),
+            true => groups * rows.div_ceil(tile_rows),
+            false => (rows / groups.max(1)).div_ceil(tile_rows).max(1) * groups.min(rows),
         };
-        of_rows * columns.div_ceil(self.columns)
+        of_rows * columns.div_ceil(tile_columns)
     }
 
     /// Maximum number of tiles, over all sizes of groups.
     fn most_tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
+        let [tile_rows, tile_columns] = self.tile();
         let of_rows = match in_depth {
-            true => groups * rows.div_ceil(self.rows),
-            false => rows.div_ceil(self.rows) + groups.min(rows),
+            true => groups * rows.div_ceil(tile_rows),
+            false => rows.div_ceil(tile_rows) + groups.min(rows),
         };
-        of_rows * columns.div_ceil(self.columns)
+        of_rows * columns.div_ceil(tile_columns)
     }
 
     fn blocks(&self) -> u64 {
-        if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) }
+        let tiles = if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) };
+        tiles * self.together()
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -171,15 +246,29 @@ impl Tiling {
             flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * spec.outputs[0].elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: if self.splits { self.tiles().max(self.blocks()) } else { self.tiles().max(1) },
+            blocks: (self.tiles() * self.together()).max(if self.splits { self.blocks() } else { 1 }),
             share: Cost::WHOLE_UNIT / self.resident as u32,
             matrix: Some(arithmetic(spec)),
             ..Cost::default()
         }
     }
 
+    /// The kernels of the product, in words; `None` if there is only one.
+    pub fn carried_out(&self) -> Option<&'static str> {
+        let copies = self.sources.iter().any(|source| source.offset.is_some());
+        match (copies, self.splits) {
+            (false, false) => None,
+            (false, true) => Some("blocks may share the depth of tiles, and a second kernel adds up the parts"),
+            (true, false) => Some("kernels first copy factors whose rows are not aligned to 16 bytes"),
+            (true, true) => Some(
+                "kernels first copy factors whose rows are not aligned to 16 bytes; blocks may share the depth of tiles, and a last \
+                 kernel adds up the parts",
+            ),
+        }
+    }
+
     pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
-        let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
+        let [a, ends] = [0, 2].map(|input| &spec.inputs[input]);
         let c = &spec.outputs[0];
         let Shape { in_depth, groups, rows, columns, depth } = self.shape;
         let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
@@ -189,12 +278,12 @@ impl Tiling {
             Arg::Words(vec![group, tensor.strides[last - 1], tensor.strides[last]])
         };
         let mut params = vec![
-            param("const T* a", Arg::Operand(0)),
-            param("const T* b", Arg::Operand(1)),
+            param("const T* a", self.sources[0].arg()),
+            param("const T* b", self.sources[1].arg()),
             param("const I* ends", Arg::Operand(2)),
             param("O* c", Arg::Operand(3)),
-            param("const Strides sa", strides(a)),
-            param("const Strides sb", strides(b)),
+            param("const Strides sa", strides(&self.sources[0].tensor)),
+            param("const Strides sb", strides(&self.sources[1].tensor)),
             param("const Strides sc", strides(c)),
             u64_param("se", ends.strides[0]),
             u32_param("groups", groups),
@@ -202,12 +291,17 @@ impl Tiling {
             u32_param("columns", columns),
             u32_param("depth", depth),
         ];
+        let block = self.threads + if self.cluster.is_some() { COPIERS } else { 0 };
+        let cluster = self.cluster.unwrap_or([1, 1]);
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
              typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
              #define MOST_GROUPS {MOST_GROUPS}\n",
-            self.threads,
+            block,
             if self.by_units { self.resident } else { 1 },
+            u32::from(self.cluster.is_some()),
+            cluster[0],
+            cluster[1],
             c_type(a.dtype),
             c_type(c.dtype),
             c_type(ends.dtype),
@@ -227,25 +321,29 @@ impl Tiling {
             false => [turned[0], false],
         };
         let (blocks, threads) = (self.blocks(), self.threads as u32);
+        let [of_a, of_b] = &self.sources;
+        let join_steps = self.join_steps();
         if !self.by_units {
             let before = format!("{types}{}", text::SCHEDULE);
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
-             #define JOIN_STEPS {}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
-             #define ALONE {}\n#define TABLE {}\n{}{}{}",
+             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
+             #define ALONE {}\n#define TABLE {}\n{}{}{}{}",
             mma::FUNCTIONS,
-            !along_a && in_packs(a, 8),
-            !along_b && in_packs(b, 8),
+            !along_a && of_a.in_packs(),
+            !along_b && of_b.in_packs(),
             in_packs(c, 16 / c.dtype.size()),
-            self.join_steps(),
+            join_steps[0],
+            join_steps[1],
             self.row_warps,
             self.stages,
             u32::from(self.resident == 1),
             self.table(),
             text::SCHEDULE,
             text::TILES,
+            if self.cluster.is_some() { bulk::COPIES } else { "" },
             warpgroups::functions(&[warpgroups::product(
                 "multiply_together",
                 a.dtype,
@@ -254,19 +352,29 @@ impl Tiling {
                 !turned[1],
             )]),
         );
+        let workspace = Arg::WorkspaceAt { offset: self.parts_at(), bytes: self.workspace() };
         if self.splits {
-            params.push(param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())));
+            params.push(param("Pack<f32, 4>* workspace", workspace.clone()));
         }
-        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
-        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, threads);
-        let mut launches = vec![Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products })];
+        let mut bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
+        let mut body = format!("{}{}", text::MEMORY, text::UNITS);
+        if self.cluster.is_some() {
+            let maps = ["map_a", "map_b"].map(|name| format!("const __grid_constant__ TensorMap {name}"));
+            params.extend(maps.into_iter().zip(self.sources.iter().map(|source| source.map(DEPTH as u32))));
+            bytes += self.threads / 32 * WARP_RESULTS + BARRIERS;
+            body = format!("{}#if BULK\n{}#else\n{}#endif\n", text::MEMORY, bulk::BODY, text::UNITS);
+        }
+        let products = kernel("grouped_gemm", &before, &params, &body, blocks, block as u32);
+        let mut launches: Vec<Launch> = self.sources.iter().filter_map(Source::copy).collect();
+        launches.push(Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products }));
         if self.splits {
             let params = [
                 param("O* c", Arg::Operand(3)),
                 param("const Strides sc", strides(c)),
                 u32_param("columns", columns),
-                param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())),
+                param("Pack<f32, 4>* workspace", workspace),
             ];
+            let before = format!("{before}{}", bounds(threads));
             let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads);
             launches.push(Launch::Kernel(Kernel { grid: [blocks, JOINERS, 1], ..join }));
         }

@@ -1,6 +1,8 @@
 //! `grouped_gemm`: products of groups of rows, or of parts of the depth. The sizes of the groups are known only at run
 //! time.
 
+mod align;
+mod bulk;
 mod kernel;
 mod text;
 
@@ -175,10 +177,7 @@ impl Operation for GroupedGemm {
     fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
         match Gate::of(spec, FACTORS) {
             Some(_) => Some(gated::CARRIED_OUT),
-            None if self.launch(spec).len() > 1 => {
-                Some("blocks may share the depth of tiles, and a second kernel adds up the parts")
-            }
-            None => None,
+            None => Tiling::of(spec).carried_out(),
         }
     }
 

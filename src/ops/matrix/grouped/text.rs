@@ -11,7 +11,31 @@
 /// kernel adds up the parts of a tile. The assignment of steps to blocks depends only on the ends of the groups, so
 /// results are reproducible.
 pub const SCHEDULE: &str = r#"
-#define BAND 16
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM % 64 == 0
+#define WARPGROUPS 1
+#else
+#define WARPGROUPS 0
+#endif
+// Whether a further warp copies the factors by tensor maps; in clusters of blocks.
+#define BULK (MAPS && WARPGROUPS)
+#if !BULK
+#undef CLUSTER_ROWS
+#undef CLUSTER_COLUMNS
+#define CLUSTER_ROWS 1
+#define CLUSTER_COLUMNS 1
+#define CLUSTER_BOUNDS
+#else
+#define CLUSTER_BOUNDS __cluster_dims__(CLUSTER, 1, 1)
+#endif
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+#define __grid_constant__
+#endif
+#define CLUSTER (CLUSTER_ROWS * CLUSTER_COLUMNS)
+#define ALL_THREADS (THREADS + (BULK ? 32 : 0))
+#define BAND (16 / CLUSTER_ROWS)
+// Blocks of a cluster compute the parts of a tile.
+#define TILE_ROWS (BM * CLUSTER_ROWS)
+#define TILE_COLUMNS (BN * CLUSTER_COLUMNS)
 struct Strides { i64 group, row, column; };
 struct Larger { __device__ u32 operator()(u32 a, u32 b) const { return a > b ? a : b; } };
 // A block's part of a tile: a range of steps of the depth, and the tile's number of steps.
@@ -24,9 +48,9 @@ struct Total { __device__ u32 operator()(u32 a, u32 b) const { return a + b; } }
 // many numbers.
 template <typename F> __device__ inline void join_all(u32* values, u32* room, u32 count, F join) {
   for (u32 step = 1; step < count; step *= 2) {
-    for (u32 i = threadIdx.x; i < count; i += THREADS) room[i] = i < step ? values[i] : join(values[i], values[i - step]);
+    for (u32 i = threadIdx.x; i < count; i += ALL_THREADS) room[i] = i < step ? values[i] : join(values[i], values[i - step]);
     __syncthreads();
-    for (u32 i = threadIdx.x; i < count; i += THREADS) values[i] = room[i];
+    for (u32 i = threadIdx.x; i < count; i += ALL_THREADS) values[i] = room[i];
     __syncthreads();
   }
 }
@@ -46,11 +70,11 @@ struct Schedule {
 
   // `table` has two numbers per group and two more, and must stay valid; `room` has half as many.
   __device__ inline Schedule(u32* table, u32* room, const I* given, u64 step, u32 groups, u32 rows, u32 columns, u32 depth) {
-    row_tiles = (rows + BM - 1) / BM;
+    row_tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     steps = steps_of(depth);
     u32 *own_ends = table, *own_tiles = table + groups + 1;
     i64 length = IN_DEPTH ? depth : rows;
-    for (u32 g = threadIdx.x; g < groups; g += THREADS) {
+    for (u32 g = threadIdx.x; g < groups; g += ALL_THREADS) {
       i64 end = (i64)given[(i64)g * (i64)step];
       own_ends[g] = (u32)(end < 0 ? 0 : end > length ? length : end);
     }
@@ -59,15 +83,15 @@ struct Schedule {
     join_all(own_ends, room, groups, Larger());
     this->groups = groups;
     parts = groups + !IN_DEPTH;
-    for (u32 g = threadIdx.x; g < parts; g += THREADS) {
+    for (u32 g = threadIdx.x; g < parts; g += ALL_THREADS) {
       u32 own = own_ends[g] - (g > 0 ? own_ends[g - 1] : 0);
-      own_tiles[g] = IN_DEPTH ? steps_of(own) : (own + BM - 1) / BM;
+      own_tiles[g] = IN_DEPTH ? steps_of(own) : (own + TILE_ROWS - 1) / TILE_ROWS;
     }
     __syncthreads();
     join_all(own_tiles, room, parts, Total());
     ends = own_ends;
     tiles = own_tiles;
-    this->columns = (columns + BN - 1) / BN;
+    this->columns = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
     total = (IN_DEPTH ? groups * row_tiles : tiles[parts - 1]) * this->columns;
   }
 
@@ -91,7 +115,7 @@ struct Schedule {
     u32 own = tile - before * columns, band = own / (BAND * columns) * BAND;
     u32 left = (IN_DEPTH ? row_tiles : tiles[group] - before) - band, in_band = left < BAND ? left : BAND;
     own -= band * columns;
-    u32 row = (band + own % in_band) * BM, column = own / in_band * BN;
+    u32 row = (band + own % in_band) * TILE_ROWS, column = own / in_band * TILE_COLUMNS;
     if (IN_DEPTH) return {group, row, column, rows, begin, end};
     return {group, begin + row, column, end, 0, group < groups ? depth : 0};
   }
@@ -127,7 +151,10 @@ struct Schedule {
   }
 };
 
+#define SHARES Schedule
 #if SPLIT
+#undef SHARES
+#define SHARES Shares
 // Division of the last tiles' depth among blocks. The steps of a block can belong to several tiles. Blocks whose whole tiles
 // had more steps than those of others have fewer of these.
 struct Shares {
@@ -138,12 +165,12 @@ struct Shares {
 
   // `room` has space for two numbers per group and one per block. `table` has one number per block, and must stay valid.
   __device__ inline Shares(const Schedule& schedule, u32* room, u32* table) {
-    u32 total = schedule.total, at_once = gridDim.x;
-    u32 most = schedule.steps, rounds = total < 2 * at_once ? 0 : total / at_once - 1;
+    u32 total = schedule.total, at_once = gridDim.x / CLUSTER;
+    u32 most = schedule.steps, rounds = total / at_once;
     // Equal number of steps of all blocks.
     u32 even = schedule.steps_before(total) / at_once;
     if (IN_DEPTH) {
-      for (u32 g = threadIdx.x; g < schedule.groups; g += THREADS) room[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
+      for (u32 g = threadIdx.x; g < schedule.groups; g += ALL_THREADS) room[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
       __syncthreads();
       join_all(room, room + schedule.groups, schedule.groups, Larger());
       most = room[schedule.groups - 1];
@@ -151,7 +178,7 @@ struct Shares {
       // No block's whole tiles have more steps than that.
       if (threadIdx.x == 0) *room = 0;
       __syncthreads();
-      for (u32 block = threadIdx.x; block < at_once; block += THREADS) {
+      for (u32 block = threadIdx.x; block < at_once; block += ALL_THREADS) {
         u32 round = 0, own = 0;
         while (round < rounds && (own += schedule.steps_of_tile(round * at_once + block)) <= even) round++;
         atomicMax(room, rounds - round);
@@ -166,13 +193,13 @@ struct Shares {
     blocks = (end - begin) / LEAST_STEPS;
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
     // Time in steps if blocks compute whole tiles, and if they share tiles.
-    u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_STEPS;
+    u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;
     parts = 0;
     if (shared >= whole) {
       tile = total, begin = end;
     } else if (IN_DEPTH && tile > 0) {
       blocks = at_once;
-      for (u32 block = threadIdx.x; block < at_once; block += THREADS) {
+      for (u32 block = threadIdx.x; block < at_once; block += ALL_THREADS) {
         u32 own = 0;
         for (u32 round = 0; round < rounds; round++) own += schedule.steps_of_tile(round * at_once + block);
         table[block] = even - own + 1;
@@ -195,16 +222,60 @@ struct Shares {
 // A tile that several blocks share. It begins among the steps of one block; the next `others` blocks have the rest.
 struct Shared { Place place; u32 others; };
 #endif
+
+// The tiles of a block, and its parts of tiles, one after the other.
+struct Work {
+  // The current tile; its depth is the range of this block.
+  Place place;
+  u32 steps, tile, whole;
+#if SPLIT
+  Part part;
+  u32 others, shared, shared_end;
+  __device__ inline explicit Work(const Shares& shares) : tile(blockIdx.x / CLUSTER), whole(shares.tile) {
+    shared = shares.first(tile), shared_end = shares.first(tile + 1);
+  }
+  // Whether the current tile begins in this block's steps and ends in those of others.
+  __device__ inline bool begins_shared() const { return part.first == 0 && !part.is_whole(); }
+#else
+  __device__ inline explicit Work(const Schedule& schedule) : tile(blockIdx.x / CLUSTER), whole(schedule.total) {}
+#endif
+
+  // Takes the next tile, or part of one. Returns false if there is none.
+  __device__ inline bool next(const Schedule& schedule, const SHARES& shares, u32 rows, u32 depth) {
+    if (tile < whole) {
+      place = schedule.place(tile, rows, depth);
+#if SPLIT
+      part = {tile, 0, 1, 1};
+#endif
+      tile += gridDim.x / CLUSTER;
+#if SPLIT
+    } else if (shared < shared_end) {
+      part = schedule.part(shared);
+      u32 left = shared_end - shared;
+      if (left < part.last - part.first) part.last = part.first + left;
+      shared += part.last - part.first;
+      place = schedule.place(part.tile, rows, depth);
+      others = 0;
+      if (begins_shared()) {
+        u32 end = schedule.steps_before(part.tile + 1);
+        do others++; while (shares.first(blockIdx.x / CLUSTER + others + 1) < end);
+      }
+      u32 end = place.depth + part.last * BK;
+      place.depth += part.first * BK;
+      if (end < place.depth_end) place.depth_end = end;
+#endif
+    } else {
+      return false;
+    }
+    steps = (place.depth_end - place.depth + BK - 1) / BK;
+    return true;
+  }
+};
 "#;
 
 /// Division of a tile among the warps of a block, and the stages in shared memory. A stage holds columns of 64 elements
 /// with the swizzle of [`super::super::super::mma`], which `wgmma` reads directly.
 pub const TILES: &str = r#"
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM % 64 == 0
-#define WARPGROUPS 1
-#else
-#define WARPGROUPS 0
-#endif
 // Bytes of shared memory of a block, by device.
 #if !MMA
 #define ROOM (64 << 10)
@@ -215,8 +286,10 @@ pub const TILES: &str = r#"
 #else
 #define ROOM (99 << 10)
 #endif
+// Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
+#define BULK_ROOM (WARPS * WARP_ROOM * (int)sizeof(O) + 128)
 #define STAGE ((BM + BN) * BK)
-#define STAGES_THAT_FIT ((ROOM - TABLE) / (2 * STAGE))
+#define STAGES_THAT_FIT ((ROOM - TABLE - (BULK ? BULK_ROOM : 0)) / (2 * STAGE))
 // Without asynchronous copies, more than one stage has no benefit.
 #define STAGES (!MMA ? 1 : STAGES_THAT_FIT < STAGES_AT_MOST ? STAGES_THAT_FIT : STAGES_AT_MOST)
 // Number of stages that are loaded ahead. If a block is alone on its SM, `wgmma` may still be reading the stage before. With
@@ -261,6 +334,21 @@ __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, 
   }
   WARP_BARRIER;
 }
+// Writes a tile from the sums of all warps; zeros if it has no terms.
+__device__ inline void store_tile(O* c, const Strides& sc, const Place& place, u32 columns, u32 steps, const Sums (&sum)[MT][NT], O* room) {
+  if (steps > 0) {
+    EACH(m, MT) EACH(n, NT / CHUNK) store_chunk(c, sc, place, columns, m, n * CHUNK, sum[m] + n * CHUNK, room);
+    return;
+  }
+  const int PACK = PACKS_C ? 16 / sizeof(O) : 1, IN_ROW = BN / PACK;
+  Pack<O, PACK> zeros = {};
+  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
+#pragma unroll 8
+  for (u32 i = threadIdx.x; i < BM * IN_ROW; i += THREADS) {
+    u32 row = place.row + i / IN_ROW, column = place.column + i % IN_ROW * PACK;
+    if (row < place.row_end && column < columns) *(Pack<O, PACK>*)(own + (i64)row * sc.row + (i64)column * (PACKS_C ? 1 : sc.column)) = zeros;
+  }
+}
 #if SPLIT
 // Memory for the partial sums of a block: one part for a tile that begins in its steps, one for a tile that began
 // earlier.
@@ -270,12 +358,17 @@ __device__ inline Pack<f32, 4>* own_parts(Pack<f32, 4>* workspace, u32 block, bo
 #endif
 "#;
 
-/// Product of 16-bit factors.
-pub const UNITS: &str = r#"#if MMA
+/// Shared memory of the products of 16-bit factors.
+pub const MEMORY: &str = r#"#if MMA
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
 #else
   extern __shared__ Pack<u32, 4> memory[];
 #endif
+"#;
+
+/// Product of 16-bit factors that all threads copy.
+pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
+  if (MAPS && threadIdx.x >= THREADS) return;
   u16* stages = (u16*)memory;
   // The table is built before the first loads overwrite the shared memory that it uses temporarily.
   Schedule schedule((u32*)(stages + STAGES * STAGE), (u32*)stages, ends, se, groups, rows, columns, depth);
@@ -309,47 +402,22 @@ pub const UNITS: &str = r#"#if MMA
   // Nothing is loaded into the stages behind those that are loaded ahead while results are written.
   static_assert(WARPS * WARP_ROOM * sizeof(O) <= 2 * STAGE, "the results of all warps fit in a stage");
   O* room = (O*)(stages + AHEAD * STAGE) + threadIdx.x / LANES * WARP_ROOM;
-  Place place = {}, next = {};
-  u32 tile = blockIdx.x, steps = 0, next_steps = 0;
 #if SPLIT
   Shares shares(schedule, (u32*)stages, (u32*)(stages + STAGES * STAGE) + 2 * (groups + 1));
-  u32 whole = shares.tile, shared = shares.first(blockIdx.x), shared_end = shares.first(blockIdx.x + 1);
-  Part part = {}, next_part = {};
   Shared* own_shared = (Shared*)own_parts(workspace, gridDim.x, false) + blockIdx.x;
   if (threadIdx.x == 0) own_shared->others = 0;
 #else
-  u32 whole = schedule.total;
+  const Schedule& shares = schedule;
 #endif
+  Work work(shares);
   // Takes the next tile, or the block's part of one, and starts to load it. Returns false if there is none.
   auto advance = [&]() -> bool {
-    if (tile < whole) {
-      next = schedule.place(tile, rows, depth);
+    if (!work.next(schedule, shares, rows, depth)) return false;
 #if SPLIT
-      next_part = {tile, 0, 1, 1};
+    if (threadIdx.x == 0 && work.begins_shared()) *own_shared = {work.place, work.others};
 #endif
-      tile += gridDim.x;
-#if SPLIT
-    } else if (shared < shared_end) {
-      next_part = schedule.part(shared);
-      u32 left = shared_end - shared;
-      if (left < next_part.last - next_part.first) next_part.last = next_part.first + left;
-      shared += next_part.last - next_part.first;
-      next = schedule.place(next_part.tile, rows, depth);
-      if (next_part.first == 0 && !next_part.is_whole()) {
-        u32 block = blockIdx.x + 1, end = schedule.steps_before(next_part.tile + 1);
-        while (shares.first(block + 1) < end) block++;
-        if (threadIdx.x == 0) *own_shared = {next, block - blockIdx.x};
-      }
-      u32 end = next.depth + next_part.last * BK;
-      next.depth += next_part.first * BK;
-      if (end < next.depth_end) next.depth_end = end;
-#endif
-    } else {
-      return false;
-    }
-    next_steps = (next.depth_end - next.depth + BK - 1) / BK;
     EACH(stage, AHEAD) {
-      if (stage < next_steps) load(next, stage, stage);
+      if (stage < work.steps) load(work.place, stage, stage);
       loads_issued();
     }
     return true;
@@ -357,10 +425,10 @@ pub const UNITS: &str = r#"#if MMA
 
   bool more = advance();
   while (more) {
-    place = next;
-    steps = next_steps;
+    Place place = work.place;
+    u32 steps = work.steps;
 #if SPLIT
-    part = next_part;
+    Part part = work.part;
 #endif
     Sums sum[MT][NT];
     EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) sum[m][n].at[h][i] = 0;
@@ -426,7 +494,7 @@ pub const UNITS: &str = r#"#if MMA
       continue;
     }
 #endif
-    EACH(m, MT) EACH(n, NT / CHUNK) store_chunk(c, sc, place, columns, m, n * CHUNK, sum[m] + n * CHUNK, room);
+    store_tile(c, sc, place, columns, steps, sum, room);
   }
 "#;
 
@@ -442,7 +510,7 @@ pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace,
       Pack<f32, 4> all = own_parts(workspace, blockIdx.x, true)[at];
 #pragma unroll 8
       for (u32 other = 1; other <= shared.others; other++) {
-        Pack<f32, 4> four = own_parts(workspace, blockIdx.x + other, false)[at];
+        Pack<f32, 4> four = own_parts(workspace, blockIdx.x + other * CLUSTER, false)[at];
         EACH(i, 4) all.at[i] += four.at[i];
       }
       EACH(i, 4) sums[n].at[h][i] = all.at[i];
