@@ -9,22 +9,12 @@ use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
 use super::super::radix::EQUALS;
 use super::*;
 
-/// Maximum number of steps, over all waves of blocks, for which a search is not slower than another way. In a step, a block waits for
-/// memory and examines [`ROUND`] indices. A number of moved bytes allows one more step, since SMs search while memory is busy.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    steps: u64,
-    bytes_of_a_step: u64,
-    /// Whether segments of indices reduce the number of steps. They need a second launch.
-    counts_segments: bool,
-}
+/// Maximum number of steps, over all waves of blocks, for which a search is not slower than a sort. In a step, a block waits for
+/// memory and examines [`ROUND`] indices.
+const MOST_STEPS: u64 = 8;
 
-impl Limit {
-    /// Limit if the alternative is a list of the terms of each row.
-    pub const LISTS: Limit = Limit { steps: 1, bytes_of_a_step: 16 << 20, counts_segments: false };
-    /// Limit if the alternative is a sort of all indices.
-    pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20, counts_segments: true };
-}
+/// Number of moved bytes that allows one more step, since SMs search while memory is busy.
+const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
 const OF_A_BLOCK: u64 = 1 << 14;
@@ -93,15 +83,14 @@ pub struct Look {
 
 impl Look {
     /// Returns the division; `None` if it exceeds the limit. `sparse` means that most rows of the output have no term.
-    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool, limit: Limit) -> Option<Look> {
+    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool) -> Option<Look> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let count = i.elements();
         let bytes = x.bytes() + y.bytes();
         let is_fast = |look: &Look| {
             count <= FEW || {
-                let searched = if limit.counts_segments { look.searched() } else { count };
-                let steps = searched.div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
-                look.searched() <= OF_A_BLOCK && steps <= limit.steps + bytes / limit.bytes_of_a_step
+                let steps = look.searched().div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
+                look.searched() <= OF_A_BLOCK && steps <= MOST_STEPS + bytes / BYTES_OF_A_STEP
             }
         };
         // Few blocks would find a term in a mostly zero output, and a launch that sets it to zero pays off if it is large.
@@ -246,9 +235,10 @@ impl Look {
             &before,
             &format!("{OWN_PLACE}{FIND}{rows}{ADDING}{ADD}{LOOK}"),
             self.blocks(),
+            BLOCK,
         ));
         if self.segments() > 1 {
-            launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
+            launches.push(parts.launch("scatter_join", &before, JOIN, self.joining(), BLOCK));
         }
         launches
     }

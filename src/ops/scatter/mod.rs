@@ -1,6 +1,7 @@
 //! `scatter`: writes or adds rows at the positions that indices give.
 
-mod lists;
+mod buckets;
+mod direct;
 mod look;
 
 use super::ball::Precision;
@@ -11,8 +12,9 @@ use super::radix::RowSort;
 use super::select::GROUPS;
 use super::*;
 
-use lists::Lists;
-use look::{Limit, Look};
+use buckets::Buckets;
+use direct::Direct;
+use look::Look;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -76,11 +78,14 @@ impl Operation for Scatter {
         let count = spec.inputs[1].elements();
         let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
         let (found, of_indices, before) = match split.finder {
+            Finder::Direct(direct) => {
+                return Cost { flops: (adds + weights) as f64, ..direct.cost(spec) };
+            }
             Finder::Look(look) => {
                 return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
             }
-            Finder::Lists(lists) => {
-                return Cost { flops: (adds + weights) as f64, share: 4, ..lists.cost(spec) };
+            Finder::Buckets(buckets) => {
+                return Cost { flops: (adds + weights) as f64, ..buckets.cost(spec) };
             }
             Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
             Finder::Last => {
@@ -127,8 +132,9 @@ impl Operation for Scatter {
         let split = Split::of(spec);
         let columns = &split.columns;
         match split.finder {
+            Finder::Direct(direct) => return direct.launches(spec, columns),
             Finder::Look(look) => return look.launches(spec, columns, split.adds),
-            Finder::Lists(lists) => return lists.launches(spec, columns),
+            Finder::Buckets(buckets) => return buckets.launches(spec, columns),
             Finder::Sort(_) | Finder::Last => {}
         }
         let partials = split.windows * columns.length * scatter_type(spec).size();
@@ -146,7 +152,7 @@ impl Operation for Scatter {
                 u32::from(split.sparse),
                 columns.text(),
             );
-            parts.launch(name, &before, body, grid)
+            parts.launch(name, &before, body, grid, BLOCK)
         };
         let each = |name, body: &str, count: u64| launch(name, body, 1, 1, count.div_ceil(u64::from(BLOCK)).max(1));
         let mut launches = match split.finder {
@@ -194,10 +200,12 @@ const OF_AN_INDEX: f64 = 12.0;
 /// The way in which a kernel finds the terms of a row.
 #[derive(Clone, Copy, Debug)]
 enum Finder {
+    /// Warps compare all indices with one row each.
+    Direct(Direct),
     /// Blocks search all indices.
     Look(Look),
-    /// Kernels make a list of the terms of each row.
-    Lists(Lists),
+    /// Blocks own buckets of consecutive rows.
+    Buckets(Buckets),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -248,9 +256,9 @@ impl Parts {
         self.params.push(u64_param(name, value));
     }
 
-    fn launch(&self, name: &str, before: &str, body: &str, grid: u64) -> Launch {
+    fn launch(&self, name: &str, before: &str, body: &str, grid: u64, threads: u32) -> Launch {
         let body = format!("  C* partials = (C*)(workspace + partials_at);\n{body}");
-        launch(name, &format!("{}{before}", self.before), &self.params, &body, grid, BLOCK)
+        launch(name, &format!("{}{before}", self.before), &self.params, &body, grid, threads)
     }
 }
 
@@ -281,13 +289,13 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let lists = if adds { Lists::of(spec, &columns) } else { None };
-        let limit = if lists.is_some() { Limit::LISTS } else { Limit::SORT };
-        let finder = match (Look::of(spec, &columns, adds, sparse, limit), lists) {
-            (Some(look), _) => Finder::Look(look),
-            (None, Some(lists)) => Finder::Lists(lists),
-            (None, None) if adds || sparse => Finder::Sort(sort),
-            (None, None) => Finder::Last,
+        let (direct, buckets) = if adds { (Direct::of(spec, &columns, sparse), Buckets::of(spec, &columns)) } else { (None, None) };
+        let finder = match (direct, buckets, Look::of(spec, &columns, adds, sparse)) {
+            (Some(direct), ..) => Finder::Direct(direct),
+            (None, Some(buckets), _) => Finder::Buckets(buckets),
+            (None, None, Some(look)) => Finder::Look(look),
+            (None, None, None) if adds || sparse => Finder::Sort(sort),
+            (None, None, None) => Finder::Last,
         };
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
@@ -326,7 +334,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Look(_) | Finder::Lists(_) => 0,
+            Finder::Direct(_) | Finder::Look(_) | Finder::Buckets(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
