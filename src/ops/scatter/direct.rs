@@ -5,21 +5,26 @@
 //! names; those of its first index write the row. A thread adds terms in an order that depends on positions alone.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{LARGEST_BLOCK, UNIT_THREADS, UNITS, WARP};
+use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
 use super::*;
 
-/// Maximum number of words of 32 indices that all warps examine, unless the operation moves many bytes: as many as an SM examines in
-/// the time of a launch, times the number of SMs.
-const MOST_WORDS: u64 = 1 << 17;
+/// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of a
+/// launch.
+const MOST_INSTRUCTIONS: u64 = 3 << 19;
 
-/// Number of bytes that allows one more word, since SMs search while memory is busy.
-const BYTES_OF_A_WORD: u64 = 64;
+/// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
+const BYTES_OF_AN_INSTRUCTION: u64 = 4;
 
 /// Maximum number of words that one warp examines.
-const MOST_STEPS: u64 = 64;
+const MOST_STEPS: u64 = 24;
 
-/// Number of words whose instructions are as many as the other instructions of a warp.
-const OTHER_WORDS: u64 = 8;
+/// Number of warps per SM up to which more warps share a row.
+const ENOUGH_WARPS: u64 = 16;
+
+/// Instructions of a warp per word, per batch of terms, and others: from machine code for sm_90 by NVRTC 13.0.
+const OF_A_WORD: u64 = 9;
+const OF_TERMS: u64 = 200;
+const OF_A_WARP: u64 = 100;
 
 /// Number of bits that hold the votes of several words for a group of threads.
 const BITS: u64 = 64;
@@ -32,9 +37,6 @@ const MOST_SUMS: u64 = 4096;
 
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
-
-/// Instructions of a warp per word, from machine code for sm_90 by NVRTC 13.0.
-const OF_A_WORD: f64 = 9.0;
 
 /// The division of rows, columns and indices among warps.
 #[derive(Clone, Copy, Debug)]
@@ -58,20 +60,22 @@ impl Direct {
     /// Returns the division; `None` if warps would examine too many indices. `sparse` means that most rows have no term.
     pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Direct> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let limit = MOST_WORDS + (x.bytes() + y.bytes()) / BYTES_OF_A_WORD;
+        let limit = MOST_INSTRUCTIONS + (x.bytes() + y.bytes()) / BYTES_OF_AN_INSTRUCTION;
         let dense = Direct::with(columns, x.dtype, y.dims[0], i.elements(), false);
         let owned = Direct::with(columns, x.dtype, i.elements(), i.elements(), true);
-        let is_small = |direct: &Direct| direct.words() <= limit && direct.steps() <= MOST_STEPS;
-        [(true, dense), (sparse, owned)].into_iter().find(|(fits, direct)| *fits && is_small(direct)).map(|(_, direct)| direct)
+        let is_small = |direct: &Direct| direct.instructions() <= limit && direct.steps() <= MOST_STEPS;
+        [(true, dense), (sparse, owned)]
+            .into_iter()
+            .find(|(fits, direct)| *fits && is_small(direct))
+            .map(|(_, direct)| direct)
     }
 
     fn with(columns: &Columns, dtype: DType, owners: u64, count: u64, sparse: bool) -> Direct {
         let (pack, ragged) = columns.packs(dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = packs.next_power_of_two().min(WARP);
+        let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
-        let resident = UNITS * UNIT_THREADS / WARP;
-        let room = resident / owners.saturating_mul(chunks).max(1);
+        let room = UNITS * ENOUGH_WARPS / owners.saturating_mul(chunks).max(1);
         let most = (MOST_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
         let segments = count.div_ceil(WARP).min(room).clamp(1, most);
         Direct { sparse, ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), owners, count }
@@ -82,9 +86,13 @@ impl Direct {
         self.owners.saturating_mul(self.chunks)
     }
 
-    /// Number of words whose examination takes as long as all instructions.
-    fn words(&self) -> u64 {
-        self.items().saturating_mul(self.count.div_ceil(WARP) + OTHER_WORDS)
+    /// Number of instructions of all warps.
+    fn instructions(&self) -> u64 {
+        let warps = self.items().saturating_mul(self.segments);
+        let terms = self.count.saturating_mul(self.chunks);
+        // Few warps have more terms than their threads read at once.
+        let batches = warps.min(terms).max(terms * self.lanes / (WARP * AHEAD));
+        warps.saturating_mul(OF_A_WARP + OF_A_WORD * self.steps()) + OF_TERMS * batches
     }
 
     /// Number of words that each warp examines.
@@ -101,9 +109,8 @@ impl Direct {
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let read_by_warps = self.words() as f64 * OF_A_WORD * WARP as f64;
         Cost {
-            instructions: read_by_warps + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
+            instructions: (self.instructions() * WARP) as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             blocks: self.blocks(),
@@ -130,7 +137,19 @@ impl Direct {
         );
         let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
         let zeros = self.sparse.then_some(Launch::Memset { operand, value: 0, bytes });
-        zeros.into_iter().chain([parts.launch("scatter", &before, SEARCH, self.blocks(), self.threads() as u32)]).collect()
+        zeros
+            .into_iter()
+            .chain([parts.launch("scatter", &before, SEARCH, self.blocks(), self.threads() as u32)])
+            .collect()
+    }
+}
+
+/// Returns the number of threads of a warp that share the packs of a row: a power of two that leaves few threads idle.
+pub fn lanes_of_warp(packs: u64) -> u64 {
+    let half = WARP / 2;
+    match packs > WARP && packs.next_multiple_of(half) * 8 <= packs.next_multiple_of(WARP) * 7 {
+        true => half,
+        false => packs.next_power_of_two().min(WARP),
     }
 }
 
@@ -148,7 +167,7 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
   const u32 segment = warp % SEGMENTS, item = (blockIdx.x * WARPS + warp) / SEGMENTS;
   const u32 chunk = item % CHUNKS, owner = item / CHUNKS, all = (u32)count;
 #if SPARSE
-  const i64 row = owner < OWNERS ? (i64)i[outer.offset(owner, 1)] : -1;
+  const i64 row = owner < OWNERS ? (i64)INDEX(owner) : -1;
   bool makes = row >= 0 && (u64)row < rows;
 #else
   const i64 row = owner;
@@ -164,7 +183,7 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {
       const u32 p = base + 32 * SEGMENTS * e + lane32;
-      index[e] = p < all ? i[outer.offset(p, 1)] : (Index)-1;
+      index[e] = p < all ? INDEX(p) : (Index)-1;
     }
     // The votes of the group's positions: LANES bits for each word.
     u64 bits = 0;
@@ -176,7 +195,7 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
       if (SPARSE && votes != 0) is_earlier |= base + 32 * SEGMENTS * e + __popc((votes & (~votes + 1)) - 1) < owner;
     }
     while (bits != 0 && is_inside) {
-      Pack<E, V> v[AHEAD];
+      Raw raw[AHEAD];
       C weight[AHEAD];
       u32 taken = 0;
 #pragma unroll
@@ -185,14 +204,15 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
         const u32 bit = __ffsll((i64)bits) - 1, p = base + 32 * SEGMENTS * (bit / LANES) + group * LANES + bit % LANES;
         bits &= bits - 1;
         taken++;
-        v[a] = FETCH(x + outer.offset(p, 0), column);
+        raw[a] = READ_ROW(x + outer.offset(p, 0), column);
         weight[a] = WEIGHT(p);
       }
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (a >= taken) continue;
+        const Pack<E, V> v = ELEMENTS(raw[a]);
 #pragma unroll
-        for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v[a].at[c]);
+        for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v.at[c]);
       }
     }
   }

@@ -1,5 +1,6 @@
 //! `scatter`: writes or adds rows at the positions that indices give.
 
+mod bucket_kernels;
 mod buckets;
 mod direct;
 mod look;
@@ -133,7 +134,7 @@ impl Operation for Scatter {
         let columns = &split.columns;
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
-            Finder::Look(look) => return look.launches(spec, columns, split.adds),
+            Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
             Finder::Sort(_) | Finder::Last => {}
         }
@@ -246,8 +247,12 @@ impl Parts {
             params.push(geometry_param("outer_w", &head_geometry(w, i, i.dims.len())));
             weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
         }
+        let is_plain = matches!(&*outer.strides[1], [] | [1]);
+        let index = if is_plain { "i[p]" } else { "i[outer.offset(p, 1)]" };
         let compute = c_type(scatter_type(spec));
-        let before = format!("typedef {compute} C;\ntypedef {dtype} E;\n#define WEIGHT(p) {weight}\n{GROUPS}");
+        let before = format!(
+            "#define INDEX(p) {index}\ntypedef {compute} C;\ntypedef {dtype} E;\n#define WEIGHT(p) {weight}\n{GROUPS}"
+        );
         Parts { outer, before, params }
     }
 
@@ -289,13 +294,15 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let (direct, buckets) = if adds { (Direct::of(spec, &columns, sparse), Buckets::of(spec, &columns)) } else { (None, None) };
-        let finder = match (direct, buckets, Look::of(spec, &columns, adds, sparse)) {
-            (Some(direct), ..) => Finder::Direct(direct),
-            (None, Some(buckets), _) => Finder::Buckets(buckets),
-            (None, None, Some(look)) => Finder::Look(look),
-            (None, None, None) if adds || sparse => Finder::Sort(sort),
-            (None, None, None) => Finder::Last,
+        let direct = || Direct::of(spec, &columns, sparse).map(Finder::Direct);
+        let buckets = || Buckets::of(spec, &columns).map(Finder::Buckets);
+        let finder = match adds {
+            true => direct().or_else(buckets).unwrap_or(Finder::Sort(sort)),
+            false => match Look::of(spec, &columns, sparse) {
+                Some(look) => Finder::Look(look),
+                None if sparse => Finder::Sort(sort),
+                None => Finder::Last,
+            },
         };
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
@@ -347,7 +354,7 @@ const CLEAR: &str = r#"  if (GLOBAL_INDEX < rows) ((P*)workspace)[GLOBAL_INDEX] 
 
 /// Kernel text: finds the last position of each row, counted from 1. The result does not depend on the order of threads.
 const LAST: &str = r#"  if (GLOBAL_INDEX >= count) return;
-  i64 row = (i64)i[outer.offset((P)GLOBAL_INDEX, 1)];
+  i64 row = (i64)INDEX((P)GLOBAL_INDEX);
   if (row >= 0 && (u64)row < rows) atomicMax((P*)workspace + row, (P)GLOBAL_INDEX + 1);
 "#;
 
