@@ -276,9 +276,11 @@ impl Tiles {
         let most = if size > 4 || has_wide_offsets(spec) { MOST / 2 } else { MOST };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
-        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack.
+        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack. A side that
+        // would be cut once stays whole if there is room, since its second tile would be small.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
             true => length.min(room),
+            false if length < 2 * room && 2 * area <= most => length,
             false => room / 16 * 16,
         };
         read.tile = fitted(read.length, area / written.length.min(square));

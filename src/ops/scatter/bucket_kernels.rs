@@ -85,7 +85,7 @@ pub const OWN_ROWS: &str = r#"  typedef Pack<C, V> Sum;
 
 /// Kernel text: groups the `m` positions found by row. A word has the counts of two rows.
 pub const GROUP: &str = r#"#if SORTS
-  const u32 WORDS = (OWN + 1) / 2, WORDS_EACH = (WORDS + THREADS - 1) / THREADS, PLACES = ROUND / THREADS;
+  const u32 WORDS = (OWN + 1) / 2, WORDS_EACH = (WORDS + THREADS - 1) / THREADS, PLACES = (ROUND + THREADS - 1) / THREADS;
   __shared__ u32 cursor[WARPS][WORDS];
 #endif
   auto arrange = [&](u32 m) {
@@ -244,8 +244,8 @@ pub const ADD: &str = r#"  auto add = [&](u32 m) {
 /// Kernel text: a block searches the indices of its segment for those of its rows. Threads write few positions in any order, since they are
 /// grouped by comparisons. More are written in their order, and their terms added whenever the list is full.
 pub const ALL: &str = r#"  __shared__ u32 counted[2][WARPS], found_all;
-  const u32 STEP = THREADS * EACH, part = ((u32)count + SEGMENTS - 1) / SEGMENTS, begin = segment * part;
-  const u32 end = begin + part < (u32)count ? begin + part : (u32)count;
+  const u32 STEP = THREADS * EACH, share = ((u32)count + SEGMENTS - 1) / SEGMENTS, begin = segment * share;
+  const u32 end = begin + share < (u32)count ? begin + share : (u32)count;
   // Indices of 32 bits name no row beyond.
   const u32 reach = sizeof(Index) == 4 && first >> 31 != 0 ? 0 : own_rows;
   auto row_of_index = [&](Index index) {
@@ -257,20 +257,17 @@ pub const ALL: &str = r#"  __shared__ u32 counted[2][WARPS], found_all;
   if (t == 0) found_all = 0;
   __syncthreads();
   for (; base < end; base += 2 * STEP) {
-    Index index[2 * EACH];
+    u32 bits = 0;
 #pragma unroll
     for (u32 e = 0; e < 2 * EACH; e++) {
       const u32 p = base + e * THREADS + t;
-      index[e] = p < end ? INDEX(p) : (Index)-1;
+      bits |= (u32)(p < end && row_of_index(INDEX(p)) < OWN) << e;
     }
-#pragma unroll
-    for (u32 e = 0; e < 2 * EACH; e++) {
-      const u32 row = row_of_index(index[e]);
-      if (row == OWN) continue;
-      const u32 slot = atomicAdd(&found_all, 1u);
+    for (; bits != 0; bits &= bits - 1) {
+      const u32 p = base + (__ffsll((i64)bits) - 1) * THREADS + t, slot = atomicAdd(&found_all, 1u);
       if (slot >= FEW) continue;
-      found.at[slot] = base + e * THREADS + t;
-      row_of[slot] = (unsigned short)row;
+      found.at[slot] = p;
+      row_of[slot] = (unsigned short)row_of_index(INDEX(p));
     }
   }
   __syncthreads();

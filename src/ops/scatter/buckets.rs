@@ -10,6 +10,7 @@ use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
+use super::lists::{MOST_TERMS, sectors_of};
 use super::*;
 
 /// Minimum and maximum number of positions that a block groups by row at once, and number up to which each thread compares its
@@ -17,8 +18,10 @@ use super::*;
 const ROUND: [u64; 2] = [512, 2816];
 const FEW: u64 = 192;
 
-/// Maximum number of indices that blocks search, in all and each.
+/// Maximum number of indices that all blocks search together, and that each block searches: if lists of terms are the alternative, and
+/// otherwise.
 const MOST_LOOKS: u64 = 1 << 23;
+const MOST_BESIDE_LISTS: u64 = 3 << 11;
 const MOST_SEARCHED: u64 = 1 << 15;
 
 /// Number of bytes that allows one more index, since SMs search while memory is busy.
@@ -54,14 +57,20 @@ const OF_A_BUCKET: u64 = 1024;
 /// Maximum average number of terms of a block before blocks share a bucket.
 const OF_A_BLOCK: u64 = 4096;
 
-/// Number of indices that a thread reads at once, and of terms.
+/// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
 const EACH: u64 = 8;
-const AHEAD: u64 = 4;
+const AHEAD: [u64; 2] = [4, 8];
 
-/// Instructions per index that a block examines, per position that is sorted by bucket and by row, and per thread.
-const OF_A_LOOK: f64 = 6.0;
-const OF_A_PLACE: f64 = 60.0;
-const OF_A_THREAD: f64 = 300.0;
+/// Instructions of the kernel that adds: per index that a block examines, per position that it groups by row, per thread that adds a term,
+/// per thread that writes a sum, and others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed
+/// instructions of seven scatters on an H100, from hardware counters.
+const OF_A_LOOK: f64 = 12.5;
+const OF_A_PLACE: f64 = 142.0;
+const OF_A_TERM: f64 = 48.0;
+const OF_A_SUM: f64 = 45.0;
+const OF_A_THREAD: f64 = 500.0;
+const OF_A_SPLIT: f64 = 92.0;
+const OF_A_SPLITTER: f64 = 163.0;
 
 /// The way in which a block finds the positions of its rows' terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,38 +101,29 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Returns the division; `None` if neither source is fast.
-    pub fn of(spec: &Spec, columns: &Columns) -> Option<Buckets> {
-        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let (rows, count) = (y.dims[0].max(1), i.elements());
-        let (pack, ragged) = columns.packs(x.dtype);
-        let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = lanes_of_warp(packs);
-        let chunks = packs.div_ceil(lanes).max(1);
-        let sum = pack * scatter_type(spec).size();
-        let [least_round, most_round] = ROUND;
-        let all = Source::All;
-        let one =
-            Buckets { source: all, ragged, pack, lanes, chunks, own: 1, segments: 1, round: most_round, rows, count };
-        if count >= 1 << 31 {
-            return None;
-        }
-
-        let mut all = one.owning(BUSY_BLOCKS, sum);
-        if count > STEPS * STEP {
+    /// Returns the division if blocks search all indices; `None` if that is not fast.
+    pub fn searching(spec: &Spec, columns: &Columns) -> Option<Buckets> {
+        let bytes = spec.inputs[0].bytes() + spec.outputs[0].bytes();
+        let one = Buckets::with(spec, columns, ROUND[1])?;
+        let mut all = one.owning(BUSY_BLOCKS, spec);
+        if one.count > STEPS * STEP {
             let room = BUSY_BLOCKS / all.blocks();
-            all.segments = (count / STEP * 2).min(room).min(count / rows / LEAST_TERMS).max(1);
+            all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / LEAST_TERMS).max(1);
         }
-        let looks = all.blocks().saturating_mul(count / all.segments);
-        let most_looks = MOST_LOOKS + (x.bytes() + y.bytes()) / BYTES_OF_A_LOOK;
-        if count / all.segments <= MOST_SEARCHED && looks <= most_looks {
-            return Some(all);
-        }
+        let searched = one.count / all.segments;
+        let looks = all.blocks().saturating_mul(searched);
+        let most = if one.count / one.rows <= MOST_TERMS { MOST_BESIDE_LISTS } else { MOST_SEARCHED };
+        (searched <= most && looks <= MOST_LOOKS + bytes / BYTES_OF_A_LOOK).then_some(all)
+    }
 
+    /// Returns the division if tiles of indices are sorted by bucket; `None` if there are too many buckets or indices.
+    pub fn sorting(spec: &Spec, columns: &Columns) -> Option<Buckets> {
+        let count = spec.inputs[1].elements();
+        let [least_round, most_round] = ROUND;
         let wanted = (count / OF_A_BUCKET).clamp(BUSY_BLOCKS, RESIDENT * UNITS);
         let average = count.div_ceil(wanted);
         let round = (average + average / 4).next_multiple_of(u64::from(BLOCK)).clamp(least_round, most_round);
-        let mut tiled = Buckets { round, ..one }.owning(wanted, sum);
+        let mut tiled = Buckets::with(spec, columns, round)?.owning(wanted, spec);
         let (_, threads, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
         let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(LEAST_HELD, most_held);
         tiled.source = Source::Tiles { threads, held };
@@ -132,22 +132,41 @@ impl Buckets {
         Some(tiled)
     }
 
-    /// Divides the rows among this many blocks, or more if sums of `sum` bytes for a thread need more memory.
-    fn owning(self, blocks: u64, sum: u64) -> Buckets {
-        Buckets { own: self.rows.div_ceil((blocks / self.chunks).max(1)).clamp(1, self.most_rows(sum)), ..self }
+    /// Blocks that own one row and search all indices; `None` if positions need more than 31 bits.
+    fn with(spec: &Spec, columns: &Columns, round: u64) -> Option<Buckets> {
+        let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
+        let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = lanes_of_warp(packs);
+        let chunks = packs.div_ceil(lanes).max(1);
+        let source = Source::All;
+        let one = Buckets { source, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
+        (count < 1 << 31).then_some(one)
     }
 
-    /// Maximum number of rows whose sums, of this many bytes for a thread, fit into shared memory beside the positions of a round, the
-    /// sums over threads and the runs of as many tiles as a block has threads.
-    fn most_rows(&self, sum: u64) -> u64 {
-        let threads = u64::from(BLOCK);
+    /// Divides the rows among this many blocks, or more if the sums of a block would need more shared memory. It also has the positions of
+    /// a round, the sums over threads and the runs of as many tiles as a block has threads.
+    fn owning(self, blocks: u64, spec: &Spec) -> Buckets {
+        let (threads, sum) = (u64::from(BLOCK), self.pack * scatter_type(spec).size());
         let positions = 4 * self.round + (4 * self.round).max(threads * sum) + 12 * threads;
-        let of_a_row = self.lanes * sum + 2 * threads / WARP;
-        (SHARED.saturating_sub(positions) / of_a_row).clamp(1, MOST_ROWS)
+        let of_a_row = self.lanes * sum + 4 * threads / WARP;
+        let most = (SHARED.saturating_sub(positions) / of_a_row).clamp(1, MOST_ROWS);
+        Buckets { own: self.rows.div_ceil((blocks / self.chunks).max(1)).clamp(1, most), ..self }
     }
 
     fn buckets(&self) -> u64 {
         self.rows.div_ceil(self.own)
+    }
+
+    /// Whether random indices seldom name the rows of a block more often than each thread can compare its position with all others.
+    fn finds_few(&self) -> bool {
+        self.source == Source::All && self.count / self.segments * self.own / self.rows <= FEW * 2 / 3
+    }
+
+    /// Number of threads of a block that adds. Searches wait for memory less often with more, whose sums must fit beside each other.
+    fn threads(&self, spec: &Spec) -> u64 {
+        let sums = 2 * u64::from(BLOCK) / WARP * self.lanes * self.pack * scatter_type(spec).size();
+        if self.finds_few() && sums <= 4 * self.round { 2 * u64::from(BLOCK) } else { u64::from(BLOCK) }
     }
 
     fn tile(&self) -> u64 {
@@ -193,22 +212,24 @@ impl Buckets {
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let count = self.count as f64;
+        let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
+        let threads = (self.blocks() * self.threads(spec)) as f64;
         let (found, before) = match self.source {
-            Source::All => (OF_A_LOOK * (count / self.segments as f64) * self.blocks() as f64, 0),
-            Source::Tiles { .. } => (OF_A_PLACE * count, self.tiles()),
+            Source::All => (OF_A_LOOK * count * (self.blocks() / self.segments) as f64, 0),
+            Source::Tiles { threads, .. } => {
+                (OF_A_SPLIT * count + OF_A_SPLITTER * (self.tiles() * threads) as f64, self.tiles())
+            }
         };
+        let grouped = count * (OF_A_PLACE * self.chunks as f64 + OF_A_TERM * lanes);
+        let written = OF_A_SUM * (self.segments * self.rows) as f64 * lanes;
         let partials = Traffic::of(Space::Device, self.partials(spec));
         Cost {
-            instructions: found
-                + OF_A_PLACE * count * self.chunks as f64
-                + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
-                + OF_A_THREAD * (self.blocks() * u64::from(BLOCK)) as f64,
+            instructions: found + grouped + written + OF_A_THREAD * threads,
             read: Spec::bytes_of(&spec.inputs) + partials,
             written: Spec::bytes_of(&spec.outputs) + partials,
             sectors: self.sectors(spec),
             blocks: before + self.blocks() + self.joining(),
-            share: share(BLOCK.into()),
+            share: share(self.threads(spec)),
             ..Cost::default()
         }
     }
@@ -230,13 +251,12 @@ impl Buckets {
         let mut parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
         parts.bind("offsets_at", self.offsets_at());
         let buckets = self.buckets();
-        // Random indices seldom name the rows of a block that much more often than on average.
-        let is_few = self.source == Source::All && self.count / self.segments * self.own / self.rows <= FEW * 2 / 3;
+        let is_few = self.finds_few();
         let run = self.count / (self.tiles() * buckets).max(1);
         let before = format!(
             "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
              #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define MATES {}\n#define SEGMENTS {}u\n\
-             #define EACH {EACH}\n#define AHEAD {AHEAD}\n{}",
+             #define EACH {EACH}\n#define AHEAD {}\n{}",
             c_type(spec.inputs[1].dtype),
             self.round,
             u32::from(is_few),
@@ -248,11 +268,12 @@ impl Buckets {
             self.tiles(),
             run.clamp(1, WARP).next_power_of_two(),
             self.segments,
+            AHEAD[usize::from(self.pack <= 4)],
             columns.text_of_packs(self.pack, self.ragged),
         );
         let resident = if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT };
         let launch = |name, body: &str, grid: u64, threads: u64| {
-            let least = if threads > u64::from(BLOCK) { 1 } else { resident };
+            let least = if threads > u64::from(BLOCK) { 2 } else { resident };
             let bounds = format!(
                 "#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {least})\n#define THREADS {threads}u\n"
             );
@@ -263,16 +284,15 @@ impl Buckets {
         if let Source::Tiles { threads, .. } = self.source {
             launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
         }
-        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"), self.blocks(), BLOCK.into()));
+        launches.push(launch(
+            "scatter",
+            &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"),
+            self.blocks(),
+            self.threads(spec),
+        ));
         if self.segments > 1 {
             launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
         }
         launches
     }
-}
-
-/// Average number of sectors that hold a part of a row of this many bytes, over all rows of a contiguous tensor.
-fn sectors_of(bytes: u64) -> f64 {
-    let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());
-    (bytes + SECTOR - divisor) as f64 / SECTOR as f64
 }

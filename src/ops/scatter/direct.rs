@@ -15,8 +15,9 @@ const MOST_INSTRUCTIONS: u64 = 3 << 19;
 /// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
 const BYTES_OF_AN_INSTRUCTION: u64 = 4;
 
-/// Maximum number of words that one warp examines.
+/// Maximum number of words that one warp examines, and number of moved bytes that allows one more.
 const MOST_STEPS: u64 = 24;
+const BYTES_OF_A_STEP: u64 = 1 << 20;
 
 /// Number of warps per SM up to which more warps share a row.
 const ENOUGH_WARPS: u64 = 16;
@@ -60,10 +61,11 @@ impl Direct {
     /// Returns the division; `None` if warps would examine too many indices. `sparse` means that most rows have no term.
     pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Direct> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let limit = MOST_INSTRUCTIONS + (x.bytes() + y.bytes()) / BYTES_OF_AN_INSTRUCTION;
+        let bytes = x.bytes() + y.bytes();
+        let (most, steps) = (MOST_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION, MOST_STEPS + bytes / BYTES_OF_A_STEP);
         let dense = Direct::with(columns, x.dtype, y.dims[0], i.elements(), false);
         let owned = Direct::with(columns, x.dtype, i.elements(), i.elements(), true);
-        let is_small = |direct: &Direct| direct.instructions() <= limit && direct.steps() <= MOST_STEPS;
+        let is_small = |direct: &Direct| direct.instructions() <= most && direct.steps() <= steps;
         [(true, dense), (sparse, owned)]
             .into_iter()
             .find(|(fits, direct)| *fits && is_small(direct))

@@ -3,6 +3,7 @@
 mod bucket_kernels;
 mod buckets;
 mod direct;
+mod lists;
 mod look;
 
 use super::ball::Precision;
@@ -15,6 +16,7 @@ use super::*;
 
 use buckets::Buckets;
 use direct::Direct;
+use lists::Lists;
 use look::Look;
 
 /// `scatter(x, i, w -> y)`.
@@ -82,6 +84,9 @@ impl Operation for Scatter {
             Finder::Direct(direct) => {
                 return Cost { flops: (adds + weights) as f64, ..direct.cost(spec) };
             }
+            Finder::Lists(lists) => {
+                return Cost { flops: (adds + weights) as f64, share: 4, ..lists.cost(spec) };
+            }
             Finder::Look(look) => {
                 return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
             }
@@ -124,16 +129,17 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// Returns kernels whose blocks search the indices for the terms of their rows, or that make a list of the terms of each row.
+    /// Returns kernels that find the terms of each row in one of the ways of [`Finder`].
     ///
-    /// For rows of many bytes or terms, returns kernels that sort the positions of indices by row and sum up parts of very long rows,
-    /// or, if terms are not added, that find the last position of each row; then a kernel with several threads per row.
+    /// The last two ways are those of this file: kernels that sort the positions of indices by row and sum up parts of very long rows, or,
+    /// if terms are not added, that find the last position of each row; then a kernel with several threads per row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
         let columns = &split.columns;
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
+            Finder::Lists(lists) => return lists.launches(spec, columns),
             Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
             Finder::Sort(_) | Finder::Last => {}
@@ -201,12 +207,14 @@ const OF_AN_INDEX: f64 = 12.0;
 /// The way in which a kernel finds the terms of a row.
 #[derive(Clone, Copy, Debug)]
 enum Finder {
-    /// Warps compare all indices with one row each.
+    /// Warps compare all indices with one row each, and add its terms.
     Direct(Direct),
-    /// Blocks search all indices.
-    Look(Look),
-    /// Blocks own buckets of consecutive rows.
+    /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
     Buckets(Buckets),
+    /// Kernels make a list of the terms of each row, and add them.
+    Lists(Lists),
+    /// Blocks search all indices for the last term of each of their rows.
+    Look(Look),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -295,9 +303,11 @@ impl Split {
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let direct = || Direct::of(spec, &columns, sparse).map(Finder::Direct);
-        let buckets = || Buckets::of(spec, &columns).map(Finder::Buckets);
+        let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
+        let lists = || Lists::of(spec, &columns).map(Finder::Lists);
+        let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            true => direct().or_else(buckets).unwrap_or(Finder::Sort(sort)),
+            true => direct().or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
             false => match Look::of(spec, &columns, sparse) {
                 Some(look) => Finder::Look(look),
                 None if sparse => Finder::Sort(sort),
@@ -341,7 +351,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Look(_) | Finder::Buckets(_) => 0,
+            Finder::Direct(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
