@@ -18,8 +18,8 @@ use super::*;
 const ROUND: [u64; 2] = [512, 2816];
 const FEW: u64 = 192;
 
-/// Maximum number of indices that all blocks search together, and that each block searches: if lists of terms are the alternative, and
-/// otherwise.
+/// Maximum number of indices that all blocks search together, and that each block searches: if lists of few terms are the alternative,
+/// and otherwise.
 const MOST_LOOKS: u64 = 1 << 23;
 const MOST_BESIDE_LISTS: u64 = 3 << 11;
 const MOST_SEARCHED: u64 = 1 << 15;
@@ -112,7 +112,7 @@ impl Buckets {
         }
         let searched = one.count / all.segments;
         let looks = all.blocks().saturating_mul(searched);
-        let most = if one.count / one.rows <= MOST_TERMS { MOST_BESIDE_LISTS } else { MOST_SEARCHED };
+        let most = if one.count / one.rows <= MOST_TERMS / 2 { MOST_BESIDE_LISTS } else { MOST_SEARCHED };
         (searched <= most && looks <= MOST_LOOKS + bytes / BYTES_OF_A_LOOK).then_some(all)
     }
 
@@ -149,7 +149,7 @@ impl Buckets {
     fn owning(self, blocks: u64, spec: &Spec) -> Buckets {
         let (threads, sum) = (u64::from(BLOCK), self.pack * scatter_type(spec).size());
         let positions = 4 * self.round + (4 * self.round).max(threads * sum) + 12 * threads;
-        let of_a_row = self.lanes * sum + 4 * threads / WARP;
+        let of_a_row = self.lanes * sum + 2 * threads / WARP;
         let most = (SHARED.saturating_sub(positions) / of_a_row).clamp(1, MOST_ROWS);
         Buckets { own: self.rows.div_ceil((blocks / self.chunks).max(1)).clamp(1, most), ..self }
     }
@@ -161,12 +161,6 @@ impl Buckets {
     /// Whether random indices seldom name the rows of a block more often than each thread can compare its position with all others.
     fn finds_few(&self) -> bool {
         self.source == Source::All && self.count / self.segments * self.own / self.rows <= FEW * 2 / 3
-    }
-
-    /// Number of threads of a block that adds. Searches wait for memory less often with more, whose sums must fit beside each other.
-    fn threads(&self, spec: &Spec) -> u64 {
-        let sums = 2 * u64::from(BLOCK) / WARP * self.lanes * self.pack * scatter_type(spec).size();
-        if self.finds_few() && sums <= 4 * self.round { 2 * u64::from(BLOCK) } else { u64::from(BLOCK) }
     }
 
     fn tile(&self) -> u64 {
@@ -213,7 +207,7 @@ impl Buckets {
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
-        let threads = (self.blocks() * self.threads(spec)) as f64;
+        let threads = (self.blocks() * u64::from(BLOCK)) as f64;
         let (found, before) = match self.source {
             Source::All => (OF_A_LOOK * count * (self.blocks() / self.segments) as f64, 0),
             Source::Tiles { threads, .. } => {
@@ -229,7 +223,7 @@ impl Buckets {
             written: Spec::bytes_of(&spec.outputs) + partials,
             sectors: self.sectors(spec),
             blocks: before + self.blocks() + self.joining(),
-            share: share(self.threads(spec)),
+            share: share(BLOCK.into()),
             ..Cost::default()
         }
     }

@@ -17,7 +17,7 @@ const BYTES_OF_AN_INSTRUCTION: u64 = 4;
 
 /// Maximum number of words that one warp examines, and number of moved bytes that allows one more.
 const MOST_STEPS: u64 = 24;
-const BYTES_OF_A_STEP: u64 = 1 << 20;
+const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Number of warps per SM up to which more warps share a row.
 const ENOUGH_WARPS: u64 = 16;
