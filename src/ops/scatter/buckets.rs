@@ -278,12 +278,7 @@ impl Buckets {
         if let Source::Tiles { threads, .. } = self.source {
             launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
         }
-        launches.push(launch(
-            "scatter",
-            &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"),
-            self.blocks(),
-            self.threads(spec),
-        ));
+        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"), self.blocks(), BLOCK.into()));
         if self.segments > 1 {
             launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
         }
