@@ -1,8 +1,7 @@
 //! The kernels of a `scatter` with `combine: add` whose blocks own buckets of consecutive rows.
 //!
-//! A block collects the positions of its rows' terms in their order, groups them by row, and divides all terms evenly among its threads,
-//! however many belong to one row. So every run adds terms in the same order, and a row that most indices name takes no longer than
-//! others. There are two ways to collect positions ([`Source`]): few indices are searched by every block; for more, a first kernel
+//! A block collects the positions of its rows' terms, groups them by row in their order, and divides all terms evenly among its threads,
+//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few indices are searched by every block; for more, a first kernel
 //! sorts the positions of each tile of indices by bucket, and blocks read the runs of their bucket in all tiles.
 
 use super::super::movement::{Columns, packs_of_rows};
