@@ -179,6 +179,12 @@ fn scatter_into_any_number_of_rows() {
         (40_000, 2, 100_000, 100_000),
         (20_000, 5, 30_000, 7),
         (140_000, 1, 50_000, 2000),
+        // Blocks find few terms, or far more than expected.
+        (4000, 11, 3000, 3000),
+        (3000, 60, 700, 2),
+        (70_000, 2, 5, 5),
+        (90_000, 9, 1000, 1000),
+        (140_000, 3, 1400, 3),
     ] {
         let dtype = file.pick(&FLOATS);
         let index = file.pick(&["i32", "i64"]);

@@ -205,18 +205,21 @@ impl Columns {
 
     /// Returns kernel text that defines `FETCH(row, j)` and `PUT(row, j, v)` for the packs of [`Columns::packs`], and
     /// `LEAD(row)`, the number of elements between the start of the first pack and the start of the row. `n` is the
-    /// length of a row.
+    /// length of a row. `READ_ROW(row, j)` only issues the loads of a pack, as a `Raw` value of elements of type `E`, and
+    /// `ELEMENTS(raw)` waits for them: several packs can be on their way.
     pub fn text_of_packs(&self, pack: u64, ragged: bool) -> String {
         if ragged {
             return format!(
                 "{}#define V {pack}\n{RAGGED}#define FETCH(row, j) fetch_row(row, j, (i64)n)\n#define PUT(row, j, v) put_row(row, j, (i64)n, v)\n\
-                 #define LEAD(row) (i64)lead_of(row)\n",
+                 #define LEAD(row) (i64)lead_of(row)\n\
+                 #define Raw Held<E>\n#define READ_ROW(row, j) read_row(row, j, (i64)n)\n#define ELEMENTS(raw) (raw).elements()\n",
                 bounds(BLOCK)
             );
         }
         let text = self.text_without_lanes();
         format!(
-            "{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n"
+            "{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n\
+             #define Raw Pack<E, V>\n#define READ_ROW(row, j) FETCH(row, j)\n#define ELEMENTS(raw) (raw)\n"
         )
     }
 

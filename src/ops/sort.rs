@@ -66,8 +66,10 @@ impl Split {
         let key = if bits > 32 { 8 } else { 4 };
         let radix = Radix::of(rows.count, rows.length, key, bits);
         let merges = runs.next_power_of_two().ilog2();
-        let alone = if key == 8 { ALONE_WIDE } else { RUN };
-        let is_faster = radix.passes() < merges || (radix.is_alone() && rows.length > alone);
+        // The network sorts padding as well. Comparing numbers of 64 bits takes more instructions than their digits do.
+        let is_padded = rows.length * 10 <= run * runs.next_power_of_two() * 9;
+        let is_short = if key == 8 { rows.length <= ALONE_WIDE } else { runs == 1 || !is_padded };
+        let is_faster = radix.passes() < merges || (radix.is_alone() && !is_short);
         let radix = is_faster.then_some(radix);
         Split { rows, run, runs, several, entry: key + 4, each, radix }
     }

@@ -127,6 +127,14 @@ const LEAST_WRITTEN: u64 = 512;
 /// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
 const LEAST_TENSOR: u64 = 1 << 20;
 
+/// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written: number of elements up to
+/// which all are; length of a side, and size in bytes of a tile with both sides whole, from which warps read few sectors more than once;
+/// and size in bytes of a tensor up to which the cache serves these.
+const WALKED: u64 = 1 << 17;
+const WALKED_SIDE: u64 = 5;
+const WALKED_TILE: u64 = 4 << 10;
+const WALKED_TENSOR: u64 = 8 << 20;
+
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
 const BANKS: u64 = 128;
@@ -226,7 +234,7 @@ fn part(all: &Geometry, axes: &[usize]) -> Geometry {
 
 impl Tiles {
     /// Returns the tiles; `None` if neighbouring elements stay neighbours or a tensor has no neighbouring elements, where an
-    /// elementwise walk is as fast.
+    /// elementwise walk is as fast, or for small tensors, where it is faster.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (dims, strides) = moved(spec);
         let all = walk::by_output(dims, &strides);
@@ -271,14 +279,21 @@ impl Tiles {
         let mut read = Side::of(&all, &sides[0], &spec.inputs[0], 1);
         let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
         let elements = spec.outputs[0].elements();
-        // Shared memory holds a tile and its offsets, of which each row and column of the tile has two.
         let size = spec.inputs[0].dtype.size();
+        let is_short =
+            read.length.min(written.length) <= WALKED_SIDE || read.length * written.length * size <= WALKED_TILE;
+        if elements <= WALKED || (is_short && elements * size <= WALKED_TENSOR) {
+            return None;
+        }
+        // Shared memory holds a tile and its offsets, of which each row and column of the tile has two.
         let most = if size > 4 || has_wide_offsets(spec) { MOST / 2 } else { MOST };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
-        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack.
+        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack. A side that
+        // would be cut once stays whole if there is room, since its second tile would be small.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
             true => length.min(room),
+            false if length < 2 * room && 2 * area <= most => length,
             false => room / 16 * 16,
         };
         read.tile = fitted(read.length, area / written.length.min(square));

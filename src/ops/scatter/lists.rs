@@ -1,4 +1,4 @@
-//! The kernels of a `scatter` of many narrow rows: a list of the terms of each output row.
+//! The kernels of a `scatter` of some ten thousand indices, or into rows with few terms: a list of the terms of each output row.
 //!
 //! A thread per index appends its position to the list of the row, in any order. Then each block sorts the lists of its rows in
 //! shared memory, and adds up the terms in the order of their positions. So every run adds terms in the same order.
@@ -19,8 +19,12 @@ const SLOTS: u64 = 2048;
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
 const LEAST: u64 = 8;
 
-/// Maximum average number of terms per row. Segments of indices are faster for more.
-const MOST_TERMS: u64 = 64;
+/// Maximum average number of terms per row, and number of indices or size of a row in bytes from which on only fewer terms are faster than
+/// tiles of indices sorted by ranges of rows.
+pub const MOST_TERMS: u64 = 64;
+const FEW_TERMS: u64 = 8;
+const MANY: u64 = 1 << 16;
+const WIDE: u64 = 128;
 
 /// Average number of terms that one thread adds up.
 const TERMS_EACH: u64 = 2;
@@ -71,13 +75,14 @@ impl Lists {
         let average = count.div_ceil(rows);
         // Four standard deviations above the average of random indices, and room for small averages.
         let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(LEAST);
-        let is_narrow = average <= MOST_TERMS;
+        let is_listed = count <= MANY || columns.length * x.dtype.size() >= WIDE;
+        let is_fast = average <= if is_listed { MOST_TERMS } else { FEW_TERMS };
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes(packs);
         let chunks = packs.div_ceil(lanes).max(1);
-        if !is_narrow || !fits || chunks > MOST_CHUNKS {
+        if !is_fast || !fits || chunks > MOST_CHUNKS {
             return None;
         }
         let beside = u64::from(BLOCK) / lanes;
@@ -218,7 +223,7 @@ impl Lists {
             self.pool_at(),
             columns.text_of_packs(self.pack, self.ragged),
         );
-        let launch = |name, body: &str, grid: u64| parts.launch(name, &before, &format!("{PARTS}{body}"), grid);
+        let launch = |name, body: &str, grid: u64| parts.launch(name, &before, &format!("{PARTS}{body}"), grid, BLOCK);
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK)).max(1);
         vec![
             launch("scatter_clear", CLEAR, of_each(self.heads())),
@@ -229,7 +234,7 @@ impl Lists {
 }
 
 /// Average number of sectors that hold a part of a row of this many bytes, over all rows of a contiguous tensor.
-fn sectors_of(bytes: u64) -> f64 {
+pub fn sectors_of(bytes: u64) -> f64 {
     let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());
     (bytes + SECTOR - divisor) as f64 / SECTOR as f64
 }

@@ -1,30 +1,19 @@
-//! The kernels of a `scatter` whose blocks search indices for the terms of their rows.
+//! The kernel of a `scatter` with `combine: set` whose blocks search all indices for the terms of their rows.
 //!
-//! A block collects the positions of its rows' terms in order, groups them by row, and adds the terms up. So every run adds terms in
-//! the same order. There are two ways to divide the work ([`Search`]): blocks own rows and search all indices or a segment of them; with
-//! a mostly zero output, blocks own the rows that some of the indices name.
+//! A block collects the positions of its rows' terms in order, groups them by row, and keeps the last term of each row. There are two
+//! ways to divide the work ([`Search`]): blocks own consecutive rows or, with a mostly zero output, the rows that some indices name.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP};
 use super::super::radix::EQUALS;
 use super::*;
 
-/// Maximum number of steps, over all waves of blocks, for which a search is not slower than another way. In a step, a block waits for
-/// memory and examines [`ROUND`] indices. A number of moved bytes allows one more step, since SMs search while memory is busy.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    steps: u64,
-    bytes_of_a_step: u64,
-    /// Whether segments of indices reduce the number of steps. They need a second launch.
-    counts_segments: bool,
-}
+/// Maximum number of steps, over all waves of blocks, for which a search is not slower than a sort. In a step, a block waits for
+/// memory and examines [`ROUND`] indices.
+const MOST_STEPS: u64 = 8;
 
-impl Limit {
-    /// Limit if the alternative is a list of the terms of each row.
-    pub const LISTS: Limit = Limit { steps: 1, bytes_of_a_step: 16 << 20, counts_segments: false };
-    /// Limit if the alternative is a sort of all indices.
-    pub const SORT: Limit = Limit { steps: 8, bytes_of_a_step: 4 << 20, counts_segments: true };
-}
+/// Number of moved bytes that allows one more step, since SMs search while memory is busy.
+const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
 const OF_A_BLOCK: u64 = 1 << 14;
@@ -32,24 +21,11 @@ const OF_A_BLOCK: u64 = 1 << 14;
 /// Number of indices up to which a sort never pays off.
 const FEW: u64 = 256;
 
-/// Number of steps of a block, each of which waits for memory, that justifies a second launch; and number of steps per segment.
-const STEPS: u64 = 4;
-const STEPS_OF_A_SEGMENT: u64 = 2;
-
 /// Other instructions per thread: about a quarter of the kernel's code, which has 30 to 50 KB for compute capability 9.0.
 const OF_A_THREAD: f64 = 500.0;
 
 /// Number of indices that a block examines per step.
 const ROUND: u64 = 2048;
-
-/// Maximum number of terms that a thread reads at once.
-const AHEAD: u64 = 4;
-
-/// Minimum average number of terms per row and segment, unless the segments' sums are few bytes.
-const LEAST_TERMS: u64 = 16;
-
-/// Size in bytes of segments' sums that a device can write and read in the time of a launch.
-const LIGHT: u64 = 8 << 20;
 
 /// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
 const ZEROS: u64 = 1 << 20;
@@ -57,22 +33,20 @@ const ZEROS: u64 = 1 << 20;
 /// Number of resident blocks per SM: while one waits for memory, others search.
 const RESIDENT: u64 = 4;
 
-/// Maximum number of sums in the registers of a thread, and of rows per block.
+/// Maximum number of elements in the registers of a thread, and of rows per block.
 const HELD: u64 = 32;
 const MOST_ROWS: u64 = 256;
 
-/// The indices that a block searches, and the rows that it owns.
-#[derive(Clone, Copy, Debug)]
+/// The rows that a block owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// The indices are divided into this many segments. A block searches one segment for indices of its consecutive rows, and a
-    /// second kernel adds the segments' sums.
-    Segments(u64),
-    /// A block has consecutive indices and owns each row whose first index is among them. It searches all indices for those of
-    /// its rows. The output is set to zero first.
-    All,
+    /// A block owns consecutive rows.
+    Rows,
+    /// A block has consecutive indices and owns each row whose first index is among them. The output is set to zero first.
+    Indices,
 }
 
-/// The division of rows, columns and indices among blocks.
+/// The division of rows and columns among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     search: Search,
@@ -82,71 +56,44 @@ pub struct Look {
     pack: u64,
     lanes: u64,
     chunks: u64,
-    /// Number of threads that share the terms of a pack, and of rows per thread.
-    terms: u64,
+    /// Number of rows per thread.
     several: u64,
-    /// Number of terms that a thread reads at once.
-    ahead: u64,
     rows: u64,
     count: u64,
 }
 
 impl Look {
     /// Returns the division; `None` if it exceeds the limit. `sparse` means that most rows of the output have no term.
-    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool, limit: Limit) -> Option<Look> {
+    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Look> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let count = i.elements();
         let bytes = x.bytes() + y.bytes();
         let is_fast = |look: &Look| {
             count <= FEW || {
-                let searched = if limit.counts_segments { look.searched() } else { count };
-                let steps = searched.div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
-                look.searched() <= OF_A_BLOCK && steps <= limit.steps + bytes / limit.bytes_of_a_step
+                let steps = count.div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
+                count <= OF_A_BLOCK && steps <= MOST_STEPS + bytes / BYTES_OF_A_STEP
             }
         };
         // Few blocks would find a term in a mostly zero output, and a launch that sets it to zero pays off if it is large.
         let mut looks = Vec::new();
         if !sparse || y.bytes() < ZEROS {
-            looks.push(Look::segmented(spec, columns, adds));
+            looks.push(Look::with(spec, columns, Search::Rows));
         }
         if sparse {
-            looks.push(Look::with(spec, columns, adds, Search::All));
+            looks.push(Look::with(spec, columns, Search::Indices));
         }
         looks.into_iter().find(is_fast)
     }
 
-    /// Divides all rows among blocks, and the indices into as many segments as pay off.
-    fn segmented(spec: &Spec, columns: &Columns, adds: bool) -> Look {
-        let whole = Look::with(spec, columns, adds, Search::Segments(1));
-        let (rows, average) = (whole.rows, whole.count / whole.rows);
-        let steps = average / (AHEAD * whole.terms) + whole.count / ROUND;
-        if !adds || steps <= STEPS {
-            return whole;
-        }
-        let of_rows = rows.saturating_mul(whole.width() * scatter_type(spec).size());
-        let light = (average / LEAST_TERMS).max(LIGHT / of_rows);
-        let beside = u64::from(BLOCK) / whole.lanes;
-        let room = (RESIDENT * UNITS).div_ceil(rows.div_ceil(beside).saturating_mul(whole.chunks));
-        let segments = (steps / STEPS_OF_A_SEGMENT).min(light).min(room).max(1);
-        Look::with(spec, columns, adds, Search::Segments(segments))
-    }
-
-    fn with(spec: &Spec, columns: &Columns, adds: bool, search: Search) -> Look {
+    fn with(spec: &Spec, columns: &Columns, search: Search) -> Look {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let (rows, count) = (y.dims[0].max(1), i.elements());
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes(packs);
         let chunks = packs.div_ceil(lanes).max(1);
-        let beside = u64::from(BLOCK) / lanes;
-        let average = match search {
-            Search::Segments(segments) => count / rows / segments,
-            Search::All => 1,
-        };
-        let terms = if adds { (average / AHEAD).max(1).next_power_of_two().min(beside) } else { 1 };
-        let ahead = (average / terms).next_power_of_two().clamp(2, AHEAD);
-        let mut look = Look { search, ragged, pack, lanes, chunks, terms, several: 1, ahead, rows, count };
-        while terms == 1 && 2 * look.several * pack <= HELD && 2 * look.own() <= MOST_ROWS {
+        let mut look = Look { search, ragged, pack, lanes, chunks, several: 1, rows, count };
+        while 2 * look.several * pack <= HELD && 2 * look.own() <= MOST_ROWS {
             let twice = Look { several: 2 * look.several, ..look };
             if twice.blocks() < BUSY_BLOCKS {
                 break;
@@ -156,101 +103,47 @@ impl Look {
         look
     }
 
-    fn segments(&self) -> u64 {
-        if let Search::Segments(segments) = self.search { segments } else { 1 }
-    }
-
-    /// Average number of indices that a block searches.
-    fn searched(&self) -> u64 {
-        match self.search {
-            Search::Segments(segments) => self.count.div_ceil(segments),
-            Search::All => self.count,
-        }
-    }
-
     /// Number of rows per block.
     fn own(&self) -> u64 {
-        u64::from(BLOCK) / (self.lanes * self.terms) * self.several
+        u64::from(BLOCK) / self.lanes * self.several
     }
 
     fn blocks(&self) -> u64 {
-        let owned = if let Search::All = self.search { self.count } else { self.rows };
-        owned.div_ceil(self.own()).saturating_mul(self.chunks * self.segments()).max(1)
-    }
-
-    /// Number of indices that all blocks examine together.
-    fn looks(&self) -> u64 {
-        self.blocks().saturating_mul(self.searched())
-    }
-
-    /// Number of elements of a row, rounded up to whole chunks.
-    fn width(&self) -> u64 {
-        self.chunks * self.lanes * self.pack
-    }
-
-    /// Number of blocks of the kernel that adds the segments' sums.
-    fn joining(&self) -> u64 {
-        match self.segments() {
-            1 => 0,
-            _ => self.rows.saturating_mul(self.chunks * self.lanes).div_ceil(u64::from(BLOCK)),
-        }
-    }
-
-    /// Size in bytes of the segments' sums of all rows.
-    fn partials(&self, spec: &Spec) -> u64 {
-        let segments = if self.segments() > 1 { self.segments() } else { 0 };
-        (segments * self.width() * scatter_type(spec).size()).saturating_mul(self.rows)
+        let owned = if self.search == Search::Indices { self.count } else { self.rows };
+        owned.div_ceil(self.own()).saturating_mul(self.chunks).max(1)
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let moved = Traffic::of(Space::Device, self.partials(spec));
+        let looks = self.blocks().saturating_mul(self.count);
         Cost {
-            instructions: OF_AN_INDEX * self.looks() as f64
+            instructions: OF_AN_INDEX * looks as f64
                 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
                 + OF_A_THREAD * self.blocks() as f64 * f64::from(BLOCK),
-            read: Spec::bytes_of(&spec.inputs) + moved,
-            written: Spec::bytes_of(&spec.outputs) + moved,
-            blocks: self.blocks() + self.joining(),
+            read: Spec::bytes_of(&spec.inputs),
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: self.blocks(),
             ..Cost::default()
         }
     }
 
-    pub fn launches(&self, spec: &Spec, columns: &Columns, adds: bool) -> Vec<Launch> {
-        let mut parts = Parts::of(spec, columns, 0, self.partials(spec));
-        parts.bind("segment", self.count.div_ceil(self.segments()));
+    pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
+        let parts = Parts::of(spec, columns, 0, 0);
         let index = c_type(spec.inputs[1].dtype);
-        let rows = if let Search::All = self.search { ALL } else { SEGMENT };
+        let is_sparse = self.search == Search::Indices;
+        let rows = if is_sparse { INDICES } else { CONSECUTIVE };
         let before = format!(
-            "typedef u32 P;\ntypedef {index} Index;\n{EQUALS}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
-             #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n#define SPARSE {}\n\
-             #define PLACE(l) ((P)found[order[l]])\n#define TERM(row, j) FETCH(row, j)\n{}",
-            u32::from(adds),
+            "typedef u32 P;\ntypedef {index} Index;\n{EQUALS}#define LANES {}\n#define CHUNKS {}\n#define SEVERAL {}\n#define SPARSE {}\n{}\
+             #undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n",
             self.lanes,
             self.chunks,
-            self.terms,
             self.several,
-            self.segments(),
-            self.ahead,
-            u32::from(matches!(self.search, Search::All)),
+            u32::from(is_sparse),
             columns.text_of_packs(self.pack, self.ragged),
-        ) + &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
-        let mut launches = match self.search {
-            Search::Segments(_) => Vec::new(),
-            Search::All => {
-                let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
-                vec![Launch::Memset { operand, value: 0, bytes }]
-            }
-        };
-        launches.push(parts.launch(
-            "scatter",
-            &before,
-            &format!("{OWN_PLACE}{FIND}{rows}{ADDING}{ADD}{LOOK}"),
-            self.blocks(),
-        ));
-        if self.segments() > 1 {
-            launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
-        }
-        launches
+        );
+        let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
+        let zeros = is_sparse.then_some(Launch::Memset { operand, value: 0, bytes });
+        let body = format!("{FIND}{rows}{KEEP}{LOOK}");
+        zeros.into_iter().chain([parts.launch("scatter", &before, &body, self.blocks(), BLOCK)]).collect()
     }
 }
 
@@ -266,10 +159,10 @@ pub fn lanes(packs: u64) -> u64 {
 
 /// Kernel text: groups the `m` positions found by row. Each warp takes a contiguous range of them, counts the positions of each
 /// row, and places them behind those of earlier warps.
-const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256 / (LANES * TERMS), OWN = BESIDE * SEVERAL;
+const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256 / LANES, OWN = BESIDE * SEVERAL;
   __shared__ u32 found[ROUND], cursor[8][OWN], starts[OWN + 1], counted[2][8];
   __shared__ unsigned short row_of[ROUND], order[ROUND];
-  u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32;
+  u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
   Block block = {0};
   auto arrange = [&](u32 m) {
     for (u32 k = t; k < 8 * OWN; k += 256) (&cursor[0][0])[k] = 0;
@@ -305,16 +198,11 @@ const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256
   };
 "#;
 
-/// Kernel text: the rows of a block, and the segment of indices that it searches. `index_at` and `place_at` are an index and its
-/// position; `own_of` is the number of an index's row within the block, or `OWN` if it belongs to another; `row_at` is the row with
-/// such a number, and `writes` whether this block writes it.
-const SEGMENT: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
-  u64 rest = blockIdx.x / CHUNKS, number = rest % SEGMENTS, first = rest / SEGMENTS * OWN;
-  u64 from = number * segment, to = count - from < segment ? count : from + segment;
-  if (from > count) from = to = count;
-  u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
-  auto index_at = [&](u64 p) { return i[outer.offset((P)p, 1)]; };
-  auto place_at = [](u64 p) { return (u32)p; };
+/// Kernel text: the rows of a block. `own_of` is the number of an index's row within the block, or `OWN` if it belongs to another;
+/// `row_at` is the row with such a number, and `writes` whether this block writes it.
+const CONSECUTIVE: &str = r#"  const u32 chunk = blockIdx.x % CHUNKS;
+  const u64 first = (u64)(blockIdx.x / CHUNKS) * OWN;
+  const u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
   auto own_of = [&](u64, Index index) {
     u64 behind = (u64)((i64)index - (i64)first);
     return behind < own_rows ? (u32)behind : OWN;
@@ -323,17 +211,17 @@ const SEGMENT: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   auto writes = [&](u32 own) { return own < own_rows; };
 "#;
 
-/// Kernel text: the same for a block that owns the rows of `OWN` indices and searches all. A table finds the first of the block's
+/// Kernel text: the same for a block that owns the rows of `OWN` indices. A table finds the first of the block's
 /// indices with the same row: an entry is 0, or counts from the last index of the block, so that the first one is the largest. It has
 /// many more entries than rows, so that few other indices meet an entry.
-const ALL: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
-  u64 first = (u64)(blockIdx.x / CHUNKS) * OWN, from = 0, to = count;
+const INDICES: &str = r#"  const u32 chunk = blockIdx.x % CHUNKS;
+  const u64 first = (u64)(blockIdx.x / CHUNKS) * OWN;
   const u32 ENTRIES = 16 * OWN;
   __shared__ u32 table[ENTRIES], is_earlier[OWN];
   __shared__ i64 own_row[OWN];
   for (u32 k = t; k < ENTRIES; k += 256) table[k] = 0;
   for (u32 k = t; k < OWN; k += 256) {
-    i64 row = first + k < count ? (i64)i[outer.offset((P)(first + k), 1)] : -1;
+    i64 row = first + k < count ? (i64)INDEX((P)(first + k)) : -1;
     own_row[k] = row < 0 || (u64)row >= rows ? -1 : row;
     is_earlier[k] = 0;
   }
@@ -351,8 +239,6 @@ const ALL: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
     }
   }
   __syncthreads();
-  auto index_at = [&](u64 p) { return i[outer.offset((P)p, 1)]; };
-  auto place_at = [](u64 p) { return (u32)p; };
   auto own_of = [&](u64 p, Index index) {
     for (u32 at = entry((i64)index);; at = (at + 1) % ENTRIES) {
       const u32 held = table[at];
@@ -366,8 +252,8 @@ const ALL: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   auto writes = [&](u32 own) { return own_row[own] >= 0 && is_earlier[own] == 0; };
 "#;
 
-/// Kernel text: adds the grouped terms to a thread's sums.
-const ADD: &str = r#"  C sum[SEVERAL][V] = {};
+/// Kernel text: keeps the last term of each row among the grouped ones.
+const KEEP: &str = r#"  C kept[SEVERAL][V] = {};
   // One bit per row with a term.
   u32 made = 0;
   i64 column[SEVERAL];
@@ -376,37 +262,41 @@ const ADD: &str = r#"  C sum[SEVERAL][V] = {};
     column[s] = (i64)(chunk * LANES + lane) * V;
     column[s] -= LEAD(y + row_at(s * BESIDE + group) * sy);
   }
-  auto add = [&]() {
+  auto keep = [&]() {
 #pragma unroll
     for (u32 s = 0; s < SEVERAL; s++) {
-      u32 own = s * BESIDE + group, l = starts[own], end = starts[own + 1];
-      if (l < end) made |= 1u << s;
-      if (!ADDS && l < end) l = end - 1;
+      const u32 own = s * BESIDE + group, end = starts[own + 1];
+      if (starts[own] == end) continue;
+      made |= 1u << s;
       if (column[s] >= (i64)n) continue;
-      add_terms(l, end, column[s], sum[s]);
+      const P p = (P)found[order[end - 1]];
+      const Pack<E, V> v = FETCH(x + outer.offset(p, 0), column[s]);
+      const C weight = WEIGHT(p);
+#pragma unroll
+      for (int c = 0; c < V; c++) kept[s][c] = weight * load<C>(v.at[c]);
     }
   };
 "#;
 
-/// Kernel text: searches the indices, and adds the terms found whenever its list is full.
+/// Kernel text: searches the indices, and reads the terms found whenever its list is full.
 const LOOK: &str = r#"  u32 held = 0, turn = 0;
   Index next[EACH];
   auto look = [&](u64 base) {
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {
       u64 p = base + warp * (32 * EACH) + e * 32 + lane32;
-      next[e] = p < to ? index_at(p) : (Index)-1;
+      next[e] = p < count ? INDEX((P)p) : (Index)-1;
     }
   };
-  look(from);
-  for (u64 base = from;; base += ROUND) {
-    bool last = base >= to;
+  look(0);
+  for (u64 base = 0;; base += ROUND) {
+    bool last = base >= count;
     u32 own[EACH], mine = 0, before = 0, all = 0;
     if (!last) {
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
         u64 p = base + warp * (32 * EACH) + e * 32 + lane32;
-        own[e] = p < to ? own_of(p, next[e]) : OWN;
+        own[e] = p < count ? own_of(p, next[e]) : OWN;
         mine += own[e] < OWN;
       }
       look(base + ROUND);
@@ -423,7 +313,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     if (held > 0 && (last || held + all > ROUND)) {
       __syncthreads();
       arrange(held);
-      add();
+      keep();
       __syncthreads();
       held = 0;
     }
@@ -439,47 +329,20 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     for (u32 e = 0; e < EACH; e++) {
       u32 to_write = at + (u32)(left >> 8 * e & 255);
       if (own[e] < OWN) {
-        found[to_write] = place_at(base + warp * (32 * EACH) + e * 32 + lane32);
+        found[to_write] = (u32)(base + warp * (32 * EACH) + e * 32 + lane32);
         row_of[to_write] = (unsigned short)own[e];
       }
       at += (u32)(flags >> 8 * e & 255);
     }
     held += all;
   }
-  total(sum[0]);
-  if (own_term > 0) return;
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
     u32 own = s * BESIDE + group;
     if (!writes(own) || column[s] >= (i64)n || (SPARSE && !(made >> s & 1))) continue;
-#if SEGMENTS > 1
-    C* partial = partials + ((number * rows + first + own) * (CHUNKS * LANES) + chunk * LANES + lane) * V;
-#pragma unroll
-    for (int c = 0; c < V; c++) partial[c] = sum[s][c];
-#else
     Pack<E, V> v;
 #pragma unroll
-    for (int c = 0; c < V; c++) store<C>(v.at[c], sum[s][c]);
+    for (int c = 0; c < V; c++) store<C>(v.at[c], kept[s][c]);
     PUT(y + row_at(own) * sy, column[s], v);
-#endif
   }
-"#;
-
-/// Kernel text: a thread adds the segments' sums of one pack of a row.
-const JOIN: &str = r#"  u64 row = GLOBAL_INDEX / (CHUNKS * LANES), pack = GLOBAL_INDEX % (CHUNKS * LANES);
-  if (row >= rows) return;
-  i64 column = (i64)pack * V;
-  column -= LEAD(y + row * sy);
-  if (column >= (i64)n) return;
-  C sum[V] = {};
-#pragma unroll 8
-  for (u64 number = 0; number < SEGMENTS; number++) {
-    const C* partial = partials + ((number * rows + row) * (CHUNKS * LANES) + pack) * V;
-#pragma unroll
-    for (int c = 0; c < V; c++) sum[c] += partial[c];
-  }
-  Pack<E, V> v;
-#pragma unroll
-  for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
-  PUT(y + row * sy, column, v);
 "#;

@@ -1,5 +1,8 @@
 //! `scatter`: writes or adds rows at the positions that indices give.
 
+mod bucket_kernels;
+mod buckets;
+mod direct;
 mod lists;
 mod look;
 
@@ -11,8 +14,10 @@ use super::radix::RowSort;
 use super::select::GROUPS;
 use super::*;
 
+use buckets::Buckets;
+use direct::Direct;
 use lists::Lists;
-use look::{Limit, Look};
+use look::Look;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -76,11 +81,17 @@ impl Operation for Scatter {
         let count = spec.inputs[1].elements();
         let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
         let (found, of_indices, before) = match split.finder {
-            Finder::Look(look) => {
-                return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
+            Finder::Direct(direct) => {
+                return Cost { flops: (adds + weights) as f64, ..direct.cost(spec) };
             }
             Finder::Lists(lists) => {
                 return Cost { flops: (adds + weights) as f64, share: 4, ..lists.cost(spec) };
+            }
+            Finder::Look(look) => {
+                return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
+            }
+            Finder::Buckets(buckets) => {
+                return Cost { flops: (adds + weights) as f64, ..buckets.cost(spec) };
             }
             Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
             Finder::Last => {
@@ -118,17 +129,19 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// Returns kernels whose blocks search the indices for the terms of their rows, or that make a list of the terms of each row.
+    /// Returns kernels that find the terms of each row in one of the ways of [`Finder`].
     ///
-    /// For rows of many bytes or terms, returns kernels that sort the positions of indices by row and sum up parts of very long rows,
-    /// or, if terms are not added, that find the last position of each row; then a kernel with several threads per row.
+    /// The last two ways are those of this file: kernels that sort the positions of indices by row and sum up parts of very long rows, or,
+    /// if terms are not added, that find the last position of each row; then a kernel with several threads per row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
         let columns = &split.columns;
         match split.finder {
-            Finder::Look(look) => return look.launches(spec, columns, split.adds),
+            Finder::Direct(direct) => return direct.launches(spec, columns),
             Finder::Lists(lists) => return lists.launches(spec, columns),
+            Finder::Look(look) => return look.launches(spec, columns),
+            Finder::Buckets(buckets) => return buckets.launches(spec, columns),
             Finder::Sort(_) | Finder::Last => {}
         }
         let partials = split.windows * columns.length * scatter_type(spec).size();
@@ -146,7 +159,7 @@ impl Operation for Scatter {
                 u32::from(split.sparse),
                 columns.text(),
             );
-            parts.launch(name, &before, body, grid)
+            parts.launch(name, &before, body, grid, BLOCK)
         };
         let each = |name, body: &str, count: u64| launch(name, body, 1, 1, count.div_ceil(u64::from(BLOCK)).max(1));
         let mut launches = match split.finder {
@@ -194,10 +207,14 @@ const OF_AN_INDEX: f64 = 12.0;
 /// The way in which a kernel finds the terms of a row.
 #[derive(Clone, Copy, Debug)]
 enum Finder {
-    /// Blocks search all indices.
-    Look(Look),
-    /// Kernels make a list of the terms of each row.
+    /// Warps compare all indices with one row each, and add its terms.
+    Direct(Direct),
+    /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
+    Buckets(Buckets),
+    /// Kernels make a list of the terms of each row, and add them.
     Lists(Lists),
+    /// Blocks search all indices for the last term of each of their rows.
+    Look(Look),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -238,8 +255,12 @@ impl Parts {
             params.push(geometry_param("outer_w", &head_geometry(w, i, i.dims.len())));
             weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
         }
+        let is_plain = matches!(&*outer.strides[1], [] | [1]);
+        let index = if is_plain { "i[p]" } else { "i[outer.offset(p, 1)]" };
         let compute = c_type(scatter_type(spec));
-        let before = format!("typedef {compute} C;\ntypedef {dtype} E;\n#define WEIGHT(p) {weight}\n{GROUPS}");
+        let before = format!(
+            "#define INDEX(p) {index}\ntypedef {compute} C;\ntypedef {dtype} E;\n#define WEIGHT(p) {weight}\n{GROUPS}"
+        );
         Parts { outer, before, params }
     }
 
@@ -248,9 +269,9 @@ impl Parts {
         self.params.push(u64_param(name, value));
     }
 
-    fn launch(&self, name: &str, before: &str, body: &str, grid: u64) -> Launch {
+    fn launch(&self, name: &str, before: &str, body: &str, grid: u64, threads: u32) -> Launch {
         let body = format!("  C* partials = (C*)(workspace + partials_at);\n{body}");
-        launch(name, &format!("{}{before}", self.before), &self.params, &body, grid, BLOCK)
+        launch(name, &format!("{}{before}", self.before), &self.params, &body, grid, threads)
     }
 }
 
@@ -281,13 +302,17 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let lists = if adds { Lists::of(spec, &columns) } else { None };
-        let limit = if lists.is_some() { Limit::LISTS } else { Limit::SORT };
-        let finder = match (Look::of(spec, &columns, adds, sparse, limit), lists) {
-            (Some(look), _) => Finder::Look(look),
-            (None, Some(lists)) => Finder::Lists(lists),
-            (None, None) if adds || sparse => Finder::Sort(sort),
-            (None, None) => Finder::Last,
+        let direct = || Direct::of(spec, &columns, sparse).map(Finder::Direct);
+        let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
+        let lists = || Lists::of(spec, &columns).map(Finder::Lists);
+        let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
+        let finder = match adds {
+            true => direct().or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
+            false => match Look::of(spec, &columns, sparse) {
+                Some(look) => Finder::Look(look),
+                None if sparse => Finder::Sort(sort),
+                None => Finder::Last,
+            },
         };
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
@@ -326,7 +351,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Look(_) | Finder::Lists(_) => 0,
+            Finder::Direct(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
@@ -339,7 +364,7 @@ const CLEAR: &str = r#"  if (GLOBAL_INDEX < rows) ((P*)workspace)[GLOBAL_INDEX] 
 
 /// Kernel text: finds the last position of each row, counted from 1. The result does not depend on the order of threads.
 const LAST: &str = r#"  if (GLOBAL_INDEX >= count) return;
-  i64 row = (i64)i[outer.offset((P)GLOBAL_INDEX, 1)];
+  i64 row = (i64)INDEX((P)GLOBAL_INDEX);
   if (row >= 0 && (u64)row < rows) atomicMax((P*)workspace + row, (P)GLOBAL_INDEX + 1);
 "#;
 

@@ -78,6 +78,7 @@ inline int __syncthreads_count(int mine) {
   return hip_double_vote;
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 
 // Shuffles: each thread shows its value to its wave. It shows the next one elsewhere, since others may still read this one.
 static thread_local unsigned long long hip_double_shown[2][1024];
@@ -93,6 +94,16 @@ template <typename T> inline T hip_double_shuffle(T mine, unsigned from) {
   T other = mine;
   if (from < size) __builtin_memcpy(&other, &shown[from], sizeof(T));
   return other;
+}
+// One bit for each thread of the wave.
+inline unsigned long long __ballot(int mine) {
+  unsigned here = hip_double_lane(), first = here / HIP_DOUBLE_WAVE * HIP_DOUBLE_WAVE, size = blockDim.x * blockDim.y * blockDim.z;
+  auto& shown = hip_double_shown[hip_double_here.shuffles[here] ^= 1];
+  shown[here] = mine != 0;
+  hip_double_host.wave_barrier(hip_double_here.running);
+  unsigned long long votes = 0;
+  for (unsigned lane = 0; lane < HIP_DOUBLE_WAVE && first + lane < size; lane++) votes |= shown[first + lane] << lane;
+  return votes;
 }
 // A thread reads within its group of `width` neighbours, or its own value.
 template <typename T> inline T hip_double_shuffle_to(T mine, int lane, int width) {

@@ -1,0 +1,408 @@
+//! Text of the kernels of [`super::buckets`].
+//!
+//! A number of 32 bits holds the counts of two buckets, or of two rows: at most 4096 each.
+
+/// Kernel text: a block sorts the positions of its tile by bucket, and writes them and the offset of each bucket. A word has the counts
+/// of two buckets.
+pub const SPLIT: &str = r#"  const u32 WARPS = THREADS / 32, HELD = TILE / THREADS, WORDS = (BUCKETS + 1) / 2, WORDS_EACH = (WORDS + THREADS - 1) / THREADS;
+  __shared__ u32 cursor[WARPS][WORDS], sorted[TILE];
+  const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32;
+  u32* entries = (u32*)workspace + (u64)blockIdx.x * TILE;
+  u32* offsets = (u32*)(workspace + offsets_at) + (u64)blockIdx.x * (WORDS + 1);
+  Block block = {0};
+  i64 index[HELD];
+  u32 rank[HELD];
+#pragma unroll
+  for (u32 h = 0; h < HELD; h++) {
+    const u64 p = (u64)blockIdx.x * TILE + warp * (32 * HELD) + h * 32 + lane32;
+    index[h] = p < count ? (i64)INDEX((P)p) : -1;
+  }
+  for (u32 k = t; k < WARPS * WORDS; k += THREADS) (&cursor[0][0])[k] = 0;
+  __syncthreads();
+  auto bucket_of = [&](i64 index) { return index >= 0 && (u64)index < rows ? (u32)index / OWN : BUCKETS; };
+#pragma unroll
+  for (u32 h = 0; h < HELD; h++) {
+    const u32 bucket = bucket_of(index[h]), shift = bucket % 2 * 16;
+    u32 same, leader, lower = equals32(bucket, same, leader), first = 0;
+    if (lower == 0 && bucket < BUCKETS) first = atomicAdd(&cursor[warp][bucket / 2], same << shift) >> shift & 0xffffu;
+    rank[h] = SHUFFLE(first, leader) + lower;
+  }
+  __syncthreads();
+  u32 of_thread = 0, all = 0;
+  for (u32 word = t * WORDS_EACH; word < (t + 1) * WORDS_EACH && word < WORDS; word++) {
+    u32 sum = 0;
+#pragma unroll
+    for (u32 w = 0; w < WARPS; w++) sum += cursor[w][word];
+    of_thread += (sum & 0xffffu) + (sum >> 16);
+  }
+  u32 at = block.before(of_thread, all);
+  for (u32 word = t * WORDS_EACH; word < (t + 1) * WORDS_EACH && word < WORDS; word++) {
+    u32 sum = 0;
+#pragma unroll
+    for (u32 w = 0; w < WARPS; w++) sum += cursor[w][word];
+    const u32 next = at + (sum & 0xffffu);
+    u32 here = at | next << 16;
+    offsets[word] = here;
+#pragma unroll
+    for (u32 w = 0; w < WARPS; w++) {
+      const u32 of_warp = cursor[w][word];
+      cursor[w][word] = here;
+      here += of_warp;
+    }
+    at = next + (sum >> 16);
+  }
+  if (t == 0) offsets[WORDS] = all;
+  __syncthreads();
+#pragma unroll
+  for (u32 h = 0; h < HELD; h++) {
+    const u32 bucket = bucket_of(index[h]), shift = bucket % 2 * 16;
+    if (bucket == BUCKETS) continue;
+    const u32 to = (cursor[warp][bucket / 2] >> shift & 0xffffu) + rank[h];
+    sorted[to] = (u32)index[h] % OWN << 16 | (warp * (32 * HELD) + h * 32 + lane32);
+  }
+  __syncthreads();
+  for (u32 k = t; k < all; k += THREADS) entries[k] = sorted[k];
+"#;
+
+/// Kernel text: the rows of a block, and the positions that it has found.
+pub const OWN_ROWS: &str = r#"  typedef Pack<C, V> Sum;
+  const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
+  const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
+  const u32 chunk = blockIdx.x % CHUNKS, segment = blockIdx.x / CHUNKS % SEGMENTS, bucket = blockIdx.x / CHUNKS / SEGMENTS;
+  const u64 first = (u64)bucket * OWN;
+  const u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
+  __shared__ union Found { u32 at[ROUND]; Sum carries[WARPS * LANES]; } found;
+  __shared__ unsigned short row_of[ROUND], order[ROUND];
+  __shared__ u32 carry_rows[WARPS];
+  __shared__ Sum sums[OWN * LANES];
+  Block block = {0};
+  for (u32 k = t; k < OWN * LANES; k += THREADS) {
+#pragma unroll
+    for (int c = 0; c < V; c++) sums[k].at[c] = 0;
+  }
+  auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
+"#;
+
+/// Kernel text: groups the `m` positions found by row. A word has the counts of two rows.
+pub const GROUP: &str = r#"#if SORTS
+  const u32 WORDS = (OWN + 1) / 2, WORDS_EACH = (WORDS + THREADS - 1) / THREADS, PLACES = (ROUND + THREADS - 1) / THREADS;
+  __shared__ u32 cursor[WARPS][WORDS];
+#endif
+  auto arrange = [&](u32 m) {
+#if SORTS
+    if (m <= FEW) {
+      // The place of a position is the number of those with a lower row, or the same row and a lower position.
+      if (t < m) {
+        const u32 mine = row_of[t], p = found.at[t];
+        u32 rank = 0;
+#pragma unroll 8
+        for (u32 k = 0; k < m; k++) rank += row_of[k] < mine + (found.at[k] < p);
+        order[rank] = (unsigned short)t;
+      }
+      __syncthreads();
+      return;
+    }
+    for (u32 k = t; k < WARPS * WORDS; k += THREADS) (&cursor[0][0])[k] = 0;
+    __syncthreads();
+    const u32 each = (m + THREADS - 1) / THREADS;
+    u32 row[PLACES], rank[PLACES];
+#pragma unroll
+    for (u32 e = 0; e < PLACES; e++) {
+      if (e >= each) continue;
+      const u32 l = warp * (32 * each) + e * 32 + lane32;
+      row[e] = l < m ? row_of[l] : OWN;
+      const u32 shift = row[e] % 2 * 16;
+      u32 same, leader, lower = equals32(row[e], same, leader), begin = 0;
+      if (lower == 0 && row[e] < OWN) begin = atomicAdd(&cursor[warp][row[e] / 2], same << shift) >> shift & 0xffffu;
+      rank[e] = SHUFFLE(begin, leader) + lower;
+    }
+    __syncthreads();
+    u32 of_thread = 0, all = 0, totals[WORDS_EACH];
+#pragma unroll
+    for (u32 c = 0; c < WORDS_EACH; c++) {
+      const u32 word = t * WORDS_EACH + c;
+      totals[c] = 0;
+      if (word < WORDS) {
+#pragma unroll
+        for (u32 w = 0; w < WARPS; w++) totals[c] += cursor[w][word];
+      }
+      of_thread += (totals[c] & 0xffffu) + (totals[c] >> 16);
+    }
+    u32 at = block.before(of_thread, all);
+#pragma unroll
+    for (u32 c = 0; c < WORDS_EACH; c++) {
+      const u32 word = t * WORDS_EACH + c, next = at + (totals[c] & 0xffffu);
+      u32 here = at | next << 16;
+      if (word < WORDS) {
+#pragma unroll
+        for (u32 w = 0; w < WARPS; w++) {
+          const u32 of_warp = cursor[w][word];
+          cursor[w][word] = here;
+          here += of_warp;
+        }
+      }
+      at = next + (totals[c] >> 16);
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 e = 0; e < PLACES; e++) {
+      if (e >= each || row[e] == OWN) continue;
+      const u32 to = (cursor[warp][row[e] / 2] >> row[e] % 2 * 16 & 0xffffu) + rank[e];
+      order[to] = (unsigned short)(warp * (32 * each) + e * 32 + lane32);
+    }
+    __syncthreads();
+#endif
+  };
+"#;
+
+/// Kernel text: adds the terms of `m` grouped positions to the block's sums. A group of threads has consecutive terms. It adds the sum of
+/// each row that begins among them but at its first term to the block's sums itself; the sum of the row of its first term is carried: over
+/// the groups of a warp by shuffles, then over the warps.
+pub const ADD: &str = r#"  auto add = [&](u32 m) {
+    const u32 NONE = 0xffffffffu, each = (m + GROUPS - 1) / GROUPS, from = group * each, to = from + each < m ? from + each : m;
+    C sum[V] = {}, carry[V] = {};
+    u32 row = NONE, carry_row = NONE;
+    auto flush = [&]() {
+      if (carry_row == NONE) {
+        carry_row = row;
+#pragma unroll
+        for (int c = 0; c < V; c++) carry[c] = sum[c];
+        return;
+      }
+#pragma unroll
+      for (int c = 0; c < V; c++) sums[row * LANES + lane].at[c] += sum[c];
+    };
+    for (u32 l = from; l < to; l += AHEAD) {
+      Raw raw[AHEAD];
+      C weight[AHEAD];
+      u32 rows_here[AHEAD];
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (l + a >= to) continue;
+        const u32 k = SORTS ? order[l + a] : l + a, p = found.at[k];
+        rows_here[a] = OWN > 1 ? row_of[k] : 0;
+        const i64 column = column_of(rows_here[a]);
+        raw[a] = {};
+        if (column < (i64)n) raw[a] = READ_ROW(x + outer.offset(p, 0), column);
+        weight[a] = WEIGHT(p);
+      }
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (l + a >= to) continue;
+        if (rows_here[a] != row) {
+          if (row != NONE) flush();
+          row = rows_here[a];
+#pragma unroll
+          for (int c = 0; c < V; c++) sum[c] = 0;
+        }
+        const Pack<E, V> v = ELEMENTS(raw[a]);
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v.at[c]);
+      }
+    }
+    if (row != NONE) flush();
+    // Of the carried sums of a row, the first one of a warp gets the sum.
+    bool leads = false;
+    if (t / 64 * 64 / LANES * each < m) {
+#pragma unroll
+      for (u32 step = LANES; step < 32; step *= 2) {
+        const bool is_same = SHUFFLE(carry_row, (lane32 + step) % 32) == carry_row && lane32 + step < 32;
+#pragma unroll
+        for (int c = 0; c < V; c++) {
+          const C other = SHUFFLE(carry[c], (lane32 + step) % 32);
+          if (is_same) carry[c] += other;
+        }
+      }
+      leads = SHUFFLE(carry_row, (lane32 + 32 - LANES) % 32) != carry_row && lane32 >= LANES && carry_row != NONE;
+    }
+    __syncthreads();
+    if (leads) {
+#pragma unroll
+      for (int c = 0; c < V; c++) sums[carry_row * LANES + lane].at[c] += carry[c];
+    }
+    if (lane32 < LANES) {
+#pragma unroll
+      for (int c = 0; c < V; c++) found.carries[warp * LANES + lane].at[c] = carry[c];
+      carry_rows[warp] = carry_row;
+    }
+    __syncthreads();
+    // Rows increase, so that carried sums of a row are neighbours.
+    const u32 carried = group < WARPS ? carry_rows[group] : NONE;
+    if (carried != NONE && (group == 0 || carry_rows[group - 1] != carried)) {
+      Sum all = found.carries[group * LANES + lane];
+      for (u32 other = group + 1; other < WARPS && carry_rows[other] == carried; other++) {
+#pragma unroll
+        for (int c = 0; c < V; c++) all.at[c] += found.carries[other * LANES + lane].at[c];
+      }
+#pragma unroll
+      for (int c = 0; c < V; c++) sums[carried * LANES + lane].at[c] += all.at[c];
+    }
+    __syncthreads();
+  };
+"#;
+
+/// Kernel text: a block searches the indices of its segment for those of its rows. Threads write few positions in any order, since they are
+/// grouped by comparisons. More are written in their order, and their terms added whenever the list is full.
+pub const ALL: &str = r#"  __shared__ u32 counted[2][WARPS], found_all;
+  const u32 STEP = THREADS * EACH, share = ((u32)count + SEGMENTS - 1) / SEGMENTS, begin = segment * share;
+  const u32 end = begin + share < (u32)count ? begin + share : (u32)count;
+  // Indices of 32 bits name no row beyond.
+  const u32 reach = sizeof(Index) == 4 && first >> 31 != 0 ? 0 : own_rows;
+  auto row_of_index = [&](Index index) {
+    if (sizeof(Index) == 4) return (u32)index - (u32)first < reach ? (u32)index - (u32)first : OWN;
+    return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
+  };
+  u32 base = begin, held = 0;
+#if FEW_EXPECTED
+  if (t == 0) found_all = 0;
+  __syncthreads();
+  for (; base < end; base += 2 * STEP) {
+    u32 bits = 0;
+#pragma unroll
+    for (u32 e = 0; e < 2 * EACH; e++) {
+      const u32 p = base + e * THREADS + t;
+      bits |= (u32)(p < end && row_of_index(INDEX(p)) < OWN) << e;
+    }
+    for (; bits != 0; bits &= bits - 1) {
+      const u32 p = base + (__ffsll((i64)bits) - 1) * THREADS + t, slot = atomicAdd(&found_all, 1u);
+      if (slot >= FEW) continue;
+      found.at[slot] = p;
+      row_of[slot] = (unsigned short)row_of_index(INDEX(p));
+    }
+  }
+  __syncthreads();
+  if (found_all <= FEW) held = found_all;
+  else base = begin;
+#endif
+  u32 turn = 0, all = 0, before = 0, placed = 0, row[EACH], votes[EACH];
+  for (;;) {
+    if (placed == all && base < end) {
+      const u32 own = base + warp * (32 * EACH) + lane32;
+      u32 of_warp = 0;
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) row[e] = own + 32 * e < end ? row_of_index(INDEX(own + 32 * e)) : OWN;
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) {
+        votes[e] = votes32(row[e] < OWN);
+        of_warp += __popc(votes[e]);
+      }
+      if (lane32 == 0) counted[turn][warp] = of_warp;
+      __syncthreads();
+      all = before = placed = 0;
+#pragma unroll
+      for (u32 w = 0; w < WARPS; w++) {
+        if (w == warp) before = all;
+        all += counted[turn][w];
+      }
+      turn = 1 - turn;
+      base += STEP;
+    }
+    if (placed < all) {
+      u32 at = held + before - placed;
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) {
+        const u32 slot = at + __popc(votes[e] & ((1u << lane32) - 1));
+        if (row[e] < OWN && slot >= held && slot < ROUND) {
+          found.at[slot] = base - STEP + warp * (32 * EACH) + lane32 + 32 * e;
+          row_of[slot] = (unsigned short)row[e];
+        }
+        at += __popc(votes[e]);
+      }
+      const u32 taken = all - placed < ROUND - held ? all - placed : ROUND - held;
+      placed += taken;
+      held += taken;
+    }
+    const bool is_last = placed == all && base >= end;
+    if (held < ROUND && !is_last) continue;
+    __syncthreads();
+    if (held > 0) {
+      arrange(held);
+      add(held);
+    }
+    held = 0;
+    if (is_last) break;
+  }
+"#;
+
+/// Kernel text: a block reads the runs of its bucket, one for each tile. `MATES` threads read a run.
+pub const RUNS: &str = r#"  __shared__ u32 left_of[THREADS], run_of[THREADS], longs[THREADS], all_longs;
+  const u32 WORDS_OF_TILE = (BUCKETS + 1) / 2 + 1, TILES_EACH = (TILES + SEGMENTS - 1) / SEGMENTS, begin = segment * TILES_EACH;
+  const u32 end = begin + TILES_EACH < TILES ? begin + TILES_EACH : TILES;
+  const u32* entries = (const u32*)workspace;
+  const unsigned short* offsets = (const unsigned short*)(workspace + offsets_at);
+  for (u32 base = begin; base < end; base += THREADS) {
+    u32 at = 0, length = 0, all = 0;
+    if (base + t < end) {
+      const unsigned short* of_tile = offsets + (u64)(base + t) * WORDS_OF_TILE * 2 + bucket;
+      at = of_tile[0];
+      length = of_tile[1] - at;
+    }
+    left_of[t] = block.before(length, all);
+    run_of[t] = at << 16 | length;
+    __syncthreads();
+    const u32 runs = end - base < THREADS ? end - base : THREADS;
+    for (u32 window = 0; window < all; window += ROUND) {
+      // Copies the positions of run `r` in this window by some threads, of which this one is number `mate`.
+      auto take = [&](u32 r, u32 mate, u32 mates) {
+        const u32 left = left_of[r], run = run_of[r], tile = (base + r) * TILE;
+        const u32 from = window > left ? window - left : 0, most = window + ROUND > left ? window + ROUND - left : 0;
+        const u32 to = most < (run & 0xffffu) ? most : run & 0xffffu;
+        if (mates < THREADS && from + 4 * mates < to) {
+          if (mate == 0) longs[atomicAdd(&all_longs, 1u)] = r;
+          return;
+        }
+#pragma unroll 4
+        for (u32 k = from + mate; k < to; k += mates) {
+          const u32 entry = entries[(u64)tile + (run >> 16) + k], slot = left + k - window;
+          found.at[slot] = tile + (entry & 0xffffu);
+          row_of[slot] = (unsigned short)(entry >> 16);
+        }
+      };
+      if (t == 0) all_longs = 0;
+      __syncthreads();
+#pragma unroll 4
+      for (u32 r = t / MATES; r < runs; r += THREADS / MATES) take(r, t % MATES, MATES);
+      __syncthreads();
+      for (u32 r = 0; r < all_longs; r++) take(longs[r], t, THREADS);
+      __syncthreads();
+      const u32 here = all - window < ROUND ? all - window : ROUND;
+      arrange(here);
+      add(here);
+    }
+    __syncthreads();
+  }
+"#;
+
+/// Kernel text: writes the block's sums.
+pub const WRITE: &str = r#"  for (u32 own = group; own < own_rows; own += GROUPS) {
+    const i64 column = column_of(own);
+    if (column >= (i64)n) continue;
+    const Sum sum = sums[own * LANES + lane];
+#if SEGMENTS > 1
+    ((Sum*)partials)[(((u64)segment * rows + first + own) * CHUNKS + chunk) * LANES + lane] = sum;
+#else
+    Pack<E, V> v;
+#pragma unroll
+    for (int c = 0; c < V; c++) store<C>(v.at[c], sum.at[c]);
+    PUT(y + (first + own) * sy, column, v);
+#endif
+  }
+"#;
+
+/// Kernel text: a thread adds the segments' sums of one pack of a row.
+pub const JOIN: &str = r#"  const u64 row = GLOBAL_INDEX / (CHUNKS * LANES), pack = GLOBAL_INDEX % (CHUNKS * LANES);
+  if (row >= rows) return;
+  const i64 column = (i64)pack * V - LEAD(y + row * sy);
+  if (column >= (i64)n) return;
+  C sum[V] = {};
+#pragma unroll 8
+  for (u32 number = 0; number < SEGMENTS; number++) {
+    const Pack<C, V> partial = ((const Pack<C, V>*)partials)[(number * rows + row) * (CHUNKS * LANES) + pack];
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] += partial.at[c];
+  }
+  Pack<E, V> v;
+#pragma unroll
+  for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
+  PUT(y + row * sy, column, v);
+"#;

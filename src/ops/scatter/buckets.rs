@@ -1,0 +1,286 @@
+//! The kernels of a `scatter` with `combine: add` whose blocks own buckets of consecutive rows.
+//!
+//! A block collects the positions of its rows' terms, groups them by row in their order, and divides all terms evenly among its threads,
+//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few indices are searched by every block; for more, a first kernel
+//! sorts the positions of each tile of indices by bucket, and blocks read the runs of their bucket in all tiles.
+
+use super::super::movement::{Columns, packs_of_rows};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
+use super::super::radix::EQUALS;
+use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::direct::{VOTES, lanes_of_warp};
+use super::lists::{MOST_TERMS, sectors_of};
+use super::*;
+
+/// Minimum and maximum number of positions that a block groups by row at once, and number up to which each thread compares its
+/// position with all others.
+const ROUND: [u64; 2] = [512, 2816];
+const FEW: u64 = 192;
+
+/// Maximum number of indices that all blocks search together, and that each block searches: if lists of few terms are the alternative,
+/// and otherwise.
+const MOST_LOOKS: u64 = 1 << 23;
+const MOST_BESIDE_LISTS: u64 = 3 << 11;
+const MOST_SEARCHED: u64 = 1 << 15;
+
+/// Number of bytes that allows one more index, since SMs search while memory is busy.
+const BYTES_OF_A_LOOK: u64 = 4;
+
+/// Number of indices that a block examines per step, number of steps that justifies a second launch, and minimum average number of terms
+/// per row and segment of the indices.
+const STEP: u64 = EACH * BLOCK as u64;
+const STEPS: u64 = 4;
+const LEAST_TERMS: u64 = 16;
+
+/// Size in bytes of the shared memory of a block, without that of sums over its threads.
+const SHARED: u64 = 46 << 10;
+
+/// Maximum number of rows per bucket.
+const MOST_ROWS: u64 = 1 << 10;
+
+/// Maximum number of buckets that a tile is sorted by, for each number of threads and maximum number of positions per thread: the kernel
+/// counts the positions of each warp and bucket in shared memory, which also has the sorted positions.
+const SPLITS: [(u64, u64, u64); 5] = [(640, 512, 8), (1024, 256, 16), (2048, 256, 8), (4096, 128, 16), (8192, 64, 16)];
+
+/// Minimum number of positions per thread of that kernel, and number of tiles that suffices.
+const LEAST_HELD: u64 = 2;
+const ENOUGH_TILES: u64 = 256;
+
+/// Number of resident blocks per SM, and if a thread adds up more than four numbers, which take more registers.
+const RESIDENT: u64 = 4;
+const RESIDENT_WIDE: u64 = 3;
+
+/// Average number of terms of a bucket.
+const OF_A_BUCKET: u64 = 1024;
+
+/// Maximum average number of terms of a block before blocks share a bucket.
+const OF_A_BLOCK: u64 = 4096;
+
+/// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
+const EACH: u64 = 8;
+const AHEAD: [u64; 2] = [4, 8];
+
+/// Instructions of the kernel that adds: per index that a block examines, per position that it groups by row, per thread that adds a term,
+/// per thread that writes a sum, and others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed
+/// instructions of seven scatters on an H100, from hardware counters.
+const OF_A_LOOK: f64 = 12.5;
+const OF_A_PLACE: f64 = 142.0;
+const OF_A_TERM: f64 = 48.0;
+const OF_A_SUM: f64 = 45.0;
+const OF_A_THREAD: f64 = 500.0;
+const OF_A_SPLIT: f64 = 92.0;
+const OF_A_SPLITTER: f64 = 163.0;
+
+/// The way in which a block finds the positions of its rows' terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// It searches all indices.
+    All,
+    /// It reads the runs of its bucket in tiles, each of which a block of this many threads has sorted, with `held` positions each.
+    Tiles { threads: u64, held: u64 },
+}
+
+/// The division of rows, columns and indices among blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Buckets {
+    source: Source,
+    /// True if rows are not aligned to a pack.
+    ragged: bool,
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
+    pack: u64,
+    lanes: u64,
+    chunks: u64,
+    /// Number of rows per bucket, and of blocks that share the indices or the tiles of a bucket.
+    own: u64,
+    segments: u64,
+    /// Number of positions that a block groups by row at once.
+    round: u64,
+    rows: u64,
+    count: u64,
+}
+
+impl Buckets {
+    /// Returns the division if blocks search all indices; `None` if that is not fast.
+    pub fn searching(spec: &Spec, columns: &Columns) -> Option<Buckets> {
+        let bytes = spec.inputs[0].bytes() + spec.outputs[0].bytes();
+        let one = Buckets::with(spec, columns, ROUND[1])?;
+        let mut all = one.owning(BUSY_BLOCKS, spec);
+        if one.count > STEPS * STEP {
+            let room = BUSY_BLOCKS / all.blocks();
+            all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / LEAST_TERMS).max(1);
+        }
+        let searched = one.count / all.segments;
+        let looks = all.blocks().saturating_mul(searched);
+        let most = if one.count / one.rows <= MOST_TERMS / 2 { MOST_BESIDE_LISTS } else { MOST_SEARCHED };
+        (searched <= most && looks <= MOST_LOOKS + bytes / BYTES_OF_A_LOOK).then_some(all)
+    }
+
+    /// Returns the division if tiles of indices are sorted by bucket; `None` if there are too many buckets or indices.
+    pub fn sorting(spec: &Spec, columns: &Columns) -> Option<Buckets> {
+        let count = spec.inputs[1].elements();
+        let [least_round, most_round] = ROUND;
+        let wanted = (count / OF_A_BUCKET).clamp(BUSY_BLOCKS, RESIDENT * UNITS);
+        let average = count.div_ceil(wanted);
+        let round = (average + average / 4).next_multiple_of(u64::from(BLOCK)).clamp(least_round, most_round);
+        let mut tiled = Buckets::with(spec, columns, round)?.owning(wanted, spec);
+        let (_, threads, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
+        let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(LEAST_HELD, most_held);
+        tiled.source = Source::Tiles { threads, held };
+        let average = count / tiled.buckets();
+        tiled.segments = (average / OF_A_BLOCK).min(RESIDENT * UNITS / tiled.blocks()).min(tiled.tiles()).max(1);
+        Some(tiled)
+    }
+
+    /// Blocks that own one row and search all indices; `None` if positions need more than 31 bits.
+    fn with(spec: &Spec, columns: &Columns, round: u64) -> Option<Buckets> {
+        let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
+        let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = lanes_of_warp(packs);
+        let chunks = packs.div_ceil(lanes).max(1);
+        let source = Source::All;
+        let one = Buckets { source, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
+        (count < 1 << 31).then_some(one)
+    }
+
+    /// Divides the rows among this many blocks, or more if the sums of a block would need more shared memory. It also has the positions of
+    /// a round, the sums over threads and the runs of as many tiles as a block has threads.
+    fn owning(self, blocks: u64, spec: &Spec) -> Buckets {
+        let (threads, sum) = (u64::from(BLOCK), self.pack * scatter_type(spec).size());
+        let positions = 4 * self.round + (4 * self.round).max(threads * sum) + 12 * threads;
+        let of_a_row = self.lanes * sum + 2 * threads / WARP;
+        let most = (SHARED.saturating_sub(positions) / of_a_row).clamp(1, MOST_ROWS);
+        Buckets { own: self.rows.div_ceil((blocks / self.chunks).max(1)).clamp(1, most), ..self }
+    }
+
+    fn buckets(&self) -> u64 {
+        self.rows.div_ceil(self.own)
+    }
+
+    /// Whether random indices seldom name the rows of a block more often than each thread can compare its position with all others.
+    fn finds_few(&self) -> bool {
+        self.source == Source::All && self.count / self.segments * self.own / self.rows <= FEW * 2 / 3
+    }
+
+    fn tile(&self) -> u64 {
+        if let Source::Tiles { threads, held } = self.source { threads * held } else { 0 }
+    }
+
+    fn tiles(&self) -> u64 {
+        self.count.div_ceil(self.tile().max(1))
+    }
+
+    /// Number of blocks of the kernel that adds.
+    fn blocks(&self) -> u64 {
+        self.buckets().saturating_mul(self.chunks * self.segments)
+    }
+
+    /// Number of words that hold the offsets of buckets in a tile, two each, and the number of the tile's positions.
+    fn words(&self) -> u64 {
+        self.buckets().div_ceil(2) + 1
+    }
+
+    /// Offset in bytes of the tiles' offsets in the workspace, behind the sorted positions.
+    fn offsets_at(&self) -> u64 {
+        4 * self.tiles() * self.tile()
+    }
+
+    fn workspace(&self) -> u64 {
+        if self.source == Source::All { 0 } else { self.offsets_at() + 4 * self.tiles() * self.words() }
+    }
+
+    /// Number of elements of a row, rounded up to whole chunks.
+    fn width(&self) -> u64 {
+        self.chunks * self.lanes * self.pack
+    }
+
+    /// Size in bytes of the segments' sums of all rows.
+    fn partials(&self, spec: &Spec) -> u64 {
+        if self.segments == 1 { 0 } else { self.segments * self.rows * self.width() * scatter_type(spec).size() }
+    }
+
+    /// Number of blocks of the kernel that adds the segments' sums.
+    fn joining(&self) -> u64 {
+        if self.segments == 1 { 0 } else { (self.rows * self.chunks * self.lanes).div_ceil(u64::from(BLOCK)) }
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
+        let threads = (self.blocks() * u64::from(BLOCK)) as f64;
+        let (found, before) = match self.source {
+            Source::All => (OF_A_LOOK * count * (self.blocks() / self.segments) as f64, 0),
+            Source::Tiles { threads, .. } => {
+                (OF_A_SPLIT * count + OF_A_SPLITTER * (self.tiles() * threads) as f64, self.tiles())
+            }
+        };
+        let grouped = count * (OF_A_PLACE * self.chunks as f64 + OF_A_TERM * lanes);
+        let written = OF_A_SUM * (self.segments * self.rows) as f64 * lanes;
+        let partials = Traffic::of(Space::Device, self.partials(spec));
+        Cost {
+            instructions: found + grouped + written + OF_A_THREAD * threads,
+            read: Spec::bytes_of(&spec.inputs) + partials,
+            written: Spec::bytes_of(&spec.outputs) + partials,
+            sectors: self.sectors(spec),
+            blocks: before + self.blocks() + self.joining(),
+            share: share(BLOCK.into()),
+            ..Cost::default()
+        }
+    }
+
+    /// Number of sectors of memory that the kernels access. A row of terms and the run of a bucket begin in any sector.
+    fn sectors(&self, spec: &Spec) -> f64 {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let streamed = (i.bytes() + y.bytes() + self.workspace()) / SECTOR;
+        let runs = self.tiles() * self.buckets() * self.chunks;
+        let of_runs = if self.source == Source::All {
+            0.0
+        } else {
+            runs as f64 * (1.0 + sectors_of(4 * self.count / runs.max(1)))
+        };
+        streamed as f64 + of_runs + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
+    }
+
+    pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
+        let mut parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
+        parts.bind("offsets_at", self.offsets_at());
+        let buckets = self.buckets();
+        let is_few = self.finds_few();
+        let run = self.count / (self.tiles() * buckets).max(1);
+        let before = format!(
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+             #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define MATES {}\n#define SEGMENTS {}u\n\
+             #define EACH {EACH}\n#define AHEAD {}\n{}",
+            c_type(spec.inputs[1].dtype),
+            self.round,
+            u32::from(is_few),
+            u32::from(self.own > 1 || is_few),
+            self.lanes,
+            self.chunks,
+            self.own,
+            self.tile(),
+            self.tiles(),
+            run.clamp(1, WARP).next_power_of_two(),
+            self.segments,
+            AHEAD[usize::from(self.pack <= 4)],
+            columns.text_of_packs(self.pack, self.ragged),
+        );
+        let resident = if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT };
+        let launch = |name, body: &str, grid: u64, threads: u64| {
+            let least = if threads > u64::from(BLOCK) { 2 } else { resident };
+            let bounds = format!(
+                "#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {least})\n#define THREADS {threads}u\n"
+            );
+            parts.launch(name, &format!("{before}{bounds}"), body, grid, threads as u32)
+        };
+        let mut launches = Vec::new();
+        let find = if self.source == Source::All { ALL } else { RUNS };
+        if let Source::Tiles { threads, .. } = self.source {
+            launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
+        }
+        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"), self.blocks(), BLOCK.into()));
+        if self.segments > 1 {
+            launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
+        }
+        launches
+    }
+}

@@ -1,0 +1,250 @@
+//! The kernel of a small `scatter` with `combine: add`: warps compare indices with one row each.
+//!
+//! A warp reads 32 indices at a time, and its votes tell which of them name its row. Several warps of a block share a row, each with
+//! every so many words of 32 indices. If most rows have no term, the output is set to zero first, and warps own the row that an index
+//! names; those of its first index write the row. A thread adds terms in an order that depends on positions alone.
+
+use super::super::movement::{Columns, packs_of_rows};
+use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
+use super::*;
+
+/// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of a
+/// launch.
+const MOST_INSTRUCTIONS: u64 = 3 << 19;
+
+/// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
+const BYTES_OF_AN_INSTRUCTION: u64 = 4;
+
+/// Maximum number of words that one warp examines, and number of moved bytes that allows one more.
+const MOST_STEPS: u64 = 24;
+const BYTES_OF_A_STEP: u64 = 4 << 20;
+
+/// Number of warps per SM up to which more warps share a row.
+const ENOUGH_WARPS: u64 = 16;
+
+/// Instructions of a warp per word, per batch of terms, and others: from machine code for sm_90 by NVRTC 13.0.
+const OF_A_WORD: u64 = 9;
+const OF_TERMS: u64 = 200;
+const OF_A_WARP: u64 = 100;
+
+/// Number of bits that hold the votes of several words for a group of threads.
+const BITS: u64 = 64;
+
+/// Maximum number of words that a warp reads at once.
+const MOST_EACH: u64 = 8;
+
+/// Maximum number of sums that the warps of a block leave in shared memory.
+const MOST_SUMS: u64 = 4096;
+
+/// Number of terms that a thread reads at once.
+const AHEAD: u64 = 4;
+
+/// The division of rows, columns and indices among warps.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct {
+    /// True if warps own the rows that indices name, and the output is set to zero first.
+    sparse: bool,
+    /// True if rows are not aligned to a pack.
+    ragged: bool,
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of warps that share its columns.
+    pack: u64,
+    lanes: u64,
+    chunks: u64,
+    /// Number of warps that share the indices.
+    segments: u64,
+    /// Number of rows, or of indices that own a row.
+    owners: u64,
+    count: u64,
+}
+
+impl Direct {
+    /// Returns the division; `None` if warps would examine too many indices. `sparse` means that most rows have no term.
+    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Direct> {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let bytes = x.bytes() + y.bytes();
+        let (most, steps) = (MOST_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION, MOST_STEPS + bytes / BYTES_OF_A_STEP);
+        let dense = Direct::with(columns, x.dtype, y.dims[0], i.elements(), false);
+        let owned = Direct::with(columns, x.dtype, i.elements(), i.elements(), true);
+        let is_small = |direct: &Direct| direct.instructions() <= most && direct.steps() <= steps;
+        [(true, dense), (sparse, owned)]
+            .into_iter()
+            .find(|(fits, direct)| *fits && is_small(direct))
+            .map(|(_, direct)| direct)
+    }
+
+    fn with(columns: &Columns, dtype: DType, owners: u64, count: u64, sparse: bool) -> Direct {
+        let (pack, ragged) = columns.packs(dtype);
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = lanes_of_warp(packs);
+        let chunks = packs.div_ceil(lanes).max(1);
+        let room = UNITS * ENOUGH_WARPS / owners.saturating_mul(chunks).max(1);
+        let most = (MOST_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
+        let segments = count.div_ceil(WARP).min(room).clamp(1, most);
+        Direct { sparse, ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), owners, count }
+    }
+
+    /// Number of warps that own a part of a row.
+    fn items(&self) -> u64 {
+        self.owners.saturating_mul(self.chunks)
+    }
+
+    /// Number of instructions of all warps.
+    fn instructions(&self) -> u64 {
+        let warps = self.items().saturating_mul(self.segments);
+        let terms = self.count.saturating_mul(self.chunks);
+        // Few warps have more terms than their threads read at once.
+        let batches = warps.min(terms).max(terms * self.lanes / (WARP * AHEAD));
+        warps.saturating_mul(OF_A_WARP + OF_A_WORD * self.steps()) + OF_TERMS * batches
+    }
+
+    /// Number of words that each warp examines.
+    fn steps(&self) -> u64 {
+        self.count.div_ceil(WARP * self.segments)
+    }
+
+    fn threads(&self) -> u64 {
+        (self.segments * WARP).max(u64::from(BLOCK))
+    }
+
+    fn blocks(&self) -> u64 {
+        self.items().div_ceil(self.threads() / (WARP * self.segments)).max(1)
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        Cost {
+            instructions: (self.instructions() * WARP) as f64,
+            read: Spec::bytes_of(&spec.inputs),
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: self.blocks(),
+            share: super::super::occupancy::share(self.threads()),
+            ..Cost::default()
+        }
+    }
+
+    pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
+        let parts = Parts::of(spec, columns, 0, 0);
+        let before = format!(
+            "typedef u32 P;\ntypedef {} Index;\n{VOTES}#define LANES {}\n#define CHUNKS {}\n#define SEGMENTS {}\n#define WARPS {}\n#define EACH {}\n\
+             #define AHEAD {AHEAD}\n#define SPARSE {}\n#define OWNERS {}u\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({})\n",
+            c_type(spec.inputs[1].dtype),
+            self.lanes,
+            self.chunks,
+            self.segments,
+            self.threads() / WARP,
+            (BITS / self.lanes).min(MOST_EACH),
+            u32::from(self.sparse),
+            self.owners,
+            columns.text_of_packs(self.pack, self.ragged),
+            self.threads(),
+        );
+        let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
+        let zeros = self.sparse.then_some(Launch::Memset { operand, value: 0, bytes });
+        zeros
+            .into_iter()
+            .chain([parts.launch("scatter", &before, SEARCH, self.blocks(), self.threads() as u32)])
+            .collect()
+    }
+}
+
+/// Returns the number of threads of a warp that share the packs of a row: a power of two that leaves few threads idle.
+pub fn lanes_of_warp(packs: u64) -> u64 {
+    let half = WARP / 2;
+    match packs > WARP && packs.next_multiple_of(half) * 8 <= packs.next_multiple_of(WARP) * 7 {
+        true => half,
+        false => packs.next_power_of_two().min(WARP),
+    }
+}
+
+/// Kernel text: the votes of a warp, or of half a wave.
+pub const VOTES: &str = r#"
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+__device__ inline u32 votes32(bool vote) { return (u32)(__ballot(vote) >> (threadIdx.x & 32 & (warpSize - 1))); }
+#else
+__device__ inline u32 votes32(bool vote) { return __ballot_sync(0xffffffffu, vote); }
+#endif
+"#;
+
+/// Kernel text: a group of `LANES` threads has `LANES` of the 32 positions of a word. All warps of a block take the same number of steps.
+const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.x / 32, lane = lane32 % LANES, group = lane32 / LANES;
+  const u32 segment = warp % SEGMENTS, item = (blockIdx.x * WARPS + warp) / SEGMENTS;
+  const u32 chunk = item % CHUNKS, owner = item / CHUNKS, all = (u32)count;
+#if SPARSE
+  const i64 row = owner < OWNERS ? (i64)INDEX(owner) : -1;
+  bool makes = row >= 0 && (u64)row < rows;
+#else
+  const i64 row = owner;
+  const bool makes = owner < OWNERS;
+#endif
+  const i64 column = (i64)(chunk * LANES + lane) * V - (makes ? LEAD(y + row * sy) : 0);
+  const bool is_inside = makes && column < (i64)n;
+  C sum[V] = {};
+  bool is_earlier = false;
+  for (u32 step = 0; step < all; step += 32 * SEGMENTS * EACH) {
+    const u32 base = step + 32 * segment;
+    Index index[EACH];
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) {
+      const u32 p = base + 32 * SEGMENTS * e + lane32;
+      index[e] = p < all ? INDEX(p) : (Index)-1;
+    }
+    // The votes of the group's positions: LANES bits for each word.
+    u64 bits = 0;
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) {
+      const u32 votes = votes32(makes && (i64)index[e] == row);
+      const u32 own = LANES == 32 ? votes : votes >> group * LANES & ((1u << LANES % 32) - 1);
+      bits |= (u64)own << e * LANES;
+      if (SPARSE && votes != 0) is_earlier |= base + 32 * SEGMENTS * e + __popc((votes & (~votes + 1)) - 1) < owner;
+    }
+    while (bits != 0 && is_inside) {
+      Raw raw[AHEAD];
+      C weight[AHEAD];
+      u32 taken = 0;
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (bits == 0) continue;
+        const u32 bit = __ffsll((i64)bits) - 1, p = base + 32 * SEGMENTS * (bit / LANES) + group * LANES + bit % LANES;
+        bits &= bits - 1;
+        taken++;
+        raw[a] = READ_ROW(x + outer.offset(p, 0), column);
+        weight[a] = WEIGHT(p);
+      }
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (a >= taken) continue;
+        const Pack<E, V> v = ELEMENTS(raw[a]);
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v.at[c]);
+      }
+    }
+  }
+#pragma unroll
+  for (u32 mask = LANES; mask < 32; mask *= 2) {
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] += SHUFFLE_XOR(sum[c], mask);
+  }
+#if SEGMENTS > 1
+  typedef Pack<C, V> Sum;
+  __shared__ Sum sums[WARPS * LANES];
+  __shared__ bool was_earlier[WARPS];
+  if (lane32 < LANES) {
+#pragma unroll
+    for (int c = 0; c < V; c++) sums[warp * LANES + lane].at[c] = sum[c];
+  }
+  if (lane32 == 0) was_earlier[warp] = is_earlier;
+  __syncthreads();
+  if (segment > 0) return;
+#pragma unroll
+  for (u32 other = 1; other < SEGMENTS; other++) {
+    const Sum more = sums[(warp + other) * LANES + lane];
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] += more.at[c];
+    is_earlier |= was_earlier[warp + other];
+  }
+#endif
+  if (!is_inside || lane32 >= LANES || (SPARSE && is_earlier)) return;
+  Pack<E, V> v;
+#pragma unroll
+  for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
+  PUT(y + row * sy, column, v);
+"#;
