@@ -201,16 +201,17 @@ __device__ inline Acc across(Acc a) {
 const ACROSS_ROWS: &str = r#"
 __device__ inline void across(Acc (&a)[W], u32 side, u32 lane) {
   if (T == 1) return;
-  __shared__ Acc part[T * B * W];
+  // Neighbouring threads access neighbouring accumulators, so that no two of a warp are in the same bank.
+  __shared__ Acc part[W][T][B];
 #pragma unroll
-  for (int w = 0; w < W; w++) part[(lane * B + side) * W + w] = a[w];
+  for (int w = 0; w < W; w++) part[w][lane][side] = a[w];
   for (u32 half = T / 2; half > 0; half /= 2) {
     __syncthreads();
     if (lane < half) {
 #pragma unroll
       for (int w = 0; w < W; w++) {
-        a[w] = join(a[w], part[((lane + half) * B + side) * W + w]);
-        part[(lane * B + side) * W + w] = a[w];
+        a[w] = join(a[w], part[w][lane + half][side]);
+        part[w][lane][side] = a[w];
       }
     }
   }
@@ -259,17 +260,38 @@ impl Common<'_> {
         )
     }
 
-    /// Returns the workspace argument: for each part, its accumulator of each result.
-    fn workspace(&self) -> Arg {
+    /// Size of an accumulator in bytes.
+    fn accumulator_size(&self) -> u64 {
         let fields = match self.function {
             Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
             Function::LogSumExpAndSum => 3,
             Function::Sums(count) => u64::from(count),
             _ => 1,
         };
-        let size = fields * self.compute.size();
+        fields * self.compute.size()
+    }
+
+    /// Returns the workspace argument: for each part, its accumulator of each result.
+    fn workspace(&self) -> Arg {
         let parts = if self.split.parts > 1 { self.split.parts } else { 0 };
-        Arg::Workspace(parts * self.split.results * size)
+        Arg::Workspace(parts * self.split.results * self.accumulator_size())
+    }
+
+    /// Returns text that stores the accumulators of a thread's pack of `results` results, up to 16 bytes at once.
+    fn stored_part(&self, results: u64) -> String {
+        let size = self.accumulator_size();
+        let fits =
+            |width: &u64| results.is_multiple_of(*width) && (width * size).is_power_of_two() && width * size <= 16;
+        match (2..=results).rev().find(fits) {
+            Some(width) => format!(
+                "#pragma unroll\n    for (int v = 0; v < {results}; v += {width}) {{\n      Pack<Acc, {width}> some;\n#pragma unroll\n      \
+                 for (int i = 0; i < {width}; i++) some.at[i] = acc[h * {results} + v + i];\n      \
+                 *(Pack<Acc, {width}>*)(partial + (u64)part * results + which + v) = some;\n    }}\n"
+            ),
+            None => format!(
+                "#pragma unroll\n    for (int v = 0; v < {results}; v++) partial[(u64)part * results + which + v] = acc[h * {results} + v];\n"
+            ),
+        }
     }
 
     /// Returns the parameters of a kernel.
@@ -500,7 +522,7 @@ impl Common<'_> {
                 out = c_type(self.output.dtype),
                 count = pack / written,
             ),
-            _ => format!("{each_of_pack} partial[(u64)part * results + which + v] = acc[h * {results} + v];\n"),
+            _ => self.stored_part(results),
         };
         body += &format!(
             "  if (lane != 0) return;\n#pragma unroll\n  for (int h = 0; h < {packs}; h++) {{\n    {index} which = begins_at[h];\n    \
