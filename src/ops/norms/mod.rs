@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod batch;
+mod channel;
 mod groups;
 mod kernel;
 
