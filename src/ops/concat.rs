@@ -152,11 +152,15 @@ fn pack_threads(packs: u64) -> u64 {
 const OF_A_PACK: f64 = 90.0;
 const OF_AN_INPUT: f64 = 4.0;
 
+/// Minimum number of packs of an output that is written in packs. A single element takes fewer instructions, which is what counts if
+/// the output is small.
+const MIN_PACKS: u64 = 4096;
+
 /// Whether threads write packs of 16 bytes of the output, each with elements of any inputs, because an elementwise walk over each
 /// input would write smaller packs.
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
-    spec.outputs[0].elements() > 0 && row >= pack(spec) && is_flat(spec) && !is_whole(spec)
+    spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec)
 }
 
 /// Returns the kernel whose threads write packs. A thread reads the aligned packs of the input that contain its elements, and goes

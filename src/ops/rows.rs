@@ -464,6 +464,16 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
   }
 }
 
+// Exponential of the difference to a maximum, as a power of two: its argument is at most zero, so a rounding error of the argument
+// is no larger than that of the difference.
+#if defined(__CUDA_ARCH__)
+__device__ inline f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#else
+__device__ inline f32 power_of_two(f32 x) { return exp2f(x); }
+#endif
+__device__ inline f32 exp_below(f32 x) { return power_of_two(x * 1.4426950408889634f); }
+__device__ inline f64 exp_below(f64 x) { return exp(x); }
+
 struct Larger { __device__ C operator()(C a, C b) const { return a > b ? a : b; } };
 struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
 

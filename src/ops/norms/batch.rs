@@ -99,7 +99,7 @@ impl Statistics {
     }
 
     fn cost(&self) -> Cost {
-        let split = reductions::Split::of(&self.spec, &self.extent, compute_type(&self.spec));
+        let split = reductions::Split::of(&self.spec, &self.extent, compute_type(&self.spec), Function::Sums(2));
         split.cost(&self.spec, &terms(), Function::Sums(2))
     }
 

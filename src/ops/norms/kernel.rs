@@ -3,7 +3,7 @@
 use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::super::occupancy::share;
+use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted};
 use super::*;
 
@@ -15,9 +15,10 @@ const OF_A_THREAD: f64 = 150.0;
 /// Instructions per element of a shifted row, which compare its position with both ends.
 const EACH_SHIFTED: f64 = 6.0;
 
-/// Minimum size of a pack in bytes for which rows with a weight per column are not shifted: the weights of a shifted row are loaded
-/// one by one.
+/// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs of 16 bytes of
+/// such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save for others.
 const SMALL_PACK: u64 = 4;
+const LONG_ROW: u64 = WARP;
 
 /// Division of rows among threads.
 pub struct Split {
@@ -42,16 +43,19 @@ enum Weights {
 }
 
 impl Split {
-    pub fn of(spec: &Spec, norm: &Norm, channels: &Channels) -> Split {
+    pub fn of(spec: &Spec, norm: &Norm) -> Split {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
         }
         let rows = Rows::of(&tensors);
         let aligned = common_pack(&tensors);
-        let is_small = channels.alike > 1 || aligned * tensors[0].dtype.size() < SMALL_PACK;
-        let shifted = is_small && is_shifted(&tensors);
-        let pack = if shifted { 16 / tensors[0].dtype.size() } else { aligned };
+        let widest = 16 / tensors[0].dtype.size();
+        let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
+            && rows.length >= LONG_ROW * widest
+            && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
+        let shifted = is_worth && is_shifted(&tensors);
+        let pack = if shifted { widest } else { aligned };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         // Number of elements from the pack in which a row starts to the one in which it ends.
@@ -273,12 +277,16 @@ template <typename E> __device__ inline void write(E* to, i64 step, i64 j, const
   }
 }
 
-// Writes the elements of a pack that belong to a row.
+// Writes the elements of a pack that belong to a row. The pack is complete before the branch, or else the compiler writes whole
+// packs in pieces too.
 template <typename E> __device__ inline void write_row(E* to, i64 step, i64 j, u32 lead, u32 n, const C* v) {
-  if (!SHIFTED || ((u32)j >= lead && (u32)j + V <= n)) {
-    write(to, step, j, v);
+  if (!SHIFTED) return write(to, step, j, v);
+  Pack<E, V> pack;
+  EACH store<C>(pack.at[i], v[i]);
+  if ((u32)j >= lead && (u32)j + V <= n) {
+    *(Pack<E, V>*)(to + j) = pack;
   } else {
-    EACH if (LIVE) store<C>(to[j + i], v[i]);
+    EACH if (LIVE) to[j + i] = pack.at[i];
   }
 }
 

@@ -4,7 +4,7 @@
 use super::super::kernel::{
     Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::split::Along;
+use super::split::{Along, Last};
 use super::*;
 
 /// Number of terms of a pack that overlap well enough without those of the next pack.
@@ -228,11 +228,11 @@ pub fn launches(
     compute: DType,
     finish: Finish,
 ) -> Vec<Launch> {
-    let split = Split::of(spec, extent, compute);
+    let split = Split::of(spec, extent, compute, function);
     let common =
         Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
     let mut launches = vec![common.first(name, expression, spec)];
-    if split.parts > 1 {
+    if split.last.parts > 1 {
         launches.push(common.second(name));
     }
     launches
@@ -260,26 +260,16 @@ impl Common<'_> {
         )
     }
 
-    /// Size of an accumulator in bytes.
-    fn accumulator_size(&self) -> u64 {
-        let fields = match self.function {
-            Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
-            Function::LogSumExpAndSum => 3,
-            Function::Sums(count) => u64::from(count),
-            _ => 1,
-        };
-        fields * self.compute.size()
-    }
-
     /// Returns the workspace argument: for each part, its accumulator of each result.
     fn workspace(&self) -> Arg {
-        let parts = if self.split.parts > 1 { self.split.parts } else { 0 };
-        Arg::Workspace(parts * self.split.results * self.accumulator_size())
+        let Last { results, parts, .. } = self.split.last;
+        let parts = if parts > 1 { parts } else { 0 };
+        Arg::Workspace(parts * results * self.function.accumulator_size(self.compute))
     }
 
     /// Returns text that stores the accumulators of a thread's pack of `results` results, up to 16 bytes at once.
     fn stored_part(&self, results: u64) -> String {
-        let size = self.accumulator_size();
+        let size = self.function.accumulator_size(self.compute);
         let fits =
             |width: &u64| results.is_multiple_of(*width) && (width * size).is_power_of_two() && width * size <= 16;
         match (2..=results).rev().find(fits) {
@@ -294,14 +284,13 @@ impl Common<'_> {
         }
     }
 
-    /// Returns the parameters of a kernel.
-    fn parameters(&self, stores: bool) -> Vec<Parameter> {
-        let Split { kept, results, .. } = self.split;
+    /// Returns the parameters of a kernel with these results, which it stores or not.
+    fn parameters(&self, kept: &Geometry, results: u64, stores: bool) -> Vec<Parameter> {
         let mut params = vec![
             param(format!("{}* out", c_type(self.output.dtype)), Arg::Operand(self.inputs as u8)),
             param("Acc* partial", self.workspace()),
             geometry_param("kept", kept),
-            u64_param("results", *results),
+            u64_param("results", results),
         ];
         if stores {
             params.extend(self.finish.params.iter().cloned());
@@ -332,7 +321,8 @@ impl Common<'_> {
         let Split { along, pack, threads, beside, held: packs, under_way, parts, written, .. } = *split;
         let count = self.inputs;
         let constants = expression.constants();
-        let mut params = self.parameters(parts == 1);
+        let stores = split.last.parts == 1;
+        let mut params = self.parameters(&split.kept, split.results, stores);
         let operand = |i: usize| param(format!("const {}* a{i}", c_type(spec.inputs[i].dtype)), Arg::Operand(i as u8));
         params.extend((0..count).map(operand));
         let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
@@ -509,12 +499,12 @@ impl Common<'_> {
         }
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
         let each_of_pack = format!("#pragma unroll\n    for (int v = 0; v < {results}; v++)");
-        let stores = match (parts, written) {
-            (1, 1) => format!(
+        let stored = match (stores, written) {
+            (true, 1) => format!(
                 "{each_of_pack} {{\n      Acc total = acc[h * {results} + v];\n      {};\n      which++;\n    }}\n",
                 self.stored("out[at[h][0] + v * out_step]")
             ),
-            (1, _) => format!(
+            (true, _) => format!(
                 "    Pack<{out}, {written}> r[{count}];\n{each_of_pack} {{\n      Acc total = acc[h * {results} + v];\n      \
                  {};\n      which++;\n    }}\n#pragma unroll\n    for (int k = 0; k < {count}; k++) \
                  *(Pack<{out}, {written}>*)(out + at[h][0] + k * {written}) = r[k];\n",
@@ -526,9 +516,9 @@ impl Common<'_> {
         };
         body += &format!(
             "  if (lane != 0) return;\n#pragma unroll\n  for (int h = 0; h < {packs}; h++) {{\n    {index} which = begins_at[h];\n    \
-             if (which == results) continue;\n{stores}  }}\n"
+             if (which == results) continue;\n{stored}  }}\n"
         );
-        if parts == 1 && written == 1 {
+        if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
         let before = self.before(threads, beside, packs * results, across) + &function;
@@ -538,9 +528,10 @@ impl Common<'_> {
     /// Returns the kernel that combines the parts.
     fn second(&self, name: &str) -> Launch {
         let (beside, threads, blocks) = self.split.second();
-        let mut params = self.parameters(true);
-        params.push(u32_param("parts", self.split.parts));
-        let index = index_type(self.split.results + beside);
+        let Last { kept, results, parts } = &self.split.last;
+        let mut params = self.parameters(kept, *results, true);
+        params.push(u32_param("parts", *parts));
+        let index = index_type(results + beside);
         let body = format!(
             r#"  u32 side = threadIdx.x % B, lane = threadIdx.x / B;
   {index} which = ({index})blockIdx.x * B + side;
@@ -559,7 +550,7 @@ impl Common<'_> {
   {};
 "#,
             self.stored("out[kept.offset(which, 0)]"),
-            each = self.split.parts.div_ceil(threads),
+            each = parts.div_ceil(threads),
         );
         let before = self.before(threads, beside, 1, ACROSS_ROWS);
         launch(&format!("{name}_rest"), &before, &params, &body, blocks, (beside * threads) as u32)

@@ -7,7 +7,7 @@ use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
 use super::super::layout::collapse;
-use super::super::occupancy::{BUSY_BLOCKS, share};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
 use super::super::rows::is_shifted;
 use super::*;
 
@@ -28,6 +28,9 @@ const UNDER_WAY: u64 = 4;
 /// Minimum size in bytes of an input that is read once, by parts that wait for each other: the cache of a large device does not
 /// keep it from a first launch to a second one.
 const BEYOND_CACHE: u64 = 24 << 20;
+
+/// Minimum number of rounds of loads of a line whose parts wait for each other.
+const FEW_ROUNDS: u64 = 4;
 
 /// Number of parts in a group. A part waits for the totals of earlier parts of its group, and for the total before the group.
 const GROUP: u64 = BLOCK as u64;
@@ -100,13 +103,21 @@ impl Split {
             }
             false => (1, (count / pack).div_ceil(block), MIN_ROWS, MAX_PARTS),
         };
+        // Number of elements from the pack in which a line starts to the one in which it ends, and of a round of loads.
+        let reach = length + if shifted { pack - 1 } else { 0 };
+        let round = threads * pack * UNDER_WAY;
+        let is_large = tensors[1].bytes() >= BEYOND_CACHE;
+        let chained = along && threads == block && is_large && blocks < RESIDENT_BLOCKS && length > FEW_ROUNDS * round;
         // A second launch takes as long as a line with two rounds of loads per thread.
-        let once = along && length <= 2 * threads * pack * UNDER_WAY;
-        let is_divided = blocks < BUSY_BLOCKS && !once;
-        let chained = is_divided && along && threads == block && tensors[1].bytes() >= BEYOND_CACHE;
-        let parts = match is_divided {
-            true if chained => (length + pack - 1).div_ceil(threads * pack * UNDER_WAY),
-            true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
+        let once = along && length <= 2 * round;
+        let parts = match blocks < BUSY_BLOCKS && !once {
+            _ if chained => reach.div_ceil(round),
+            true => {
+                let parts = (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most);
+                // A last round of loads with few elements takes as long as a full one.
+                let rounds = reach.div_ceil(parts) / round;
+                if along && rounds > 0 { reach.div_ceil(round * rounds) } else { parts }
+            }
             false => 1,
         };
         Split { lines, count, length, steps, along, pack, threads, parts, shifted, chained }
@@ -410,7 +421,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
           *(Pack<Y, V>*)(to + (u64)j * sy) = r;
         } else {
 #pragma unroll
-          for (int v = 0; v < V; v++) if (j + v < end && j + v >= lead) to[(u64)(j + v) * sy] = r.at[v];
+          for (int v = 0; v < V; v++) if (j + v < end && (!SHIFTED || j + v >= lead)) to[(u64)(j + v) * sy] = r.at[v];
         }
       }
       carry = JOIN(carry, all[u]);
