@@ -148,7 +148,9 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     // Threads that each process a row, or a pack of one, are as fast if there are enough of them.
     let alike = columns.pack == columns.written && columns.pack == columns.read;
     let many = spec.inputs[1].elements().saturating_mul(columns.threads) >= RESIDENT_BLOCKS * u64::from(BLOCK);
-    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many) {
+    // Threads of a row have one pack each, or else packs are loaded one after the other, or threads are idle.
+    let is_even = columns.length == columns.pack * columns.threads;
+    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many && is_even) {
         return None;
     }
     Stream::of(y, columns.length, aligned)

@@ -1,6 +1,6 @@
 //! Rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
 
-use super::kernel::{c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
+use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
@@ -289,7 +289,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{HELPERS}",
+             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -463,16 +463,6 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
     EACH if (!SHIFTED || (i >= low && i < high)) store<C>(to[BESIDE ? j + i : (j + i) * step], v[i]);
   }
 }
-
-// Exponential of the difference to a maximum, as a power of two: its argument is at most zero, so a rounding error of the argument
-// is no larger than that of the difference.
-#if defined(__CUDA_ARCH__)
-__device__ inline f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-#else
-__device__ inline f32 power_of_two(f32 x) { return exp2f(x); }
-#endif
-__device__ inline f32 exp_below(f32 x) { return power_of_two(x * 1.4426950408889634f); }
-__device__ inline f64 exp_below(f64 x) { return exp(x); }
 
 struct Larger { __device__ C operator()(C a, C b) const { return a > b ? a : b; } };
 struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };

@@ -2,7 +2,7 @@
 //! normalize it.
 
 use super::super::kernel::{bounds, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{SECTOR, share};
+use super::super::occupancy::{SECTOR, UNITS, share};
 use super::super::rows::{Rows, Sharing};
 use super::*;
 
@@ -10,6 +10,9 @@ use super::*;
 const EACH: f64 = 11.0;
 const OF_A_PACK: f64 = 12.0;
 const OF_A_THREAD: f64 = 170.0;
+
+/// Number of threads of an SM that hold elements in registers.
+const HELD_THREADS: u64 = 1024;
 
 /// Division of channels among threads.
 pub struct HeldChannels {
@@ -24,8 +27,8 @@ pub struct HeldChannels {
 }
 
 impl HeldChannels {
-    /// Returns the division; `None` if a channel does not fit into the registers of a block, or if its elements in one sample are
-    /// not contiguous or less than a sector of memory.
+    /// Returns the division; `None` if a channel does not fit into the registers of a block, if not all channels fit into those of the
+    /// device or there are few, or if its elements in one sample are not contiguous or less than a sector of memory.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;
@@ -53,7 +56,10 @@ impl HeldChannels {
         let rows = Rows { length, count: channels, ..Rows::of(&tensors) };
         let sharing = Sharing::of(&rows, pack, most);
         let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
-        sharing.whole.then_some(HeldChannels { segment, strides, channels, length, sharing })
+        let held = HeldChannels { segment, strides, channels, length, sharing };
+        // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
+        let is_one_wave = held.blocks() * held.sharing.block() <= UNITS * HELD_THREADS;
+        (held.sharing.whole && is_one_wave && held.blocks() >= UNITS / 8).then_some(held)
     }
 
     fn blocks(&self) -> u64 {

@@ -53,6 +53,7 @@ impl Split {
         let widest = 16 / tensors[0].dtype.size();
         let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
             && rows.length >= LONG_ROW * widest
+            && rows.count >= UNITS
             && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
         let shifted = is_worth && is_shifted(&tensors);
         let pack = if shifted { widest } else { aligned };

@@ -2,7 +2,7 @@
 //! the work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
 use super::super::kernel::{
-    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+    EXP_BELOW, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
 use super::split::{Along, Last};
 use super::*;
@@ -136,9 +136,9 @@ __device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += 
 fn log_sum_exp(adds: bool) -> String {
     let with = |text: &'static str| if adds { text } else { "" };
     format!(
-        r#"struct Acc {{ C most, sum{field}; }};
+        r#"{EXP_BELOW}struct Acc {{ C most, sum{field}; }};
 __device__ inline Acc none() {{ Acc a = {{-C(INFINITE), 0{zero}}}; return a; }}
-__device__ inline C relative(C x, C most) {{ return f_exp(x == most ? C(0) : x - most); }}
+__device__ inline C relative(C x, C most) {{ return exp_below(x == most ? C(0) : x - most); }}
 __device__ inline Acc join(Acc a, Acc b) {{
   const C most = b.most > a.most ? b.most : a.most;
   a.sum = a.sum * relative(a.most, most) + b.sum * relative(b.most, most);

@@ -38,7 +38,7 @@ const LARGE_BLOCK_BYTES: u64 = 64 << 10;
 
 /// Minimum size in bytes of an input whose rows are joined, so that its packs are 16 bytes; and maximum number of partial results of
 /// each result then.
-const LARGE_INPUT: u64 = 8 << 20;
+const LARGE_INPUT: u64 = 4 << 20;
 const MAX_PARTIAL: u64 = 1024;
 
 /// Minimum number of terms per thread, as long as enough threads remain: with fewer, exchanging values costs more than it
@@ -253,7 +253,7 @@ impl Split {
             false => self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART),
         };
         let held = match (along, largest) {
-            (Along::Results, Some(input)) => {
+            (Along::Results, Some(input)) if !is_large => {
                 // Several packs must cause no second launch, and leave many steps to each part and few threads idle.
                 let fits = |held: &u64| {
                     let own = parts(*held);
@@ -355,7 +355,7 @@ impl Split {
             Function::Sums(count) => (2.0 * f64::from(count), 0.0),
             Function::Max | Function::Min => (4.0, 0.0),
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
-            Function::LogSumExp | Function::LogSumExpAndSum => (13.0, 1.0),
+            Function::LogSumExp | Function::LogSumExpAndSum => (8.0, 1.0),
         };
         let pieces = elements / self.pack as f64;
         let mut threads = (self.blocks() * self.block()) as f64;

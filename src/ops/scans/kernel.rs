@@ -7,7 +7,7 @@ use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
 use super::super::layout::collapse;
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
+use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::super::rows::is_shifted;
 use super::*;
 
@@ -19,21 +19,15 @@ const MIN_ROWS: u64 = 64;
 /// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
 const MAX_PARTS: u64 = 64;
 
+/// Size in bytes of packs that divide the lines, below which lines are shifted instead.
+const SMALL_PACK: u64 = 4;
+
 /// Maximum number of elements of a pack, which a thread holds in registers.
 const MAX_PACK: u64 = 8;
 
-/// Number of packs that a thread loads ahead.
+/// Maximum number of packs that a thread loads ahead, and of elements if threads process their own lines in smaller packs.
 const UNDER_WAY: u64 = 4;
-
-/// Minimum size in bytes of an input that is read once, by parts that wait for each other: the cache of a large device does not
-/// keep it from a first launch to a second one.
-const BEYOND_CACHE: u64 = 24 << 20;
-
-/// Minimum number of rounds of loads of a line whose parts wait for each other.
-const FEW_ROUNDS: u64 = 4;
-
-/// Number of parts in a group. A part waits for the totals of earlier parts of its group, and for the total before the group.
-const GROUP: u64 = BLOCK as u64;
+const ELEMENTS_UNDER_WAY: u64 = 16;
 
 /// Instructions per element, and per pack for the exchange between threads.
 const EACH: f64 = 5.0;
@@ -57,8 +51,8 @@ pub struct Split {
     parts: u64,
     /// Whether a line may start between two packs. Then its first and its last pack are partial.
     shifted: bool,
-    /// Whether the blocks of one launch wait for the totals of earlier parts.
-    chained: bool,
+    /// Packs that a thread loads ahead.
+    under_way: u64,
 }
 
 impl Split {
@@ -93,8 +87,21 @@ impl Split {
         let widest = 16 / tensors[1].dtype.size();
         let mut halves = std::iter::successors(Some(widest.min(MAX_PACK)), |pack| (*pack > 1).then_some(pack / 2));
         let aligned = halves.find(fits).unwrap_or(1);
-        let shifted = along && axis + 1 == dims.len() && widest <= MAX_PACK && !reverse(spec) && is_shifted(&tensors);
-        let pack = if shifted { widest } else { aligned };
+        // The checks whether a pack is partial cost more than larger packs save if elements are large or few.
+        let is_worth =
+            aligned * tensors[1].dtype.size() < SMALL_PACK && count * length >= UNITS * UNIT_THREADS * widest;
+        let is_last = along && axis + 1 == dims.len() && !reverse(spec);
+        let shifted = is_last && is_worth && widest <= MAX_PACK && is_shifted(&tensors);
+        let pack = match along {
+            true if shifted => widest,
+            true => aligned,
+            // Few short lines are spread over more threads.
+            false => std::iter::successors(Some(aligned), |pack| (*pack > 1).then_some(pack / 2))
+                .find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS)
+                .unwrap_or(1),
+        };
+        // Number of elements from the pack in which a line starts to the one in which it ends.
+        let reach = length + if shifted { pack - 1 } else { 0 };
         let block = u64::from(BLOCK);
         let (threads, blocks, least, most) = match along {
             true => {
@@ -103,34 +110,24 @@ impl Split {
             }
             false => (1, (count / pack).div_ceil(block), MIN_ROWS, MAX_PARTS),
         };
-        // Number of elements from the pack in which a line starts to the one in which it ends, and of a round of loads.
-        let reach = length + if shifted { pack - 1 } else { 0 };
-        let round = threads * pack * UNDER_WAY;
-        let is_large = tensors[1].bytes() >= BEYOND_CACHE;
-        let chained = along && threads == block && is_large && blocks < RESIDENT_BLOCKS && length > FEW_ROUNDS * round;
+        let under_way = match along {
+            true => reach.div_ceil(threads * pack).clamp(1, UNDER_WAY),
+            false => (ELEMENTS_UNDER_WAY / pack).max(UNDER_WAY).min(length.max(1)),
+        };
+        // Number of elements of a round of loads.
+        let round = threads * pack * under_way;
         // A second launch takes as long as a line with two rounds of loads per thread.
-        let once = along && length <= 2 * round;
+        let once = along && length <= 2 * threads * pack * UNDER_WAY;
         let parts = match blocks < BUSY_BLOCKS && !once {
-            _ if chained => reach.div_ceil(round),
             true => {
                 let parts = (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most);
                 // A last round of loads with few elements takes as long as a full one.
                 let rounds = reach.div_ceil(parts) / round;
-                if along && rounds > 0 { reach.div_ceil(round * rounds) } else { parts }
+                if along && rounds > 0 && parts >= BUSY_BLOCKS { reach.div_ceil(round * rounds) } else { parts }
             }
             false => 1,
         };
-        Split { lines, count, length, steps, along, pack, threads, parts, shifted, chained }
-    }
-
-    /// Number of words of the workspace that [`CLEAR`] sets to zero: the number of parts that have begun, and for each part and each
-    /// group of parts, whether its total is known.
-    fn flags(&self) -> u64 {
-        1 + self.count * (self.parts + self.groups_of_parts())
-    }
-
-    fn groups_of_parts(&self) -> u64 {
-        self.parts.div_ceil(GROUP)
+        Split { lines, count, length, steps, along, pack, threads, parts, shifted, under_way }
     }
 
     /// Lines, or packs of lines, side by side in a block.
@@ -150,18 +147,15 @@ impl Split {
     /// Elements per part, in whole packs. Those of a shifted line count from its first pack.
     fn span(&self) -> u64 {
         let pack = if self.along { self.pack } else { 1 };
-        match self.chained {
-            true => self.threads * pack * UNDER_WAY,
-            false => (self.length + if self.shifted { pack - 1 } else { 0 }).div_ceil(self.parts).div_ceil(pack) * pack,
-        }
+        (self.length + if self.shifted { pack - 1 } else { 0 }).div_ceil(self.parts).div_ceil(pack) * pack
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let elements = spec.inputs[0].elements() as f64;
-        let launches = if self.parts > 1 && !self.chained { 2 } else { 1 };
+        let launches = if self.parts > 1 { 2 } else { 1 };
         Cost {
             instructions: EACH * elements + OF_A_PACK * elements / self.pack as f64 * f64::from(launches as u32),
-            reread: match launches {
+            reread: match self.parts {
                 1 => Traffic::NONE,
                 _ => Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
             },
@@ -174,36 +168,18 @@ impl Split {
     pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {
         match self.parts {
             1 => vec![self.launch(scan, spec, true)],
-            _ if self.chained => vec![self.clear(scan), self.launch(scan, spec, true)],
             _ => vec![self.launch(scan, spec, false), self.launch(scan, spec, true)],
         }
-    }
-
-    /// Returns the kernel that clears the flags of parts that wait for each other.
-    fn clear(&self, scan: &Scan) -> Launch {
-        let params = [param("u32* flags", self.workspace(DType::F64)), u64_param("count", self.flags())];
-        let blocks = self.flags().div_ceil(u64::from(BLOCK));
-        launch(&format!("{}_clear", scan.name()), &bounds(BLOCK), &params, CLEAR, blocks, BLOCK)
-    }
-
-    /// Returns the workspace argument: the totals of all parts, or the flags and totals of parts and of groups of parts.
-    fn workspace(&self, compute: DType) -> Arg {
-        let words = |words: u64| words.next_multiple_of(2) * 4;
-        Arg::Workspace(match self.parts {
-            1 => 0,
-            // All kernels of a scan have the same workspace.
-            _ if self.chained => words(self.flags()) + self.flags() * DType::F64.size(),
-            _ => self.count * self.parts * compute.size(),
-        })
     }
 
     /// Returns the kernel that writes results, or the one that computes the totals of parts.
     fn launch(&self, scan: &Scan, spec: &Spec, writes: bool) -> Launch {
         let compute = compute_type(spec);
+        let workspace = if self.parts > 1 { self.count * self.parts * compute.size() } else { 0 };
         let params = [
             param(format!("{}* y", c_type(spec.outputs[0].dtype)), Arg::Operand(1)),
             param(format!("const {}* x", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
-            param("C* totals", self.workspace(compute)),
+            param("C* totals", Arg::Workspace(workspace)),
             geometry_param("g", &self.lines),
             u64_param("groups", self.groups()),
             u64_param("n", self.length),
@@ -213,10 +189,10 @@ impl Split {
             u64_param("sx", self.steps[1]),
         ];
         let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
-        let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * UNDER_WAY * 2);
+        let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
         let before = format!(
-            "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {UNDER_WAY}\n\
-             #define PARTS {}\n#define CHAINED {}\n#define SHIFTED {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+            "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n\
+             #define PARTS {}\n#define SHIFTED {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
             bounds(BLOCK),
             c_type(compute),
             c_type(spec.inputs[0].dtype),
@@ -224,16 +200,11 @@ impl Split {
             self.threads,
             self.beside(),
             self.pack,
+            self.under_way,
             self.parts > 1,
-            u32::from(self.chained),
             u32::from(self.shifted),
             self.along && (self.shifted || !self.length.is_multiple_of(self.pack)),
         );
-        let before = if self.chained {
-            before + &format!("#define GROUP {GROUP}\n#define FLAGS {}\n{CHAIN}", self.flags())
-        } else {
-            before
-        };
         let body = if self.along { SHARED_LINES } else { OWN_LINES };
         let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
@@ -280,39 +251,11 @@ const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
     for (int v = 0; v < V; v++) totals[(u64)(part * (Index)groups + group) * V + v] = sum[v];
 "#;
 
-/// Sets the flags to zero.
-const CLEAR: &str = r#"  if (GLOBAL_INDEX < count) flags[GLOBAL_INDEX] = 0;
-"#;
-
-/// Kernel text of parts that wait for each other. A part takes its number when it begins, so that it waits only for parts that have
-/// begun before, and adds totals in a fixed order.
-const CHAIN: &str = r#"
-__device__ inline void publish(C* to, u32* flag, C total) {
-  *(volatile C*)to = total;
-  __threadfence();
-  *(volatile u32*)flag = 1;
-}
-__device__ inline C awaited(C* from, u32* flag) {
-  while (*(volatile u32*)flag == 0) {}
-  __threadfence();
-  return *(volatile C*)from;
-}
-"#;
-
 /// `T` threads share a line. Each has `U` packs that are `T` packs apart. The last pack of a line may be partial, and the first
 /// one of a `SHIFTED` line.
 const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   u32 side = threadIdx.x / T, lane = threadIdx.x % T;
   Index block = (Index)blockIdx.x, part = 0;
-#if CHAINED
-  __shared__ u32 begun;
-  u32* flags = (u32*)totals;
-  totals = (C*)(flags + (FLAGS + 1) / 2 * 2);
-  if (threadIdx.x == 0) begun = atomicAdd(flags, 1u);
-  __syncthreads();
-  block = begun;
-  flags++;
-#endif
   if (PARTS) { part = block % parts; block /= parts; }
   Index group = block * B + side;
   bool live = group < groups;
@@ -328,7 +271,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   if (end > (Index)n) end = (Index)n;
   C carry = NONE;
   // A line in parts uses all threads of a block.
-  if (PARTS && WRITES && !CHAINED) {
+  if (PARTS && WRITES) {
     for (Index p = threadIdx.x; p < part; p += B * T) carry = JOIN(carry, totals[(u64)p * groups + group]);
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) carry = JOIN(carry, SHUFFLE_XOR(carry, mask));
@@ -385,30 +328,6 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
       // After this barrier, no thread reads memory that the next round overwrites.
       turn = 1 - turn;
     }
-#if CHAINED
-    // A chained part has one round. Each thread waits for one earlier part of the group, and the last thread for the total before
-    // the group: the last part of a group has GROUP - 1 earlier ones.
-    const u32 place = (u32)(part % GROUP), all_groups = (parts + GROUP - 1) / GROUP;
-    const Index own = group * (Index)parts + part, whole = group * all_groups + part / GROUP, behind = groups * (Index)parts;
-    C total = all[0];
-#pragma unroll
-    for (int u = 1; u < U; u++) total = JOIN(total, all[u]);
-    if (threadIdx.x == 0) publish(totals + own, flags + own, total);
-    if (threadIdx.x < place) {
-      const Index other = own - place + threadIdx.x;
-      carry = awaited(totals + other, flags + other);
-    } else if (threadIdx.x == GROUP - 1 && part >= GROUP) {
-      carry = awaited(totals + behind + whole, flags + behind + whole);
-    }
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) carry = JOIN(carry, SHUFFLE_XOR(carry, mask));
-    if (threadIdx.x % 32 == 0) warps[1][0][threadIdx.x / 32] = carry;
-    __syncthreads();
-    carry = NONE;
-    for (u32 w = 0; w < B * T / 32; w++) carry = JOIN(carry, warps[1][0][w]);
-    if (threadIdx.x == 0 && place == GROUP - 1 && part + 1 < parts)
-      publish(totals + behind + whole + 1, flags + behind + whole + 1, JOIN(carry, total));
-#endif
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
