@@ -328,8 +328,8 @@ def draw_reduction(draw, kinds=("inner", "inner", "outer", "outer", "any", "all"
     kept = [n for axis, n in enumerate(dims) if axis not in axes] or [1]
     out = "i32" if name in ("argmax", "argmin") else dtype
     squares = name in ("sum", "mean") and draw.random() < 0.3
-    arrow = "" if len(axes) == rank else " -> y"
-    buffers = {"x": (dtype, dims)} if not arrow else {"x": (dtype, dims), "y": (out, kept)}
+    arrow = " -> y[0]" if len(axes) == rank else " -> y"
+    buffers = {"x": (dtype, dims), "y": (out, kept)}
     one = axes[0] if name in ("argmax", "argmin", "prod") else axes
 
     def body(t, torch):

@@ -3,7 +3,7 @@
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::movement::{Columns, head_geometry, packs_of_rows};
-use super::occupancy::RESIDENT_BLOCKS;
+use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS};
 use super::radix::RowSort;
 use super::*;
 
@@ -179,7 +179,9 @@ struct Chunks {
 impl Chunks {
     /// Returns the division of rows of this type.
     fn of(rows: u64, columns: &Columns, dtype: DType) -> Chunks {
-        let (pack, ragged) = columns.packs(dtype);
+        // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
+        let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
+        let (pack, ragged) = if is_large { columns.packs(dtype) } else { (columns.pack, false) };
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = packs.next_power_of_two().min(u64::from(BLOCK));
         let along = rows.div_ceil(u64::from(BLOCK) / lanes).max(1);

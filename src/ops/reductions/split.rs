@@ -88,9 +88,9 @@ pub struct Last {
     pub parts: u64,
 }
 
-/// Returns the number of rows that are joined to one, if terms are whole rows of a large input: the fewest whose packs are 16 bytes.
-/// `None` if packs of a single row are, or if rows are no multiple of that number. A position in a joined row is no position in a row,
-/// which `argmax` and `argmin` return.
+/// Returns the number of rows that are joined to one, if terms are many whole rows of a large input: the fewest whose packs are 16
+/// bytes. `None` if packs of a single row have 8 bytes or more, or if rows are no multiple of that number. `argmax` and `argmin`
+/// return positions in rows, so their rows are not joined.
 fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
     let [x] = &*spec.inputs else { return None };
     let (&[terms], &[results]) = (&*reduced.dims, &*kept.dims) else { return None };
@@ -98,7 +98,8 @@ fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Funct
     let rows = widest >> results.trailing_zeros().min(widest.ilog2());
     let is_flat = *reduced.strides[1] == [results] && *kept.strides[1] == [1] && x.align >= 16;
     let is_place = matches!(function, Function::ArgMax | Function::ArgMin);
-    let is_worth = rows > 1 && terms.is_multiple_of(rows) && x.bytes() >= LARGE_INPUT;
+    // A second launch costs more than it saves if packs of a row have 8 bytes, or if there are few terms.
+    let is_worth = rows > 2 && terms.is_multiple_of(rows) && terms >= MANY_STEPS * rows && x.bytes() >= LARGE_INPUT;
     (is_flat && !is_place && is_worth).then_some(rows)
 }
 
