@@ -11,8 +11,8 @@ const EACH: f64 = 11.0;
 const OF_A_PACK: f64 = 12.0;
 const OF_A_THREAD: f64 = 170.0;
 
-/// Number of threads of an SM that hold elements in registers.
-const HELD_THREADS: u64 = 1024;
+/// Number of elements that the registers of an SM hold beside addresses: a quarter of its 64 Ki registers.
+const HELD_ELEMENTS: u64 = 16 << 10;
 
 /// Division of channels among threads.
 pub struct HeldChannels {
@@ -58,8 +58,8 @@ impl HeldChannels {
         let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
         let held = HeldChannels { segment, strides, channels, length, sharing };
         // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
-        let is_one_wave = held.blocks() * held.sharing.block() <= UNITS * HELD_THREADS;
-        (held.sharing.whole && is_one_wave && held.blocks() >= UNITS / 8).then_some(held)
+        let is_one_wave = channels * length <= UNITS * HELD_ELEMENTS;
+        (held.sharing.whole && is_one_wave && held.blocks() > UNITS / 8).then_some(held)
     }
 
     fn blocks(&self) -> u64 {

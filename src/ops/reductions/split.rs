@@ -38,7 +38,7 @@ const LARGE_BLOCK_BYTES: u64 = 64 << 10;
 
 /// Minimum size in bytes of an input whose rows are joined, so that its packs are 16 bytes; and maximum number of partial results of
 /// each result then.
-const LARGE_INPUT: u64 = 4 << 20;
+const LARGE_INPUT: u64 = 8 << 20;
 const MAX_PARTIAL: u64 = 1024;
 
 /// Minimum number of terms per thread, as long as enough threads remain: with fewer, exchanging values costs more than it
@@ -226,7 +226,9 @@ impl Split {
             }
             Along::Results => {
                 let least = groups.next_power_of_two().min(32);
-                let is_few = groups.div_ceil(least) < BUSY_BLOCKS && pieces * least * pack * bytes <= LARGE_BLOCK_BYTES;
+                let is_few = largest.is_some()
+                    && groups.div_ceil(least) < BUSY_BLOCKS
+                    && pieces * least * pack * bytes <= LARGE_BLOCK_BYTES;
                 let shared = |block: u64| block * pack * function.accumulator_size(compute);
                 let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= MAX_SHARED;
                 let block = halves(LARGEST_BLOCK).find(fits).unwrap_or(u64::from(BLOCK));

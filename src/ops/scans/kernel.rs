@@ -7,8 +7,7 @@ use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
 use super::super::layout::collapse;
-use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
-use super::super::rows::is_shifted;
+use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP, share};
 use super::*;
 
 /// Minimum number of packs per thread and part, if threads share a line; and minimum number of elements per part
@@ -18,9 +17,6 @@ const MIN_ROWS: u64 = 64;
 
 /// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
 const MAX_PARTS: u64 = 64;
-
-/// Size in bytes of packs that divide the lines, below which lines are shifted instead.
-const SMALL_PACK: u64 = 4;
 
 /// Maximum number of elements of a pack, which a thread holds in registers.
 const MAX_PACK: u64 = 8;
@@ -49,8 +45,6 @@ pub struct Split {
     threads: u64,
     /// Number of parts per line, each processed by a block.
     parts: u64,
-    /// Whether a line may start between two packs. Then its first and its last pack are partial.
-    shifted: bool,
     /// Packs that a thread loads ahead.
     under_way: u64,
 }
@@ -87,21 +81,13 @@ impl Split {
         let widest = 16 / tensors[1].dtype.size();
         let mut halves = std::iter::successors(Some(widest.min(MAX_PACK)), |pack| (*pack > 1).then_some(pack / 2));
         let aligned = halves.find(fits).unwrap_or(1);
-        // The checks whether a pack is partial cost more than larger packs save if elements are large or few.
-        let is_worth =
-            aligned * tensors[1].dtype.size() < SMALL_PACK && count * length >= UNITS * UNIT_THREADS * widest;
-        let is_last = along && axis + 1 == dims.len() && !reverse(spec);
-        let shifted = is_last && is_worth && widest <= MAX_PACK && is_shifted(&tensors);
         let pack = match along {
-            true if shifted => widest,
             true => aligned,
             // Few short lines are spread over more threads.
             false => std::iter::successors(Some(aligned), |pack| (*pack > 1).then_some(pack / 2))
                 .find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS)
                 .unwrap_or(1),
         };
-        // Number of elements from the pack in which a line starts to the one in which it ends.
-        let reach = length + if shifted { pack - 1 } else { 0 };
         let block = u64::from(BLOCK);
         let (threads, blocks, least, most) = match along {
             true => {
@@ -111,7 +97,7 @@ impl Split {
             false => (1, (count / pack).div_ceil(block), MIN_ROWS, MAX_PARTS),
         };
         let under_way = match along {
-            true => reach.div_ceil(threads * pack).clamp(1, UNDER_WAY),
+            true => length.div_ceil(threads * pack).clamp(1, UNDER_WAY),
             false => (ELEMENTS_UNDER_WAY / pack).max(UNDER_WAY).min(length.max(1)),
         };
         // Number of elements of a round of loads.
@@ -122,12 +108,12 @@ impl Split {
             true => {
                 let parts = (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most);
                 // A last round of loads with few elements takes as long as a full one.
-                let rounds = reach.div_ceil(parts) / round;
-                if along && rounds > 0 && parts >= BUSY_BLOCKS { reach.div_ceil(round * rounds) } else { parts }
+                let rounds = length.div_ceil(parts) / round;
+                if along && rounds > 0 && parts >= BUSY_BLOCKS { length.div_ceil(round * rounds) } else { parts }
             }
             false => 1,
         };
-        Split { lines, count, length, steps, along, pack, threads, parts, shifted, under_way }
+        Split { lines, count, length, steps, along, pack, threads, parts, under_way }
     }
 
     /// Lines, or packs of lines, side by side in a block.
@@ -144,10 +130,10 @@ impl Split {
         self.groups().div_ceil(self.beside()) * self.parts
     }
 
-    /// Elements per part, in whole packs. Those of a shifted line count from its first pack.
+    /// Elements per part, in whole packs.
     fn span(&self) -> u64 {
         let pack = if self.along { self.pack } else { 1 };
-        (self.length + if self.shifted { pack - 1 } else { 0 }).div_ceil(self.parts).div_ceil(pack) * pack
+        self.length.div_ceil(self.parts).div_ceil(pack) * pack
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -192,7 +178,7 @@ impl Split {
         let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
         let before = format!(
             "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n\
-             #define PARTS {}\n#define SHIFTED {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+             #define PARTS {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
             bounds(BLOCK),
             c_type(compute),
             c_type(spec.inputs[0].dtype),
@@ -202,8 +188,7 @@ impl Split {
             self.pack,
             self.under_way,
             self.parts > 1,
-            u32::from(self.shifted),
-            self.along && (self.shifted || !self.length.is_multiple_of(self.pack)),
+            self.along && !self.length.is_multiple_of(self.pack),
         );
         let body = if self.along { SHARED_LINES } else { OWN_LINES };
         let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
@@ -251,8 +236,7 @@ const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
     for (int v = 0; v < V; v++) totals[(u64)(part * (Index)groups + group) * V + v] = sum[v];
 "#;
 
-/// `T` threads share a line. Each has `U` packs that are `T` packs apart. The last pack of a line may be partial, and the first
-/// one of a `SHIFTED` line.
+/// `T` threads share a line. Each has `U` packs that are `T` packs apart. The last pack of a line may be partial.
 const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   u32 side = threadIdx.x / T, lane = threadIdx.x % T;
   Index block = (Index)blockIdx.x, part = 0;
@@ -262,11 +246,6 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   if (!live) group = 0;
   const X* from = x + g.offset(group, 1);
   Y* to = y + g.offset(group, 0);
-  // Positions in a shifted line count from its first pack.
-  const Index lead = SHIFTED ? (Index)((u64)from / sizeof(X) % V) : 0;
-  from -= lead;
-  to -= lead;
-  n += lead;
   Index begin = part * (Index)span, end = begin + (Index)span;
   if (end > (Index)n) end = (Index)n;
   C carry = NONE;
@@ -287,7 +266,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
-      // A partial pack is loaded whole: allocated memory never begins or ends within 16 bytes.
+      // A partial pack is loaded whole: allocated memory never ends within 16 bytes.
       if (j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
     }
 #pragma unroll
@@ -296,7 +275,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
       C sum = NONE;
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if ((SHORT ? j + v < end : j < end) && (!SHIFTED || j + v >= lead)) sum = JOIN(sum, load<C>(packs[u].at[v]));
+        if (SHORT ? j + v < end : j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
         held[u][v] = sum;
       }
       // Sums over the lower threads of the warp, and over all its threads.
@@ -336,11 +315,11 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         Pack<Y, V> r;
 #pragma unroll
         for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(own, held[u][v]));
-        if ((!SHORT || j + V <= end) && (!SHIFTED || j >= lead)) {
+        if (!SHORT || j + V <= end) {
           *(Pack<Y, V>*)(to + (u64)j * sy) = r;
         } else {
 #pragma unroll
-          for (int v = 0; v < V; v++) if (j + v < end && (!SHIFTED || j + v >= lead)) to[(u64)(j + v) * sy] = r.at[v];
+          for (int v = 0; v < V; v++) if (j + v < end) to[(u64)(j + v) * sy] = r.at[v];
         }
       }
       carry = JOIN(carry, all[u]);
