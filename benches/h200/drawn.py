@@ -328,8 +328,8 @@ def draw_reduction(draw, kinds=("inner", "inner", "outer", "outer", "any", "all"
     kept = [n for axis, n in enumerate(dims) if axis not in axes] or [1]
     out = "i32" if name in ("argmax", "argmin") else dtype
     squares = name in ("sum", "mean") and draw.random() < 0.3
-    arrow = "" if len(axes) == rank else " -> y"
-    buffers = {"x": (dtype, dims)} if not arrow else {"x": (dtype, dims), "y": (out, kept)}
+    arrow = " -> y[0]" if len(axes) == rank else " -> y"
+    buffers = {"x": (dtype, dims), "y": (out, kept)}
     one = axes[0] if name in ("argmax", "argmin", "prod") else axes
 
     def body(t, torch):
@@ -414,7 +414,7 @@ def draw_loss(draw):
             return lambda: torch.relu(1 - t["x"] * t["t"]).mean()
         loss = {"mse": functional.mse_loss, "l1": functional.l1_loss, "huber": functional.huber_loss, "kl_div": functional.kl_div}[name]
         return lambda: loss(t["x"], t["t"], reduction="mean")
-    return Case(f"{name} {dtype}{dims}", {"x": (dtype, dims), "t": (dtype, dims), "y": (dtype, [1])}, f"{name}(x, t -> y)",
+    return Case(f"{name} {dtype}{dims}", {"x": (dtype, dims), "t": (dtype, dims), "y": (dtype, [1])}, f"{name}(x, t -> y[0])",
                 body, 2 * count(dims) * SIZES[dtype])
 
 
@@ -512,7 +512,7 @@ def draw_grad_norm(draw):
     sizes = [elements(draw, dtype, tensors) for _ in range(tensors)]
     names = [f"g{place}" for place in range(tensors)]
     buffers = {name: (dtype, [size]) for name, size in zip(names, sizes)}
-    return Case(f"{tensors} of {dtype}, {sum(sizes)} elements", {**buffers, "y": ("f32", [1])}, f"grad_norm({', '.join(names)} -> y)", lambda t, torch: (lambda: torch.nn.utils.get_total_norm([t[name] for name in names])),
+    return Case(f"{tensors} of {dtype}, {sum(sizes)} elements", {**buffers, "y": ("f32", [1])}, f"grad_norm({', '.join(names)} -> y[0])", lambda t, torch: (lambda: torch.nn.utils.get_total_norm([t[name] for name in names])),
                 sum(sizes) * SIZES[dtype])
 
 

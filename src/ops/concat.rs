@@ -1,7 +1,8 @@
 //! `concat`: concatenates tensors along a dimension.
 
-use super::kernel::{BLOCK, bounds, c_type, launch, param, u64_param};
-use super::occupancy::BUSY_BLOCKS;
+use super::kernel::{BLOCK, Parameter, bounds, c_type, index_type, launch, param, u64_param};
+use super::occupancy::{BUSY_BLOCKS, UNITS};
+use super::ragged::RAGGED;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -61,6 +62,11 @@ impl Operation for Concat {
             let instructions = PER_ELEMENT * elements as f64;
             return Cost { instructions, ..spec.streaming_cost(0.0, tiles.rows * tiles.row) };
         }
+        if is_in_packs(spec) {
+            let packs = spec.outputs[0].bytes().div_ceil(16);
+            let instructions = (PER_PACK + PER_INPUT * spec.inputs.len() as f64) * packs as f64;
+            return Cost { instructions, ..spec.streaming_cost(0.0, pack(spec) * pack_threads(packs)) };
+        }
         let sectors = walk::sectors(&tasks(spec, &Expression::identity()));
         Cost { sectors, ..spec.streaming_cost(0.0, u64::from(BLOCK) * 4) }
     }
@@ -87,6 +93,9 @@ impl Operation for Concat {
         if let Some(tiles) = Tiles::of(spec) {
             return vec![tiles.launch(spec)];
         }
+        if is_in_packs(spec) {
+            return vec![in_packs(spec)];
+        }
         walk::launches("concat", &tasks(spec, &Expression::identity()), DType::F32)
     }
 
@@ -111,13 +120,109 @@ fn tasks<'a>(spec: &Spec, identity: &'a Expression) -> Vec<Task<'a>> {
         .collect()
 }
 
+/// Number of rows of all tensors, and of elements of an output row. A row has a part of each input.
+fn rows(spec: &Spec) -> (u64, u64) {
+    let (axis, y) = (along(spec), &spec.outputs[0]);
+    (y.dims[..axis].iter().product(), y.dims[axis..].iter().product())
+}
+
+/// Whether all tensors are contiguous, aligned device memory, and there are at most [`MAX_INPUTS`] inputs.
+fn is_flat(spec: &Spec) -> bool {
+    let is_flat = |tensor: &Tensor| tensor.contiguous() && tensor.align >= 16 && tensor.space == Space::Device;
+    spec.inputs.len() <= MAX_INPUTS && spec.inputs.iter().chain(&spec.outputs).all(is_flat)
+}
+
+/// Whether each input's part of a row is a whole number of packs of 16 bytes.
+fn is_whole(spec: &Spec) -> bool {
+    let (all, _) = rows(spec);
+    spec.inputs.iter().all(|x| (x.bytes() / all.max(1)).is_multiple_of(16))
+}
+
+/// Number of elements in 16 bytes, which a thread writes at once.
+fn pack(spec: &Spec) -> u64 {
+    16 / spec.outputs[0].dtype.size()
+}
+
+/// Number of threads of a block that writes packs: fewer if there are few packs, so that they are spread over all SMs.
+fn pack_threads(packs: u64) -> u64 {
+    packs.div_ceil(UNITS).next_power_of_two().clamp(64, u64::from(BLOCK))
+}
+
+/// Instructions per pack that a thread writes, and per pack and input, for the choice of the input.
+const PER_PACK: f64 = 90.0;
+const PER_INPUT: f64 = 4.0;
+
+/// Minimum number of packs of an output that is written in packs. A single element takes fewer instructions, which is what counts if
+/// the output is small.
+const MIN_PACKS: u64 = 4096;
+
+/// Whether threads write packs of 16 bytes of the output, each with elements of any inputs, because an elementwise walk over each
+/// input would write smaller packs.
+fn is_in_packs(spec: &Spec) -> bool {
+    let (_, row) = rows(spec);
+    spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec)
+}
+
+/// Returns the kernel whose threads write packs. A thread reads the aligned packs of the input that contain its elements, and goes
+/// on with the next input, or the next row, if the pack is not full.
+fn in_packs(spec: &Spec) -> Launch {
+    let (all, row) = rows(spec);
+    let y = &spec.outputs[0];
+    let total = y.elements();
+    let packs = total.div_ceil(pack(spec));
+    let threads = pack_threads(packs);
+    let mut params: Vec<Parameter> =
+        vec![param("E* __restrict__ y", Arg::Operand(spec.inputs.len() as u8)), u64_param("total", total)];
+    let (mut choices, mut from) = (String::new(), 0);
+    for (number, x) in spec.inputs.iter().enumerate() {
+        let own = x.elements() / all;
+        params.push(param(format!("const E* __restrict__ x{number}"), Arg::Operand(number as u8)));
+        choices += &format!(
+            "    if (column >= (Place){from}ull) {{ x = x{number}; own = (Place){own}ull; from = (Place){from}ull; }}\n"
+        );
+        from += own;
+    }
+    let before = format!(
+        "{}typedef {} E;\ntypedef {} Place;\n#define V {}\n{RAGGED}",
+        bounds(threads as u32),
+        c_type(y.dtype),
+        index_type(total + pack(spec) * threads),
+        pack(spec),
+    );
+    let body = format!(
+        r#"  const Place first = (Place)GLOBAL_INDEX * V;
+  if (first >= (Place)total) return;
+  const Place length = (Place){row}ull;
+  Place row = first / length, column = first - row * length;
+  Pack<E, V> all = {{}};
+  for (int done = 0; done < V && first + done < (Place)total;) {{
+    const E* x = x0;
+    Place own = 0, from = 0;
+{choices}    const Pack<E, V> part = fetch_row(x + (u64)row * own, (i64)(column - from) - done, (i64)own);
+#pragma unroll
+    for (int c = 0; c < V; c++) if (c >= done) all.at[c] = part.at[c];
+    const Place left = from + own - column;
+    if (left >= V) break;
+    done += (int)left;
+    column += left;
+    if (column == length) {{
+      column = 0;
+      row++;
+    }}
+  }}
+  put_row(y, (i64)first, (i64)total, all);
+"#
+    );
+    launch("concat_packs", &before, &params, &body, packs.div_ceil(threads), threads as u32)
+}
+
 /// Maximum size in bytes of a tile in shared memory.
 const TILE: u64 = 16 << 10;
 
 /// Granularity of a tile in rows. 16 rows of any input are a whole number of 16-byte packs.
 const ROWS: u64 = 16;
 
-/// Maximum number of inputs of the kernel, which compares each pack's number with the first pack of every input.
+/// Maximum number of inputs of the kernels that compare a position with the first one of every input.
 const MAX_INPUTS: usize = 32;
 
 /// Instructions per element: a step to the next column, and an access of shared memory, which counts as four.
@@ -134,23 +239,12 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the division into tiles. `None` if every input's part of a row is a whole number of packs, if rows are few or long,
-    /// if there are more than [`MAX_INPUTS`] inputs, or if a tensor is not contiguous, aligned device memory.
+    /// Returns the division into tiles. `None` if rows are few or long, if every input's part of a row is a whole number of packs, or
+    /// if the tensors are not flat.
     fn of(spec: &Spec) -> Option<Tiles> {
-        let (axis, y) = (along(spec), &spec.outputs[0]);
-        let size = y.dtype.size();
-        let length = |tensor: &Tensor| tensor.dims[axis..].iter().product::<u64>();
-        let all: u64 = y.dims[..axis].iter().product();
-        let row = length(y);
-        let is_flat = |tensor: &Tensor| tensor.contiguous() && tensor.align >= 16 && tensor.space == Space::Device;
-        let is_whole = |tensor: &Tensor| (length(tensor) * size).is_multiple_of(16);
-        if all < ROWS
-            || row == 0
-            || row * size * ROWS > TILE
-            || spec.inputs.len() > MAX_INPUTS
-            || spec.inputs.iter().all(is_whole)
-            || !spec.inputs.iter().chain(&spec.outputs).all(is_flat)
-        {
+        let (all, row) = rows(spec);
+        let size = spec.outputs[0].dtype.size();
+        if all < ROWS || row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec) {
             return None;
         }
         let fitting = TILE / (row * size) / ROWS;

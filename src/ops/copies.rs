@@ -204,7 +204,7 @@ impl Operation for Copy {
             _ => Traffic::of(tensor.space, bytes),
         };
         let (read, written) = (counts_on(source, target), counts_on(target, source));
-        Cost { read, written, blocks, share: 4, ..Cost::default() }
+        Cost { read, written, blocks, sectors: sectors(spec), share: 4, ..Cost::default() }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -262,6 +262,19 @@ fn by_kernel(spec: &Spec) -> bool {
                 || parts.iter().any(|part| matches!(within(spec, &part.source, &part.target), Way::Kernel))
         }
         None => matches!(within(spec, source, target), Way::Kernel),
+    }
+}
+
+/// Number of sectors of memory that an elementwise kernel accesses, if one makes the copy; otherwise 0.
+fn sectors(spec: &Spec) -> f64 {
+    let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+    if pages::indices(&spec.attrs).is_some() || !by_kernel(spec) {
+        return 0.0;
+    }
+    let (dims, strides) = walk(source, target).expect("a way was found along it");
+    match stream::moved("copy", spec, dims, &strides) {
+        Some(_) => 0.0,
+        None => walk::sectors(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
     }
 }
 

@@ -207,6 +207,18 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 #define BOUNDS
 "#;
 
+/// Kernel text that defines `exp_below`, the exponential of a difference to a maximum, as a power of two. Its argument is at most zero,
+/// so a rounding error of the argument is no larger than that of the difference.
+pub const EXP_BELOW: &str = r#"
+#if defined(__CUDA_ARCH__)
+__device__ inline f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#else
+__device__ inline f32 power_of_two(f32 x) { return exp2f(x); }
+#endif
+__device__ inline f32 exp_below(f32 x) { return power_of_two(x * 1.4426950408889634f); }
+__device__ inline f64 exp_below(f64 x) { return exp(x); }
+"#;
+
 /// Text between the parameters of a generated kernel and its body.
 pub const BODY: &str = ") {\n";
 

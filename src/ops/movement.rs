@@ -51,14 +51,18 @@ impl Operation for Gather {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let rows = Traffic::of(spec.inputs[0].space, spec.outputs[0].bytes());
+        // Indices that outnumber the rows select some of them several times.
+        let (count, bytes) = (spec.inputs[1].elements(), spec.outputs[0].bytes());
+        let once = bytes / count.max(1) * count.min(spec.inputs[0].dims[0]);
+        let rows = |bytes| Traffic::of(spec.inputs[0].space, bytes);
         let columns = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1);
         let blocks = match stream(spec, &columns) {
             Some(stream) => stream.blocks(),
             None => spec.inputs[1].elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1),
         };
         Cost {
-            read: rows + Spec::bytes_of(&spec.inputs[1..]),
+            read: rows(once) + Spec::bytes_of(&spec.inputs[1..]),
+            reread: rows(bytes - once),
             written: Spec::bytes_of(&spec.outputs),
             blocks,
             share: 4,
@@ -144,7 +148,9 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     // Threads that each process a row, or a pack of one, are as fast if there are enough of them.
     let alike = columns.pack == columns.written && columns.pack == columns.read;
     let many = spec.inputs[1].elements().saturating_mul(columns.threads) >= RESIDENT_BLOCKS * u64::from(BLOCK);
-    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many) {
+    // Threads of a row have one pack each, or else packs are loaded one after the other, or threads are idle.
+    let is_even = columns.length == columns.pack * columns.threads;
+    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many && is_even) {
         return None;
     }
     Stream::of(y, columns.length, aligned)

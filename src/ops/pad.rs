@@ -74,12 +74,13 @@ impl Operation for Pad {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        if !is_in_packs(spec) {
+        let merged = Merged::of(spec);
+        if !merged.is_in_packs() {
             return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
         }
         let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
         let instructions = PER_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)] * packs as f64;
-        Cost { instructions, ..spec.streaming_cost(0.0, pack(spec) * u64::from(BLOCK)) }
+        Cost { instructions, ..spec.streaming_cost(0.0, merged.pack() * u64::from(BLOCK)) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -103,12 +104,12 @@ impl Operation for Pad {
     /// around it. The slabs of a dimension cover the input's range of the earlier dimensions and the whole output along the
     /// later ones.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (x, whole) = (&spec.inputs[0], &spec.outputs[0]);
-        if is_in_packs(spec) {
-            return vec![in_packs(spec)];
+        let merged = Merged::of(spec);
+        if merged.is_in_packs() {
+            return vec![merged.in_packs(spec)];
         }
+        let Merged { x, y: whole, before, after } = &merged;
         let rank = x.dims.len();
-        let [before, after] = borders(&spec.attrs, rank);
         let (identity, value) = (Expression::identity(), Expression::constant(spec.attrs.number("value")));
         let inside = |operand: Operand, axes: usize| {
             (0..axes).fold(operand, |operand, axis| operand.cut(axis, before[axis], x.dims[axis]))
@@ -138,52 +139,89 @@ impl Operation for Pad {
     }
 }
 
-/// Number of elements in 16 bytes, which a thread writes at once.
-fn pack(spec: &Spec) -> u64 {
-    16 / spec.outputs[0].dtype.size()
+/// The tensors and borders of a pad without the dimensions that have no border and are contiguous to the dimension before them.
+/// Rows are as long as possible then.
+struct Merged {
+    x: Tensor,
+    y: Tensor,
+    before: Vec<u64>,
+    after: Vec<u64>,
 }
 
-/// Whether the kernel reads rows and writes the output in packs of 16 bytes.
-fn is_in_packs(spec: &Spec) -> bool {
-    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
-        return false;
+impl Merged {
+    fn of(spec: &Spec) -> Merged {
+        let (mut x, mut y) = (spec.inputs[0], spec.outputs[0]);
+        let [mut before, mut after] = borders(&spec.attrs, x.dims.len());
+        let continues =
+            |tensor: &Tensor, axis: usize| tensor.strides[axis - 1] == tensor.dims[axis] * tensor.strides[axis];
+        for axis in (1..x.dims.len()).rev() {
+            if before[axis] > 0 || after[axis] > 0 || !continues(&x, axis) || !continues(&y, axis) {
+                continue;
+            }
+            let size = x.dims[axis];
+            for tensor in [&mut x, &mut y] {
+                let (stride, length) = (tensor.strides[axis], tensor.dims[axis - 1] * size);
+                tensor.strides.set(axis - 1, stride);
+                tensor.dims.set(axis - 1, length);
+                let without = |dims: &Dims| {
+                    let sizes = [&dims[..axis], &dims[axis + 1..]].concat();
+                    Dims::from_slice(&sizes).expect("fewer than before")
+                };
+                (tensor.dims, tensor.strides) = (without(&tensor.dims), without(&tensor.strides));
+            }
+            for sizes in [&mut before, &mut after] {
+                sizes[axis - 1] *= size;
+                sizes.remove(axis);
+            }
+        }
+        Merged { x, y, before, after }
     }
-    let last = y.dims.len() - 1;
-    let [before, _] = borders(&spec.attrs, y.dims.len());
-    let pack = pack(spec);
-    let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
-    let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
-    let size = y.dtype.size();
-    // A pack of shorter rows holds parts of many rows, and each part takes as long as several single elements.
-    y.dims[last] >= pack && (y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE))
-}
 
-/// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which can hold elements of several rows.
-fn in_packs(spec: &Spec) -> Launch {
-    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    let rank = x.dims.len();
-    let (total, pack) = (y.elements(), pack(spec));
-    let [before, _] = borders(&spec.attrs, rank);
-    let compute = compute_type(spec);
-    let border = [&*y.dims, &before, &*x.dims, &*x.strides].concat();
-    let params = [
-        param(format!("{}* __restrict__ y", c_type(y.dtype)), Arg::Operand(1)),
-        param(format!("const {}* __restrict__ x", c_type(x.dtype)), Arg::Operand(0)),
-        param("const Border border", Arg::Words(border)),
-        u64_param("total", total),
-        param(format!("{} value", c_type(compute)), Arg::real(compute, spec.attrs.number("value"))),
-    ];
-    let text = format!(
-        "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
-        bounds(BLOCK),
-        c_type(y.dtype),
-        c_type(compute),
-        index_type(total + pack * u64::from(BLOCK)),
-        if total < 1 << 31 { "i32" } else { "i64" },
-    );
-    let blocks = total.div_ceil(pack * u64::from(BLOCK)).max(1);
-    launch("pad", &text, &params, IN_PACKS, blocks, BLOCK)
+    /// Number of elements in 16 bytes, which a thread writes at once.
+    fn pack(&self) -> u64 {
+        16 / self.y.dtype.size()
+    }
+
+    /// Whether the kernel reads rows and writes the output in packs of 16 bytes.
+    fn is_in_packs(&self) -> bool {
+        let Merged { x, y, before, .. } = self;
+        if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
+            return false;
+        }
+        let last = y.dims.len() - 1;
+        let pack = self.pack();
+        let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
+        let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
+        let size = y.dtype.size();
+        // A pack of shorter rows holds parts of many rows, and each part takes as long as several single elements.
+        y.dims[last] >= pack && (y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE))
+    }
+
+    /// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which can hold elements of several rows.
+    fn in_packs(&self, spec: &Spec) -> Launch {
+        let Merged { x, y, before, .. } = self;
+        let rank = x.dims.len();
+        let (total, pack) = (y.elements(), self.pack());
+        let compute = compute_type(spec);
+        let border = [&*y.dims, before, &*x.dims, &*x.strides].concat();
+        let params = [
+            param(format!("{}* __restrict__ y", c_type(y.dtype)), Arg::Operand(1)),
+            param(format!("const {}* __restrict__ x", c_type(x.dtype)), Arg::Operand(0)),
+            param("const Border border", Arg::Words(border)),
+            u64_param("total", total),
+            param(format!("{} value", c_type(compute)), Arg::real(compute, spec.attrs.number("value"))),
+        ];
+        let text = format!(
+            "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
+            bounds(BLOCK),
+            c_type(y.dtype),
+            c_type(compute),
+            index_type(total + pack * u64::from(BLOCK)),
+            if total < 1 << 31 { "i32" } else { "i64" },
+        );
+        let blocks = total.div_ceil(pack * u64::from(BLOCK)).max(1);
+        launch("pad", &text, &params, IN_PACKS, blocks, BLOCK)
+    }
 }
 
 /// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.

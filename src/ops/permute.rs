@@ -2,8 +2,8 @@
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
-use super::movement::{Columns, head_geometry};
-use super::occupancy::RESIDENT_BLOCKS;
+use super::movement::{Columns, head_geometry, packs_of_rows};
+use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS};
 use super::radix::RowSort;
 use super::*;
 
@@ -90,12 +90,13 @@ impl Operation for Permute {
         let columns = Columns::of(y, 1, x, 1);
         let sort = *sort.radix();
         let sorted = Traffic::of(Space::Device, sort.moved());
-        let packs = y.elements() / columns.pack;
+        let chunks = Chunks::of(choices.elements(), &columns, x.dtype);
+        let packs = choices.elements() * chunks.packs(&columns);
         Cost {
             instructions: sort.instructions() + PER_CHOICE * choices.elements() as f64 + PER_PACK * packs as f64,
             read: Spec::bytes_of(&[*choices]) + Traffic::of(x.space, y.bytes()) + sorted,
             written: Spec::bytes_of(&spec.outputs) + sorted,
-            blocks: sort.blocks() + Chunks::of(choices.elements(), &columns).blocks(),
+            blocks: sort.blocks() + chunks.blocks(),
             share: 4,
             ..Cost::default()
         }
@@ -126,7 +127,7 @@ impl Operation for Permute {
         let sort = RowSort::of(count, experts);
         let outer = head_geometry(places, choices, choices.dims.len());
         let columns = Columns::of(y, 1, x, 1);
-        let chunks = Chunks::of(count, &columns);
+        let chunks = Chunks::of(count, &columns, x.dtype);
         let dtype = c_type(x.dtype);
         let params = [
             param("u8* workspace", Arg::Workspace(sort.radix().workspace())),
@@ -149,7 +150,7 @@ impl Operation for Permute {
         let before = format!(
             "{}{}#define SIDE {}\n#define ELEMENT {dtype}\n",
             sort.radix().text(),
-            columns.text(),
+            chunks.text(&columns),
             sort.radix().side()
         );
         let mut launches = sort.launches(choices, 1, &outer, 1);
@@ -168,17 +169,38 @@ struct Chunks {
     along: u64,
     /// Number of blocks that share a row: several if one block for each group of rows leaves parts of the device idle.
     of_row: u64,
+    /// Number of threads of a group; a power of two.
+    lanes: u64,
+    /// Number of elements of a pack, and whether rows may begin inside a pack.
+    pack: u64,
+    ragged: bool,
 }
 
 impl Chunks {
-    fn of(rows: u64, columns: &Columns) -> Chunks {
-        let along = rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1);
-        let steps = columns.length.div_ceil(columns.pack * columns.threads).max(1);
-        Chunks { along, of_row: RESIDENT_BLOCKS.div_ceil(along).min(steps) }
+    /// Returns the division of rows of this type.
+    fn of(rows: u64, columns: &Columns, dtype: DType) -> Chunks {
+        // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
+        let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
+        let (pack, ragged) = if is_large { columns.packs(dtype) } else { (columns.pack, false) };
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = packs.next_power_of_two().min(u64::from(BLOCK));
+        let along = rows.div_ceil(u64::from(BLOCK) / lanes).max(1);
+        let steps = packs.div_ceil(lanes).max(1);
+        Chunks { along, of_row: RESIDENT_BLOCKS.div_ceil(along).min(steps), lanes, pack, ragged }
     }
 
     fn blocks(&self) -> u64 {
         self.along * self.of_row
+    }
+
+    /// Number of packs of a row.
+    fn packs(&self, columns: &Columns) -> u64 {
+        packs_of_rows(columns.length, self.pack, self.ragged)
+    }
+
+    /// Returns kernel text that defines `LANES`, and what [`Columns::text_of_packs`] does.
+    fn text(&self, columns: &Columns) -> String {
+        format!("#define LANES {}\n{}", self.lanes, columns.text_of_packs(self.pack, self.ragged))
     }
 }
 
@@ -208,10 +230,10 @@ const PERMUTE: &str = r#"  P all = live(workspace);
   }
   const ELEMENT* from = x + (i64)(choice / each) * (i64)sx;
   ELEMENT* to = y + (i64)r * (i64)sy;
-  for (u64 j = (u64)lane * V; j < n; j += chunks * LANES * V) {
+  for (i64 j = (i64)lane * V - LEAD(to); j < (i64)n; j += (i64)chunks * LANES * V) {
     Pack<ELEMENT, V> v = {};
-    if (taken) v = fetch(from + COLUMN(j, 1));
-    put(to + COLUMN(j, 0), v);
+    if (taken) v = FETCH(from, j);
+    PUT(to, j, v);
   }
 "#;
 
@@ -249,13 +271,16 @@ impl Operation for Unpermute {
         let (y, places, x) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let columns = Columns::of(x, 1, y, 1);
         let terms = x.elements() * per_row(places);
+        let chunks = Chunks::of(x.dims[0], &columns, x.dtype);
         let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
         Cost {
             flops: (flops * terms) as f64,
-            instructions: PER_CHOICE * places.elements() as f64 + (PER_PACK / columns.pack as f64 + 2.0) * terms as f64,
+            instructions: PER_CHOICE * places.elements() as f64
+                + PER_PACK * (places.elements() * chunks.packs(&columns)) as f64
+                + 2.0 * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: Chunks::of(x.dims[0], &columns).blocks(),
+            blocks: chunks.blocks(),
             share: 4,
             ..Cost::default()
         }
@@ -281,7 +306,7 @@ impl Operation for Unpermute {
         let weights = spec.inputs.get(2);
         let outer = head_geometry(places, weights.unwrap_or(places), places.dims.len());
         let columns = Columns::of(x, 1, y, 1);
-        let chunks = Chunks::of(x.dims[0], &columns);
+        let chunks = Chunks::of(x.dims[0], &columns, x.dtype);
         let dtype = c_type(y.dtype);
         let mut params = vec![
             param(format!("{dtype}* __restrict__ x"), Arg::Operand(spec.inputs.len() as u8)),
@@ -306,7 +331,7 @@ impl Operation for Unpermute {
             "typedef {} C;\ntypedef {} Index;\n{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
             c_type(compute(spec)),
             index_type(places.elements()),
-            columns.text(),
+            chunks.text(&columns),
         );
         vec![launch("unpermute", &before, &params, UNPERMUTE, chunks.blocks(), BLOCK)]
     }
@@ -348,7 +373,8 @@ const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
   u64 row = (u64)(blockIdx.x / chunks) * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (row >= count) return;
   u32 lane = blockIdx.x % chunks * LANES + threadIdx.x % LANES;
-  for (u64 j = (u64)lane * V; j < n; j += chunks * LANES * V) {
+  ELEMENT* to = x + (i64)row * (i64)sx;
+  for (i64 j = (i64)lane * V - LEAD(to); j < (i64)n; j += (i64)chunks * LANES * V) {
     C sum[V];
 #pragma unroll
     for (int c = 0; c < V; c++) sum[c] = 0;
@@ -362,7 +388,7 @@ const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
         i64 place = base + a < each ? (i64)places[outer.offset(p, 0)] : -1;
         used[a] = place >= 0 && (u64)place < rows;
         if (!used[a]) continue;
-        v[a] = fetch(y + place * (i64)sy + COLUMN(j, 1));
+        v[a] = FETCH(y + place * (i64)sy, j);
         weight[a] = WEIGHT(p);
       }
 #pragma unroll
@@ -375,7 +401,7 @@ const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
     Pack<ELEMENT, V> result;
 #pragma unroll
     for (int c = 0; c < V; c++) store<C>(result.at[c], sum[c]);
-    put(x + (i64)row * (i64)sx + COLUMN(j, 0), result);
+    PUT(to, j, result);
   }
 "#;
 

@@ -1,6 +1,6 @@
 //! Rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
 
-use super::kernel::{c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
+use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
@@ -166,8 +166,7 @@ impl RowSplit {
         let length = rows.length;
         let aligned = common_pack(&tensors);
         let widest = 16 / size;
-        let long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
-        let shifted = aligned < widest && long && shift_alike(&tensors, widest);
+        let shifted = is_shifted(&tensors);
         let pack = if shifted { widest } else { aligned };
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = if shifted { length + pack - 1 } else { length };
@@ -289,7 +288,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{HELPERS}",
+             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -392,6 +391,15 @@ fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u
         false => (threads * each, (each * pack).abs_diff(16)),
     };
     splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
+}
+
+/// Whether long rows are read in aligned packs of 16 bytes, of which the first and the last of a row can be partial, because only
+/// smaller packs divide the rows.
+pub fn is_shifted(tensors: &[&Tensor]) -> bool {
+    let widest = 16 / tensors[0].dtype.size();
+    let length = tensors[0].dims.last().copied().unwrap_or(1);
+    let is_long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
+    common_pack(tensors) < widest && is_long && shift_alike(tensors, widest)
 }
 
 /// Whether rows of all tensors have the same misalignment relative to `widest` elements.

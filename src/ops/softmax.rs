@@ -5,9 +5,9 @@ use super::rows::{RowBodies, RowSplit, row_length};
 use super::*;
 
 /// Instructions per element, and per thread whose row belongs to one warp or to several. Counted as for
-/// [`Expression`]: an exponential takes eight, and the instructions per thread compute addresses and exchange values.
-const PER_ELEMENT_ONCE: f64 = 14.0;
-const PER_ELEMENT_TWICE: f64 = 24.0;
+/// [`Expression`]: a power of two takes one, and the instructions per thread compute addresses and exchange values.
+const PER_ELEMENT_ONCE: f64 = 10.0;
+const PER_ELEMENT_TWICE: f64 = 15.0;
 /// Instructions per element that is staged in shared memory.
 const PER_ELEMENT_STAGED: f64 = 4.0;
 const PER_THREAD_OF_A_WARP: f64 = 90.0;
@@ -133,7 +133,7 @@ const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   }
   EACH_ROW {
     s[r] = 0;
-    EACH_PACK(0) { EACH { v[r][k][i] = f_exp(v[r][k][i] - m[r]); s[r] += v[r][k][i]; } }
+    EACH_PACK(0) { EACH { v[r][k][i] = exp_below(v[r][k][i] - m[r]); s[r] += v[r][k][i]; } }
     s[r] = C(1) / across(s[r], 0, Sum());
   }
   EACH_ROW {
@@ -149,16 +149,16 @@ const TWICE: &str = r#"  const u32 r = 0;
     C top = m;
     read(from[r], sx, start, shift[r], n, scale, v);
     EACH_PACK(start) { EACH if (v[k][i] > top) top = v[k][i]; }
-    if (top > m) { s *= f_exp(m - top); m = top; }
-    if (m > LOWEST) { EACH_PACK(start) { EACH s += f_exp(v[k][i] - m); } }
+    if (top > m) { s *= exp_below(m - top); m = top; }
+    if (m > LOWEST) { EACH_PACK(start) { EACH s += exp_below(v[k][i] - m); } }
     else { EACH_PACK(start) { EACH s += v[k][i] == LOWEST ? C(0) : v[k][i]; } }
   }
   C top = across(m, LOWEST, Larger());
-  C share = C(1) / across(m > LOWEST ? s * f_exp(m - top) : s, 0, Sum());
+  C share = C(1) / across(m > LOWEST ? s * exp_below(m - top) : s, 0, Sum());
   if (!live[r]) return;
   for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
     read(from[r], sx, start, shift[r], n, scale, v);
-    EACH_PACK(start) { EACH v[k][i] = f_exp(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
+    EACH_PACK(start) { EACH v[k][i] = exp_below(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
   }
 "#;
 
@@ -168,7 +168,7 @@ const PARTS: &str = r#"  const u32 r = 0;
   read(from[r], sx, 0, shift[r], n, scale, v);
   EACH_PACK(0) { EACH if (v[k][i] > m) m = v[k][i]; }
   m = across(m, LOWEST, Larger());
-  if (m > LOWEST) { EACH_PACK(0) { EACH s += f_exp(v[k][i] - m); } }
+  if (m > LOWEST) { EACH_PACK(0) { EACH s += exp_below(v[k][i] - m); } }
   else { EACH_PACK(0) { EACH s += v[k][i] == LOWEST ? C(0) : v[k][i]; } }
   s = across(s, 0, Sum());
   if (threadIdx.x == 0) { parts[2 * (u64)blockIdx.x] = m; parts[2 * (u64)blockIdx.x + 1] = s; }
@@ -183,8 +183,8 @@ const SCALE: &str = r#"  const u32 r = 0;
   m = across(m, LOWEST, Larger());
   for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) {
     C top = of_row[2 * c], sum = of_row[2 * c + 1];
-    s += top > LOWEST ? sum * f_exp(top - m) : sum;
+    s += top > LOWEST ? sum * exp_below(top - m) : sum;
   }
   s = C(1) / across(s, 0, Sum());
-  EACH_PACK(0) { EACH v[k][i] = f_exp(v[k][i] - m) * s; write(to[r], sy, j, n, v[k]); }
+  EACH_PACK(0) { EACH v[k][i] = exp_below(v[k][i] - m) * s; write(to[r], sy, j, n, v[k]); }
 "#;

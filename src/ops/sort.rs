@@ -21,7 +21,7 @@ pub struct Sort;
 const RUN: u64 = 2048;
 
 /// Maximum number of threads of a sorting block.
-const MOST_THREADS: u64 = 512;
+const MAX_THREADS: u64 = 512;
 
 /// Number of neighbouring elements that a thread sorts in registers, for keys of at most 33 bits and of 64 bits.
 const EACH: u64 = 8;
@@ -32,8 +32,8 @@ const ALONE_WIDE: u64 = 1024;
 
 /// Instructions per pair of elements and step of the network, and per element and merge pass. One and ten of them access shared
 /// memory or shuffle, and each of these counts as four.
-const OF_A_PAIR: f64 = 10.0 + 4.0;
-const OF_A_MERGE: f64 = 40.0 + 10.0 * 4.0;
+const PER_PAIR: f64 = 10.0 + 4.0;
+const PER_MERGE: f64 = 40.0 + 10.0 * 4.0;
 
 /// The division of rows among blocks.
 struct Split {
@@ -60,7 +60,7 @@ impl Split {
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
         let dtype = spec.inputs[0].dtype;
         let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
-        let most = RUN.min(MOST_THREADS * each);
+        let most = RUN.min(MAX_THREADS * each);
         let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
         let bits = sorted_bits(dtype);
         let key = if bits > 32 { 8 } else { 4 };
@@ -144,7 +144,7 @@ impl Operation for Sort {
         let moved = Traffic::of(Space::Device, split.entries() * passes);
         let tiles = split.rows.count * split.rows.length.div_ceil(RUN);
         Cost {
-            instructions: OF_A_PAIR * listed / 2.0 * steps + OF_A_MERGE * elements * passes as f64,
+            instructions: PER_PAIR * listed / 2.0 * steps + PER_MERGE * elements * passes as f64,
             read: Spec::bytes_of(&spec.inputs) + moved,
             written: Spec::bytes_of(&spec.outputs) + moved,
             blocks: split.blocks() + tiles * passes,

@@ -111,14 +111,21 @@ const PLACES: &str = r#"  const Place length = (Place)row_length, total = (Place
 /// Kernel text for packs with elements of at most two rows.
 const LONG_ROWS: &str = r#"  Pack<E, V> v[U];
 #if ALIGNED
+  // All indices are loaded before the first row.
+  const E* from[U];
+  bool inside[U];
 #pragma unroll
   for (u32 u = 0; u < U; u++) {
-    Place e = (first + u * 256) * V, which = e / length;
+    Place e = (first + u * 256) * V;
+    e = e < total ? e : 0;
+    Place which = e / length;
+    inside[u] = true;
+    from[u] = row(which, inside[u]) + (e - which * length);
+  }
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
     v[u] = Pack<E, V>();
-    if (e >= total) continue;
-    bool inside = true;
-    const E* from = row(which, inside);
-    if (inside) v[u] = *(const Pack<E, V>*)(from + (e - which * length));
+    if (inside[u]) v[u] = *(const Pack<E, V>*)from[u];
   }
 #else
   Held<E> held[U][2];

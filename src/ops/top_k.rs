@@ -298,7 +298,8 @@ const LONG: &str = r#"  __shared__ K best[ROOM];
         count = block.sum(count);
       }
     }
-    if (listed + count > ROOM) {
+    // A search among all elements takes fewer steps than sorting many more than `k`.
+    if (listed + count > ROOM || (listed == 0 && count > FEW && count > 2 * k)) {
       sort(best, places, listed);
       if (listed >= k) {
         listed = k;

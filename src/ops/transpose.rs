@@ -120,12 +120,12 @@ const LONG: u64 = 32;
 
 /// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and minimum size
 /// in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take several stores.
-const MOST_RAGGED: u64 = 2;
-const LEAST_READ: u64 = 64;
-const LEAST_WRITTEN: u64 = 512;
+const MAX_RAGGED: u64 = 2;
+const MIN_READ: u64 = 64;
+const MIN_WRITTEN: u64 = 512;
 
 /// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
-const LEAST_TENSOR: u64 = 1 << 20;
+const MIN_TENSOR: u64 = 1 << 20;
 
 /// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written: number of elements up to
 /// which all are; length of a side, and size in bytes of a tile with both sides whole, from which warps read few sectors more than once;
@@ -141,8 +141,8 @@ const BANKS: u64 = 128;
 
 /// Instructions for moving a pack to or from shared memory, and for each of its elements there; an access of shared memory counts
 /// as four.
-const OF_A_PACK: f64 = 16.0;
-const OF_AN_ELEMENT: f64 = 4.0;
+const PER_PACK: f64 = 16.0;
+const PER_ELEMENT: f64 = 4.0;
 
 /// The tiles of a kernel that moves neighbouring input elements to positions that are apart in the output. It reads a tile along
 /// one side into shared memory and writes it along the other side.
@@ -208,7 +208,7 @@ impl Side {
     /// as good, or neighbours have fewer bytes than `least`.
     fn run(&self, other: &Side, which: usize, size: u64, least: u64) -> Option<Run> {
         let enough = least / size;
-        if self.pack * size > MOST_RAGGED || !self.is_apart(which, 1) {
+        if self.pack * size > MAX_RAGGED || !self.is_apart(which, 1) {
             return None;
         }
         if self.tile == self.length && other.is_apart(which, self.length) && self.tile * other.tile >= enough {
@@ -300,9 +300,9 @@ impl Tiles {
         written.tile = fitted(written.length, area / read.tile);
         let count: u64 = others.dims.iter().product();
         let several = (area / (read.tile * written.tile)).clamp(1, count.max(1));
-        if elements * size >= LEAST_TENSOR {
-            read.run = read.run(&written, 1, size, LEAST_READ);
-            written.run = written.run(&read, 0, size, LEAST_WRITTEN);
+        if elements * size >= MIN_TENSOR {
+            read.run = read.run(&written, 1, size, MIN_READ);
+            written.run = written.run(&read, 0, size, MIN_WRITTEN);
         }
         Some(Tiles { others, read, written, several })
     }
@@ -316,7 +316,7 @@ impl Tiles {
     fn instructions(&self, tensor: &Tensor) -> f64 {
         let side = |side: &Side| {
             let pack = if side.run.is_some() { 16 / tensor.dtype.size() } else { side.pack };
-            OF_A_PACK / pack as f64 + OF_AN_ELEMENT
+            PER_PACK / pack as f64 + PER_ELEMENT
         };
         (side(&self.read) + side(&self.written)) * tensor.elements() as f64
     }

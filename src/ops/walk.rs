@@ -255,14 +255,18 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
 /// Returns the kernel that evaluates an expression elementwise on all operands of the spec. `strides` has the strides
 /// of the output, then of each input.
 pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
+    launch_all(name, &[task(expression, dims, strides, spec)], compute_type(spec))
+}
+
+/// Returns the task of [`launch`].
+pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Task<'a> {
     let inputs = spec.inputs.iter().zip(&strides[1..]).enumerate();
-    let task = Task {
+    Task {
         expression,
         dims,
         outputs: vec![Operand::of(spec.inputs.len(), &spec.outputs[0], strides[0])],
         inputs: inputs.map(|(place, (tensor, strides))| Operand::of(place, tensor, *strides)).collect(),
-    };
-    launch_all(name, &[task], compute_type(spec))
+    }
 }
 
 /// Number of sectors of the device's memory that the kernels of these tasks access.

@@ -4,7 +4,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_pa
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{OF_A_BIAS, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
+use super::kernel::{PER_BIAS, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -22,7 +22,7 @@ const BLOCK_ROWS: u64 = 64;
 const PRODUCTS: f64 = 7.0;
 
 /// Instructions per score and kernel: scale, exponential, gradient of the score, and two roundings.
-const OF_A_SCORE: f64 = 8.0;
+const PER_SCORE: f64 = 8.0;
 
 /// An operand of a kernel: an input, an output, the row sums of `dy * o` in the workspace, the bias, or the gradients of the
 /// biased scores.
@@ -152,7 +152,7 @@ impl Split {
             Some(_) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                let of_a_score = OF_A_SCORE + if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
+                let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 (2.0 * of_a_score * pairs, of_shared.max(share(THREADS)), Some(arithmetic))
             }
             None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
@@ -256,7 +256,7 @@ impl Split {
                 let packs = order[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
                 let before = format!(
                     "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define BN {columns}\n\
-                     #define ROW_WARPS_AT_MOST 4\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}",
+                     #define MAX_ROW_WARPS 4\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}",
                     mma::FUNCTIONS,
                     widths[0],
                     widths[1],

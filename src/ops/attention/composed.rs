@@ -7,7 +7,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u64_pa
 use super::super::launch::{Gemm, Matrix};
 use super::super::matrix::arithmetic;
 use super::composed_text as text;
-use super::kernel::{OF_A_BIAS, size_params, steps};
+use super::kernel::{PER_BIAS, size_params, steps};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -18,10 +18,10 @@ const LARGE: u64 = 256 << 20;
 const LARGEST_HEAD: u64 = 2 << 30;
 
 /// Maximum number of parts, each of which is several launches.
-const MOST_PARTS: u64 = 64;
+const MAX_PARTS: u64 = 64;
 
 /// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without tiles.
-const LEAST_ROWS: u64 = 16;
+const MIN_ROWS: u64 = 16;
 
 /// Alignment of a region of the workspace in bytes.
 const ALIGN: u64 = 256;
@@ -30,7 +30,7 @@ const ALIGN: u64 = 256;
 const TILE: u64 = 64;
 
 /// Instructions per score: scale, maximum, two exponentials, sum, rounding, loads and stores.
-const OF_A_SCORE: f64 = 30.0;
+const PER_SCORE: f64 = 30.0;
 
 /// An operand of the products or kernels, by its index among inputs and outputs.
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ impl<'a> Composed<'a> {
         let together = if joined { shape.group } else { 1 };
         // The gradients of keys are sums over the heads that share them. They would be rounded for each head.
         let rounds = backward && together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
-        if shape.queries * together < LEAST_ROWS || rounds {
+        if shape.queries * together < MIN_ROWS || rounds {
             return None;
         }
         let mut all = Composed {
@@ -142,7 +142,7 @@ impl<'a> Composed<'a> {
         let batch = all.batch();
         all.at_once = batch.div_ceil(batch.div_ceil((LARGE / of_a_unit).max(1)));
         let outer = all.members() * all.units.dims.iter().product::<u64>() / batch;
-        (outer * batch.div_ceil(all.at_once) <= MOST_PARTS).then_some(all)
+        (outer * batch.div_ceil(all.at_once) <= MAX_PARTS).then_some(all)
     }
 
     /// Number of matrices of scores that one product computes at most.
@@ -385,12 +385,12 @@ impl<'a> Composed<'a> {
         let scores = (shape.batch * shape.heads * shape.queries * shape.keys) as f64;
         let (products, passes) = if self.is_backward() { (5.0, 3) } else { (2.0, 1) };
         let sizes = (shape.size + shape.value_size) as f64 / 2.0;
-        let of_a_bias = if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
+        let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
         let units = self.members() * self.units.dims.iter().product::<u64>();
         let moved = Traffic::of(Space::Device, passes * self.bytes_of(1) * units);
         Cost {
             flops: 2.0 * products * scores * sizes,
-            instructions: passes as f64 * (OF_A_SCORE + of_a_bias) * scores,
+            instructions: passes as f64 * (PER_SCORE + of_a_bias) * scores,
             special: passes as f64 * scores,
             read: Spec::bytes_of(&spec.inputs) + moved,
             written: Spec::bytes_of(&spec.outputs) + moved,

@@ -18,13 +18,13 @@ const LARGEST_TILE: u64 = 256;
 
 /// Minimum number of keys per block when several blocks share the keys of a row. A second kernel then combines their
 /// results, which costs more than it saves for fewer keys.
-const LEAST_KEYS: u64 = 128;
+const MIN_KEYS: u64 = 128;
 
 /// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
-const LEAST_KEYS_SMALL: u64 = 64;
+const MIN_KEYS_SMALL: u64 = 64;
 
 /// Maximum number of blocks that share the keys of a row, before it is rounded up to whole clusters.
-const MOST_SPLITS: u64 = 256;
+const MAX_SPLITS: u64 = 256;
 
 /// Maximum number of blocks of a cluster on every device that has clusters.
 const LARGEST_CLUSTER: u64 = 8;
@@ -46,10 +46,10 @@ const RESIDENT: u64 = 2;
 const SMALL_ROWS: u64 = 32;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
-const OF_A_SCORE: f64 = 6.0;
+const PER_SCORE: f64 = 6.0;
 
 /// Instructions per score for the bias: load, conversion, address and addition.
-pub const OF_A_BIAS: f64 = 4.0;
+pub const PER_BIAS: f64 = 4.0;
 
 /// Division of the work of the forward kernel among thread blocks.
 pub struct Split {
@@ -145,10 +145,10 @@ impl Split {
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
-            let least = if block_rows <= SMALL_ROWS { LEAST_KEYS_SMALL } else { LEAST_KEYS };
+            let least = if block_rows <= SMALL_ROWS { MIN_KEYS_SMALL } else { MIN_KEYS };
             // Blocks take whole tiles, and the fewest blocks that need no more time.
             let tiles_of_keys = shape.keys.div_ceil(keys[1]).max(1);
-            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MOST_SPLITS);
+            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
             tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
             if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
                 // Whole clusters: as many blocks as are nearest.
@@ -190,7 +190,7 @@ impl Split {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
-                let of_a_score = OF_A_SCORE + if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
+                let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 (of_a_score * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
@@ -390,9 +390,9 @@ impl Split {
         ]);
         let divisions = if tiles.splits / tiles.cluster >= MANY_PARTS { THREADS / WARP } else { 1 };
         let before = format!(
-            "{}#define MOST_SPLITS {}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n{}{}",
+            "{}#define MAX_SPLITS {}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n{}{}",
             self.types(spec, THREADS),
-            MOST_SPLITS + LARGEST_CLUSTER,
+            MAX_SPLITS + LARGEST_CLUSTER,
             tiles.cluster,
             text::PLACES,
             merge_text::CLUSTERS,

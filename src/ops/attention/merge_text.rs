@@ -38,7 +38,7 @@ __device__ inline Pack<f32, 4> four_of_block(const f32* at, u32 block) {
 /// Combines the partial results of blocks that share the keys of a row. `DIVISIONS` groups of a block's threads divide the
 /// parts, and the threads of a group compute neighbouring elements of the row.
 pub const MERGE: &str = r#"  const u32 WIDTH = THREADS / DIVISIONS;
-  __shared__ f32 weights[MOST_SPLITS], sums[DIVISIONS][WIDTH];
+  __shared__ f32 weights[MAX_SPLITS], sums[DIVISIONS][WIDTH];
   u32 blocks = (dv + WIDTH - 1) / WIDTH, lane = threadIdx.x % 32, division = threadIdx.x / WIDTH, own = threadIdx.x % WIDTH;
   u32 element = blockIdx.x % blocks * WIDTH + own;
   u64 row = blockIdx.x / blocks;

@@ -80,11 +80,11 @@ pub const DEVICES: &str = r#"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
 #define WARPGROUPS 1
 #define BN HOPPER_KEYS
-#define ROW_WARPS_AT_MOST (BM / 16)
+#define MAX_ROW_WARPS (BM / 16)
 #else
 #define WARPGROUPS 0
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
-#define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
+#define MAX_ROW_WARPS (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
 // Number of tiles of keys and values in shared memory. One is multiplied while the others are loaded.
 #define STAGES (MMA ? UNIT_STAGES : 1)
@@ -97,7 +97,7 @@ pub const DEVICES: &str = r#"
 /// in FlashAttention-2 (Dao, 2023), scores stay in registers, and sums are relative to the largest score so far.
 pub const TILES: &str = r#"
 #define WARPS (THREADS / LANES)
-#define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
+#define ROW_WARPS (WARPS < MAX_ROW_WARPS ? WARPS : MAX_ROW_WARPS)
 #define KEY_WARPS (WARPS / ROW_WARPS)
 #define MT (BM / 16 / ROW_WARPS)
 #define NT (BN / 16 / KEY_WARPS)

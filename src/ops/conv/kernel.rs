@@ -38,7 +38,7 @@ const LIBRARY_CHANNELS: u64 = 8;
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
 
 /// Instructions per gathered element and thread.
-const OF_AN_ELEMENT: f64 = 10.0;
+const PER_ELEMENT: f64 = 10.0;
 
 /// Division of the work of a phase among thread blocks.
 struct Split {
@@ -188,10 +188,10 @@ impl Split {
         let (rows, products) = (self.shape.product().0, self.shape.multiplications());
         match &self.tiles {
             Some(tiles) if tiles.units => {
-                (OF_AN_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
+                (PER_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
             }
-            Some(tiles) => (products * (1.0 + OF_AN_ELEMENT / tiles.rows.min(rows) as f64), None),
-            None => (products * (1.0 + OF_AN_ELEMENT / rows.min(FEW_ROWS) as f64), None),
+            Some(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
+            None => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
         }
     }
 

@@ -58,7 +58,8 @@ impl Operation for CrossEntropy {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let spec = across(spec);
-        Split::of(&spec, &extent(&spec), compute(&spec)).cost(&spec, &Expression::identity(), function(&spec))
+        let function = function(&spec);
+        Split::of(&spec, &extent(&spec), compute(&spec), function).cost(&spec, &Expression::identity(), function)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -86,7 +86,9 @@ impl Operation for ElementLoss {
     fn cost(&self, spec: &Spec) -> Cost {
         let expression = self.expression(spec);
         match function(spec) {
-            Some(function) => Split::of(spec, &Extent::all(spec), compute_type(spec)).cost(spec, &expression, function),
+            Some(function) => {
+                Split::of(spec, &Extent::all(spec), compute_type(spec), function).cost(spec, &expression, function)
+            }
             None => elementwise::cost(&expression, spec),
         }
     }

@@ -1,7 +1,7 @@
 //! `batch_norm`: normalizes each channel by its statistics over all samples.
 //!
 //! A reduction computes the mean and variance of each channel, which are also outputs; a second kernel normalizes each
-//! element. Sums are of differences to the channel's first element, which preserves precision if the variance is small
+//! element. If a channel fits into the registers of a block, one kernel does both. Sums are of differences to the channel's first element, which preserves precision if the variance is small
 //! relative to the mean.
 
 use super::super::ball::{Ball, Precision};
@@ -9,6 +9,7 @@ use super::super::formula::{Formula, formula};
 use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
+use super::channel::HeldChannels;
 use super::*;
 
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
@@ -98,7 +99,7 @@ impl Statistics {
     }
 
     fn cost(&self) -> Cost {
-        let split = reductions::Split::of(&self.spec, &self.extent, compute_type(&self.spec));
+        let split = reductions::Split::of(&self.spec, &self.extent, compute_type(&self.spec), Function::Sums(2));
         split.cost(&self.spec, &terms(), Function::Sums(2))
     }
 
@@ -152,6 +153,9 @@ impl Operation for BatchNorm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        if let Some(held) = HeldChannels::of(spec) {
+            return held.cost(spec);
+        }
         let (statistics, expression) = (Statistics::of(spec).cost(), normalized(spec));
         let elements = spec.inputs[0].elements() as f64;
         let plain = spec.streaming_cost(statistics.flops + f64::from(expression.flops()) * elements, 1024);
@@ -197,6 +201,9 @@ impl Operation for BatchNorm {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        if let Some(held) = HeldChannels::of(spec) {
+            return vec![held.launch(spec)];
+        }
         let (inputs, dims) = (spec.inputs.len(), spec.outputs[0].dims);
         let expression = normalized(spec);
         let whole = |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, tensor.strides);

@@ -3,38 +3,66 @@
 use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::super::occupancy::share;
-use super::super::rows::{HELD, Rows, Sharing, common_pack};
+use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
+use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted};
 use super::*;
 
 /// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
 const EACH: f64 = 7.0;
 const EACH_CENTRED: f64 = 10.0;
-const OF_A_THREAD: f64 = 150.0;
+const PER_THREAD: f64 = 150.0;
+
+/// Instructions per element of a shifted row, which compare its position with both ends.
+const EACH_SHIFTED: f64 = 6.0;
+
+/// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs of 16 bytes of
+/// such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save for others.
+const SMALL_PACK: u64 = 4;
+const LONG_ROW: u64 = WARP;
 
 /// Division of rows among threads.
 pub struct Split {
     /// Rows of `y` and `x`, followed by those of the added input and the sum, if there are any.
     rows: Rows,
     sharing: Sharing,
+    /// Whether rows may start between two packs. Then the first and the last pack of a row are partial.
+    shifted: bool,
+}
+
+/// How the elements of a pack find their weights.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weights {
+    /// Each has its own.
+    Columns,
+    /// The whole row shares one.
+    OfRow,
+    /// A pack shares one.
+    OfPack,
+    /// Neighbours share one, also across packs.
+    Runs,
 }
 
 impl Split {
-    pub fn of(spec: &Spec, norm: &Norm, channels: &Channels) -> Split {
+    pub fn of(spec: &Spec, norm: &Norm) -> Split {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
         }
         let rows = Rows::of(&tensors);
-        // All elements of a pack share a weight, or each has its own.
-        let pack = match channels.alike {
-            1 => common_pack(&tensors),
-            alike => common_pack(&tensors).min(1 << alike.trailing_zeros().min(u64::BITS - 1)),
-        };
+        let aligned = common_pack(&tensors);
+        let widest = 16 / tensors[0].dtype.size();
+        let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
+            && rows.length >= LONG_ROW * widest
+            && rows.count >= UNITS
+            && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
+        let shifted = is_worth && is_shifted(&tensors);
+        let pack = if shifted { widest } else { aligned };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
-        let sharing = Sharing::of(&rows, pack, most);
-        Split { rows, sharing }
+        // Number of elements from the pack in which a row starts to the one in which it ends.
+        let reach = rows.length + if shifted { pack - 1 } else { 0 };
+        let sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
+        Split { rows, sharing, shifted }
     }
 
     fn blocks(&self) -> u64 {
@@ -44,10 +72,10 @@ impl Split {
     pub fn cost(&self, spec: &Spec, norm: &Norm) -> Cost {
         let elements = spec.inputs[0].elements() as f64;
         let threads = (self.rows.count * self.sharing.threads) as f64;
-        let each = if norm.centred { EACH_CENTRED } else { EACH };
+        let each = if norm.centred { EACH_CENTRED } else { EACH } + if self.shifted { EACH_SHIFTED } else { 0.0 };
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
         Cost {
-            instructions: each * elements + OF_A_THREAD * threads,
+            instructions: each * elements + PER_THREAD * threads,
             special: threads,
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
@@ -58,7 +86,7 @@ impl Split {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let Split { rows, sharing } = self;
+        let Split { rows, sharing, shifted } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -81,6 +109,12 @@ impl Split {
             params.push(param(format!("const {x}* residual"), Arg::Operand(1)));
             params.push(param(format!("{x}* total"), Arg::Operand(inputs as u8 + 1)));
         }
+        let weights = match channels.alike {
+            1 => Weights::Columns,
+            _ if channels.each == 1 => Weights::OfRow,
+            alike if !shifted && alike.is_multiple_of(*pack) => Weights::OfPack,
+            _ => Weights::Runs,
+        };
         for (input, name) in (norm.rows()..inputs).zip(["weight", "bias"]) {
             let tensor = &spec.inputs[input];
             params.push(param(format!("const {}* {name}", c_type(tensor.dtype)), Arg::Operand(input as u8)));
@@ -88,11 +122,12 @@ impl Split {
         }
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
-             #define CENTRED {}\n{HELPERS}",
+             #define SHIFTED {}\n#define CENTRED {}\n{HELPERS}",
             bounds(sharing.block() as u32),
             c_type(compute),
             sharing.block(),
-            rows.length.is_multiple_of(threads * pack * packs),
+            !shifted && rows.length.is_multiple_of(threads * pack * packs),
+            u32::from(*shifted),
             norm.centred,
         );
         let index = index_type(rows.count);
@@ -106,6 +141,14 @@ impl Split {
             body +=
                 &format!("  const {x}* other = residual + g.offset(at, 2);\n  {x}* kept = total + g.offset(at, 3);\n");
         }
+        // Number of elements between the first pack and the row. Positions count from the pack.
+        body += &match shifted {
+            true => format!(
+                "  const u32 lead = (u32)((u64)from / sizeof({x}) % V);\n  from -= lead;\n  to -= lead;\n{}  n += lead;\n",
+                if norm.adds { "  other -= lead;\n  kept -= lead;\n" } else { "" }
+            ),
+            false => "  const u32 lead = 0;\n".to_owned(),
+        };
         let read = match norm.adds {
             false => "    EACH_PACK(start) { read(from, sx, j, v[k]); }\n",
             true => &ADDED.replace("TYPE", x),
@@ -117,7 +160,7 @@ impl Split {
             params.extend([u64_param("groups", channels.groups), u64_param("each", channels.each)]);
             body += "  i64 first_weight = (i64)(at % groups * each);\n";
         }
-        if channels.alike > 1 {
+        if matches!(weights, Weights::OfPack | Weights::Runs) {
             params.push(u32_param("alike", channels.alike));
         }
         // Number of elements of a weight or bias that a thread loads at once, as many as are aligned.
@@ -125,7 +168,7 @@ impl Split {
             let tensor = &spec.inputs[input];
             let fits = |width: &u64| {
                 let bytes = width * tensor.dtype.size();
-                let begins = channels.groups == 1 || channels.each.is_multiple_of(*width);
+                let begins = !shifted && (channels.groups == 1 || channels.each.is_multiple_of(*width));
                 tensor.strides[0] == 1 && bytes <= 16 && begins && u64::from(tensor.align).is_multiple_of(bytes)
             };
             std::iter::successors(Some(*pack), |width| (*width > 1).then_some(width / 2)).find(fits).unwrap_or(1)
@@ -138,32 +181,53 @@ impl Split {
         for (input, name) in columns {
             let (dtype, width) = (c_type(spec.inputs[input].dtype), width(input));
             let step = if spec.inputs[input].strides[0] == 1 { "1".to_owned() } else { format!("{name}_step") };
-            if is_early {
-                early += &format!("  Pack<{dtype}, {width}> {name}_packs[K][V / {width}] = {{}};\n");
-                early += &format!("  EACH_PACK(0) {{ fetch({name}, {step}, {of_group}j, {name}_packs[k]); }}\n");
-                result += &format!("C {name}s[V]; EACH {name}s[i] = element({name}_packs[k], i); ");
-            } else if channels.alike > 1 {
-                let place = format!("({of_group}(u32)j / alike) * {step}");
-                result +=
-                    &format!("C {name}s[V]; {name}s[0] = load<C>({name}[{place}]); EACH {name}s[i] = {name}s[0]; ");
-            } else {
-                result += &format!("C {name}s[V]; columns<{width}>({name}, {step}, {of_group}j, {name}s); ");
+            match weights {
+                Weights::Columns => {
+                    let fetched = match shifted {
+                        true => format!("fetch_row({name} + ({of_group}0) * {step}, {step}, j, lead, n, "),
+                        false => format!("fetch({name}, {step}, {of_group}j, "),
+                    };
+                    let packs = format!("Pack<{dtype}, {width}> {name}_packs");
+                    if is_early {
+                        early += &format!(
+                            "  {packs}[K][V / {width}] = {{}};\n  EACH_PACK(0) {{ {fetched}{name}_packs[k]); }}\n"
+                        );
+                    } else {
+                        result += &format!("{packs}[1][V / {width}] = {{}}; {fetched}{name}_packs[0]); ");
+                    }
+                    let held = if is_early { "k" } else { "0" };
+                    result += &format!("C {name}s[V]; EACH {name}s[i] = element({name}_packs[{held}], i); ");
+                }
+                Weights::OfRow => {
+                    body += &format!("  const C own_{name} = load<C>({name}[({of_group}0) * {step}]);\n");
+                    result += &format!("C {name}s[V]; EACH {name}s[i] = own_{name}; ");
+                }
+                Weights::OfPack => {
+                    let place = format!("({of_group}(u32)j / alike) * {step}");
+                    result +=
+                        &format!("C {name}s[V]; {name}s[0] = load<C>({name}[{place}]); EACH {name}s[i] = {name}s[0]; ");
+                }
+                Weights::Runs => {
+                    let from = format!("{name} + ({of_group}0) * {step}");
+                    result += &format!("C {name}s[V]; runs({from}, {step}, j, lead, n, alike, {name}s); ");
+                }
             }
         }
         let weight = if inputs > norm.rows() { " * weights[i]" } else { "" };
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
-        result +=
-            &format!("EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write(to, sy, j, v[k]);\n");
+        result += &format!(
+            "EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, v[k]);\n"
+        );
         // Reads the registers a second time for the squares: two sums take fewer instructions than merging means.
-        let finish = "  C scale = f_rsqrt(all.squares / C(n) + eps);\n  if (!live) return;\n";
+        let finish = "  C scale = f_rsqrt(all.squares / C(n - lead) + eps);\n  if (!live) return;\n";
         body += &match whole {
             true => format!(
-                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane);\n{finish}  \
+                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane, lead);\n{finish}  \
                  EACH_PACK(0) {{\n{result}  }}\n"
             ),
             false => format!(
                 "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  for (u32 start = 0; start < n; start += T * K * V) {{\n{read}    \
-                 all = join(all, part_of(v, start, n, lane));\n  }}\n  all = across(all, Join());\n{finish}  for (u32 start = 0; start < n; start += T * K * V) {{\n    \
+                 all = join(all, part_of(v, start, n, lane, lead));\n  }}\n  all = across(all, Join());\n{finish}  for (u32 start = 0; start < n; start += T * K * V) {{\n    \
                  EACH_PACK(start) {{ {again}; }}\n    EACH_PACK(start) {{\n{result}    }}\n  }}\n"
             ),
         };
@@ -177,7 +241,7 @@ const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
     C u[K][V];
     EACH_PACK(start) { read(other, sr, j, u[k]); }
     EACH_PACK(start) { EACH { TYPE e; store<C>(e, v[k][i] + u[k][i]); v[k][i] = load<C>(e); } }
-    if (live) { EACH_PACK(start) { write(kept, st, j, v[k]); } }
+    if (live) { EACH_PACK(start) { write_row(kept, st, j, lead, n, v[k]); } }
 "#;
 
 /// Kernel text: functions on a piece of a row, and across the threads of a row. `T` threads share a row; each has `K`
@@ -192,6 +256,8 @@ pub const HELPERS: &str = r#"
 #define EACH_HELD _Pragma("unroll") for (u32 k = 0; k < K; k++)
 #define INSIDE(start) i64 j = (i64)(start) + lane * V + k * T * V; EVEN || (u32)j < n
 #define EACH_PACK(start) EACH_HELD if (INSIDE(start))
+// Whether element `i` of the pack at `j` belongs to the row. The first and the last pack of a `SHIFTED` row may be partial.
+#define LIVE (!SHIFTED || ((u32)j + i >= lead && (u32)j + i < n))
 
 template <typename E> __device__ inline void read(const E* from, i64 step, i64 j, C* v) {
   if (V > 1) {
@@ -212,6 +278,34 @@ template <typename E> __device__ inline void write(E* to, i64 step, i64 j, const
   }
 }
 
+// Writes the elements of a pack that belong to a row. The pack is complete before the branch, or else the compiler writes whole
+// packs in pieces too.
+template <typename E> __device__ inline void write_row(E* to, i64 step, i64 j, u32 lead, u32 n, const C* v) {
+  if (!SHIFTED) return write(to, step, j, v);
+  Pack<E, V> pack;
+  EACH store<C>(pack.at[i], v[i]);
+  if ((u32)j >= lead && (u32)j + V <= n) {
+    *(Pack<E, V>*)(to + j) = pack;
+  } else {
+    EACH if (LIVE) to[j + i] = pack.at[i];
+  }
+}
+
+// Loads the weights of a pack whose neighbours share them, `alike` at a time.
+template <typename E> __device__ inline void runs(const E* from, i64 step, i64 j, u32 lead, u32 n, u32 alike, C* v) {
+  const u32 first = (u32)j < lead ? lead : (u32)j;
+  u32 run = (first - lead) / alike, end = lead + (run + 1) * alike;
+  v[0] = load<C>(from[run * step]);
+#pragma unroll
+  for (int i = 1; i < V; i++) {
+    v[i] = v[i - 1];
+    if ((u32)j + i == end && end < n) {
+      end += alike;
+      v[i] = load<C>(from[++run * step]);
+    }
+  }
+}
+
 // Loads the elements of a pack, `W` at a time. They are converted when they are used, so that no load waits for another.
 template <int W, typename E> __device__ inline void fetch(const E* from, i64 step, i64 j, Pack<E, W> (&p)[V / W]) {
 #pragma unroll
@@ -224,11 +318,9 @@ template <int W, typename E> __device__ inline C element(const Pack<E, W> (&p)[V
   return load<C>(p[i / W].at[i % W]);
 }
 
-// Loads the elements of a weight or bias, `W` at a time.
-template <int W, typename E> __device__ inline void columns(const E* from, i64 step, i64 j, C* v) {
-  Pack<E, W> p[V / W];
-  fetch(from, step, j, p);
-  EACH v[i] = element(p, i);
+// Loads the weights of those elements of a pack that belong to a row, one by one.
+template <typename E> __device__ inline void fetch_row(const E* from, i64 step, i64 j, u32 lead, u32 n, Pack<E, 1> (&p)[V]) {
+  EACH if (LIVE) p[i].at[0] = from[((i64)j + i - lead) * step];
 }
 
 // Statistics of elements of a row: their number, their mean, and the sum of squared differences to the mean; without a
@@ -242,13 +334,13 @@ __device__ inline Part join(Part a, Part b) {
   return all;
 }
 
-__device__ inline Part part_of(const C (&v)[K][V], u32 start, u32 n, u32 lane) {
+__device__ inline Part part_of(const C (&v)[K][V], u32 start, u32 n, u32 lane, u32 lead = 0) {
   Part a = {0, 0, 0};
   if (CENTRED) {
-    EACH_PACK(start) { EACH { a.mean += v[k][i]; a.count += C(1); } }
+    EACH_PACK(start) { EACH { a.mean += LIVE ? v[k][i] : C(0); a.count += LIVE ? C(1) : C(0); } }
     if (a.count > C(0)) a.mean /= a.count;
   }
-  EACH_PACK(start) { EACH { C d = v[k][i] - a.mean; a.squares += d * d; } }
+  EACH_PACK(start) { EACH { C d = LIVE ? v[k][i] - a.mean : C(0); a.squares += d * d; } }
   return a;
 }
 
@@ -291,14 +383,14 @@ template <typename P, typename F> __device__ inline P across(P a, F joined) {
 }
 
 // Statistics of a row in registers.
-__device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane) {
+__device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane, u32 lead = 0) {
   Part a = Part();
   if (CENTRED) {
     C sum = 0;
-    EACH_PACK(0) { EACH sum += v[k][i]; }
-    a.mean = across(sum, Sum()) / C(n);
+    EACH_PACK(0) { EACH sum += LIVE ? v[k][i] : C(0); }
+    a.mean = across(sum, Sum()) / C(n - lead);
   }
-  EACH_PACK(0) { EACH { C d = v[k][i] - a.mean; a.squares += d * d; } }
+  EACH_PACK(0) { EACH { C d = LIVE ? v[k][i] - a.mean : C(0); a.squares += d * d; } }
   a.squares = across(a.squares, Sum());
   return a;
 }

@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod batch;
+mod channel;
 mod groups;
 mod kernel;
 
@@ -117,7 +118,7 @@ impl Operation for Norm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec, self, &Channels::of(spec)).cost(spec, self)
+        Split::of(spec, self).cost(spec, self)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -135,7 +136,7 @@ impl Operation for Norm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let channels = Channels::of(spec);
-        vec![Split::of(spec, self, &channels).launch(self.name(), spec, self, &channels)]
+        vec![Split::of(spec, self).launch(self.name(), spec, self, &channels)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -240,29 +240,29 @@ impl<'a> Kernels<'a> {
     fn instructions(&self, task: Task) -> f64 {
         /// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and
         /// for each element of a plane.
-        const OF_A_POSITION: f64 = 70.0;
-        const OF_A_PLANE: f64 = 14.0;
-        const OF_AN_ELEMENT: f64 = 4.0;
-        const OF_A_STEP: f64 = 40.0;
-        const OF_A_TERM: f64 = 4.0;
+        const PER_POSITION: f64 = 70.0;
+        const PER_PLANE: f64 = 14.0;
+        const PER_ELEMENT: f64 = 4.0;
+        const PER_STEP: f64 = 40.0;
+        const PER_TERM: f64 = 4.0;
         /// Instructions of a thread that shares a window, and per element that it reads, in windows of one row and of several.
-        const OF_A_SHARER: f64 = 265.0;
-        const OF_A_ROW_TERM: f64 = 7.0;
-        const OF_A_SHARED_TERM: f64 = 30.0;
+        const PER_SHARER: f64 = 265.0;
+        const PER_ROW_TERM: f64 = 7.0;
+        const PER_SHARED_TERM: f64 = 30.0;
         let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
         if task == Task::Columns {
             let Some([size, ..]) = self.grid.steps else { return 0.0 };
-            let of_a_column = OF_A_TERM * (size[0] * size[1]) as f64;
-            let of_a_window = OF_A_PLANE + OF_A_TERM * size[2] as f64;
-            return threads as f64 * (OF_A_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
+            let of_a_column = PER_TERM * (size[0] * size[1]) as f64;
+            let of_a_window = PER_PLANE + PER_TERM * size[2] as f64;
+            return threads as f64 * (PER_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
         }
         if self.threads(task) > 1 {
-            let of_a_term = if self.grid.x[..2] == [1, 1] { OF_A_ROW_TERM } else { OF_A_SHARED_TERM };
-            return threads as f64 * OF_A_SHARER + self.windows() as f64 * elements * of_a_term;
+            let of_a_term = if self.grid.x[..2] == [1, 1] { PER_ROW_TERM } else { PER_SHARED_TERM };
+            return threads as f64 * PER_SHARER + self.windows() as f64 * elements * of_a_term;
         }
-        let of_an_element = if self.is_unrolled(task) { OF_AN_ELEMENT } else { OF_A_STEP };
-        let of_a_plane = OF_A_PLANE + OF_A_TERM * elements;
-        threads as f64 * (OF_A_POSITION + of_an_element * elements + self.planes(task) as f64 * of_a_plane)
+        let of_an_element = if self.is_unrolled(task) { PER_ELEMENT } else { PER_STEP };
+        let of_a_plane = PER_PLANE + PER_TERM * elements;
+        threads as f64 * (PER_POSITION + of_an_element * elements + self.planes(task) as f64 * of_a_plane)
     }
 
     /// Type of the places of maxima.
@@ -416,13 +416,13 @@ impl<'a> Kernels<'a> {
             Task::Columns => text::COLUMNS.to_owned(),
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Gather => text::GATHER.to_owned(),
-            Task::Cells => [text::OF_A_THREAD, text::STORE_CELL].concat(),
+            Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
             Task::Spread if parts == 1 => [shared, join, text::STORE_GRADIENT].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
-            _ => [text::OF_A_THREAD, text::STORE_OF_A_THREAD].concat(),
+            _ => [text::PER_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
         let name = match (task, joins) {
             (Task::Forward, false) | (Task::Columns, _) => "pool",

@@ -95,7 +95,7 @@ __device__ inline void write(const Elements& elements, T* to, u32 first) {
 "#;
 
 /// Kernel text: a thread reads the windows at one position of `PLANES` planes, which are `groups` planes apart.
-pub const OF_A_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
+pub const PER_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
   u32 window[3];
   const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));

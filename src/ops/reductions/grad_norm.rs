@@ -14,8 +14,8 @@ pub struct GradNorm;
 const MIN_CHUNK: u64 = 1 << 15;
 
 /// Instructions per element and per thread.
-const OF_AN_ELEMENT: f64 = 3.0;
-const OF_A_THREAD: f64 = 90.0;
+const PER_ELEMENT: f64 = 3.0;
+const PER_THREAD: f64 = 90.0;
 
 /// Division of the tensors among blocks: each block has a chunk of one tensor.
 struct Chunks {
@@ -78,7 +78,7 @@ impl Operation for GradNorm {
         let elements: u64 = spec.inputs.iter().map(Tensor::elements).sum();
         let chunks = Chunks::of(spec).count();
         Cost {
-            instructions: OF_AN_ELEMENT * elements as f64 + OF_A_THREAD * (chunks * u64::from(BLOCK)) as f64,
+            instructions: PER_ELEMENT * elements as f64 + PER_THREAD * (chunks * u64::from(BLOCK)) as f64,
             blocks: chunks + 1,
             share: share(u64::from(BLOCK)),
             ..spec.streaming_cost(2.0 * elements as f64, 1)

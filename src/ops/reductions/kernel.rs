@@ -2,9 +2,9 @@
 //! the work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
 use super::super::kernel::{
-    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+    EXP_BELOW, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::split::Along;
+use super::split::{Along, Last};
 use super::*;
 
 /// Number of terms of a pack that overlap well enough without those of the next pack.
@@ -136,9 +136,9 @@ __device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += 
 fn log_sum_exp(adds: bool) -> String {
     let with = |text: &'static str| if adds { text } else { "" };
     format!(
-        r#"struct Acc {{ C most, sum{field}; }};
+        r#"{EXP_BELOW}struct Acc {{ C most, sum{field}; }};
 __device__ inline Acc none() {{ Acc a = {{-C(INFINITE), 0{zero}}}; return a; }}
-__device__ inline C relative(C x, C most) {{ return f_exp(x == most ? C(0) : x - most); }}
+__device__ inline C relative(C x, C most) {{ return exp_below(x == most ? C(0) : x - most); }}
 __device__ inline Acc join(Acc a, Acc b) {{
   const C most = b.most > a.most ? b.most : a.most;
   a.sum = a.sum * relative(a.most, most) + b.sum * relative(b.most, most);
@@ -201,16 +201,17 @@ __device__ inline Acc across(Acc a) {
 const ACROSS_ROWS: &str = r#"
 __device__ inline void across(Acc (&a)[W], u32 side, u32 lane) {
   if (T == 1) return;
-  __shared__ Acc part[T * B * W];
+  // Neighbouring threads access neighbouring accumulators, so that no two of a warp are in the same bank.
+  __shared__ Acc part[W][T][B];
 #pragma unroll
-  for (int w = 0; w < W; w++) part[(lane * B + side) * W + w] = a[w];
+  for (int w = 0; w < W; w++) part[w][lane][side] = a[w];
   for (u32 half = T / 2; half > 0; half /= 2) {
     __syncthreads();
     if (lane < half) {
 #pragma unroll
       for (int w = 0; w < W; w++) {
-        a[w] = join(a[w], part[((lane + half) * B + side) * W + w]);
-        part[(lane * B + side) * W + w] = a[w];
+        a[w] = join(a[w], part[w][lane + half][side]);
+        part[w][lane][side] = a[w];
       }
     }
   }
@@ -227,11 +228,11 @@ pub fn launches(
     compute: DType,
     finish: Finish,
 ) -> Vec<Launch> {
-    let split = Split::of(spec, extent, compute);
+    let split = Split::of(spec, extent, compute, function);
     let common =
         Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
     let mut launches = vec![common.first(name, expression, spec)];
-    if split.parts > 1 {
+    if split.last.parts > 1 {
         launches.push(common.second(name));
     }
     launches
@@ -261,25 +262,35 @@ impl Common<'_> {
 
     /// Returns the workspace argument: for each part, its accumulator of each result.
     fn workspace(&self) -> Arg {
-        let fields = match self.function {
-            Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
-            Function::LogSumExpAndSum => 3,
-            Function::Sums(count) => u64::from(count),
-            _ => 1,
-        };
-        let size = fields * self.compute.size();
-        let parts = if self.split.parts > 1 { self.split.parts } else { 0 };
-        Arg::Workspace(parts * self.split.results * size)
+        let Last { results, parts, .. } = self.split.last;
+        let parts = if parts > 1 { parts } else { 0 };
+        Arg::Workspace(parts * results * self.function.accumulator_size(self.compute))
     }
 
-    /// Returns the parameters of a kernel.
-    fn parameters(&self, stores: bool) -> Vec<Parameter> {
-        let Split { kept, results, .. } = self.split;
+    /// Returns text that stores the accumulators of a thread's pack of `results` results, up to 16 bytes at once.
+    fn stored_part(&self, results: u64) -> String {
+        let size = self.function.accumulator_size(self.compute);
+        let fits =
+            |width: &u64| results.is_multiple_of(*width) && (width * size).is_power_of_two() && width * size <= 16;
+        match (2..=results).rev().find(fits) {
+            Some(width) => format!(
+                "#pragma unroll\n    for (int v = 0; v < {results}; v += {width}) {{\n      Pack<Acc, {width}> some;\n#pragma unroll\n      \
+                 for (int i = 0; i < {width}; i++) some.at[i] = acc[h * {results} + v + i];\n      \
+                 *(Pack<Acc, {width}>*)(partial + (u64)part * results + which + v) = some;\n    }}\n"
+            ),
+            None => format!(
+                "#pragma unroll\n    for (int v = 0; v < {results}; v++) partial[(u64)part * results + which + v] = acc[h * {results} + v];\n"
+            ),
+        }
+    }
+
+    /// Returns the parameters of a kernel with these results, which it stores or not.
+    fn parameters(&self, kept: &Geometry, results: u64, stores: bool) -> Vec<Parameter> {
         let mut params = vec![
             param(format!("{}* out", c_type(self.output.dtype)), Arg::Operand(self.inputs as u8)),
             param("Acc* partial", self.workspace()),
             geometry_param("kept", kept),
-            u64_param("results", *results),
+            u64_param("results", results),
         ];
         if stores {
             params.extend(self.finish.params.iter().cloned());
@@ -310,7 +321,8 @@ impl Common<'_> {
         let Split { along, pack, threads, beside, held: packs, under_way, parts, written, .. } = *split;
         let count = self.inputs;
         let constants = expression.constants();
-        let mut params = self.parameters(parts == 1);
+        let stores = split.last.parts == 1;
+        let mut params = self.parameters(&split.kept, split.results, stores);
         let operand = |i: usize| param(format!("const {}* a{i}", c_type(spec.inputs[i].dtype)), Arg::Operand(i as u8));
         params.extend((0..count).map(operand));
         let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
@@ -487,12 +499,12 @@ impl Common<'_> {
         }
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
         let each_of_pack = format!("#pragma unroll\n    for (int v = 0; v < {results}; v++)");
-        let stores = match (parts, written) {
-            (1, 1) => format!(
+        let stored = match (stores, written) {
+            (true, 1) => format!(
                 "{each_of_pack} {{\n      Acc total = acc[h * {results} + v];\n      {};\n      which++;\n    }}\n",
                 self.stored("out[at[h][0] + v * out_step]")
             ),
-            (1, _) => format!(
+            (true, _) => format!(
                 "    Pack<{out}, {written}> r[{count}];\n{each_of_pack} {{\n      Acc total = acc[h * {results} + v];\n      \
                  {};\n      which++;\n    }}\n#pragma unroll\n    for (int k = 0; k < {count}; k++) \
                  *(Pack<{out}, {written}>*)(out + at[h][0] + k * {written}) = r[k];\n",
@@ -500,13 +512,13 @@ impl Common<'_> {
                 out = c_type(self.output.dtype),
                 count = pack / written,
             ),
-            _ => format!("{each_of_pack} partial[(u64)part * results + which + v] = acc[h * {results} + v];\n"),
+            _ => self.stored_part(results),
         };
         body += &format!(
             "  if (lane != 0) return;\n#pragma unroll\n  for (int h = 0; h < {packs}; h++) {{\n    {index} which = begins_at[h];\n    \
-             if (which == results) continue;\n{stores}  }}\n"
+             if (which == results) continue;\n{stored}  }}\n"
         );
-        if parts == 1 && written == 1 {
+        if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
         let before = self.before(threads, beside, packs * results, across) + &function;
@@ -516,9 +528,10 @@ impl Common<'_> {
     /// Returns the kernel that combines the parts.
     fn second(&self, name: &str) -> Launch {
         let (beside, threads, blocks) = self.split.second();
-        let mut params = self.parameters(true);
-        params.push(u32_param("parts", self.split.parts));
-        let index = index_type(self.split.results + beside);
+        let Last { kept, results, parts } = &self.split.last;
+        let mut params = self.parameters(kept, *results, true);
+        params.push(u32_param("parts", *parts));
+        let index = index_type(results + beside);
         let body = format!(
             r#"  u32 side = threadIdx.x % B, lane = threadIdx.x / B;
   {index} which = ({index})blockIdx.x * B + side;
@@ -537,7 +550,7 @@ impl Common<'_> {
   {};
 "#,
             self.stored("out[kept.offset(which, 0)]"),
-            each = self.split.parts.div_ceil(threads),
+            each = parts.div_ceil(threads),
         );
         let before = self.before(threads, beside, 1, ACROSS_ROWS);
         launch(&format!("{name}_rest"), &before, &params, &body, blocks, (beside * threads) as u32)

@@ -36,6 +36,19 @@ pub enum Function {
     Sums(u8),
 }
 
+impl Function {
+    /// Size in bytes of an accumulator, the state of a thread for one result.
+    fn accumulator_size(self, compute: DType) -> u64 {
+        let fields = match self {
+            Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
+            Function::LogSumExpAndSum => 3,
+            Function::Sums(count) => u64::from(count),
+            Function::Sum | Function::Mean | Function::Prod | Function::Max | Function::Min => 1,
+        };
+        fields * compute.size()
+    }
+}
+
 /// The operation of a reduction, such as `sum(expression)`.
 pub struct Reduce(pub Function);
 
@@ -115,7 +128,7 @@ impl Operation for Reduce {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let Some(expression) = &spec.expression else { return Cost::default() };
-        Split::of(spec, &Extent::of(spec), self.compute_type(spec)).cost(spec, expression, self.0)
+        Split::of(spec, &Extent::of(spec), self.compute_type(spec), self.0).cost(spec, expression, self.0)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

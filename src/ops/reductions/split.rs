@@ -1,7 +1,7 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNITS, WARP, share};
 use super::*;
 
 /// Number of threads that saturates memory bandwidth: half of the resident threads of the device.
@@ -24,6 +24,23 @@ const LOADS: u64 = 16;
 /// Registers of a thread for elements that are under way.
 const REGISTERS: u64 = 64;
 
+/// Number of blocks that are certainly resident at the same time: those whose threads have 64 registers.
+const ONE_WAVE: u64 = RESIDENT_BLOCKS / 2;
+
+/// Bytes that all threads together load ahead, from which on more of them do not raise the bandwidth.
+const ENOUGH_UNDER_WAY: u64 = UNITS * (48 << 10);
+
+/// Maximum size of a block's shared memory in bytes without an option of the launch.
+const MAX_SHARED: u64 = 48 << 10;
+
+/// Maximum number of bytes that a block reads in a single launch of few of the largest blocks, instead of two launches.
+const LARGE_BLOCK_BYTES: u64 = 64 << 10;
+
+/// Minimum size in bytes of an input whose rows are joined, so that its packs are 16 bytes; and maximum number of partial results of
+/// each result then.
+const LARGE_INPUT: u64 = 8 << 20;
+const MAX_PARTIAL: u64 = 1024;
+
 /// Minimum number of terms per thread, as long as enough threads remain: with fewer, exchanging values costs more than it
 /// saves.
 const TERMS_OF_A_THREAD: u64 = 16;
@@ -35,8 +52,8 @@ const STEPS_OF_A_PART: u64 = 2;
 const LONG_ROW: u64 = 64;
 
 /// Instructions per piece that a thread reads, and per thread and part of a result.
-const OF_A_PIECE: f64 = 14.0;
-const OF_A_THREAD: f64 = 90.0;
+const PER_PIECE: f64 = 14.0;
+const PER_THREAD: f64 = 90.0;
 
 /// The elements that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +76,31 @@ pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
         true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps / least).max(1),
         false => 1,
     }
+}
+
+/// The results of the last launch.
+#[derive(Debug)]
+pub struct Last {
+    /// Geometry of the results: strides of the output and of each input.
+    pub kept: Geometry,
+    pub results: u64,
+    /// Number of partial results that are combined to each result; 1 if there is a single launch.
+    pub parts: u64,
+}
+
+/// Returns the number of rows that are joined to one, if terms are many whole rows of a large input: the fewest whose packs are 16
+/// bytes. `None` if packs of a single row have 8 bytes or more, or if rows are no multiple of that number. `argmax` and `argmin`
+/// return positions in rows, so their rows are not joined.
+fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
+    let [x] = &*spec.inputs else { return None };
+    let (&[terms], &[results]) = (&*reduced.dims, &*kept.dims) else { return None };
+    let widest = 16 / x.dtype.size();
+    let rows = widest >> results.trailing_zeros().min(widest.ilog2());
+    let is_flat = *reduced.strides[1] == [results] && *kept.strides[1] == [1] && x.align >= 16;
+    let is_place = matches!(function, Function::ArgMax | Function::ArgMin);
+    // A second launch costs more than it saves if packs of a row have 8 bytes, or if there are few terms.
+    let is_worth = rows > 2 && terms.is_multiple_of(rows) && terms >= MANY_STEPS * rows && x.bytes() >= LARGE_INPUT;
+    (is_flat && !is_place && is_worth).then_some(rows)
 }
 
 /// The division of a reduction among threads.
@@ -92,12 +134,18 @@ pub struct Split {
     pub under_way: u64,
     /// Number of parts into which the terms of a result are divided among blocks; a second launch combines them.
     pub parts: u64,
+    pub last: Last,
 }
 
 impl Split {
-    /// Returns the division for these operands, for a kernel that computes in `compute`.
-    pub fn of(spec: &Spec, extent: &Extent, compute: DType) -> Split {
+    /// Returns the division for these operands, for a kernel that computes a function in `compute`.
+    pub fn of(spec: &Spec, extent: &Extent, compute: DType, function: Function) -> Split {
         let [kept, reduced] = [false, true].map(|reduced| extent.walk(spec, reduced));
+        if let Some(rows) = joined_rows(spec, &kept, &reduced, function) {
+            let mut split = Split::of_joined(spec, rows, compute, function);
+            split.last = Last { kept, results: extent.results(), parts: split.parts * rows };
+            return split;
+        }
         let (results, terms) = (extent.results(), extent.terms());
         let row = reduced.dims.last().copied().unwrap_or(1);
         let widest = spec.inputs.iter().map(|input| input.dtype.size()).max().unwrap_or(1);
@@ -159,6 +207,7 @@ impl Split {
             Along::Terms => (packs(terms, pack, ragged), results),
             Along::Results => (terms, results / pack),
         };
+        let bytes = largest.map_or(1, |input| spec.inputs[input].dtype.size());
         let (threads, beside) = match along {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
@@ -177,15 +226,37 @@ impl Split {
             }
             Along::Results => {
                 let least = groups.next_power_of_two().min(32);
-                let threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK) / least);
-                (threads, (u64::from(BLOCK) / threads).min(groups.next_power_of_two()))
+                let is_few = largest.is_some()
+                    && groups.div_ceil(least) < BUSY_BLOCKS
+                    && pieces * least * pack * bytes <= LARGE_BLOCK_BYTES;
+                let shared = |block: u64| block * pack * function.accumulator_size(compute);
+                let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= MAX_SHARED;
+                let block = halves(LARGEST_BLOCK).find(fits).unwrap_or(u64::from(BLOCK));
+                let threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
+                (threads, (u64::from(BLOCK).max(least * threads) / threads).min(groups.next_power_of_two()))
             }
         };
         let steps_of_a_thread = pieces.div_ceil(threads);
         let blocks = |held: u64| groups.div_ceil(beside * held);
-        let parts = |held: u64| self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART);
+        let is_large = along == Along::Results && threads * beside > u64::from(BLOCK);
+        let inputs = spec.inputs.len() as u64;
+        let ahead = |held: u64| {
+            // Threads of the largest blocks have half as many registers.
+            let loads = if held > 1 { LOADS / held } else { REGISTERS / if is_large { 2 * pack } else { pack } };
+            UNDER_WAY.min(loads / inputs).max(1)
+        };
+        // Blocks that are all resident at the same time end at about the same time.
+        let is_enough = |held: u64| {
+            let threads = blocks(held) * threads * beside;
+            let is_one_wave = (BUSY_BLOCKS..=ONE_WAVE).contains(&blocks(held));
+            is_one_wave && threads * ahead(held) * held * pack * bytes >= ENOUGH_UNDER_WAY
+        };
+        let parts = |held: u64| match is_large || (along == Along::Results && is_enough(held)) {
+            true => 1,
+            false => self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART),
+        };
         let held = match (along, largest) {
-            (Along::Results, Some(input)) => {
+            (Along::Results, Some(input)) if !is_large => {
                 // Several packs must cause no second launch, and leave many steps to each part and few threads idle.
                 let fits = |held: &u64| {
                     let own = parts(*held);
@@ -198,11 +269,9 @@ impl Split {
             _ => 1,
         };
         let parts = parts(held);
-        let inputs = spec.inputs.len() as u64;
-        let loads = if held > 1 { LOADS / held } else { REGISTERS / pack };
-        let most_under_way = UNDER_WAY.min(loads / inputs).max(1);
         let steps_of_a_part = pieces.div_ceil(threads * parts);
-        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(most_under_way).max(1));
+        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(ahead(held)).max(1));
+        let last = Last { kept: kept.clone(), results, parts };
         Split {
             kept,
             reduced,
@@ -219,7 +288,23 @@ impl Split {
             held,
             under_way,
             parts,
+            last,
         }
+    }
+
+    /// Returns the division if each row of the input is `rows` of its rows, one after the other.
+    fn of_joined(spec: &Spec, rows: u64, compute: DType, function: Function) -> Split {
+        let (x, y) = (spec.inputs[0], spec.outputs[0]);
+        let length = rows * y.elements();
+        let tensor = |tensor: Tensor, sizes: &[u64]| Tensor {
+            space: tensor.space,
+            align: tensor.align,
+            ..Tensor::packed(tensor.dtype, sizes)
+        };
+        let x = tensor(x, &[x.elements() / length, length]);
+        let spec = Spec { inputs: vec![x], outputs: vec![tensor(y, &[length])], ..spec.clone() };
+        let split = Split::of(&spec, &Extent::along(x.dims, 0), compute, function);
+        Split { parts: split.parts.min(MAX_PARTIAL / rows), ..split }
     }
 
     /// Whether the offset of a term takes a calculation: terms have several dimensions, or a stride other than 0 and 1.
@@ -259,10 +344,10 @@ impl Split {
 
     /// Shape of the second launch: results side by side, threads per result, and blocks.
     pub fn second(&self) -> (u64, u64, u64) {
-        let all = self.results.next_power_of_two();
-        let threads = self.parts.next_power_of_two().min(u64::from(BLOCK) / all.min(8));
+        let all = self.last.results.next_power_of_two();
+        let threads = self.last.parts.next_power_of_two().min(u64::from(BLOCK) / all.min(8));
         let beside = (u64::from(BLOCK) / threads).min(all);
-        (beside, threads, self.results.div_ceil(beside))
+        (beside, threads, self.last.results.div_ceil(beside))
     }
 
     /// The cost of the reduction of an expression.
@@ -273,22 +358,22 @@ impl Split {
             Function::Sums(count) => (2.0 * f64::from(count), 0.0),
             Function::Max | Function::Min => (4.0, 0.0),
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
-            Function::LogSumExp | Function::LogSumExpAndSum => (13.0, 1.0),
+            Function::LogSumExp | Function::LogSumExpAndSum => (8.0, 1.0),
         };
         let pieces = elements / self.pack as f64;
         let mut threads = (self.blocks() * self.block()) as f64;
         let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
         let mut cost = spec.streaming_cost((f64::from(expression.flops()) + sums) * elements, 1);
         cost.blocks = self.blocks();
-        if self.parts > 1 {
+        if self.last.parts > 1 {
             let (beside, sharing, blocks) = self.second();
             cost.blocks += blocks;
             threads += (blocks * beside * sharing) as f64;
         }
         Cost {
             instructions: (f64::from(expression.instructions()) + own) * elements
-                + OF_A_PIECE * pieces
-                + OF_A_THREAD * threads,
+                + PER_PIECE * pieces
+                + PER_THREAD * threads,
             special: (f64::from(expression.special()) + special) * elements,
             share: share(self.block()),
             ..cost

@@ -19,7 +19,8 @@ impl Sums {
     }
 
     pub fn cost(&self, spec: &Spec, extent: &Extent) -> Cost {
-        Split::of(spec, extent, compute_type(spec)).cost(spec, &self.terms, self.function())
+        let function = self.function();
+        Split::of(spec, extent, compute_type(spec), function).cost(spec, &self.terms, function)
     }
 
     /// The results in `f64`.

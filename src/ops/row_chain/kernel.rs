@@ -74,7 +74,7 @@ impl Split {
         let functions = functions(expression, spec.outputs.len());
         let params = self.parameters(core, spec, &functions);
         let definitions = format!(
-            "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define CENTRED {}\n\
+            "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
              {HELPERS}{SOFTMAX}{}{}",
             bounds(sharing.block() as u32),
             c_type(compute),

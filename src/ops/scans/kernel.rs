@@ -7,7 +7,7 @@ use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
 use super::super::layout::collapse;
-use super::super::occupancy::{BUSY_BLOCKS, share};
+use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP, share};
 use super::*;
 
 /// Minimum number of packs per thread and part, if threads share a line; and minimum number of elements per part
@@ -18,12 +18,16 @@ const MIN_ROWS: u64 = 64;
 /// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
 const MAX_PARTS: u64 = 64;
 
-/// Number of packs that a thread loads ahead.
+/// Maximum number of elements of a pack, which a thread holds in registers.
+const MAX_PACK: u64 = 8;
+
+/// Maximum number of packs that a thread loads ahead, and of elements if threads process their own lines in smaller packs.
 const UNDER_WAY: u64 = 4;
+const ELEMENTS_UNDER_WAY: u64 = 16;
 
 /// Instructions per element, and per pack for the exchange between threads.
 const EACH: f64 = 5.0;
-const OF_A_PACK: f64 = 40.0;
+const PER_PACK: f64 = 40.0;
 
 /// How threads divide lines.
 pub struct Split {
@@ -41,6 +45,8 @@ pub struct Split {
     threads: u64,
     /// Number of parts per line, each processed by a block.
     parts: u64,
+    /// Packs that a thread loads ahead.
+    under_way: u64,
 }
 
 impl Split {
@@ -73,8 +79,15 @@ impl Split {
                 && !(along && reverse(spec) && !length.is_multiple_of(*pack))
         };
         let widest = 16 / tensors[1].dtype.size();
-        let mut halves = std::iter::successors(Some(widest.min(8)), |pack| (*pack > 1).then_some(pack / 2));
-        let pack = halves.find(fits).unwrap_or(1);
+        let mut halves = std::iter::successors(Some(widest.min(MAX_PACK)), |pack| (*pack > 1).then_some(pack / 2));
+        let aligned = halves.find(fits).unwrap_or(1);
+        let pack = match along {
+            true => aligned,
+            // Few short lines are spread over more threads.
+            false => std::iter::successors(Some(aligned), |pack| (*pack > 1).then_some(pack / 2))
+                .find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS)
+                .unwrap_or(1),
+        };
         let block = u64::from(BLOCK);
         let (threads, blocks, least, most) = match along {
             true => {
@@ -83,13 +96,24 @@ impl Split {
             }
             false => (1, (count / pack).div_ceil(block), MIN_ROWS, MAX_PARTS),
         };
+        let under_way = match along {
+            true => length.div_ceil(threads * pack).clamp(1, UNDER_WAY),
+            false => (ELEMENTS_UNDER_WAY / pack).max(UNDER_WAY).min(length.max(1)),
+        };
+        // Number of elements of a round of loads.
+        let round = threads * pack * under_way;
         // A second launch takes as long as a line with two rounds of loads per thread.
         let once = along && length <= 2 * threads * pack * UNDER_WAY;
         let parts = match blocks < BUSY_BLOCKS && !once {
-            true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
+            true => {
+                let parts = (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most);
+                // A last round of loads with few elements takes as long as a full one.
+                let rounds = length.div_ceil(parts) / round;
+                if along && rounds > 0 && parts >= BUSY_BLOCKS { length.div_ceil(round * rounds) } else { parts }
+            }
             false => 1,
         };
-        Split { lines, count, length, steps, along, pack, threads, parts }
+        Split { lines, count, length, steps, along, pack, threads, parts, under_way }
     }
 
     /// Lines, or packs of lines, side by side in a block.
@@ -116,7 +140,7 @@ impl Split {
         let elements = spec.inputs[0].elements() as f64;
         let launches = if self.parts > 1 { 2 } else { 1 };
         Cost {
-            instructions: EACH * elements + OF_A_PACK * elements / self.pack as f64 * f64::from(launches as u32),
+            instructions: EACH * elements + PER_PACK * elements / self.pack as f64 * f64::from(launches as u32),
             reread: match self.parts {
                 1 => Traffic::NONE,
                 _ => Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
@@ -151,9 +175,9 @@ impl Split {
             u64_param("sx", self.steps[1]),
         ];
         let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
-        let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * UNDER_WAY * 2);
+        let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
         let before = format!(
-            "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {UNDER_WAY}\n\
+            "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n\
              #define PARTS {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
             bounds(BLOCK),
             c_type(compute),
@@ -162,6 +186,7 @@ impl Split {
             self.threads,
             self.beside(),
             self.pack,
+            self.under_way,
             self.parts > 1,
             self.along && !self.length.is_multiple_of(self.pack),
         );
@@ -219,10 +244,10 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   Index group = block * B + side;
   bool live = group < groups;
   if (!live) group = 0;
+  const X* from = x + g.offset(group, 1);
+  Y* to = y + g.offset(group, 0);
   Index begin = part * (Index)span, end = begin + (Index)span;
   if (end > (Index)n) end = (Index)n;
-  const auto* from = x + g.offset(group, 1);
-  auto* to = y + g.offset(group, 0);
   C carry = NONE;
   // A line in parts uses all threads of a block.
   if (PARTS && WRITES) {
@@ -309,7 +334,7 @@ const REVERSED: [(&str, &str); 6] = [
     ("(to + (u64)(base + u) * sy)", "(to + (u64)((Index)n - 1 - base - u) * sy)"),
     ("(from + (u64)j * sx)", "(from + (u64)((Index)n - V - j) * sx)"),
     ("(to + (u64)j * sy)", "(to + (u64)((Index)n - V - j) * sy)"),
-    ("j < end) sum = JOIN(sum, load<C>(packs[u].at[v]))", "j < end) sum = JOIN(sum, load<C>(packs[u].at[V - 1 - v]))"),
+    ("sum = JOIN(sum, load<C>(packs[u].at[v]))", "sum = JOIN(sum, load<C>(packs[u].at[V - 1 - v]))"),
     ("store<C>(r.at[v], JOIN(own, held[u][v]))", "store<C>(r.at[V - 1 - v], JOIN(own, held[u][v]))"),
 ];
 

@@ -9,7 +9,7 @@ use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
-use super::lists::{MOST_TERMS, sectors_of};
+use super::lists::{MAX_TERMS, sectors_of};
 use super::*;
 
 /// Minimum and maximum number of positions that a block groups by row at once, and number up to which each thread compares its
@@ -19,9 +19,9 @@ const FEW: u64 = 192;
 
 /// Maximum number of indices that all blocks search together, and that each block searches: if lists of few terms are the alternative,
 /// and otherwise.
-const MOST_LOOKS: u64 = 1 << 23;
-const MOST_BESIDE_LISTS: u64 = 3 << 11;
-const MOST_SEARCHED: u64 = 1 << 15;
+const MAX_LOOKS: u64 = 1 << 23;
+const MAX_BESIDE_LISTS: u64 = 3 << 11;
+const MAX_SEARCHED: u64 = 1 << 15;
 
 /// Number of bytes that allows one more index, since SMs search while memory is busy.
 const BYTES_OF_A_LOOK: u64 = 4;
@@ -30,20 +30,20 @@ const BYTES_OF_A_LOOK: u64 = 4;
 /// per row and segment of the indices.
 const STEP: u64 = EACH * BLOCK as u64;
 const STEPS: u64 = 4;
-const LEAST_TERMS: u64 = 16;
+const MIN_TERMS: u64 = 16;
 
 /// Size in bytes of the shared memory of a block, without that of sums over its threads.
 const SHARED: u64 = 46 << 10;
 
 /// Maximum number of rows per bucket.
-const MOST_ROWS: u64 = 1 << 10;
+const MAX_ROWS: u64 = 1 << 10;
 
 /// Maximum number of buckets that a tile is sorted by, for each number of threads and maximum number of positions per thread: the kernel
 /// counts the positions of each warp and bucket in shared memory, which also has the sorted positions.
 const SPLITS: [(u64, u64, u64); 5] = [(640, 512, 8), (1024, 256, 16), (2048, 256, 8), (4096, 128, 16), (8192, 64, 16)];
 
 /// Minimum number of positions per thread of that kernel, and number of tiles that suffices.
-const LEAST_HELD: u64 = 2;
+const MIN_HELD: u64 = 2;
 const ENOUGH_TILES: u64 = 256;
 
 /// Number of resident blocks per SM, and if a thread adds up more than four numbers, which take more registers.
@@ -51,10 +51,10 @@ const RESIDENT: u64 = 4;
 const RESIDENT_WIDE: u64 = 3;
 
 /// Average number of terms of a bucket.
-const OF_A_BUCKET: u64 = 1024;
+const PER_BUCKET: u64 = 1024;
 
 /// Maximum average number of terms of a block before blocks share a bucket.
-const OF_A_BLOCK: u64 = 4096;
+const PER_BLOCK: u64 = 4096;
 
 /// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
 const EACH: u64 = 8;
@@ -63,13 +63,13 @@ const AHEAD: [u64; 2] = [4, 8];
 /// Instructions of the kernel that adds: per index that a block examines, per position that it groups by row, per thread that adds a term,
 /// per thread that writes a sum, and others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed
 /// instructions of seven scatters on an H100, from hardware counters.
-const OF_A_LOOK: f64 = 12.5;
-const OF_A_PLACE: f64 = 142.0;
-const OF_A_TERM: f64 = 48.0;
-const OF_A_SUM: f64 = 45.0;
-const OF_A_THREAD: f64 = 500.0;
-const OF_A_SPLIT: f64 = 92.0;
-const OF_A_SPLITTER: f64 = 163.0;
+const PER_LOOK: f64 = 12.5;
+const PER_PLACE: f64 = 142.0;
+const PER_TERM: f64 = 48.0;
+const PER_SUM: f64 = 45.0;
+const PER_THREAD: f64 = 500.0;
+const PER_SPLIT: f64 = 92.0;
+const PER_SPLITTER: f64 = 163.0;
 
 /// The way in which a block finds the positions of its rows' terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,27 +107,27 @@ impl Buckets {
         let mut all = one.owning(BUSY_BLOCKS, spec);
         if one.count > STEPS * STEP {
             let room = BUSY_BLOCKS / all.blocks();
-            all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / LEAST_TERMS).max(1);
+            all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / MIN_TERMS).max(1);
         }
         let searched = one.count / all.segments;
         let looks = all.blocks().saturating_mul(searched);
-        let most = if one.count / one.rows <= MOST_TERMS / 2 { MOST_BESIDE_LISTS } else { MOST_SEARCHED };
-        (searched <= most && looks <= MOST_LOOKS + bytes / BYTES_OF_A_LOOK).then_some(all)
+        let most = if one.count / one.rows <= MAX_TERMS / 2 { MAX_BESIDE_LISTS } else { MAX_SEARCHED };
+        (searched <= most && looks <= MAX_LOOKS + bytes / BYTES_OF_A_LOOK).then_some(all)
     }
 
     /// Returns the division if tiles of indices are sorted by bucket; `None` if there are too many buckets or indices.
     pub fn sorting(spec: &Spec, columns: &Columns) -> Option<Buckets> {
         let count = spec.inputs[1].elements();
         let [least_round, most_round] = ROUND;
-        let wanted = (count / OF_A_BUCKET).clamp(BUSY_BLOCKS, RESIDENT * UNITS);
+        let wanted = (count / PER_BUCKET).clamp(BUSY_BLOCKS, RESIDENT * UNITS);
         let average = count.div_ceil(wanted);
         let round = (average + average / 4).next_multiple_of(u64::from(BLOCK)).clamp(least_round, most_round);
         let mut tiled = Buckets::with(spec, columns, round)?.owning(wanted, spec);
         let (_, threads, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
-        let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(LEAST_HELD, most_held);
+        let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(MIN_HELD, most_held);
         tiled.source = Source::Tiles { threads, held };
         let average = count / tiled.buckets();
-        tiled.segments = (average / OF_A_BLOCK).min(RESIDENT * UNITS / tiled.blocks()).min(tiled.tiles()).max(1);
+        tiled.segments = (average / PER_BLOCK).min(RESIDENT * UNITS / tiled.blocks()).min(tiled.tiles()).max(1);
         Some(tiled)
     }
 
@@ -149,7 +149,7 @@ impl Buckets {
         let (threads, sum) = (u64::from(BLOCK), self.pack * scatter_type(spec).size());
         let positions = 4 * self.round + (4 * self.round).max(threads * sum) + 12 * threads;
         let of_a_row = self.lanes * sum + 2 * threads / WARP;
-        let most = (SHARED.saturating_sub(positions) / of_a_row).clamp(1, MOST_ROWS);
+        let most = (SHARED.saturating_sub(positions) / of_a_row).clamp(1, MAX_ROWS);
         Buckets { own: self.rows.div_ceil((blocks / self.chunks).max(1)).clamp(1, most), ..self }
     }
 
@@ -208,16 +208,16 @@ impl Buckets {
         let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
         let threads = (self.blocks() * u64::from(BLOCK)) as f64;
         let (found, before) = match self.source {
-            Source::All => (OF_A_LOOK * count * (self.blocks() / self.segments) as f64, 0),
+            Source::All => (PER_LOOK * count * (self.blocks() / self.segments) as f64, 0),
             Source::Tiles { threads, .. } => {
-                (OF_A_SPLIT * count + OF_A_SPLITTER * (self.tiles() * threads) as f64, self.tiles())
+                (PER_SPLIT * count + PER_SPLITTER * (self.tiles() * threads) as f64, self.tiles())
             }
         };
-        let grouped = count * (OF_A_PLACE * self.chunks as f64 + OF_A_TERM * lanes);
-        let written = OF_A_SUM * (self.segments * self.rows) as f64 * lanes;
+        let grouped = count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes);
+        let written = PER_SUM * (self.segments * self.rows) as f64 * lanes;
         let partials = Traffic::of(Space::Device, self.partials(spec));
         Cost {
-            instructions: found + grouped + written + OF_A_THREAD * threads,
+            instructions: found + grouped + written + PER_THREAD * threads,
             read: Spec::bytes_of(&spec.inputs) + partials,
             written: Spec::bytes_of(&spec.outputs) + partials,
             sectors: self.sectors(spec),

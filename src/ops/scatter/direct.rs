@@ -10,31 +10,31 @@ use super::*;
 
 /// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of a
 /// launch.
-const MOST_INSTRUCTIONS: u64 = 3 << 19;
+const MAX_INSTRUCTIONS: u64 = 3 << 19;
 
 /// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
 const BYTES_OF_AN_INSTRUCTION: u64 = 4;
 
 /// Maximum number of words that one warp examines, and number of moved bytes that allows one more.
-const MOST_STEPS: u64 = 24;
+const MAX_STEPS: u64 = 24;
 const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Number of warps per SM up to which more warps share a row.
 const ENOUGH_WARPS: u64 = 16;
 
 /// Instructions of a warp per word, per batch of terms, and others: from machine code for sm_90 by NVRTC 13.0.
-const OF_A_WORD: u64 = 9;
+const PER_WORD: u64 = 9;
 const OF_TERMS: u64 = 200;
-const OF_A_WARP: u64 = 100;
+const PER_WARP: u64 = 100;
 
 /// Number of bits that hold the votes of several words for a group of threads.
 const BITS: u64 = 64;
 
 /// Maximum number of words that a warp reads at once.
-const MOST_EACH: u64 = 8;
+const MAX_EACH: u64 = 8;
 
 /// Maximum number of sums that the warps of a block leave in shared memory.
-const MOST_SUMS: u64 = 4096;
+const MAX_SUMS: u64 = 4096;
 
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
@@ -62,7 +62,7 @@ impl Direct {
     pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Direct> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let bytes = x.bytes() + y.bytes();
-        let (most, steps) = (MOST_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION, MOST_STEPS + bytes / BYTES_OF_A_STEP);
+        let (most, steps) = (MAX_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION, MAX_STEPS + bytes / BYTES_OF_A_STEP);
         let dense = Direct::with(columns, x.dtype, y.dims[0], i.elements(), false);
         let owned = Direct::with(columns, x.dtype, i.elements(), i.elements(), true);
         let is_small = |direct: &Direct| direct.instructions() <= most && direct.steps() <= steps;
@@ -78,7 +78,7 @@ impl Direct {
         let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
         let room = UNITS * ENOUGH_WARPS / owners.saturating_mul(chunks).max(1);
-        let most = (MOST_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
+        let most = (MAX_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
         let segments = count.div_ceil(WARP).min(room).clamp(1, most);
         Direct { sparse, ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), owners, count }
     }
@@ -94,7 +94,7 @@ impl Direct {
         let terms = self.count.saturating_mul(self.chunks);
         // Few warps have more terms than their threads read at once.
         let batches = warps.min(terms).max(terms * self.lanes / (WARP * AHEAD));
-        warps.saturating_mul(OF_A_WARP + OF_A_WORD * self.steps()) + OF_TERMS * batches
+        warps.saturating_mul(PER_WARP + PER_WORD * self.steps()) + OF_TERMS * batches
     }
 
     /// Number of words that each warp examines.
@@ -131,7 +131,7 @@ impl Direct {
             self.chunks,
             self.segments,
             self.threads() / WARP,
-            (BITS / self.lanes).min(MOST_EACH),
+            (BITS / self.lanes).min(MAX_EACH),
             u32::from(self.sparse),
             self.owners,
             columns.text_of_packs(self.pack, self.ragged),

@@ -21,7 +21,7 @@ const LEAST: u64 = 8;
 
 /// Maximum average number of terms per row, and number of indices or size of a row in bytes from which on only fewer terms are faster than
 /// tiles of indices sorted by ranges of rows.
-pub const MOST_TERMS: u64 = 64;
+pub const MAX_TERMS: u64 = 64;
 const FEW_TERMS: u64 = 8;
 const MANY: u64 = 1 << 16;
 const WIDE: u64 = 128;
@@ -30,10 +30,10 @@ const WIDE: u64 = 128;
 const TERMS_EACH: u64 = 2;
 
 /// Maximum number of rows per block.
-const MOST_ROWS: u64 = 256;
+const MAX_ROWS: u64 = 256;
 
 /// Maximum number of blocks that share a row; each sorts the list of the row.
-const MOST_CHUNKS: u64 = 4;
+const MAX_CHUNKS: u64 = 4;
 
 /// Minimum length of a list that is divided into windows.
 const HUGE: u64 = 512;
@@ -46,8 +46,8 @@ const LONG_BLOCKS: u64 = UNITS;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
 /// the instructions of long lists, which are about half of the 832 to 1168 of the second.
-const OF_A_PLACE: f64 = 80.0;
-const OF_A_THREAD: f64 = 500.0;
+const PER_PLACE: f64 = 80.0;
+const PER_THREAD: f64 = 500.0;
 
 /// The division of rows and columns among blocks.
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +76,13 @@ impl Lists {
         // Four standard deviations above the average of random indices, and room for small averages.
         let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(LEAST);
         let is_listed = count <= MANY || columns.length * x.dtype.size() >= WIDE;
-        let is_fast = average <= if is_listed { MOST_TERMS } else { FEW_TERMS };
+        let is_fast = average <= if is_listed { MAX_TERMS } else { FEW_TERMS };
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes(packs);
         let chunks = packs.div_ceil(lanes).max(1);
-        if !is_fast || !fits || chunks > MOST_CHUNKS {
+        if !is_fast || !fits || chunks > MAX_CHUNKS {
             return None;
         }
         let beside = u64::from(BLOCK) / lanes;
@@ -91,7 +91,7 @@ impl Lists {
             terms *= 2;
         }
         let mut lists = Lists { ragged, pack, lanes, chunks, terms, several: 1, capacity, rows, count };
-        while 2 * lists.own() <= MOST_ROWS && 2 * lists.own() * capacity <= SLOTS {
+        while 2 * lists.own() <= MAX_ROWS && 2 * lists.own() * capacity <= SLOTS {
             let twice = Lists { several: 2 * lists.several, ..lists };
             if twice.blocks() < 2 * BUSY_BLOCKS {
                 break;
@@ -182,9 +182,9 @@ impl Lists {
         let threads = (self.blocks() * u64::from(BLOCK)) as f64;
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK));
         Cost {
-            instructions: OF_A_PLACE * self.count as f64
-                + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
-                + OF_A_THREAD * threads,
+            instructions: PER_PLACE * self.count as f64
+                + PER_ELEMENT * spec.inputs[0].elements() as f64
+                + PER_THREAD * threads,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             sectors: self.sectors(spec),

@@ -10,19 +10,19 @@ use super::*;
 
 /// Maximum number of steps, over all waves of blocks, for which a search is not slower than a sort. In a step, a block waits for
 /// memory and examines [`ROUND`] indices.
-const MOST_STEPS: u64 = 8;
+const MAX_STEPS: u64 = 8;
 
 /// Number of moved bytes that allows one more step, since SMs search while memory is busy.
 const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Maximum number of indices that a block searches. All of them can be terms of one row.
-const OF_A_BLOCK: u64 = 1 << 14;
+const PER_BLOCK: u64 = 1 << 14;
 
 /// Number of indices up to which a sort never pays off.
 const FEW: u64 = 256;
 
 /// Other instructions per thread: about a quarter of the kernel's code, which has 30 to 50 KB for compute capability 9.0.
-const OF_A_THREAD: f64 = 500.0;
+const PER_THREAD: f64 = 500.0;
 
 /// Number of indices that a block examines per step.
 const ROUND: u64 = 2048;
@@ -35,7 +35,7 @@ const RESIDENT: u64 = 4;
 
 /// Maximum number of elements in the registers of a thread, and of rows per block.
 const HELD: u64 = 32;
-const MOST_ROWS: u64 = 256;
+const MAX_ROWS: u64 = 256;
 
 /// The rows that a block owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Look {
         let is_fast = |look: &Look| {
             count <= FEW || {
                 let steps = count.div_ceil(ROUND) * look.blocks().div_ceil(RESIDENT * UNITS);
-                count <= OF_A_BLOCK && steps <= MOST_STEPS + bytes / BYTES_OF_A_STEP
+                count <= PER_BLOCK && steps <= MAX_STEPS + bytes / BYTES_OF_A_STEP
             }
         };
         // Few blocks would find a term in a mostly zero output, and a launch that sets it to zero pays off if it is large.
@@ -93,7 +93,7 @@ impl Look {
         let lanes = lanes(packs);
         let chunks = packs.div_ceil(lanes).max(1);
         let mut look = Look { search, ragged, pack, lanes, chunks, several: 1, rows, count };
-        while 2 * look.several * pack <= HELD && 2 * look.own() <= MOST_ROWS {
+        while 2 * look.several * pack <= HELD && 2 * look.own() <= MAX_ROWS {
             let twice = Look { several: 2 * look.several, ..look };
             if twice.blocks() < BUSY_BLOCKS {
                 break;
@@ -116,9 +116,9 @@ impl Look {
     pub fn cost(&self, spec: &Spec) -> Cost {
         let looks = self.blocks().saturating_mul(self.count);
         Cost {
-            instructions: OF_AN_INDEX * looks as f64
-                + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
-                + OF_A_THREAD * self.blocks() as f64 * f64::from(BLOCK),
+            instructions: PER_INDEX * looks as f64
+                + PER_ELEMENT * spec.inputs[0].elements() as f64
+                + PER_THREAD * self.blocks() as f64 * f64::from(BLOCK),
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             blocks: self.blocks(),

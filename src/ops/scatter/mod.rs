@@ -95,13 +95,13 @@ impl Operation for Scatter {
             }
             Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
             Finder::Last => {
-                (split.found(spec), OF_AN_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
+                (split.found(spec), PER_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
             }
         };
         let found = Traffic::of(Space::Device, found);
         Cost {
             flops: (adds + weights) as f64,
-            instructions: of_indices + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
+            instructions: of_indices + PER_ELEMENT * spec.inputs[0].elements() as f64,
             read: Spec::bytes_of(&spec.inputs) + found,
             written: Spec::bytes_of(&spec.outputs) + found,
             blocks: before + split.windows * split.chunks(split.columns.threads) + split.summers,
@@ -201,8 +201,8 @@ const WINDOW: u64 = 128;
 const TERMS_OF_A_THREAD: u64 = 8;
 
 /// Instructions per element that is added, and per index that is examined.
-const OF_AN_ELEMENT: f64 = 3.0;
-const OF_AN_INDEX: f64 = 12.0;
+const PER_ELEMENT: f64 = 3.0;
+const PER_INDEX: f64 = 12.0;
 
 /// The way in which a kernel finds the terms of a row.
 #[derive(Clone, Copy, Debug)]

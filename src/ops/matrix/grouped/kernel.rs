@@ -49,7 +49,7 @@ const BARRIERS: u64 = 128;
 const SMALL_ROWS: u64 = 32;
 
 /// Minimum number of steps in a block's share of the depth.
-const LEAST_STEPS: u64 = 12;
+const MIN_STEPS: u64 = 12;
 
 /// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that share
 /// some. Estimated from products on an H100 (docs/measurements/2026-11-26-products.md).
@@ -169,7 +169,7 @@ impl Tiling {
         let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
         let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
-        let blocks = (last * steps / LEAST_STEPS).clamp(1, self.at_once());
+        let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
         let whole = (rounds + u64::from(last > 0)) * steps;
         let [launch, all_blocks] = self.join_steps();
         let join = launch + all_blocks * blocks / self.at_once();
@@ -191,7 +191,7 @@ impl Tiling {
         // One group may have the whole depth.
         let uneven = self.shape.in_depth
             && self.shape.groups > 1
-            && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + self.join_steps().iter().sum::<u64>());
+            && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 
@@ -296,7 +296,7 @@ impl Tiling {
         let types = format!(
             "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
              typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
-             #define MOST_GROUPS {MOST_GROUPS}\n",
+             #define MAX_GROUPS {MAX_GROUPS}\n",
             block,
             if self.by_units { self.resident } else { 1 },
             u32::from(self.cluster.is_some()),
@@ -328,8 +328,8 @@ impl Tiling {
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
-            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
-             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n\
+            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define MIN_STEPS {MIN_STEPS}\n\
+             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n\
              #define ALONE {}\n#define TABLE {}\n{}{}{}{}",
             mma::FUNCTIONS,
             !along_a && of_a.in_packs(),

@@ -27,10 +27,10 @@ pub struct GroupedGemm;
 const FACTORS: usize = 3;
 
 /// Maximum number of groups: a block keeps the end of each in shared memory.
-const MOST_GROUPS: u64 = 1024;
+const MAX_GROUPS: u64 = 1024;
 
 /// Maximum number of rows, columns or terms of a sum: positions have 32 bits.
-const MOST_ROWS: u64 = 1 << 31;
+const MAX_ROWS: u64 = 1 << 31;
 
 const OPTIONS: [OptionSpec; 3] = [
     OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
@@ -79,7 +79,7 @@ impl Operation for GroupedGemm {
             return Err(call.differs(0, left, 1, right, help));
         }
         let groups = ends.tensor.dims[0];
-        needs(ends, groups <= MOST_GROUPS, &format!("at most {MOST_GROUPS} groups"))?;
+        needs(ends, groups <= MAX_GROUPS, &format!("at most {MAX_GROUPS} groups"))?;
         if in_rows && b.tensor.dims[0] != groups {
             let (left, right) =
                 (format!("this has {} matrices", b.tensor.dims[0]), format!("this ends {groups} groups"));
@@ -100,7 +100,7 @@ impl Operation for GroupedGemm {
             ));
         }
         for (factor, sizes) in [(a, [m, k]), (b, [k, n])] {
-            needs(factor, sizes.iter().all(|&size| size < MOST_ROWS), "fewer than 2^31 rows and columns")?;
+            needs(factor, sizes.iter().all(|&size| size < MAX_ROWS), "fewer than 2^31 rows and columns")?;
         }
         let sizes: &[u64] = if in_rows { &[m, n] } else { &[groups, m, n] };
         let dtype = match call.given_dtype(0) {

@@ -190,7 +190,7 @@ struct Shares {
     tile = rounds * at_once;
     begin = schedule.steps_before(tile);
     end = schedule.steps_before(total);
-    blocks = (end - begin) / LEAST_STEPS;
+    blocks = (end - begin) / MIN_STEPS;
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
     // Time in steps if blocks compute whole tiles, and if they share tiles.
     u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;
@@ -291,12 +291,12 @@ pub const TILES: &str = r#"
 #define STAGE ((BM + BN) * BK)
 #define STAGES_THAT_FIT ((ROOM - TABLE - (BULK ? BULK_ROOM : 0)) / (2 * STAGE))
 // Without asynchronous copies, more than one stage has no benefit.
-#define STAGES (!MMA ? 1 : STAGES_THAT_FIT < STAGES_AT_MOST ? STAGES_THAT_FIT : STAGES_AT_MOST)
+#define STAGES (!MMA ? 1 : STAGES_THAT_FIT < MAX_STAGES ? STAGES_THAT_FIT : MAX_STAGES)
 // Number of stages that are loaded ahead. If a block is alone on its SM, `wgmma` may still be reading the stage before. With
 // several blocks, each waits for its products, since those of another fill the gap, and loads a stage more.
 #define AHEAD (WARPGROUPS && ALONE ? STAGES - 2 : STAGES - 1)
 #define WARPS (THREADS / LANES)
-#define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
+#define ROW_WARPS (WARPS < MAX_ROW_WARPS ? WARPS : MAX_ROW_WARPS)
 #define MT (WARPGROUPS ? BM / 64 / (THREADS / 128) : BM / 16 / ROW_WARPS)
 #define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
 #define ROW_STEP (WARPGROUPS ? 64 : 16)
@@ -521,7 +521,7 @@ pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace,
 "#;
 
 /// Product of factors of 32 or 64 bits: each thread computes 4 × 4 elements of a tile.
-pub const ELEMENTS: &str = r#"  __shared__ u32 table[2 * (MOST_GROUPS + 1)], room[MOST_GROUPS + 1];
+pub const ELEMENTS: &str = r#"  __shared__ u32 table[2 * (MAX_GROUPS + 1)], room[MAX_GROUPS + 1];
   __shared__ C left[16][BM + 4], right[16][BN + 4];
   Schedule schedule(table, room, ends, se, groups, rows, columns, depth);
   u32 first_row = threadIdx.x / 16 * 4, first_column = threadIdx.x % 16 * 4;

@@ -312,7 +312,7 @@ unsupported! {
 
 /// Attributes of functions and of devices, CUDA's numbers.
 const OWN_SHARED: c_int = 1;
-const MOST_DYNAMIC_SHARED: c_int = 8;
+const MAX_DYNAMIC_SHARED: c_int = 8;
 const DEVICE_MOST_SHARED: c_int = 97;
 
 hip! {
@@ -328,7 +328,7 @@ hip! {
             let mut own = 0;
             (cuda.function_get)(&mut own, OWN_SHARED, *to);
             let most = device::raw_attribute(cuda, DEVICE_MOST_SHARED, device::current()).unwrap_or(0);
-            (cuda.function_set)(*to, MOST_DYNAMIC_SHARED, (most - own).max(0));
+            (cuda.function_set)(*to, MAX_DYNAMIC_SHARED, (most - own).max(0));
         }
         code
     }

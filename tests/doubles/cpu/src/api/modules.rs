@@ -15,11 +15,11 @@ use super::{hip, text, unsupported};
 type Handle = *mut c_void;
 
 /// `hipFunction_attribute`s.
-const MOST_THREADS: c_int = 0;
+const MAX_THREADS: c_int = 0;
 const OWN_SHARED: c_int = 1;
 const LOCAL: c_int = 3;
 const REGISTERS: c_int = 4;
-const MOST_DYNAMIC_SHARED: c_int = 8;
+const MAX_DYNAMIC_SHARED: c_int = 8;
 
 hip! {
     fn hipModuleLoadData(to: *mut Handle, image: *const c_void) {
@@ -37,10 +37,10 @@ hip! {
     fn hipFuncGetAttribute(value: *mut c_int, attribute: c_int, function: Handle) {
         FUNCTIONS.get(function)?;
         value.write(match attribute {
-            MOST_THREADS => 1024,
+            MAX_THREADS => 1024,
             // Shared memory of a kernel's own is memory of the thread, and not counted.
             OWN_SHARED => 0,
-            MOST_DYNAMIC_SHARED => SHARED,
+            MAX_DYNAMIC_SHARED => SHARED,
             LOCAL => 0,
             REGISTERS => 32,
             _ => return Err(NOT_SUPPORTED),
@@ -50,8 +50,8 @@ hip! {
     fn hipFuncSetAttribute(function: Handle, attribute: c_int, value: c_int) {
         FUNCTIONS.get(function)?;
         match attribute {
-            MOST_DYNAMIC_SHARED if (0..=SHARED).contains(&value) => Ok(()),
-            MOST_DYNAMIC_SHARED => Err(INVALID_VALUE),
+            MAX_DYNAMIC_SHARED if (0..=SHARED).contains(&value) => Ok(()),
+            MAX_DYNAMIC_SHARED => Err(INVALID_VALUE),
             _ => Err(NOT_SUPPORTED),
         }
     }
