@@ -13,7 +13,7 @@ use aorta::ops::{self, Cost, DataFile, Operation, Preset};
 use super::{code, table};
 use crate::common;
 
-/// A use of each operation, on a line of its own.
+/// A use of each operation.
 const EXAMPLES: &str = include_str!("../workloads/examples.aorta");
 
 /// Measured speeds: operations, their form, page, date, device, seeds, and the figures of each seed.
@@ -37,10 +37,10 @@ pub fn sections() -> Vec<(&'static str, String)> {
     let costs = costs(EXAMPLES);
     let section = |operation: &&'static dyn Operation| {
         let name = operation.name();
-        let (line, example) = example(name);
+        let (statement, example) = example(name);
         let (_, cost) =
             costs.iter().find(|(found, _)| *found == name).unwrap_or_else(|| panic!("no example of {name}"));
-        let types = types(line);
+        let types = types(statement);
         let mut rows = vec![
             ["written".to_owned(), format!("`{}`", ops::usage(*operation))],
             ["category".to_owned(), operation.category().name().to_owned()],
@@ -48,7 +48,7 @@ pub fn sections() -> Vec<(&'static str, String)> {
         if !types.is_empty() {
             rows.push(["element types".to_owned(), types]);
         }
-        rows.push(["example".to_owned(), format!("`{}`: {}", typed(example), shown(cost))]);
+        rows.push(["example".to_owned(), format!("`{}`: {}", typed(&example), shown(cost))]);
         rows.extend(speeds(name));
         let options = options(*operation);
         (name, table(["property", "value"], rows) + if options.is_empty() { "" } else { "\n" } + &options)
@@ -76,17 +76,20 @@ fn options(operation: &dyn Operation) -> String {
     table(["option", "type", "default", "meaning"], rows)
 }
 
-/// The line of the examples that uses an operation, and the call itself.
-fn example(name: &str) -> (&'static str, &'static str) {
-    let call = format!(" {name}(");
-    let line = EXAMPLES.lines().find(|line| line.contains(&call));
-    let line = line.unwrap_or_else(|| panic!("tests/workloads/examples.aorta has no use of `{name}`"));
-    let (start, mut depth) = (line.find(&call).map_or(0, |at| at + 1), 0);
-    let end = line[start..].char_indices().find(|(_, letter)| {
+/// The statement of the examples that uses an operation, and the call itself on one line.
+fn example(name: &str) -> (&'static str, String) {
+    let at = EXAMPLES.find(&format!(" {name}(")).map(|at| at + 1);
+    let at = at.unwrap_or_else(|| panic!("tests/workloads/examples.aorta has no use of `{name}`"));
+    let mut depth = 0;
+    let end = EXAMPLES[at..].char_indices().find(|(_, letter)| {
         depth += i32::from(*letter == '(') - i32::from(*letter == ')');
         *letter == ')' && depth == 0
     });
-    (line, &line[start..=start + end.map_or(0, |(at, _)| at)])
+    let (end, _) = end.expect("the file parses");
+    let call = EXAMPLES[at..=at + end].split_whitespace().collect::<Vec<_>>().join(" ");
+    let first = EXAMPLES[..at].rfind('\n').map_or(0, |at| at + 1);
+    let last = EXAMPLES[at + end..].find('\n').map_or(EXAMPLES.len(), |more| at + end + more);
+    (&EXAMPLES[first..last], call.replace("( ", "(").replace(", )", ")"))
 }
 
 /// A call with the types of its buffers in place of their names.
@@ -135,19 +138,19 @@ fn costs(text: &str) -> Vec<(&'static str, Cost)> {
     costs
 }
 
-/// The types that can stand in place of `dtype` on a line of the examples; an empty text if it has no tensor of it.
-fn types(line: &str) -> String {
+/// The types that can stand in place of `dtype` in a statement of the examples; an empty text if it has no tensor of it.
+fn types(statement: &str) -> String {
     let header = EXAMPLES.split("step {").next().expect("a text has a first part");
     let fits = |dtype: &DType| {
         let header = header.replace("param dtype = bf16", &format!("param dtype = {}", dtype.name()));
-        let text = format!("{header}step {{\n  on s {{\n{line}\n  }}\n}}\n");
+        let text = format!("{header}step {{\n  on s {{\n{statement}\n  }}\n}}\n");
         let options = compile::Options { ranks: Ranks::Exactly(2), find: &any_file, ..compile::Options::default() };
         common::compile("examples.aorta", &text, &options).is_ok()
     };
     let buffers = header.lines().filter(|line| line.contains(": dtype["));
     let mut buffers = buffers.filter_map(|line| line.strip_prefix("buffer ")?.split(':').next());
-    let has_tensor = line.contains("dtype[")
-        || buffers.any(|name| line.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == name));
+    let has_tensor = statement.contains("dtype[")
+        || buffers.any(|name| statement.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == name));
     if has_tensor {
         code(DType::ALL.iter().filter(|dtype| fits(dtype)).map(|dtype| dtype.name()))
     } else {

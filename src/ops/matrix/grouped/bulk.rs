@@ -113,17 +113,12 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
         u16* a_at = stages + stage * STAGE;
         u16* b_at = a_at + BM * BK;
 #if IN_DEPTH
-        // The terms behind the group are those of the next one.
+        // The terms behind the group are those of the next one. Each is a row of the boxes, since groups do not divide rows in memory.
         u32 terms = place.depth_end - place.depth - step * BK;
         if (terms < BK) {
           Pack<u32, 4> none = {};
-          for (u32 i = threadIdx.x; i < STAGE / 8; i += THREADS) {
-            u32 in_box = i * 8 % BOX, chunk = i % 8 ^ in_box / 64 % 8;
-            u32 term = (i * 8 < BM * BK ? TURNED_A : !TURNED_B) ? in_box / 64 : chunk * 8;
-            if (term >= terms) *(Pack<u32, 4>*)(a_at + i * 8) = none;
-            else if (term + 8 > terms && !(i * 8 < BM * BK ? TURNED_A : !TURNED_B))
-              for (u32 e = terms - term; e < 8; e++) a_at[i * 8 + e] = 0;
-          }
+          for (u32 i = threadIdx.x; i < STAGE / 8; i += THREADS)
+            if (i * 8 % BOX / 64 >= terms) *(Pack<u32, 4>*)(a_at + i * 8) = none;
           written_before();
           asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
         }

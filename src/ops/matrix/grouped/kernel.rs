@@ -103,9 +103,18 @@ impl Tiling {
             return Tiling { splits: small.may_share(), ..small };
         }
         let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
-        let a = Source::of(0, &spec.inputs[0], flops, 0);
-        let b = Source::of(1, &spec.inputs[1], flops, a.end());
-        let are_aligned = [&a, &b].iter().all(|source| source.is_aligned());
+        let along = along_groups(spec, &shape);
+        let source = |operand: usize, offset| {
+            let given = &spec.inputs[operand];
+            match along[operand] {
+                true => Source::given(operand as u8, given),
+                false => Source::of(operand as u8, given, flops, offset),
+            }
+        };
+        let a = source(0, 0);
+        let b = source(1, a.end());
+        // A copy by a tensor map begins at a whole pack of a row; elsewhere, an H100 reports an illegal instruction.
+        let can_map = along == [false; 2] && [&a, &b].iter().all(|source| source.is_aligned());
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             sources: [a.clone(), b.clone()],
             ..with(rows, columns, threads, row_warps, stages, resident)
@@ -133,7 +142,7 @@ impl Tiling {
             mapped(370, 64, 128, 128, 8, [1, 1]),
         ];
         let fits = |tiling: &Tiling| match tiling.cluster {
-            Some(_) => are_aligned,
+            Some(_) => can_map,
             None => tiling.rows < 192 || shape.groups <= FEW_GROUPS,
         };
         let best = all.into_iter().filter(fits).min_by_key(Tiling::time).unwrap_or(small);
@@ -315,11 +324,7 @@ impl Tiling {
             self.columns,
             u32::from(self.splits),
         );
-        // A group may begin at any position, so packs along it may be unaligned.
-        let [along_a, along_b] = match in_depth {
-            true => [!turned[0], turned[1]],
-            false => [turned[0], false],
-        };
+        let [along_a, along_b] = along_groups(spec, &self.shape);
         let (blocks, threads) = (self.blocks(), self.threads as u32);
         let [of_a, of_b] = &self.sources;
         let join_steps = self.join_steps();
@@ -380,6 +385,12 @@ impl Tiling {
         }
         launches
     }
+}
+
+/// Whether groups divide the rows in memory of each factor. A group may begin at any position, so its packs may be unaligned.
+fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
+    let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+    if shape.in_depth { [!turned_a, turned_b] } else { [turned_a, false] }
 }
 
 /// Returns kernel text that defines `finished`, the epilogue of a sum.
