@@ -137,7 +137,7 @@ impl Grid {
     /// contain an element of a cell; and distance from the number of the cell to that of the last of these windows.
     pub fn gathered(&self) -> [Three; 3] {
         let Some([size, stride, padding, _]) = self.steps else { return [self.y; 3] };
-        let next = [0, 1, 2].map(|axis| (stride[axis] - 1 + padding[axis]) / stride[axis]);
+        let next = [0, 1, 2].map(|axis| padding[axis].div_ceil(stride[axis]));
         let most = [0, 1, 2].map(|axis| next[axis] + (size[axis] - 1 - padding[axis]) / stride[axis] + 1);
         [[0, 1, 2].map(|axis| self.x[axis].div_ceil(stride[axis])), most, next]
     }

@@ -53,7 +53,7 @@ impl Source {
 
     /// A factor that the product reads as it is.
     pub fn given(operand: u8, given: &Tensor) -> Source {
-        Source { operand, given: given.clone(), tensor: given.clone(), offset: None }
+        Source { operand, given: *given, tensor: *given, offset: None }
     }
 
     /// Whether rows begin at packs.
