@@ -1,5 +1,4 @@
-//! Operations on shapes that nobody chose: sizes, element types, broadcasts and gaps are drawn by seed. Their kernels run
-//! on the double of AMD's libraries, and have to compute what the CPU does.
+//! Operations on drawn shapes: their kernels compute on the double of AMD's libraries what the CPU does.
 
 use std::fmt::Write as _;
 

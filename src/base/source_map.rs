@@ -118,7 +118,9 @@ impl SourceCode for SourceMap {
         let local: SourceSpan = (span.offset() - start, span.len()).into();
         let inner = source.text.as_ref().read_span(&local, before, after)?;
         // Columns count characters, as those of `locate`.
-        let before = &source.text[..inner.span().offset()];
+        // A span may begin within a character, and a slice may not.
+        let first = (0..=inner.span().offset()).rev().find(|&at| source.text.is_char_boundary(at));
+        let before = &source.text[..first.unwrap_or(0)];
         let column = before.chars().rev().take_while(|char| *char != '\n').count();
         let moved: SourceSpan = (inner.span().offset() + start, inner.span().len()).into();
         Ok(Box::new(MietteSpanContents::new_named(
@@ -147,5 +149,13 @@ mod tests {
         assert_eq!(map.text(two), "two");
         assert_eq!(map.place(vier), "b.aorta:2:1");
         assert_eq!(map.text(vier), "vier");
+    }
+
+    #[test]
+    fn a_span_may_begin_within_a_character() {
+        let mut map = SourceMap::new();
+        map.add("a.aorta", "süß").unwrap();
+        let read = map.read_span(&(2, 1).into(), 0, 0).unwrap();
+        assert_eq!(read.column(), 1);
     }
 }

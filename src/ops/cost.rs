@@ -79,10 +79,10 @@ impl Hash for KnownCost {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// How a vendor's library divides a matrix product among blocks.
+/// How a vendor's library computes a matrix product.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tiling {
-    /// Arithmetic operations including the padding of partial tiles; 0 if unknown.
+    /// Arithmetic operations including the padding of partial tiles and results that nothing uses; 0 if unknown.
     pub flops: f64,
     /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,

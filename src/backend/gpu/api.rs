@@ -15,7 +15,7 @@ use crate::schedule::Topology;
 
 use super::attended::Engine;
 use super::parts::UnitRange;
-use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Runtime, Stream, number};
+use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
 use super::tracer::Tracer;
 
 /// Addresses of a product's operands.
@@ -49,19 +49,6 @@ pub fn required<F>(function: Option<F>, symbol: &'static str, needs: &str) -> Ca
 
 /// The use of functions for memory of other processes.
 const SHARED_MEMORY: &str = "ranks in several processes need it";
-
-/// Registers and memory of a compiled kernel, and the number of its blocks that a compute unit holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Residency {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Bytes of local memory of a thread: its arrays and spilled registers.
-    pub local: u32,
-    /// Bytes of shared memory of a block, static and dynamic.
-    pub shared: u32,
-    /// Number of blocks that a compute unit holds at once.
-    pub blocks: u32,
-}
 
 /// A step by which streams synchronize with those of other devices, or with threads of the CPU. A flag is a 32-bit word,
 /// lowered when it is 0.

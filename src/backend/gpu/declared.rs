@@ -4,9 +4,9 @@ use crate::base::{Bytes, counted};
 use crate::exec::ExecError;
 use crate::ops::UserKernel;
 
-use super::api::{Api, Residency};
+use super::api::Api;
 use super::lower::Context;
-use super::runtime::Function;
+use super::runtime::{Function, Residency};
 
 impl<A: Api> Context<'_, A> {
     /// Fails if a declared kernel needs more threads or shared memory than a block may have on this device. A generated

@@ -90,3 +90,16 @@ functions! {
         host_device_pointer(*mut Address, *mut c_void, c_uint);
     }
 }
+
+/// Registers and memory of a compiled kernel, and the number of its blocks that a compute unit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residency {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: its arrays and spilled registers.
+    pub local: u32,
+    /// Bytes of shared memory of a block, static and dynamic.
+    pub shared: u32,
+    /// Number of blocks that a compute unit holds at once.
+    pub blocks: u32,
+}

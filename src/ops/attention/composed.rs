@@ -2,7 +2,7 @@
 //!
 //! It serves types and head dimensions for which no kernel here multiplies tiles.
 
-use super::super::cost::Traffic;
+use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
 use super::super::matrix::arithmetic;
@@ -388,8 +388,9 @@ impl<'a> Composed<'a> {
         let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
         let units = self.members() * self.units.dims.iter().product::<u64>();
         let moved = Traffic::of(Space::Device, passes * self.bytes_of(1) * units);
+        let flops = |scores: f64| 2.0 * products * scores * sizes;
         Cost {
-            flops: 2.0 * products * scores * sizes,
+            flops: flops(shape.pairs()),
             instructions: passes as f64 * (PER_SCORE + of_a_bias) * scores,
             special: passes as f64 * scores,
             read: Spec::bytes_of(&spec.inputs) + moved,
@@ -397,6 +398,8 @@ impl<'a> Composed<'a> {
             blocks: (units * self.rows().div_ceil(TILE) * shape.keys.max(shape.value_size).div_ceil(TILE)).max(1),
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic(spec)),
+            // The products include the scores of masked keys.
+            tiling: Tiling { flops: flops(scores), ..Tiling::default() },
             ..Cost::default()
         }
     }
