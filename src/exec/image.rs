@@ -165,7 +165,7 @@ pub struct StepLaunch {
 }
 
 impl StepCommands {
-    /// All launches, in the order of issue.
+    /// The launches among the commands of the iteration, in the order in which the host issues them.
     pub fn launches(&self) -> impl Iterator<Item = StepLaunch> {
         self.commands.iter().enumerate().filter_map(|(command, step)| match *step {
             Step::Launch { op, lane } => Some(StepLaunch { command, op, lane }),

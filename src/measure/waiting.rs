@@ -21,7 +21,8 @@ use super::request::RankRequest;
 pub struct MatchedOperation<'a> {
     pub rank: u32,
     pub origins: &'a [MomentRecord],
-    /// One arrival of the operation. All arrivals of an operation have the same times.
+    /// The rank's arrival at the operation, as the record stores it. A record may have several arrivals for one operation, which
+    /// have the same times.
     pub arrival: &'a ArrivalRecord,
     /// Indices of the matching operations, for each channel: one for a collective, several for a group of sends and
     /// receives.

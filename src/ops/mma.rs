@@ -283,7 +283,7 @@ template <typename T> __device__ inline Pack<u16, 8> neighbours(const T* row, u3
 template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T, typename F>
 __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width, i64 step) {
   const int CHUNKS = WIDTH / 8, PASSES = (ROWS * CHUNKS + THREADS - 1) / THREADS;
-  // All addresses come before the copies, so that their own loads are in flight at the same time.
+  // `row` may load an entry of a page table. All addresses are computed before the first copy, so that these loads overlap.
   const T* from[PASSES];
 #pragma unroll
   for (int pass = 0; pass < PASSES; pass++) {

@@ -311,7 +311,7 @@ pub struct Spec {
     pub team: Team,
     /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
-    /// Its cost, once that has been asked for.
+    /// The cost of the operation; empty until `cost` is called for the first time.
     pub known_cost: KnownCost,
 }
 

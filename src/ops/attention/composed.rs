@@ -1,6 +1,7 @@
 //! Attention as matrix products of the vendor's library, with the scores of some heads in the workspace.
 //!
-//! It serves types and head dimensions for which no kernel here multiplies tiles.
+//! It is used where neither the tiled kernels of this folder nor the library's fused attention apply, such as for `f32`, `f64`
+//! and heads of more than 256 elements.
 
 use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u64_param};
@@ -41,7 +42,7 @@ struct Operand {
     shared: bool,
 }
 
-/// One matrix of a product.
+/// A factor or the result of a matrix product: a tensor of the operation, or scores in the workspace.
 #[derive(Clone, Copy)]
 enum Factor {
     /// Number of an operand in [`Composed::matrices`].

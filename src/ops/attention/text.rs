@@ -354,7 +354,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     else
       loads_pending<(STAGES > 1 ? STAGES - 2 : 0)>();
     __syncthreads();
-    // All warps have multiplied the previous tile, so its stage is free.
+    // The barrier above is passed once all warps have multiplied the previous tile, so the next copy may overwrite its stage.
     if (start > low) {
       load_tile(start + (STAGES - 1) * BN, (stage + STAGES - 1) % STAGES, slot);
       loads_issued();

@@ -53,8 +53,9 @@ impl Operation for PoolBackward {
         Some(Pieces::Rows(vec![true; 2]))
     }
 
-    /// One kernel sums the gradients of the windows of each element. For maxima, one or two kernels before it find the place
-    /// of the maximum of each window, unless windows have no element in common.
+    /// Returns the kernels of `pool_backward`. The last one adds, for each element of the input, the gradients of the windows
+    /// that contain it. Before it, for `mode: max` with overlapping windows, one or two kernels find the position of each
+    /// window's maximum.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let kernels = Kernels::of(spec);
         kernels.gradient().into_iter().flat_map(|task| kernels.launches(task)).collect()
