@@ -253,9 +253,10 @@ impl Analyzer<'_> {
                 _ if matches!(found, Value::Parts(_)) => {
                     Some("name a part after a dot: `w.up`; parts of one type are one flat tensor together")
                 }
-                "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => {
-                    Some("pick one of its operations: `f[0]`")
-                }
+                "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => Some(
+                    "pick one of its operations: `f[0]`; to use all as one tensor, write them to the members of a family of \
+                          buffers, which is stacked along a new first dimension",
+                ),
                 "a label" if matches!(found, Value::Stream { .. }) => {
                     Some("a block waits for operations: label the last one on that stream, `f: …`, and write `after f`")
                 }

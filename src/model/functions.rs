@@ -280,12 +280,15 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 6] = [
+const OTHER_NAMES: [(&[&str], &str); 9] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
     (&["mod", "fmod", "rem"], "write `a % b`"),
     (&["int", "trunc"], "write `floor(x)`"),
+    (&["where", "select", "masked_fill"], "write `if condition { a } else { b }`"),
+    (&["clamp", "clip"], "write `min(max(x, lowest), highest)`"),
+    (&["square"], "write `pow(x, 2)`"),
     (
         &["rand", "randn", "random", "normal", "uniform"],
         "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",

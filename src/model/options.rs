@@ -4,6 +4,7 @@ use crate::base::SrcSpan;
 use crate::base::units::Dimension;
 use crate::ops::{Attr, Attrs, Counts, Operation, OptionSpec, OptionType, Preset, usage};
 use crate::syntax::ast::{Call, Expr};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -101,7 +102,9 @@ impl Analyzer<'_> {
                 let help = match option.kind {
                     OptionType::Bool => Some("write `true` or `false`".to_owned()),
                     OptionType::Spatial(..) if let Value::Text(word) = &value => spatial_word_help(option.name, word),
-                    OptionType::Axes if plain => Some(format!("write it as a list: `{}: [0]`", option.name)),
+                    OptionType::Axes if plain => {
+                        Some(format!("write it as a list: `{}: [{}]`", option.name, written(expr, &self.names)))
+                    }
                     _ if matches!(value, Value::Group(_)) => Some(
                         "`tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of this one"
                             .to_owned(),

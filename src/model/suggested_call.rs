@@ -1,12 +1,13 @@
 //! Suggests a corrected call, if operands, options, outputs or groups are in the wrong place.
 
-use crate::base::{DType, suggest};
+use crate::base::DType;
 use crate::ops::{Input, Operation, OptionSpec, OptionType, Preset};
 use crate::syntax::ast::{Call, DeclKind, Expr, ExprKind};
 use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::unknown::option_instead;
 use super::value::{Scalar, Value};
 
 /// Names of operands in other tools.
@@ -62,7 +63,7 @@ impl Analyzer<'_> {
         if parts.outputs.iter().any(|output| matches!(output.kind, ExprKind::Index { .. }) && self.is_type(output)) {
             return false;
         }
-        let mended = Some(format!("write `{}`", self.written_call(operation.name(), &parts)));
+        let mended = Some(format!("write `{}`", self.written_call(operation, &parts)));
         let of = operation.name().to_owned();
         let error = match foreign {
             Some(option) => ModelError::UnknownOption {
@@ -108,17 +109,25 @@ impl Analyzer<'_> {
         }
     }
 
-    fn written_call(&self, name: &str, parts: &Parts) -> String {
+    fn written_call(&mut self, operation: &dyn Operation, parts: &Parts) -> String {
+        let options = operation.signature().options;
+        let takes_list = |name: &str| options.iter().any(|known| known.name == name && known.kind == OptionType::Axes);
+        let lists: Vec<bool> = (parts.options.iter())
+            .map(|(name, value)| takes_list(name) && matches!(self.role(value), Role::Value(Value::Number(_))))
+            .collect();
         let list = |exprs: &[&Expr]| exprs.iter().map(|expr| written(expr, &self.names)).collect::<Vec<_>>();
         let mut items = list(&parts.inputs);
-        items.extend(parts.options.iter().map(|(name, value)| format!("{name}: {}", written(value, &self.names))));
+        items.extend(parts.options.iter().zip(lists).map(|((name, value), is_list)| {
+            let value = written(value, &self.names);
+            if is_list { format!("{name}: [{value}]") } else { format!("{name}: {value}") }
+        }));
         let outputs = match list(&parts.outputs).join(", ") {
             none if none.is_empty() => none,
             outputs if items.is_empty() => format!("-> {outputs}"),
             outputs => format!(" -> {outputs}"),
         };
         let over = parts.over.map(|over| format!(" over {}", written(over, &self.names))).unwrap_or_default();
-        format!("{name}({}{outputs}){over}", items.join(", "))
+        format!("{}({}{outputs}){over}", operation.name(), items.join(", "))
     }
 
     /// True if a buffer is used as a value, as in `fill(x, 0)`.
@@ -197,7 +206,8 @@ impl Analyzer<'_> {
                 parts.options.push((option.name, &setting.value));
                 continue;
             }
-            let near = suggest::nearest(&name, left.iter().map(|option| option.name)).map(str::to_owned);
+            let names: Vec<&str> = left.iter().map(|option| option.name).collect();
+            let near = option_instead(&name, &names);
             match self.role(&setting.value) {
                 _ if signature.inputs.iter().any(|input| named(&input)) => parts.inputs.push(&setting.value),
                 Role::Operand if signature.outputs.contains(&name.as_str()) || OUTPUTS.contains(&name.as_str()) => {
@@ -206,15 +216,14 @@ impl Analyzer<'_> {
                 Role::Group if parts.over.is_none() => parts.over = Some(&setting.value),
                 Role::Operand if INPUTS.contains(&name.as_str()) => parts.inputs.push(&setting.value),
                 Role::Value(value) => {
-                    let option =
-                        take_first(&mut left, |option| near.as_deref() == Some(option.name)).or_else(|| {
-                            take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
-                        })?;
+                    let option = take_first(&mut left, |option| near == Some(option.name)).or_else(|| {
+                        take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
+                    })?;
                     parts.options.push((option.name, &setting.value));
                 }
                 // A bare word is not a value, so its option must be identified by name.
                 _ => {
-                    let option = take_first(&mut left, |option| near.as_deref() == Some(option.name))?;
+                    let option = take_first(&mut left, |option| near == Some(option.name))?;
                     parts.options.push((option.name, &setting.value));
                 }
             }

@@ -37,7 +37,7 @@ const WORDS: [(&[&str], &str); 11] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 14] = [
+const OPTIONS: [(&[&str], &str); 15] = [
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
     (&["dst", "dest", "destination", "peer", "target"], "to"),
     (&["src", "source", "peer"], "from"),
@@ -45,7 +45,8 @@ const OPTIONS: [(&[&str], &str); 14] = [
     (&["reduction", "reduce_op", "reduce"], "op"),
     (&["engine", "method"], "via"),
     (&["dtype", "type"], "to"),
-    (&["perm", "permutation", "axes", "dim"], "dims"),
+    (&["perm", "permutation", "axes", "axis", "dim"], "dims"),
+    (&["dims", "axes", "axis"], "dim"),
     (&["top", "num"], "k"),
     (&["gridDim", "grid_dim", "blocks", "num_blocks"], "grid"),
     (&["blockDim", "block_dim", "num_threads", "num_warps"], "block"),
@@ -110,10 +111,16 @@ pub(super) fn spatial_word_help(option: &str, word: &str) -> Option<String> {
     }
 }
 
+/// The option among `known` that an unknown one probably means: its name here, or one that is spelled alike.
+pub(super) fn option_instead<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let instead = OPTIONS.iter().filter(|(others, _)| others.contains(&name));
+    let instead = instead.filter_map(|(_, instead)| known.iter().copied().find(|known| known == instead)).next();
+    instead.or_else(|| suggest::nearest(name, known.iter().copied()))
+}
+
 /// Help for an unknown option of `of`, given the known ones.
 pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
-    let instead = OPTIONS.iter().find(|(others, instead)| others.contains(&name) && known.contains(instead));
-    let near = instead.map(|(_, instead)| *instead).or_else(|| suggest::nearest(name, known.iter().copied()));
+    let near = option_instead(name, known);
     let along = ["dim", "axis", "axes"].contains(&name);
     let by_rows = ops::find(of).is_some_and(|operation| operation.category() == Category::RowWise);
     let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);
@@ -124,7 +131,9 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         _ if of == "meta" && ["description", "desc", "about", "summary", "title", "name"].contains(&name) => {
             "the description of a file is its first lines, as `//! What the file is about`".to_owned()
         }
-        _ if along && by_rows => format!("`{of}` works along the last dimension: `transpose` brings another one there"),
+        (None, _) if along && by_rows => {
+            format!("`{of}` works along the last dimension: `transpose` brings another one there")
+        }
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, []) => format!("`{of}` has no options"),
         (None, [only]) => format!("`{of}` has one option, `{only}`"),

@@ -19,7 +19,12 @@ impl Operation for Embedding {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        let table = &call.inputs[0];
+        let (table, ids) = (&call.inputs[0], &call.inputs[1]);
+        if !table.tensor.dtype.is_float() && ids.tensor.dtype.is_float() {
+            let (left, right) =
+                (format!("these are ids, {}", table.tensor), format!("this is the table, {}", ids.tensor));
+            return Err(call.differs(0, left, 1, right, "write the table first: `embedding(table, ids)`"));
+        }
         if table.tensor.dims.len() != 2 {
             return Err(call.bad_shape(table, "a table of two dimensions: rows, and the features of each"));
         }

@@ -279,8 +279,16 @@ impl<'a> Analyzer<'a> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
             let text = &target.text;
-            let help =
-                format!("write one for each tensor that `{text}` reads: `grad({text}, … -> {})`", names.join(", "));
+            let help = match target.ops.len() {
+                1 => format!(
+                    "`{text}` is one operation: `grad({text}, … -> {})`; for the gradient of several, call a `def` with all of \
+                     them, `f: network(x, w -> y)`, and write `grad(f, …)`",
+                    names.join(", ")
+                ),
+                _ => {
+                    format!("write one for each tensor that `{text}` reads: `grad({text}, … -> {})`", names.join(", "))
+                }
+            };
             let expected = match target.inputs.len() {
                 1 => "at most one output".to_owned(),
                 count => format!("at most {count} outputs"),

@@ -213,8 +213,8 @@ impl Call<'_> {
         let axes = Axes::of(self.attrs, rank);
         let [heads, shared] = [q, k].map(|tensor| axes.heads_of(&tensor.dims));
         if !heads.is_multiple_of(shared.max(1)) {
-            let help = "heads of queries share those of keys in groups of one size: \
-                        write a number of heads that the keys' divides";
+            let help = "the number of heads of queries is a multiple of that of keys; if positions precede heads in the \
+                        dimensions, write `layout: positions_first`";
             return Err(self.differs(
                 0,
                 format!("{heads} heads of queries"),
