@@ -15,8 +15,10 @@ const MIN_CHUNK: u64 = 2048;
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
 
-/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs.
+/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs; and from which those are whose packs of 8
+/// bytes are aligned.
 const WORTH_A_SHIFT: u64 = 8;
+const WORTH_A_SHIFT_OF_HALF: u64 = 32;
 
 /// Rows of tensors that differ in the last dimension at most.
 #[derive(Clone)]
@@ -215,7 +217,7 @@ impl RowSplit {
         let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
         let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let staged = RowSplit {
+        let mut staged = RowSplit {
             pack: 1,
             shifted: false,
             packs: each,
@@ -225,6 +227,11 @@ impl RowSplit {
             rows: self.rows.clone(),
             ..*self
         };
+        // Few rows are spread over more threads, so that there is a block for each SM.
+        while staged.blocks() < UNITS && 2 * staged.threads <= (ROWS_BLOCK / widest).min(WARP) {
+            staged.threads *= 2;
+            staged.packs = staged.rows.length.div_ceil(staged.threads);
+        }
         if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
             *self = staged;
         }
@@ -398,8 +405,10 @@ fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u
 pub fn is_shifted(tensors: &[&Tensor]) -> bool {
     let widest = 16 / tensors[0].dtype.size();
     let length = tensors[0].dims.last().copied().unwrap_or(1);
-    let is_long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
-    common_pack(tensors) < widest && is_long && shift_alike(tensors, widest)
+    let aligned = common_pack(tensors);
+    let least = if 2 * aligned == widest { WORTH_A_SHIFT_OF_HALF } else { WORTH_A_SHIFT };
+    let is_long = (least * widest..MAX_SHIFTED).contains(&length);
+    aligned < widest && is_long && shift_alike(tensors, widest)
 }
 
 /// Whether rows of all tensors have the same misalignment relative to `widest` elements.

@@ -338,11 +338,11 @@ impl Common<'_> {
         ]);
 
         let terms = along == Along::Terms;
+        let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
         // Position of a thread's piece `e`. Its constant part becomes a part of the load's address.
         let place = format!("(i64)base * {pack} + e * {}", threads * pack);
         // Access to each input along a pack: all elements at once, several at a time, or one by one.
         let mut read = String::new();
-        let mut rest = String::new();
         let mut held = String::new();
         // Number of elements between the start of the first pack and the start of the row.
         let mut lead = String::new();
@@ -370,21 +370,19 @@ impl Common<'_> {
             }
             // Terms of one result are read from the result's first element, to which the input's pointer is set.
             let first = if terms { String::new() } else { format!("at[k / {pieces}][{}] + ", i + 1) };
+            // A load of several elements may end behind the row: a pack never crosses the end of allocated memory.
+            let exists = match is_short && pieces > 1 {
+                true => format!("if (j + k * {} < terms) ", pack / pieces),
+                false => String::new(),
+            };
             read += &format!(
-                "#pragma unroll\n        for (int k = 0; k < {}; k++) p{i}[e][k] = \
+                "#pragma unroll\n        for (int k = 0; k < {}; k++) {exists}p{i}[e][k] = \
                  *(const Pack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
                 packs * pieces,
                 i + 1
             );
             // Elements of a pack that share a load: all of them if they are the same element.
-            let element = format!("p{i}[e][v / {}].at[v % {width}]", pack / pieces);
-            if pieces > 1 || width > 1 {
-                let step = if width == 1 { distance } else { "1".to_owned() };
-                rest += &format!("if (j + v < terms) {element} = a{i}[to[{}] + v * {step}]; ", i + 1);
-            } else {
-                rest += &format!("{element} = a{i}[to[{}]]; ", i + 1);
-            }
-            elements.push(format!("load<C>({element})"));
+            elements.push(format!("load<C>(p{i}[e][v / {}].at[v % {width}])", pack / pieces));
         }
         elements.extend((0..constants.len()).map(|i| format!("c{i}")));
         let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
@@ -404,7 +402,6 @@ impl Common<'_> {
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
-        let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
         let in_packs = terms && matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
         let (side, lane) =
             if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
@@ -441,36 +438,34 @@ impl Common<'_> {
             true => (format!("piece * {pack}"), "j + v"),
             false => ("piece".to_owned(), "j"),
         };
-        let read = match is_short && !split.ragged {
-            true => format!(
-                "        if (j + {pack} <= terms) {{\n{read}        }} else {{\n          \
-                 for (int v = 0; v < {pack}; v++) {{ {rest}}}\n        }}\n"
-            ),
-            false => read,
-        };
         let to = self.offsets(if terms { &place } else { "j" });
         // A branch around a term would separate it from the next one, so terms beyond the end are computed from zeros. A
         // whole pack beyond it is left out if packs have terms enough to overlap.
         let leaves_packs = in_packs || (!even && pack >= OVERLAPPING);
-        let guard = match (even || leaves_packs, is_short) {
-            (true, false) => String::new(),
-            (true, true) => "if (j + v < terms) ".to_owned(),
-            (false, true) => format!("if ({within} && j + v < terms) "),
-            (false, false) => format!("if ({within}) "),
-        };
+        let guard = if even || leaves_packs { String::new() } else { format!("if ({within}) ") };
         let result = if terms { "0" } else { "v" };
         let elements = elements.join(", ");
+        let of_each = |guard: &str| {
+            format!(
+                "#pragma unroll\n        for (int v = 0; v < {}; v++) {{\n          auto x = compute({elements});\n          \
+                 {guard}take(acc[{result}], x, {term});\n        }}\n",
+                packs * pack
+            )
+        };
         let take = match in_packs {
             true => format!(
                 "        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
                  all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
                 if is_short { "j + v < terms" } else { "true" },
             ),
-            false => format!(
-                "#pragma unroll\n        for (int v = 0; v < {}; v++) {{\n          auto x = compute({elements});\n          \
-                 {guard}take(acc[{result}], x, {term});\n        }}\n",
-                packs * pack
+            // Only the first and the last pack of a row may be partial, so the others need no comparison for each term.
+            false if is_short => format!(
+                "        if ({}j + {pack} <= terms) {{\n{}        }} else {{\n{}        }}\n",
+                if split.ragged { "j < terms && " } else { "" },
+                of_each(&guard),
+                of_each(&format!("if ({within} && j + v < terms) ")),
             ),
+            false => of_each(&guard),
         };
         let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
         body += &format!(
