@@ -1,7 +1,7 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Number of threads that saturates memory bandwidth: half of the resident threads of the device.
@@ -47,6 +47,9 @@ const TERMS_OF_A_THREAD: u64 = 16;
 
 /// Minimum number of steps per thread and part.
 const STEPS_OF_A_PART: u64 = 2;
+
+/// Maximum number of steps per thread to which the threads of a result are reduced if other results use all SMs.
+const MOST_STEPS: u64 = 64;
 
 /// Minimum length of a row in bytes for which neighbouring threads read along it, if the other dimension is long.
 const LONG_ROW: u64 = 64;
@@ -232,7 +235,12 @@ impl Split {
                 let shared = |block: u64| block * pack * function.accumulator_size(compute);
                 let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= MAX_SHARED;
                 let block = halves(LARGEST_BLOCK).find(fits).unwrap_or(u64::from(BLOCK));
-                let threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
+                let mut threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
+                // Many results have fewer threads each: exchanging values costs more than it saves.
+                let is_full = |threads: u64| groups * threads >= UNITS * UNIT_THREADS;
+                while threads > 1 && is_full(threads / 2) && 2 * pieces <= MOST_STEPS * threads {
+                    threads /= 2;
+                }
                 (threads, (u64::from(BLOCK).max(least * threads) / threads).min(groups.next_power_of_two()))
             }
         };
