@@ -131,23 +131,17 @@ __device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += 
 }
 
 /// Returns an accumulator of the largest term so far and the sum of exponentials relative to it; with `adds`, also of
-/// the sum of the terms. If the largest term is infinite, exponentials are relative to 0, because the difference of two infinities is
-/// NaN. They are computed without branches, so that those of several terms overlap.
+/// the sum of the terms. A term equal to the largest counts as 1, because the difference of two infinities is NaN. Exponentials are
+/// computed without branches, so that those of several terms overlap.
 fn log_sum_exp(adds: bool) -> String {
     let with = |text: &'static str| if adds { text } else { "" };
     format!(
-        r#"{EXP_BELOW}
-// The exponential of x - base takes two instructions. The rounding error of the scaled base is that of a sum with the base.
-__device__ inline f32 scaled_base(f32 base) {{ return base * 1.4426950408889634f; }}
-__device__ inline f64 scaled_base(f64 base) {{ return base; }}
-__device__ inline f32 exp_from(f32 x, f32 scaled) {{ return power_of_two(fmaf(x, 1.4426950408889634f, -scaled)); }}
-__device__ inline f64 exp_from(f64 x, f64 scaled) {{ return exp(x - scaled); }}
-struct Acc {{ C most, sum{field}; }};
+        r#"{EXP_BELOW}struct Acc {{ C most, sum{field}; }};
 __device__ inline Acc none() {{ Acc a = {{-C(INFINITE), 0{zero}}}; return a; }}
-__device__ inline C base_of(C most) {{ return most > -C(INFINITE) && most < C(INFINITE) ? most : C(0); }}
+__device__ inline C relative(C x, C most) {{ return exp_below(x == most ? C(0) : x - most); }}
 __device__ inline Acc join(Acc a, Acc b) {{
-  const C most = b.most > a.most ? b.most : a.most, base = base_of(most);
-  a.sum = a.sum * exp_below(a.most - base) + b.sum * exp_below(b.most - base);
+  const C most = b.most > a.most ? b.most : a.most;
+  a.sum = a.sum * relative(a.most, most) + b.sum * relative(b.most, most);
   a.most = most;
 {joined}  return a;
 }}
@@ -157,9 +151,9 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
 {shuffled}  return a;
 }}
 __device__ inline void take(Acc& a, C x, u64) {{
-  const C apart = x == a.most ? C(0) : x - a.most, share = exp_below(apart > 0 ? -apart : apart);
-  a.sum = x > a.most ? a.sum * share + C(1) : a.sum + share;
-  a.most = x > a.most ? x : a.most;
+  const C most = x > a.most ? x : a.most;
+  a.sum = a.sum * relative(a.most, most) + relative(x, most);
+  a.most = most;
 {taken}}}
 // Takes several terms, of which those with a bit set are valid.
 template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
@@ -169,11 +163,10 @@ template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live
     x[v] = live >> v & 1 ? all[v] : -C(INFINITE);
     if (x[v] > most) most = x[v];
   }}
-  const C base = base_of(most), scaled = scaled_base(base);
-  a.sum *= exp_below(a.most - base);
+  a.sum *= relative(a.most, most);
   a.most = most;
 #pragma unroll
-  for (int v = 0; v < N; v++) a.sum += exp_from(x[v], scaled);
+  for (int v = 0; v < N; v++) a.sum += relative(x[v], most);
 {each}}}
 "#,
         field = with(", total"),
