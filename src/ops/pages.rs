@@ -87,7 +87,7 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);
     // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
-    let is_large = y.bytes() >= UNITS * UNIT_THREADS * 4;
+    let is_large = y.bytes() >= UNITS * UNIT_THREADS * 2;
     let (pack, ragged) = if is_large { columns.packs(x.dtype) } else { (columns.pack, false) };
     // Short numbers, so that one launch copies as many pages as possible.
     let (number, size) = match x.dims[0] {

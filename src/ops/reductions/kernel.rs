@@ -233,7 +233,7 @@ pub fn launches(
         Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
     let mut launches = vec![common.first(name, expression, spec)];
     if split.last.parts > 1 {
-        launches.push(common.second(name));
+        launches.push(common.second(name, expression, spec));
     }
     launches
 }
@@ -316,6 +316,32 @@ impl Common<'_> {
         self.finish.store.replace("TO", to)
     }
 
+    /// Returns the function `compute` of the expression, whose arguments are an element of each input and the constants.
+    fn compute_function(&self, expression: &Expression) -> String {
+        let constants = expression.constants().len();
+        let arguments = (0..self.inputs).map(|i| format!("C x{i}")).chain((0..constants).map(|i| format!("C c{i}")));
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        match self.function {
+            Function::Sums(sums) => {
+                let outputs = (0..sums).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ");
+                format!(
+                    "__device__ inline Values compute({arguments}) {{\n  C {outputs};\n{}  Values all = {{{outputs}}};\n  \
+                     return all;\n}}\n",
+                    expression.c_text()
+                )
+            }
+            _ => format!("__device__ inline C compute({arguments}) {{\n{}}}\n", expression.c_text()),
+        }
+    }
+
+    /// Returns the parameters of the inputs, and of the constants of the expression.
+    fn operands(&self, expression: &Expression, spec: &Spec) -> Vec<Parameter> {
+        let input = |(i, x): (usize, &Tensor)| param(format!("const {}* a{i}", c_type(x.dtype)), Arg::Operand(i as u8));
+        let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
+        let inputs = spec.inputs.iter().enumerate().map(input);
+        inputs.chain(expression.constants().iter().enumerate().map(constant)).collect()
+    }
+
     fn first(&self, name: &str, expression: &Expression, spec: &Spec) -> Launch {
         let split = self.split;
         let Split { along, pack, threads, beside, held: packs, under_way, parts, written, .. } = *split;
@@ -323,10 +349,7 @@ impl Common<'_> {
         let constants = expression.constants();
         let stores = split.last.parts == 1;
         let mut params = self.parameters(&split.kept, split.results, stores);
-        let operand = |i: usize| param(format!("const {}* a{i}", c_type(spec.inputs[i].dtype)), Arg::Operand(i as u8));
-        params.extend((0..count).map(operand));
-        let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
-        params.extend(constants.iter().enumerate().map(constant));
+        params.extend(self.operands(expression, spec));
         let index = index_type(split.results * split.terms + split.block() * pack * packs * under_way);
         params.extend(split.walks().then(|| geometry_param("reduced", &split.reduced)));
         params.extend([
@@ -385,20 +408,6 @@ impl Common<'_> {
             elements.push(format!("load<C>(p{i}[e][v / {}].at[v % {width}])", pack / pieces));
         }
         elements.extend((0..constants.len()).map(|i| format!("c{i}")));
-        let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
-        let arguments = arguments.collect::<Vec<_>>().join(", ");
-        let function = match self.function {
-            Function::Sums(sums) => {
-                let outputs = (0..sums).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ");
-                format!(
-                    "__device__ inline Values compute({arguments}) {{\n  C {outputs};\n{}  Values all = {{{outputs}}};\n  \
-                     return all;\n}}\n",
-                    expression.c_text()
-                )
-            }
-            _ => format!("__device__ inline C compute({arguments}) {{\n{}}}\n", expression.c_text()),
-        };
-
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
@@ -458,13 +467,17 @@ impl Common<'_> {
                  all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
                 if is_short { "j + v < terms" } else { "true" },
             ),
-            // Only the first and the last pack of a row may be partial, so the others need no comparison for each term.
-            false if is_short => format!(
-                "        if ({}j + {pack} <= terms) {{\n{}        }} else {{\n{}        }}\n",
-                if split.ragged { "j < terms && " } else { "" },
-                of_each(&guard),
-                of_each(&format!("if ({within} && j + v < terms) ")),
-            ),
+            false if is_short => {
+                let partial = of_each(&format!("if ({within} && j + v < ({index})terms) "));
+                match split.ragged {
+                    // Many warps have a partial pack of a short row.
+                    true => partial,
+                    false => format!(
+                        "        if (j + {pack} <= ({index})terms) {{\n{}        }} else {{\n{partial}        }}\n",
+                        of_each(&guard)
+                    ),
+                }
+            }
             false => of_each(&guard),
         };
         let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
@@ -516,16 +529,29 @@ impl Common<'_> {
         if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
-        let before = self.before(threads, beside, packs * results, across) + &function;
+        let before = self.before(threads, beside, packs * results, across) + &self.compute_function(expression);
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
     }
 
-    /// Returns the kernel that combines the parts.
-    fn second(&self, name: &str) -> Launch {
+    /// Returns the kernel that combines the parts, and adds the rows that no joined row contains.
+    fn second(&self, name: &str, expression: &Expression, spec: &Spec) -> Launch {
         let (beside, threads, blocks) = self.split.second();
-        let Last { kept, results, parts } = &self.split.last;
+        let Last { kept, results, parts, left } = &self.split.last;
         let mut params = self.parameters(kept, *results, true);
         params.push(u32_param("parts", *parts));
+        let mut before = self.before(threads, beside, 1, ACROSS_ROWS);
+        let mut rest = String::new();
+        if left.count > 0 {
+            params.extend(self.operands(expression, spec));
+            params.push(u64_param("left", left.first));
+            before += &self.compute_function(expression);
+            let constants = (0..expression.constants().len()).map(|i| format!(", c{i}")).collect::<String>();
+            rest = format!(
+                "  for (u32 e = lane; live && e < {}; e += T) {{\n    \
+                 auto x = compute(load<C>(a0[(left + e) * results + which]){constants});\n    take(acc[0], x, 0);\n  }}\n",
+                left.count
+            );
+        }
         let index = index_type(results + beside);
         let body = format!(
             r#"  u32 side = threadIdx.x % B, lane = threadIdx.x / B;
@@ -539,7 +565,7 @@ impl Common<'_> {
   }}
 #pragma unroll
   for (int e = 0; e < {each}; e++) acc[0] = join(acc[0], held[e]);
-  across(acc, side, lane);
+{rest}  across(acc, side, lane);
   if (lane != 0 || !live) return;
   Acc total = acc[0];
   {};
@@ -547,7 +573,6 @@ impl Common<'_> {
             self.stored("out[kept.offset(which, 0)]"),
             each = parts.div_ceil(threads),
         );
-        let before = self.before(threads, beside, 1, ACROSS_ROWS);
         launch(&format!("{name}_rest"), &before, &params, &body, blocks, (beside * threads) as u32)
     }
 }

@@ -10,15 +10,17 @@ use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::*;
 
-/// Maximum number of elements and of bytes of a line that a thread holds in registers.
-const ELEMENTS: u64 = 16;
+/// Maximum number of packs and of bytes of a line that a thread holds in registers.
+const PACKS: u64 = 16;
 const BYTES: u64 = 64;
 
 /// Number of packs of a thread from which on a line is not scanned by one block.
 const LONG: u64 = 8;
 
-/// Number of tiles whose totals are combined to one, for the tiles of later groups.
-const GROUP: u64 = BLOCK as u64 / 2;
+/// Number of tiles whose totals are combined to one, which later tiles read; and minimum distance to these. Tiles at this distance have
+/// ended in general, so that nothing waits for the combined total.
+const GROUP: u64 = 64;
+const FAR: u64 = 512;
 
 /// Division of lines into tiles.
 pub struct Tiles {
@@ -54,7 +56,7 @@ impl Tiles {
         if !lines.along || lines.count >= BUSY_BLOCKS || lines.length <= block * pack * LONG {
             return None;
         }
-        let most = (ELEMENTS / pack).min(BYTES / (pack * size)).max(1);
+        let most = (BYTES / (pack * size)).min(PACKS);
         // Smaller tiles if there are few.
         let packs = (lines.count * lines.length / (BUSY_BLOCKS * block * pack)).clamp(1, most);
         let reach = lines.length + if leads { pack - 1 } else { 0 };
@@ -112,12 +114,13 @@ impl Tiles {
             u64_param("sx", steps[1]),
         ];
         let before = format!(
-            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define WORDS {words}\n{TOTALS}",
+            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define NEAR {}\n#define WORDS {words}\n{TOTALS}",
             definitions(scan, spec),
             index_type(length + 2 * u64::from(BLOCK) * self.pack * self.packs),
             self.pack,
             self.packs,
             self.leads,
+            (FAR + GROUP).div_ceil(u64::from(BLOCK)),
         );
         let body = if reverse(spec) { replaced(TILE, &REVERSED) } else { TILE.to_owned() };
         vec![clear, launch(scan.name(), &before, &params, &body, tiles, BLOCK)]
@@ -133,15 +136,23 @@ __device__ inline void publish(volatile u64* to, C total) {
 #pragma unroll
   for (int w = 0; w < WORDS; w++) to[w] = (u64)1 << 32 | own.bits[w];
 }
-__device__ inline C awaited(const volatile u64* from) {
+// Returns whether a total is published, and reads it.
+__device__ inline bool published(const volatile u64* from, C& total) {
   Total other;
+  bool all = true;
 #pragma unroll
   for (int w = 0; w < WORDS; w++) {
-    u64 word;
-    do word = from[w]; while (word >> 32 == 0);
+    const u64 word = from[w];
     other.bits[w] = (u32)word;
+    all = all && word >> 32 != 0;
   }
-  return other.total;
+  total = other.total;
+  return all;
+}
+__device__ inline C awaited(const volatile u64* from) {
+  C total;
+  while (!published(from, total)) {}
+  return total;
 }
 // Combines the values of the threads of a warp.
 __device__ inline C across(C value) {
@@ -169,6 +180,12 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
     // A partial pack is loaded whole: allocated memory never begins or ends inside of 16 bytes.
     if (whole || j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
   }
+  volatile u64* of_tiles = totals + (u64)line * tiles * WORDS;
+  volatile u64* of_groups = totals + (all + (u64)line * ((tiles + GROUP - 1) / GROUP)) * WORDS;
+  // Totals of groups that have ended, while the tile is loaded.
+  const u32 groups = tile > FAR ? (tile - FAR) / GROUP : 0;
+  C carry = NONE;
+  for (u32 group = threadIdx.x; group < groups; group += T) carry = JOIN(carry, awaited(of_groups + group * WORDS));
   if (!whole) {
 #pragma unroll
     for (int u = 0; u < U; u++)
@@ -204,30 +221,31 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
     if (w == warp) lower = total;
     total = JOIN(total, warps[w]);
   }
-  volatile u64* of_tiles = totals + (u64)line * tiles * WORDS;
-  volatile u64* of_groups = totals + (all + (u64)line * ((tiles + GROUP - 1) / GROUP)) * WORDS;
   if (threadIdx.x == 0) publish(of_tiles + tile * WORDS, total);
-  // Half of the threads take the totals of the tiles of a group, the others those of earlier groups.
-  const u32 group = tile / GROUP;
-  C carry = NONE;
-  if (threadIdx.x < GROUP) {
-    const u32 other = group * GROUP + threadIdx.x;
-    if (other < tile) carry = awaited(of_tiles + other * WORDS);
-  } else {
-    for (u32 other = threadIdx.x - GROUP; other < group; other += T - GROUP) carry = JOIN(carry, awaited(of_groups + other * WORDS));
+  // Totals of the other tiles before this one. All loads of a thread are issued before the first is awaited.
+  C near[NEAR];
+  bool has[NEAR], done;
+#pragma unroll
+  for (int e = 0; e < NEAR; e++) {
+    near[e] = NONE;
+    has[e] = groups * GROUP + e * T + threadIdx.x >= tile;
   }
+  do {
+    done = true;
+#pragma unroll
+    for (int e = 0; e < NEAR; e++) if (!has[e]) has[e] = published(of_tiles + (groups * GROUP + e * T + threadIdx.x) * WORDS, near[e]);
+#pragma unroll
+    for (int e = 0; e < NEAR; e++) done = done && has[e];
+  } while (!done);
+#pragma unroll
+  for (int e = 0; e < NEAR; e++) carry = JOIN(carry, near[e]);
   carry = across(carry);
   if (lane == 0) carries[warp] = carry;
   __syncthreads();
-  C of_group = NONE;
+  carry = carries[0];
 #pragma unroll
-  for (u32 w = 0; w < GROUP / 32; w++) of_group = JOIN(of_group, carries[w]);
-  // The last tile of a group publishes the total of the group.
-  if (threadIdx.x == 0 && tile % GROUP == GROUP - 1) publish(of_groups + group * WORDS, JOIN(of_group, total));
-  carry = NONE;
-#pragma unroll
-  for (u32 w = GROUP / 32; w < T / 32; w++) carry = JOIN(carry, carries[w]);
-  carry = JOIN(JOIN(carry, of_group), lower);
+  for (u32 w = 1; w < T / 32; w++) carry = JOIN(carry, carries[w]);
+  carry = JOIN(carry, lower);
 #pragma unroll
   for (int u = 0; u < U; u++) {
     const Index j = first + u * 32 * V;
@@ -244,6 +262,17 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
 #pragma unroll
       for (int v = 0; v < V; v++) if (j + v >= lead && j + v < end) to[(u64)(j + v) * sy] = r.at[v];
     }
+  }
+  // The last tile of a group publishes the total of the group.
+  if (warp == 0 && tile % GROUP == GROUP - 1) {
+    C sum = NONE;
+#pragma unroll
+    for (u32 other = 0; other < GROUP; other += 32) {
+      const u32 which = tile + 1 - GROUP + other + lane;
+      sum = JOIN(sum, which == tile ? total : awaited(of_tiles + which * WORDS));
+    }
+    sum = across(sum);
+    if (lane == 0) publish(of_groups + tile / GROUP * WORDS, sum);
   }
 "#;
 
