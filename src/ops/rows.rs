@@ -18,7 +18,7 @@ const MAX_SHIFTED: u64 = 1 << 30;
 /// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs; and minimum number of bytes of aligned
 /// packs that divide the rows, from which these are read instead: partial packs cost more than larger packs save.
 const WORTH_A_SHIFT: u64 = 8;
-const LARGE_PACK: u64 = 8;
+const LARGE_PACK: u64 = 4;
 
 /// Rows of tensors that differ in the last dimension at most.
 #[derive(Clone)]
@@ -457,8 +457,12 @@ template <typename E> __device__ inline void read(const E* from, i64 step, u32 s
     else packs[k].at[0] = from[BESIDE ? j : j * step];
   }
   EACH_PACK_OF(start, shift) {
-    const i32 low = -(i32)j, high = (i32)(n - j);
-    EACH v[k][i] = SHIFTED && (i < low || i >= high) ? LOWEST : load<C>(packs[k].at[i]) * scale;
+    if (inside(j, n)) {
+      EACH v[k][i] = load<C>(packs[k].at[i]) * scale;
+    } else {
+      const i32 low = -(i32)j, high = (i32)(n - j);
+      EACH v[k][i] = i < low || i >= high ? LOWEST : load<C>(packs[k].at[i]) * scale;
+    }
   }
 }
 
@@ -469,7 +473,8 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
     *(Pack<E, V>*)(to + j) = pack;
   } else {
     const i32 low = -(i32)j, high = (i32)(n - j);
-    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(to[BESIDE ? j + i : (j + i) * step], v[i]);
+    E* first = to + (BESIDE ? j : j * step);
+    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(first[BESIDE ? i : i * step], v[i]);
   }
 }
 

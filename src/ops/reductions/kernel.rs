@@ -7,6 +7,9 @@ use super::super::kernel::{
 use super::split::{Along, Last};
 use super::*;
 
+/// Minimum number of packs per thread of an unaligned row whose whole packs are distinguished from partial ones.
+const LONG_RAGGED: u64 = 8;
+
 /// Number of terms of a pack that overlap well enough without those of the next pack.
 const OVERLAPPING: u64 = 4;
 
@@ -461,24 +464,34 @@ impl Common<'_> {
                 packs * pack
             )
         };
-        let take = match in_packs {
-            true => format!(
-                "        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
-                 all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
-                if is_short { "j + v < terms" } else { "true" },
+        // Only the first and the last pack of a row may be partial. The others need no comparison for each term, unless rows are so short
+        // that most warps have a partial pack.
+        let whole = match is_short {
+            true if split.ragged && split.pieces() < LONG_RAGGED * threads => "false".to_owned(),
+            true if split.ragged => format!("j < ({index})terms && j + {pack} <= ({index})terms"),
+            true => format!("j + {pack} <= ({index})terms"),
+            false => "true".to_owned(),
+        };
+        let (all, partial) = match in_packs {
+            true => (
+                format!("        take(acc[0], all, {}u);\n", (1 << pack) - 1),
+                format!(
+                    "        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) live |= (u32)(j + v < ({index})terms) << v;\n        \
+                     take(acc[0], all, live);\n"
+                ),
             ),
-            false if is_short => {
-                let partial = of_each(&format!("if ({within} && j + v < ({index})terms) "));
-                match split.ragged {
-                    // Many warps have a partial pack of a short row.
-                    true => partial,
-                    false => format!(
-                        "        if (j + {pack} <= ({index})terms) {{\n{}        }} else {{\n{partial}        }}\n",
-                        of_each(&guard)
-                    ),
-                }
-            }
-            false => of_each(&guard),
+            false => (of_each(&guard), of_each(&format!("if ({within} && j + v < ({index})terms) "))),
+        };
+        let held_terms = match in_packs {
+            true => format!(
+                "        C all[{pack}];\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) all[v] = compute({elements});\n"
+            ),
+            false => String::new(),
+        };
+        let take = match &*whole {
+            "true" => held_terms + &all,
+            "false" => held_terms + &partial,
+            _ => format!("{held_terms}        if ({whole}) {{\n{all}        }} else {{\n{partial}        }}\n"),
         };
         let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
         body += &format!(

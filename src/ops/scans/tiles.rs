@@ -20,7 +20,10 @@ const LONG: u64 = 8;
 /// Number of tiles whose totals are combined to one, which later tiles read; and minimum distance to these. Tiles at this distance have
 /// ended in general, so that nothing waits for the combined total.
 const GROUP: u64 = 64;
-const FAR: u64 = 512;
+const FAR: u64 = 960;
+
+/// Number of totals that a thread loads ahead.
+const AHEAD: u64 = 4;
 
 /// Division of lines into tiles.
 pub struct Tiles {
@@ -114,13 +117,12 @@ impl Tiles {
             u64_param("sx", steps[1]),
         ];
         let before = format!(
-            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define NEAR {}\n#define WORDS {words}\n{TOTALS}",
+            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n#define WORDS {words}\n{TOTALS}",
             definitions(scan, spec),
             index_type(length + 2 * u64::from(BLOCK) * self.pack * self.packs),
             self.pack,
             self.packs,
             self.leads,
-            (FAR + GROUP).div_ceil(u64::from(BLOCK)),
         );
         let body = if reverse(spec) { replaced(TILE, &REVERSED) } else { TILE.to_owned() };
         vec![clear, launch(scan.name(), &before, &params, &body, tiles, BLOCK)]
@@ -182,10 +184,6 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
   }
   volatile u64* of_tiles = totals + (u64)line * tiles * WORDS;
   volatile u64* of_groups = totals + (all + (u64)line * ((tiles + GROUP - 1) / GROUP)) * WORDS;
-  // Totals of groups that have ended, while the tile is loaded.
-  const u32 groups = tile > FAR ? (tile - FAR) / GROUP : 0;
-  C carry = NONE;
-  for (u32 group = threadIdx.x; group < groups; group += T) carry = JOIN(carry, awaited(of_groups + group * WORDS));
   if (!whole) {
 #pragma unroll
     for (int u = 0; u < U; u++)
@@ -222,23 +220,32 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
     total = JOIN(total, warps[w]);
   }
   if (threadIdx.x == 0) publish(of_tiles + tile * WORDS, total);
-  // Totals of the other tiles before this one. All loads of a thread are issued before the first is awaited.
-  C near[NEAR];
-  bool has[NEAR], done;
+  // Totals of groups that have ended, and of the other tiles before this one. All loads of a thread are issued before the first is
+  // awaited.
+  const u32 groups = tile > FAR ? (tile - FAR) / GROUP : 0, others = groups + tile - groups * GROUP;
+  C carry = NONE;
+  for (u32 base = threadIdx.x; base < others; base += AHEAD * T) {
+    C some[AHEAD];
+    bool has[AHEAD], done;
 #pragma unroll
-  for (int e = 0; e < NEAR; e++) {
-    near[e] = NONE;
-    has[e] = groups * GROUP + e * T + threadIdx.x >= tile;
+    for (int e = 0; e < AHEAD; e++) {
+      some[e] = NONE;
+      has[e] = base + e * T >= others;
+    }
+    do {
+      done = true;
+#pragma unroll
+      for (int e = 0; e < AHEAD; e++) {
+        const u32 other = base + e * T;
+        const volatile u64* from = other < groups ? of_groups + other * WORDS : of_tiles + (other - groups + groups * GROUP) * WORDS;
+        if (!has[e]) has[e] = published(from, some[e]);
+      }
+#pragma unroll
+      for (int e = 0; e < AHEAD; e++) done = done && has[e];
+    } while (!done);
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) carry = JOIN(carry, some[e]);
   }
-  do {
-    done = true;
-#pragma unroll
-    for (int e = 0; e < NEAR; e++) if (!has[e]) has[e] = published(of_tiles + (groups * GROUP + e * T + threadIdx.x) * WORDS, near[e]);
-#pragma unroll
-    for (int e = 0; e < NEAR; e++) done = done && has[e];
-  } while (!done);
-#pragma unroll
-  for (int e = 0; e < NEAR; e++) carry = JOIN(carry, near[e]);
   carry = across(carry);
   if (lane == 0) carries[warp] = carry;
   __syncthreads();
