@@ -4,7 +4,8 @@
 //! the source form a range, which is copied as one slice.
 
 use super::kernel::{BLOCK, c_type, geometry_param, kernel, param, u64_param};
-use super::movement::Columns;
+use super::movement::{Columns, packs_of_rows};
+use super::occupancy::{UNIT_THREADS, UNITS};
 use super::*;
 
 /// The option that holds the list.
@@ -71,10 +72,23 @@ pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch>
     stretches
 }
 
+/// Kernel text that defines `IN_PLACE`, for a parameter that is read at an index known at run time only. Without it, NVRTC copies a
+/// list of 128 bytes to the memory of each thread.
+const IN_PLACE: &str = r#"
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+#define IN_PLACE
+#else
+#define IN_PLACE __grid_constant__
+#endif
+"#;
+
 /// Returns the kernels that copy the pages of a valid list.
 pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);
+    // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
+    let is_large = y.bytes() >= UNITS * UNIT_THREADS * 2;
+    let (pack, ragged) = if is_large { columns.packs(x.dtype) } else { (columns.pack, false) };
     // Short numbers, so that one launch copies as many pages as possible.
     let (number, size) = match x.dims[0] {
         pages if pages <= 1 << 16 => ("unsigned short", 2),
@@ -82,15 +96,18 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
         _ => ("u64", 8),
     };
     let most = (list.len() * size).next_power_of_two().clamp(MIN_LIST, LIST) / size;
-    let before = format!("{}struct alignas(8) Pages {{ {number} at[{most}]; }};\n", columns.text());
+    let before = format!(
+        "{}{IN_PLACE}struct alignas(8) Pages {{ {number} at[{most}]; }};\n",
+        columns.text_of_packs(pack, ragged)
+    );
     let body = format!(
         r#"  const {dtype}* from = x + (u64)pages.at[blockIdx.y] * sx;
   {dtype}* to = y + (first + blockIdx.y) * sy;
-  for (u64 j = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * V; j < n; j += (u64)gridDim.x * blockDim.x * V)
-    put(to + COLUMN(j, 0), fetch(from + COLUMN(j, 1)));
+  for (i64 j = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * V - LEAD(to); j < (i64)n; j += (i64)gridDim.x * blockDim.x * V)
+    PUT(to, j, FETCH(from, j));
 "#
     );
-    let across = columns.length.div_ceil(u64::from(BLOCK) * columns.pack).clamp(1, 1 << 16);
+    let across = packs_of_rows(columns.length, pack, ragged).div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16);
     let launch = |(number, list): (usize, &[i64])| {
         // The numbers lie in a word from the lowest bits on, as in memory.
         let shifted = |word: u64| word.checked_shl(8 * size as u32).unwrap_or(0);
@@ -100,7 +117,7 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
         let params = [
             param(format!("{dtype}* __restrict__ y"), Arg::Operand(1)),
             param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
-            param("Pages pages", Arg::Words(at)),
+            param("const IN_PLACE Pages pages", Arg::Words(at)),
             geometry_param("inner", &columns.geometry),
             u64_param("first", (number * most) as u64),
             u64_param("sx", x.strides[0]),

@@ -15,8 +15,10 @@ const MIN_CHUNK: u64 = 2048;
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
 
-/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs.
+/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs; and minimum number of bytes of aligned
+/// packs that divide the rows, from which these are read instead: partial packs cost more than larger packs save.
 const WORTH_A_SHIFT: u64 = 8;
+const LARGE_PACK: u64 = 4;
 
 /// Rows of tensors that differ in the last dimension at most.
 #[derive(Clone)]
@@ -215,7 +217,7 @@ impl RowSplit {
         let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
         let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let staged = RowSplit {
+        let mut staged = RowSplit {
             pack: 1,
             shifted: false,
             packs: each,
@@ -225,6 +227,11 @@ impl RowSplit {
             rows: self.rows.clone(),
             ..*self
         };
+        // Few rows are spread over more threads, so that there is a block for each SM.
+        while staged.blocks() < UNITS && 2 * staged.threads <= (ROWS_BLOCK / widest).min(WARP) {
+            staged.threads *= 2;
+            staged.packs = staged.rows.length.div_ceil(staged.threads);
+        }
         if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
             *self = staged;
         }
@@ -380,15 +387,16 @@ fn pack(tensor: &Tensor) -> u64 {
 /// Returns the number of threads per row, a power of two of at least `least`, and of packs per thread, `most` at most,
 /// whose registers hold `packs` packs. If the device has space for a thread per pack, it uses that many; a single warp
 /// may have two packs per thread, which is faster than an exchange with another warp. Otherwise it prefers, among
-/// divisions with little waste, about sixteen elements per thread.
+/// divisions with little waste, about as many elements per thread as fill the device, from eight to sixteen.
 fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
     let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
     let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
+    let wanted = (packs * pack / room.max(1)).clamp(8, 16);
     let fewest = splits.iter().map(|(threads, each)| threads * each).min().unwrap_or(1);
     let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
         true => (if *threads == WARP { each.div_ceil(2) } else { *each }, *threads),
-        false if threads * each * 4 <= fewest * 5 => (0, (each * pack).abs_diff(16)),
-        false => (threads * each, (each * pack).abs_diff(16)),
+        false if threads * each * 4 <= fewest * 5 => (0, (each * pack).abs_diff(wanted)),
+        false => (threads * each, (each * pack).abs_diff(wanted)),
     };
     splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
 }
@@ -398,8 +406,10 @@ fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u
 pub fn is_shifted(tensors: &[&Tensor]) -> bool {
     let widest = 16 / tensors[0].dtype.size();
     let length = tensors[0].dims.last().copied().unwrap_or(1);
+    let aligned = common_pack(tensors);
+    let is_small = aligned * tensors[0].dtype.size() < LARGE_PACK;
     let is_long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
-    common_pack(tensors) < widest && is_long && shift_alike(tensors, widest)
+    aligned < widest && is_small && is_long && shift_alike(tensors, widest)
 }
 
 /// Whether rows of all tensors have the same misalignment relative to `widest` elements.
@@ -447,8 +457,12 @@ template <typename E> __device__ inline void read(const E* from, i64 step, u32 s
     else packs[k].at[0] = from[BESIDE ? j : j * step];
   }
   EACH_PACK_OF(start, shift) {
-    const i32 low = -(i32)j, high = (i32)(n - j);
-    EACH v[k][i] = SHIFTED && (i < low || i >= high) ? LOWEST : load<C>(packs[k].at[i]) * scale;
+    if (inside(j, n)) {
+      EACH v[k][i] = load<C>(packs[k].at[i]) * scale;
+    } else {
+      const i32 low = -(i32)j, high = (i32)(n - j);
+      EACH v[k][i] = i < low || i >= high ? LOWEST : load<C>(packs[k].at[i]) * scale;
+    }
   }
 }
 
@@ -459,7 +473,8 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
     *(Pack<E, V>*)(to + j) = pack;
   } else {
     const i32 low = -(i32)j, high = (i32)(n - j);
-    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(to[BESIDE ? j + i : (j + i) * step], v[i]);
+    E* first = to + (BESIDE ? j : j * step);
+    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(first[BESIDE ? i : i * step], v[i]);
   }
 }
 

@@ -7,6 +7,9 @@ use super::super::kernel::{
 use super::split::{Along, Last};
 use super::*;
 
+/// Minimum number of packs per thread of an unaligned row whose whole packs are distinguished from partial ones.
+const LONG_RAGGED: u64 = 8;
+
 /// Number of terms of a pack that overlap well enough without those of the next pack.
 const OVERLAPPING: u64 = 4;
 
@@ -233,7 +236,7 @@ pub fn launches(
         Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
     let mut launches = vec![common.first(name, expression, spec)];
     if split.last.parts > 1 {
-        launches.push(common.second(name));
+        launches.push(common.second(name, expression, spec));
     }
     launches
 }
@@ -316,6 +319,32 @@ impl Common<'_> {
         self.finish.store.replace("TO", to)
     }
 
+    /// Returns the function `compute` of the expression, whose arguments are an element of each input and the constants.
+    fn compute_function(&self, expression: &Expression) -> String {
+        let constants = expression.constants().len();
+        let arguments = (0..self.inputs).map(|i| format!("C x{i}")).chain((0..constants).map(|i| format!("C c{i}")));
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        match self.function {
+            Function::Sums(sums) => {
+                let outputs = (0..sums).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ");
+                format!(
+                    "__device__ inline Values compute({arguments}) {{\n  C {outputs};\n{}  Values all = {{{outputs}}};\n  \
+                     return all;\n}}\n",
+                    expression.c_text()
+                )
+            }
+            _ => format!("__device__ inline C compute({arguments}) {{\n{}}}\n", expression.c_text()),
+        }
+    }
+
+    /// Returns the parameters of the inputs, and of the constants of the expression.
+    fn operands(&self, expression: &Expression, spec: &Spec) -> Vec<Parameter> {
+        let input = |(i, x): (usize, &Tensor)| param(format!("const {}* a{i}", c_type(x.dtype)), Arg::Operand(i as u8));
+        let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
+        let inputs = spec.inputs.iter().enumerate().map(input);
+        inputs.chain(expression.constants().iter().enumerate().map(constant)).collect()
+    }
+
     fn first(&self, name: &str, expression: &Expression, spec: &Spec) -> Launch {
         let split = self.split;
         let Split { along, pack, threads, beside, held: packs, under_way, parts, written, .. } = *split;
@@ -323,10 +352,7 @@ impl Common<'_> {
         let constants = expression.constants();
         let stores = split.last.parts == 1;
         let mut params = self.parameters(&split.kept, split.results, stores);
-        let operand = |i: usize| param(format!("const {}* a{i}", c_type(spec.inputs[i].dtype)), Arg::Operand(i as u8));
-        params.extend((0..count).map(operand));
-        let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
-        params.extend(constants.iter().enumerate().map(constant));
+        params.extend(self.operands(expression, spec));
         let index = index_type(split.results * split.terms + split.block() * pack * packs * under_way);
         params.extend(split.walks().then(|| geometry_param("reduced", &split.reduced)));
         params.extend([
@@ -338,11 +364,11 @@ impl Common<'_> {
         ]);
 
         let terms = along == Along::Terms;
+        let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
         // Position of a thread's piece `e`. Its constant part becomes a part of the load's address.
         let place = format!("(i64)base * {pack} + e * {}", threads * pack);
         // Access to each input along a pack: all elements at once, several at a time, or one by one.
         let mut read = String::new();
-        let mut rest = String::new();
         let mut held = String::new();
         // Number of elements between the start of the first pack and the start of the row.
         let mut lead = String::new();
@@ -370,41 +396,24 @@ impl Common<'_> {
             }
             // Terms of one result are read from the result's first element, to which the input's pointer is set.
             let first = if terms { String::new() } else { format!("at[k / {pieces}][{}] + ", i + 1) };
+            // A load of several elements may end behind the row: a pack never crosses the end of allocated memory.
+            let exists = match is_short && pieces > 1 {
+                true => format!("if (j + k * {} < terms) ", pack / pieces),
+                false => String::new(),
+            };
             read += &format!(
-                "#pragma unroll\n        for (int k = 0; k < {}; k++) p{i}[e][k] = \
+                "#pragma unroll\n        for (int k = 0; k < {}; k++) {exists}p{i}[e][k] = \
                  *(const Pack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
                 packs * pieces,
                 i + 1
             );
             // Elements of a pack that share a load: all of them if they are the same element.
-            let element = format!("p{i}[e][v / {}].at[v % {width}]", pack / pieces);
-            if pieces > 1 || width > 1 {
-                let step = if width == 1 { distance } else { "1".to_owned() };
-                rest += &format!("if (j + v < terms) {element} = a{i}[to[{}] + v * {step}]; ", i + 1);
-            } else {
-                rest += &format!("{element} = a{i}[to[{}]]; ", i + 1);
-            }
-            elements.push(format!("load<C>({element})"));
+            elements.push(format!("load<C>(p{i}[e][v / {}].at[v % {width}])", pack / pieces));
         }
         elements.extend((0..constants.len()).map(|i| format!("c{i}")));
-        let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
-        let arguments = arguments.collect::<Vec<_>>().join(", ");
-        let function = match self.function {
-            Function::Sums(sums) => {
-                let outputs = (0..sums).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ");
-                format!(
-                    "__device__ inline Values compute({arguments}) {{\n  C {outputs};\n{}  Values all = {{{outputs}}};\n  \
-                     return all;\n}}\n",
-                    expression.c_text()
-                )
-            }
-            _ => format!("__device__ inline C compute({arguments}) {{\n{}}}\n", expression.c_text()),
-        };
-
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
-        let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
         let in_packs = terms && matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
         let (side, lane) =
             if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
@@ -441,36 +450,48 @@ impl Common<'_> {
             true => (format!("piece * {pack}"), "j + v"),
             false => ("piece".to_owned(), "j"),
         };
-        let read = match is_short && !split.ragged {
-            true => format!(
-                "        if (j + {pack} <= terms) {{\n{read}        }} else {{\n          \
-                 for (int v = 0; v < {pack}; v++) {{ {rest}}}\n        }}\n"
-            ),
-            false => read,
-        };
         let to = self.offsets(if terms { &place } else { "j" });
         // A branch around a term would separate it from the next one, so terms beyond the end are computed from zeros. A
         // whole pack beyond it is left out if packs have terms enough to overlap.
         let leaves_packs = in_packs || (!even && pack >= OVERLAPPING);
-        let guard = match (even || leaves_packs, is_short) {
-            (true, false) => String::new(),
-            (true, true) => "if (j + v < terms) ".to_owned(),
-            (false, true) => format!("if ({within} && j + v < terms) "),
-            (false, false) => format!("if ({within}) "),
-        };
+        let guard = if even || leaves_packs { String::new() } else { format!("if ({within}) ") };
         let result = if terms { "0" } else { "v" };
         let elements = elements.join(", ");
-        let take = match in_packs {
-            true => format!(
-                "        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
-                 all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
-                if is_short { "j + v < terms" } else { "true" },
-            ),
-            false => format!(
+        let of_each = |guard: &str| {
+            format!(
                 "#pragma unroll\n        for (int v = 0; v < {}; v++) {{\n          auto x = compute({elements});\n          \
                  {guard}take(acc[{result}], x, {term});\n        }}\n",
                 packs * pack
+            )
+        };
+        // Only the first and the last pack of a row may be partial. The others need no comparison for each term, unless rows are so short
+        // that most warps have a partial pack.
+        let whole = match is_short {
+            true if split.ragged && split.pieces() < LONG_RAGGED * threads => "false".to_owned(),
+            true if split.ragged => format!("j < ({index})terms && j + {pack} <= ({index})terms"),
+            true => format!("j + {pack} <= ({index})terms"),
+            false => "true".to_owned(),
+        };
+        let (all, partial) = match in_packs {
+            true => (
+                format!("        take(acc[0], all, {}u);\n", (1 << pack) - 1),
+                format!(
+                    "        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) live |= (u32)(j + v < ({index})terms) << v;\n        \
+                     take(acc[0], all, live);\n"
+                ),
             ),
+            false => (of_each(&guard), of_each(&format!("if ({within} && j + v < ({index})terms) "))),
+        };
+        let held_terms = match in_packs {
+            true => format!(
+                "        C all[{pack}];\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) all[v] = compute({elements});\n"
+            ),
+            false => String::new(),
+        };
+        let take = match &*whole {
+            "true" => held_terms + &all,
+            "false" => held_terms + &partial,
+            _ => format!("{held_terms}        if ({whole}) {{\n{all}        }} else {{\n{partial}        }}\n"),
         };
         let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
         body += &format!(
@@ -521,16 +542,29 @@ impl Common<'_> {
         if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
-        let before = self.before(threads, beside, packs * results, across) + &function;
+        let before = self.before(threads, beside, packs * results, across) + &self.compute_function(expression);
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
     }
 
-    /// Returns the kernel that combines the parts.
-    fn second(&self, name: &str) -> Launch {
+    /// Returns the kernel that combines the parts, and adds the rows that no joined row contains.
+    fn second(&self, name: &str, expression: &Expression, spec: &Spec) -> Launch {
         let (beside, threads, blocks) = self.split.second();
-        let Last { kept, results, parts } = &self.split.last;
+        let Last { kept, results, parts, left } = &self.split.last;
         let mut params = self.parameters(kept, *results, true);
         params.push(u32_param("parts", *parts));
+        let mut before = self.before(threads, beside, 1, ACROSS_ROWS);
+        let mut rest = String::new();
+        if left.count > 0 {
+            params.extend(self.operands(expression, spec));
+            params.push(u64_param("left", left.first));
+            before += &self.compute_function(expression);
+            let constants = (0..expression.constants().len()).map(|i| format!(", c{i}")).collect::<String>();
+            rest = format!(
+                "  for (u32 e = lane; live && e < {}; e += T) {{\n    \
+                 auto x = compute(load<C>(a0[(left + e) * results + which]){constants});\n    take(acc[0], x, 0);\n  }}\n",
+                left.count
+            );
+        }
         let index = index_type(results + beside);
         let body = format!(
             r#"  u32 side = threadIdx.x % B, lane = threadIdx.x / B;
@@ -544,7 +578,7 @@ impl Common<'_> {
   }}
 #pragma unroll
   for (int e = 0; e < {each}; e++) acc[0] = join(acc[0], held[e]);
-  across(acc, side, lane);
+{rest}  across(acc, side, lane);
   if (lane != 0 || !live) return;
   Acc total = acc[0];
   {};
@@ -552,7 +586,6 @@ impl Common<'_> {
             self.stored("out[kept.offset(which, 0)]"),
             each = parts.div_ceil(threads),
         );
-        let before = self.before(threads, beside, 1, ACROSS_ROWS);
         launch(&format!("{name}_rest"), &before, &params, &body, blocks, (beside * threads) as u32)
     }
 }

@@ -1,7 +1,7 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Number of threads that saturates memory bandwidth: half of the resident threads of the device.
@@ -48,6 +48,9 @@ const TERMS_OF_A_THREAD: u64 = 16;
 /// Minimum number of steps per thread and part.
 const STEPS_OF_A_PART: u64 = 2;
 
+/// Maximum number of steps per thread to which the threads of a result are reduced if other results use all SMs.
+const MOST_STEPS: u64 = 64;
+
 /// Minimum length of a row in bytes for which neighbouring threads read along it, if the other dimension is long.
 const LONG_ROW: u64 = 64;
 
@@ -86,11 +89,20 @@ pub struct Last {
     pub results: u64,
     /// Number of partial results that are combined to each result; 1 if there is a single launch.
     pub parts: u64,
+    /// Terms that no part contains.
+    pub left: LeftOver,
+}
+
+/// Terms that the first launch leaves to the last one: rows of the input that are too few to be joined.
+#[derive(Debug, Default)]
+pub struct LeftOver {
+    pub first: u64,
+    pub count: u64,
 }
 
 /// Returns the number of rows that are joined to one, if terms are many whole rows of a large input: the fewest whose packs are 16
-/// bytes. `None` if packs of a single row have 8 bytes or more, or if rows are no multiple of that number. `argmax` and `argmin`
-/// return positions in rows, so their rows are not joined.
+/// bytes. `None` if packs of a single row have 8 bytes or more. `argmax` and `argmin` return positions in rows, so their rows are not
+/// joined.
 fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
     let [x] = &*spec.inputs else { return None };
     let (&[terms], &[results]) = (&*reduced.dims, &*kept.dims) else { return None };
@@ -99,7 +111,7 @@ fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Funct
     let is_flat = *reduced.strides[1] == [results] && *kept.strides[1] == [1] && x.align >= 16;
     let is_place = matches!(function, Function::ArgMax | Function::ArgMin);
     // A second launch costs more than it saves if packs of a row have 8 bytes, or if there are few terms.
-    let is_worth = rows > 2 && terms.is_multiple_of(rows) && terms >= MANY_STEPS * rows && x.bytes() >= LARGE_INPUT;
+    let is_worth = rows > 2 && terms >= MANY_STEPS * rows && x.bytes() >= LARGE_INPUT;
     (is_flat && !is_place && is_worth).then_some(rows)
 }
 
@@ -143,7 +155,9 @@ impl Split {
         let [kept, reduced] = [false, true].map(|reduced| extent.walk(spec, reduced));
         if let Some(rows) = joined_rows(spec, &kept, &reduced, function) {
             let mut split = Split::of_joined(spec, rows, compute, function);
-            split.last = Last { kept, results: extent.results(), parts: split.parts * rows };
+            let count = extent.terms() % rows;
+            let left = LeftOver { first: extent.terms() - count, count };
+            split.last = Last { kept, results: extent.results(), parts: split.parts * rows, left };
             return split;
         }
         let (results, terms) = (extent.results(), extent.terms());
@@ -232,7 +246,12 @@ impl Split {
                 let shared = |block: u64| block * pack * function.accumulator_size(compute);
                 let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= MAX_SHARED;
                 let block = halves(LARGEST_BLOCK).find(fits).unwrap_or(u64::from(BLOCK));
-                let threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
+                let mut threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
+                // Many results have fewer threads each: exchanging values costs more than it saves.
+                let is_full = |threads: u64| groups * threads >= UNITS * UNIT_THREADS;
+                while threads > 1 && is_full(threads / 2) && 2 * pieces <= MOST_STEPS * threads {
+                    threads /= 2;
+                }
                 (threads, (u64::from(BLOCK).max(least * threads) / threads).min(groups.next_power_of_two()))
             }
         };
@@ -271,7 +290,7 @@ impl Split {
         let parts = parts(held);
         let steps_of_a_part = pieces.div_ceil(threads * parts);
         let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(ahead(held)).max(1));
-        let last = Last { kept: kept.clone(), results, parts };
+        let last = Last { kept: kept.clone(), results, parts, left: LeftOver::default() };
         Split {
             kept,
             reduced,

@@ -1,7 +1,7 @@
-//! The kernels of a scan. Along the last dimension, the threads of a block share a line and exchange prefix sums;
-//! along any other dimension, each thread processes its own lines, and neighbouring threads read neighbouring
-//! elements. Few long lines are divided into parts: a first launch computes the total of each part, and a second
-//! starts from the totals of earlier parts. The order is fixed, so that results are reproducible.
+//! The kernels of a scan whose lines are not divided into [tiles](super::tiles). Along the last dimension, the threads of a block
+//! share a line and exchange prefix sums; along any other dimension, each thread processes its own lines, and neighbouring threads
+//! read neighbouring elements. Few long lines of the latter are divided into parts: a first launch computes the total of each part,
+//! and a second starts from the totals of earlier parts. The order is fixed, so that results are reproducible.
 
 use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
@@ -10,35 +10,70 @@ use super::super::layout::collapse;
 use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP, share};
 use super::*;
 
-/// Minimum number of packs per thread and part, if threads share a line; and minimum number of elements per part
-/// otherwise. Shorter parts do not justify a second launch.
-const MIN_PACKS: u64 = 2;
+/// Minimum number of elements per part. Shorter parts do not justify a second launch.
 const MIN_ROWS: u64 = 64;
 
 /// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
 const MAX_PARTS: u64 = 64;
 
 /// Maximum number of elements of a pack, which a thread holds in registers.
-const MAX_PACK: u64 = 8;
+pub const MAX_PACK: u64 = 8;
 
 /// Maximum number of packs that a thread loads ahead, and of elements if threads process their own lines in smaller packs.
 const UNDER_WAY: u64 = 4;
 const ELEMENTS_UNDER_WAY: u64 = 16;
 
 /// Instructions per element, and per pack for the exchange between threads.
-const EACH: f64 = 5.0;
-const PER_PACK: f64 = 40.0;
+pub const EACH: f64 = 5.0;
+pub const PER_PACK: f64 = 40.0;
+
+/// The lines of a scan: the elements that it accumulates.
+pub struct Lines {
+    /// Geometry of the lines: strides of the output, then of the input.
+    pub geometry: Geometry,
+    pub count: u64,
+    pub length: u64,
+    /// Strides along a line in elements: output, then input.
+    pub steps: [u64; 2],
+    /// Whether lines are along the last dimension, so that the threads of a block share a line.
+    pub along: bool,
+}
+
+impl Lines {
+    pub fn of(spec: &Spec) -> Lines {
+        let tensors = [&spec.outputs[0], &spec.inputs[0]];
+        let (dims, axis) = (tensors[0].dims, axis(spec));
+        let others = |all: &Dims| {
+            let sizes: Vec<u64> = (0..dims.len()).filter(|&other| other != axis).map(|other| all[other]).collect();
+            Dims::from_slice(&sizes).expect("fewer than there are")
+        };
+        let strides: Vec<Dims> = tensors.iter().map(|tensor| others(&tensor.strides)).collect();
+        Lines {
+            geometry: collapse(others(&dims), &strides),
+            count: others(&dims).iter().product(),
+            length: dims[axis],
+            steps: tensors.map(|tensor| tensor.strides[axis]),
+            // True if all later dimensions have size 1.
+            along: dims[axis + 1..].iter().all(|&size| size == 1),
+        }
+    }
+}
+
+/// Returns kernel text that defines the types of elements and of the arithmetic, `C`, and the function that the scan applies.
+pub fn definitions(scan: &Scan, spec: &Spec) -> String {
+    let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
+    format!(
+        "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+        bounds(BLOCK),
+        c_type(compute_type(spec)),
+        c_type(spec.inputs[0].dtype),
+        c_type(spec.outputs[0].dtype),
+    )
+}
 
 /// How threads divide lines.
 pub struct Split {
-    /// Geometry of the lines: strides of the output, then of the input.
-    lines: Geometry,
-    count: u64,
-    length: u64,
-    /// Strides along a line in elements: output, then input.
-    steps: [u64; 2],
-    /// Whether lines are along the last dimension, so that the threads of a block share a line.
-    along: bool,
+    lines: Lines,
     /// Elements per pack: of a line, or of neighbouring lines.
     pack: u64,
     /// Threads per line.
@@ -52,23 +87,14 @@ pub struct Split {
 impl Split {
     pub fn of(spec: &Spec) -> Split {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
-        let (dims, axis) = (tensors[0].dims, axis(spec));
-        let others = |all: &Dims| {
-            let sizes: Vec<u64> = (0..dims.len()).filter(|&other| other != axis).map(|other| all[other]).collect();
-            Dims::from_slice(&sizes).expect("fewer than there are")
-        };
-        let strides: Vec<Dims> = tensors.iter().map(|tensor| others(&tensor.strides)).collect();
-        let lines = collapse(others(&dims), &strides);
-        let (count, length) = (others(&dims).iter().product::<u64>(), dims[axis]);
-        let steps = tensors.map(|tensor| tensor.strides[axis]);
-        // True if all later dimensions have size 1.
-        let along = dims[axis + 1..].iter().all(|&size| size == 1);
-        let inner = lines.dims.last().copied().unwrap_or(1);
+        let lines = Lines::of(spec);
+        let Lines { count, length, steps, along, .. } = lines;
+        let inner = lines.geometry.dims.last().copied().unwrap_or(1);
         let fits = |pack: &u64| {
             tensors.iter().enumerate().all(|(which, tensor)| {
-                let own = lines.strides[which].iter().rev().skip(usize::from(!along));
+                let own = lines.geometry.strides[which].iter().rev().skip(usize::from(!along));
                 let bytes = pack * tensor.dtype.size();
-                let next = if along { Some(&steps[which]) } else { lines.strides[which].last() };
+                let next = if along { Some(&steps[which]) } else { lines.geometry.strides[which].last() };
                 let across = if along { None } else { Some(&steps[which]) };
                 bytes <= 16
                     && u64::from(tensor.align).is_multiple_of(bytes)
@@ -89,31 +115,17 @@ impl Split {
                 .unwrap_or(1),
         };
         let block = u64::from(BLOCK);
-        let (threads, blocks, least, most) = match along {
-            true => {
-                let threads = length.div_ceil(pack * 2).next_power_of_two().min(block);
-                (threads, count.div_ceil(block / threads), MIN_PACKS * block * pack, u64::MAX)
-            }
-            false => (1, (count / pack).div_ceil(block), MIN_ROWS, MAX_PARTS),
-        };
+        let threads = if along { length.div_ceil(pack * 2).next_power_of_two().min(block) } else { 1 };
         let under_way = match along {
             true => length.div_ceil(threads * pack).clamp(1, UNDER_WAY),
             false => (ELEMENTS_UNDER_WAY / pack).max(UNDER_WAY).min(length.max(1)),
         };
-        // Number of elements of a round of loads.
-        let round = threads * pack * under_way;
-        // A second launch takes as long as a line with two rounds of loads per thread.
-        let once = along && length <= 2 * threads * pack * UNDER_WAY;
-        let parts = match blocks < BUSY_BLOCKS && !once {
-            true => {
-                let parts = (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most);
-                // A last round of loads with few elements takes as long as a full one.
-                let rounds = length.div_ceil(parts) / round;
-                if along && rounds > 0 && parts >= BUSY_BLOCKS { length.div_ceil(round * rounds) } else { parts }
-            }
+        let blocks = (count / pack).div_ceil(block);
+        let parts = match !along && blocks < BUSY_BLOCKS {
+            true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / MIN_ROWS).clamp(1, MAX_PARTS),
             false => 1,
         };
-        Split { lines, count, length, steps, along, pack, threads, parts, under_way }
+        Split { lines, pack, threads, parts, under_way }
     }
 
     /// Lines, or packs of lines, side by side in a block.
@@ -123,17 +135,16 @@ impl Split {
 
     /// Number of lines, or packs of lines, that threads process.
     fn groups(&self) -> u64 {
-        if self.along { self.count } else { self.count / self.pack }
+        if self.lines.along { self.lines.count } else { self.lines.count / self.pack }
     }
 
     fn blocks(&self) -> u64 {
         self.groups().div_ceil(self.beside()) * self.parts
     }
 
-    /// Elements per part, in whole packs.
+    /// Elements of a line per part.
     fn span(&self) -> u64 {
-        let pack = if self.along { self.pack } else { 1 };
-        self.length.div_ceil(self.parts).div_ceil(pack) * pack
+        self.lines.length.div_ceil(self.parts)
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -160,37 +171,33 @@ impl Split {
 
     /// Returns the kernel that writes results, or the one that computes the totals of parts.
     fn launch(&self, scan: &Scan, spec: &Spec, writes: bool) -> Launch {
-        let compute = compute_type(spec);
-        let workspace = if self.parts > 1 { self.count * self.parts * compute.size() } else { 0 };
+        let Lines { geometry, count, length, steps, along } = &self.lines;
+        let workspace = if self.parts > 1 { count * self.parts * compute_type(spec).size() } else { 0 };
         let params = [
             param(format!("{}* y", c_type(spec.outputs[0].dtype)), Arg::Operand(1)),
             param(format!("const {}* x", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
             param("C* totals", Arg::Workspace(workspace)),
-            geometry_param("g", &self.lines),
+            geometry_param("g", geometry),
             u64_param("groups", self.groups()),
-            u64_param("n", self.length),
+            u64_param("n", *length),
             u64_param("span", self.span()),
             u32_param("parts", self.parts),
-            u64_param("sy", self.steps[0]),
-            u64_param("sx", self.steps[1]),
+            u64_param("sy", steps[0]),
+            u64_param("sx", steps[1]),
         ];
-        let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
-        let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
+        let index = index_type(count * length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
         let before = format!(
-            "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n\
-             #define PARTS {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
-            bounds(BLOCK),
-            c_type(compute),
-            c_type(spec.inputs[0].dtype),
-            c_type(spec.outputs[0].dtype),
+            "{}typedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n#define PARTS {}\n#define WRITES {writes}\n\
+             #define SHORT {}\n",
+            definitions(scan, spec),
             self.threads,
             self.beside(),
             self.pack,
             self.under_way,
             self.parts > 1,
-            self.along && !self.length.is_multiple_of(self.pack),
+            *along && !length.is_multiple_of(self.pack),
         );
-        let body = if self.along { SHARED_LINES } else { OWN_LINES };
+        let body = if *along { SHARED_LINES } else { OWN_LINES };
         let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
         launch(&name, &before, &params, &body, self.blocks(), BLOCK)
@@ -239,28 +246,15 @@ const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
 /// `T` threads share a line. Each has `U` packs that are `T` packs apart. The last pack of a line may be partial.
 const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   u32 side = threadIdx.x / T, lane = threadIdx.x % T;
-  Index block = (Index)blockIdx.x, part = 0;
-  if (PARTS) { part = block % parts; block /= parts; }
-  Index group = block * B + side;
+  Index group = (Index)blockIdx.x * B + side;
   bool live = group < groups;
   if (!live) group = 0;
   const X* from = x + g.offset(group, 1);
   Y* to = y + g.offset(group, 0);
-  Index begin = part * (Index)span, end = begin + (Index)span;
-  if (end > (Index)n) end = (Index)n;
+  const Index end = (Index)n;
   C carry = NONE;
-  // A line in parts uses all threads of a block.
-  if (PARTS && WRITES) {
-    for (Index p = threadIdx.x; p < part; p += B * T) carry = JOIN(carry, totals[(u64)p * groups + group]);
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) carry = JOIN(carry, SHUFFLE_XOR(carry, mask));
-    if (threadIdx.x % 32 == 0) warps[1][0][threadIdx.x / 32] = carry;
-    __syncthreads();
-    carry = NONE;
-    for (u32 w = 0; w < B * T / 32; w++) carry = JOIN(carry, warps[1][0][w]);
-  }
   u32 turn = 0;
-  for (Index base = begin; base < end; base += T * V * U) {
+  for (Index base = 0; base < end; base += T * V * U) {
     C held[U][V], before[U], all[U];
     Pack<X, V> packs[U];
 #pragma unroll
@@ -310,7 +304,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
-      if (WRITES && live && j < end) {
+      if (live && j < end) {
         C own = JOIN(carry, before[u]);
         Pack<Y, V> r;
 #pragma unroll
@@ -325,11 +319,10 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
       carry = JOIN(carry, all[u]);
     }
   }
-  if (!WRITES && live && lane == 0) totals[(u64)part * groups + group] = carry;
 "#;
 
 /// Substitutions that reverse the direction of the scan. Elements inside a pack keep their order.
-const REVERSED: [(&str, &str); 6] = [
+pub const REVERSED: [(&str, &str); 6] = [
     ("(from + (u64)(base + u) * sx)", "(from + (u64)((Index)n - 1 - base - u) * sx)"),
     ("(to + (u64)(base + u) * sy)", "(to + (u64)((Index)n - 1 - base - u) * sy)"),
     ("(from + (u64)j * sx)", "(from + (u64)((Index)n - V - j) * sx)"),

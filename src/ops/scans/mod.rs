@@ -1,12 +1,14 @@
 //! Scans: `cumsum` and `cumprod`, the sum or product of all elements up to each one along a dimension.
 
 mod kernel;
+mod tiles;
 
 use super::ball::Precision;
 use super::elementwise::compute_type;
 use super::*;
 
 use kernel::Split;
+use tiles::Tiles;
 
 /// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
 pub struct Scan {
@@ -46,7 +48,10 @@ impl Operation for Scan {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec).cost(spec)
+        match Tiles::of(spec) {
+            Some(tiles) => tiles.cost(spec),
+            None => Split::of(spec).cost(spec),
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -77,7 +82,10 @@ impl Operation for Scan {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        Split::of(spec).launches(self, spec)
+        match Tiles::of(spec) {
+            Some(tiles) => tiles.launches(self, spec),
+            None => Split::of(spec).launches(self, spec),
+        }
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -1,0 +1,305 @@
+//! The kernels of a scan of few and long lines along the last dimension. A block scans a tile of a line, publishes its total, waits
+//! for the totals of earlier tiles, and writes its results, so that memory is read once. Totals are combined in a fixed order, so that
+//! results are reproducible.
+//!
+//! Blocks start in the order of their numbers, and a block waits for lower numbers only, so that none waits for one that cannot
+//! start.
+
+use super::super::kernel::{BLOCK, bounds, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
+use super::super::occupancy::{BUSY_BLOCKS, share};
+use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
+use super::*;
+
+/// Maximum number of packs and of bytes of a line that a thread holds in registers.
+const PACKS: u64 = 16;
+const BYTES: u64 = 64;
+
+/// Number of packs of a thread from which on a line is not scanned by one block.
+const LONG: u64 = 8;
+
+/// Number of tiles whose totals are combined to one, which later tiles read; and minimum distance to these. Tiles at this distance have
+/// ended in general, so that nothing waits for the combined total.
+const GROUP: u64 = 64;
+const FAR: u64 = 960;
+
+/// Number of totals that a thread loads ahead.
+const AHEAD: u64 = 4;
+
+/// Division of lines into tiles.
+pub struct Tiles {
+    lines: Lines,
+    /// Elements per pack.
+    pack: u64,
+    /// Whether lines may begin inside a pack.
+    leads: bool,
+    /// Packs per thread.
+    packs: u64,
+    /// Number of tiles of a line.
+    count: u64,
+}
+
+impl Tiles {
+    /// Returns the division into tiles; `None` if lines are short, or if there are enough for all SMs.
+    pub fn of(spec: &Spec) -> Option<Tiles> {
+        let lines = Lines::of(spec);
+        let tensors = [&spec.outputs[0], &spec.inputs[0]];
+        let block = u64::from(BLOCK);
+        let strides = || lines.geometry.strides[0].iter().zip(&*lines.geometry.strides[1]);
+        let fits = |pack: &u64| {
+            let is_aligned = |tensor: &&Tensor| u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size());
+            let is_alike = strides().all(|(to, from)| to % pack == from % pack);
+            // In reverse, packs are aligned only if they divide a line.
+            let is_whole = lines.length.is_multiple_of(*pack) && strides().all(|(_, from)| from.is_multiple_of(*pack));
+            lines.steps == [1, 1] && tensors.iter().all(is_aligned) && is_alike && (is_whole || !reverse(spec))
+        };
+        let size = tensors.iter().map(|tensor| tensor.dtype.size()).max().unwrap_or(1);
+        let widest = (16 / size).min(MAX_PACK);
+        let pack = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(fits).unwrap_or(1);
+        let leads = pack > 1 && strides().any(|(_, from)| !from.is_multiple_of(pack));
+        if !lines.along || lines.count >= BUSY_BLOCKS || lines.length <= block * pack * LONG {
+            return None;
+        }
+        let most = (BYTES / (pack * size)).min(PACKS);
+        // Smaller tiles if there are few.
+        let packs = (lines.count * lines.length / (BUSY_BLOCKS * block * pack)).clamp(1, most);
+        let reach = lines.length + if leads { pack - 1 } else { 0 };
+        let count = reach.div_ceil(block * pack * packs);
+        Some(Tiles { lines, pack, leads, packs, count })
+    }
+
+    /// Number of published totals: of the tiles of all lines, and of their groups.
+    fn totals(&self) -> [u64; 2] {
+        [self.count, self.count.div_ceil(GROUP)].map(|each| self.lines.count * each)
+    }
+
+    /// Words of 64 bits per total. Each has a mark and 32 bits of the total, so that it is valid or not as a whole.
+    fn words(compute: DType) -> u64 {
+        compute.size() / 4
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let elements = spec.inputs[0].elements() as f64;
+        Cost {
+            instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
+            blocks: self.lines.count * self.count,
+            share: share(u64::from(BLOCK)),
+            ..spec.streaming_cost(elements, 1)
+        }
+    }
+
+    pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {
+        let Lines { geometry, length, steps, .. } = &self.lines;
+        let [tiles, groups] = self.totals();
+        let words = Self::words(compute_type(spec));
+        let all = (tiles + groups) * words;
+        let totals = param("volatile u64* totals", Arg::Workspace(8 * all));
+        let clear = {
+            let params = [totals.clone(), u64_param("all", all)];
+            let body = "  if (GLOBAL_INDEX < all) totals[GLOBAL_INDEX] = 0;\n";
+            launch(
+                &format!("{}_clear", scan.name()),
+                &bounds(BLOCK),
+                &params,
+                body,
+                all.div_ceil(u64::from(BLOCK)),
+                BLOCK,
+            )
+        };
+        let params = [
+            param("Y* y", Arg::Operand(1)),
+            param("const X* x", Arg::Operand(0)),
+            totals,
+            geometry_param("g", geometry),
+            u64_param("all", tiles),
+            u32_param("tiles", self.count),
+            u64_param("n", *length),
+            u64_param("sy", steps[0]),
+            u64_param("sx", steps[1]),
+        ];
+        let before = format!(
+            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n#define WORDS {words}\n{TOTALS}",
+            definitions(scan, spec),
+            index_type(length + 2 * u64::from(BLOCK) * self.pack * self.packs),
+            self.pack,
+            self.packs,
+            self.leads,
+        );
+        let body = if reverse(spec) { replaced(TILE, &REVERSED) } else { TILE.to_owned() };
+        vec![clear, launch(scan.name(), &before, &params, &body, tiles, BLOCK)]
+    }
+}
+
+/// Kernel text that publishes totals and waits for them.
+const TOTALS: &str = r#"
+union Total { C total; u32 bits[WORDS]; __device__ Total() {} };
+__device__ inline void publish(volatile u64* to, C total) {
+  Total own;
+  own.total = total;
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) to[w] = (u64)1 << 32 | own.bits[w];
+}
+// Returns whether a total is published, and reads it.
+__device__ inline bool published(const volatile u64* from, C& total) {
+  Total other;
+  bool all = true;
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    const u64 word = from[w];
+    other.bits[w] = (u32)word;
+    all = all && word >> 32 != 0;
+  }
+  total = other.total;
+  return all;
+}
+__device__ inline C awaited(const volatile u64* from) {
+  C total;
+  while (!published(from, total)) {}
+  return total;
+}
+// Combines the values of the threads of a warp.
+__device__ inline C across(C value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value = JOIN(value, SHUFFLE_XOR(value, mask));
+  return value;
+}
+"#;
+
+/// A block scans a tile. A warp has `U` rows of 32 packs, one after the other.
+const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
+  const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, line = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const X* from = x + g.offset(line, 1);
+  Y* to = y + g.offset(line, 0);
+  // Positions count from the first pack, which may begin before the line.
+  const Index lead = LEADS ? (Index)((u64)from / sizeof(X) % V) : 0, end = (Index)n + lead;
+  from -= lead;
+  to -= lead;
+  const Index begin = (Index)tile * (T * V * U), first = begin + (warp * U * 32 + lane) * V;
+  const bool whole = begin >= lead && begin + T * V * U <= end;
+  Pack<X, V> packs[U];
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    const Index j = first + u * 32 * V;
+    // A partial pack is loaded whole: allocated memory never begins or ends inside of 16 bytes.
+    if (whole || j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
+  }
+  volatile u64* of_tiles = totals + (u64)line * tiles * WORDS;
+  volatile u64* of_groups = totals + (all + (u64)line * ((tiles + GROUP - 1) / GROUP)) * WORDS;
+  if (!whole) {
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int v = 0; v < V; v++) {
+        const Index i = first + u * 32 * V + v;
+        if (i < lead || i >= end) store<C>(packs[u].at[v], NONE);
+      }
+  }
+  // Totals of the packs before a pack: in its row, then in its warp, then in the tile.
+  C before[U], sum = NONE;
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    C own = NONE, row;
+#pragma unroll
+    for (int v = 0; v < V; v++) own = JOIN(own, load<C>(packs[u].at[v]));
+    before[u] = NONE;
+    row = own;
+#pragma unroll
+    for (int mask = 1; mask < 32; mask *= 2) {
+      C other = SHUFFLE_XOR(row, mask);
+      if (lane & mask) before[u] = JOIN(other, before[u]);
+      row = lane & mask ? JOIN(other, row) : JOIN(row, other);
+    }
+    before[u] = JOIN(sum, before[u]);
+    sum = JOIN(sum, row);
+  }
+  if (lane == 0) warps[warp] = sum;
+  __syncthreads();
+  C total = NONE, lower = NONE;
+#pragma unroll
+  for (u32 w = 0; w < T / 32; w++) {
+    if (w == warp) lower = total;
+    total = JOIN(total, warps[w]);
+  }
+  if (threadIdx.x == 0) publish(of_tiles + tile * WORDS, total);
+  // Totals of groups that have ended, and of the other tiles before this one. All loads of a thread are issued before the first is
+  // awaited.
+  const u32 groups = tile > FAR ? (tile - FAR) / GROUP : 0, others = groups + tile - groups * GROUP;
+  C carry = NONE;
+  for (u32 base = threadIdx.x; base < others; base += AHEAD * T) {
+    C some[AHEAD];
+    bool has[AHEAD], done;
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) {
+      some[e] = NONE;
+      has[e] = base + e * T >= others;
+    }
+    do {
+      done = true;
+#pragma unroll
+      for (int e = 0; e < AHEAD; e++) {
+        const u32 other = base + e * T;
+        const volatile u64* from = other < groups ? of_groups + other * WORDS : of_tiles + (other - groups + groups * GROUP) * WORDS;
+        if (!has[e]) has[e] = published(from, some[e]);
+      }
+#pragma unroll
+      for (int e = 0; e < AHEAD; e++) done = done && has[e];
+    } while (!done);
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) carry = JOIN(carry, some[e]);
+  }
+  carry = across(carry);
+  if (lane == 0) carries[warp] = carry;
+  __syncthreads();
+  carry = carries[0];
+#pragma unroll
+  for (u32 w = 1; w < T / 32; w++) carry = JOIN(carry, carries[w]);
+  carry = JOIN(carry, lower);
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    const Index j = first + u * 32 * V;
+    C sum = JOIN(carry, before[u]);
+    Pack<Y, V> r;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      sum = JOIN(sum, load<C>(packs[u].at[v]));
+      store<C>(r.at[v], sum);
+    }
+    if (whole || (j >= lead && j + V <= end)) {
+      *(Pack<Y, V>*)(to + (u64)j * sy) = r;
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; v++) if (j + v >= lead && j + v < end) to[(u64)(j + v) * sy] = r.at[v];
+    }
+  }
+  // The last tile of a group publishes the total of the group.
+  if (warp == 0 && tile % GROUP == GROUP - 1) {
+    C sum = NONE;
+#pragma unroll
+    for (u32 other = 0; other < GROUP; other += 32) {
+      const u32 which = tile + 1 - GROUP + other + lane;
+      sum = JOIN(sum, which == tile ? total : awaited(of_tiles + which * WORDS));
+    }
+    sum = across(sum);
+    if (lane == 0) publish(of_groups + tile / GROUP * WORDS, sum);
+  }
+"#;
+
+/// Substitutions that reverse the direction of the scan. Elements inside a pack keep their order.
+const REVERSED: [(&str, &str); 5] = [
+    ("(from + (u64)j * sx)", "(from + (u64)((Index)n - V - j) * sx)"),
+    ("(to + (u64)j * sy)", "(to + (u64)((Index)n - V - j) * sy)"),
+    ("own = JOIN(own, load<C>(packs[u].at[v]))", "own = JOIN(own, load<C>(packs[u].at[V - 1 - v]))"),
+    ("sum = JOIN(sum, load<C>(packs[u].at[v]))", "sum = JOIN(sum, load<C>(packs[u].at[V - 1 - v]))"),
+    ("store<C>(r.at[v], sum)", "store<C>(r.at[V - 1 - v], sum)"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reverse_scans_change_parts_that_exist() {
+        for (plain, _) in REVERSED {
+            assert_eq!(TILE.matches(plain).count(), 1, "{plain}");
+        }
+    }
+}
