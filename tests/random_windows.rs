@@ -217,5 +217,16 @@ fn pools_of_columns() {
         let y = file.tensor(dtype, &[&lead[..], &windows].concat());
         file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
     }
+    // Threads read packs of columns of wide rows. Some rows are no multiple of a pack, and some windows begin within one.
+    for mode in ["max", "mean"] {
+        let dtype = file.pick(&FLOATS);
+        let (rows, columns, across) = (9 + file.below(10), 8 + file.below(4), 1 + file.below(12));
+        let padding = [file.below(4), file.below(4)];
+        let x = [1, 1072 + rows, file.pick(&[520, 1032, 1030, 1029])];
+        let y = [1, x[1] + 2 * padding[0] - rows + 1, (x[2] + 2 * padding[1] - columns) / across + 1];
+        let (x, y) = (file.tensor(dtype, &[&[1], &x[..]].concat()), file.tensor(dtype, &[&[1], &y[..]].concat()));
+        let options = format!("size: [{rows}, {columns}], stride: [1, {across}], padding: {padding:?}");
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, {options})"));
+    }
     file.check();
 }
