@@ -409,25 +409,49 @@ pub const DIRECT: &str = r#"  u64 index = GLOBAL_INDEX;
   EACH(row, ROWS) store<C>(to[row * ROW_STEP], finished(sums[row], bias, group * ROWS + row));
 "#;
 
-/// Kernel text: a block computes one weight, for groups with few weights.
-pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32];
-  u64 index = blockIdx.x;
-  u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);
+/// Kernel text: a block sums up `ROWS` × `COLUMNS` weights over `share` places. Each thread sums up all of them over some places.
+pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32][ROWS * COLUMNS];
+  const u32 row_parts = (rows + ROWS - 1) / ROWS, column_parts = (columns + COLUMNS - 1) / COLUMNS;
+  u32 rest = blockIdx.x;
+  const u32 first_column = rest % column_parts * COLUMNS;
+  rest /= column_parts;
+  const u32 first_row = rest % row_parts * ROWS;
+  rest /= row_parts;
+  const u32 group = rest % groups, split = rest / groups, begin = split * share;
+  const u32 end = depth - begin < share ? depth : begin + share;
   gathered += group * sg.group;
-  factor += group * sf.group + row * sf.channel;
-  Tap tap = tap_of(column / ELEMENTS, column % ELEMENTS, true, sg);
-  C sum = 0;
-  for (u32 place = threadIdx.x; place < depth; place += THREADS) {
-    Position position = position_of(place, sizes);
-    i64 at;
-    C value = meet(place_of(position, true, sg, sizes), tap, sg, sizes, at) ? load<C>(gathered[at]) : C(0);
-    sum += value * load<C>(factor[offset_of(position, sf)]);
+  factor += group * sf.group + first_row * sf.channel;
+  C sums[ROWS][COLUMNS];
+  EACH(r, ROWS) EACH(c, COLUMNS) sums[r][c] = 0;
+  Position position = position_of(begin + threadIdx.x, sizes);
+  for (u32 number = begin + threadIdx.x; number < end; number += THREADS, advance(position, THREADS, sizes)) {
+    const T* from = factor + offset_of(position, sf);
+    C factors[ROWS];
+    EACH(r, ROWS) factors[r] = first_row + r < rows ? load<C>(from[r * sf.channel]) : C(0);
+    const Place place = place_of(position, true, sg, sizes);
+    bool inner = true;
+    EACH_DIM(j) inner = inner && place.start[j] >= 0 && place.start[j] + (KERNEL(j) - 1) * DILATION(j) < sizes.sources[j];
+    EACH(c, COLUMNS) {
+      // With one column, the element is known at run time alone.
+      const u32 column = first_column + c, element = COLUMNS == 1 ? column % ELEMENTS : c % ELEMENTS;
+      const Tap tap = tap_of(COLUMNS == 1 ? column / ELEMENTS : first_column / ELEMENTS + c / ELEMENTS, element, true, sg);
+      i64 at = place.at + tap.at;
+      const C value = column < columns && (inner || meet(place, tap, sg, sizes, at)) ? load<C>(gathered[at]) : C(0);
+      EACH(r, ROWS) sums[r][c] += factors[r] * value;
+    }
   }
+  EACH(r, ROWS) EACH(c, COLUMNS) {
 #pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
+    for (int mask = 16; mask > 0; mask /= 2) sums[r][c] += SHUFFLE_XOR(sums[r][c], mask);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][r * COLUMNS + c] = sums[r][c];
+  }
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < THREADS / 32; warp++) sum += shared[warp];
-  store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], sum);
+  for (u32 own = threadIdx.x; own < ROWS * COLUMNS; own += THREADS) {
+    const u32 row = first_row + own / COLUMNS, column = first_column + own % COLUMNS;
+    if (row >= rows || column >= columns) continue;
+    C sum = shared[0][own];
+    for (int warp = 1; warp < THREADS / 32; warp++) sum += shared[warp][own];
+    if (splits > 1) parts[(((u64)split * groups + group) * rows + row) * columns + column] = sum;
+    else store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], sum);
+  }
 "#;
