@@ -300,6 +300,8 @@ pub struct Conv {
     pub dilation: Dims,
     pub groups: u64,
     pub arithmetic: Arithmetic,
+    /// Whether each run adds the products in the same order.
+    pub deterministic: bool,
 }
 
 /// Bytes of `x` and `y` in one call of a library, unless one sample has more. The fastest algorithms copy both tensors into

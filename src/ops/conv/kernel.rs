@@ -121,8 +121,18 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
         return kernels.into_iter().map(Launch::Kernel).collect();
     }
     let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
-    let conv =
-        super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
+    let conv = super::super::launch::Conv {
+        form,
+        operands,
+        tensors,
+        bias,
+        stride,
+        padding,
+        dilation,
+        groups,
+        arithmetic,
+        deterministic: spec.attrs.bool(DETERMINISTIC),
+    };
     // Libraries take 32-bit sizes and strides.
     let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
     match conv.pieces().0.tensors.iter().all(counts) {
@@ -164,9 +174,7 @@ impl Split {
         };
         let tiles = Tiles { units, rows: tile, columns: wide, step, pack };
         let mut all = Split { phase, shape, tiles: Some(tiles), splits: 1, share: depth };
-        // Blocks with few rows wait for memory most of the time.
-        let wanted = if tile < 64 { RESIDENT_BLOCKS } else { BUSY_BLOCKS };
-        all.divide(spec, wanted / blocks(tile, wide).max(1), step);
+        all.divide(spec, BUSY_BLOCKS / blocks(tile, wide).max(1), step);
         all
     }
 
