@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::kernel::{Parameter, bounds, c_type, kernel, param, u32_param, u64_param};
+use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
 use super::*;
@@ -417,7 +417,15 @@ impl Split {
             Form::Weights => {
                 params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
                 let (own_rows, own_columns) = self.thread_weights(spec);
-                (format!("#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n"), text::DIRECT_WEIGHTS)
+                let gathered = spec.operand(self.operands(spec)[0]);
+                let extent =
+                    gathered.strides.iter().zip(gathered.dims.iter()).map(|(stride, size)| stride * (size - 1));
+                let longest = self.shape.kernel.iter().max().copied().unwrap_or(1);
+                let numbers = format!(
+                    "typedef {} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n",
+                    index_type(extent.sum())
+                );
+                (numbers, text::DIRECT_WEIGHTS)
             }
             Form::Forward | Form::Transposed => {
                 params.push(u64_param("count", self.shape.groups * columns));

@@ -421,24 +421,62 @@ pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32][ROWS * C
   const u32 end = depth - begin < share ? depth : begin + share;
   gathered += group * sg.group;
   factor += group * sf.group + first_row * sf.channel;
+#if COLUMNS == 1
+  const Tap tap = tap_of(first_column / ELEMENTS, first_column % ELEMENTS, true, sg);
+#else
+  const u32 channels = columns / ELEMENTS;
+  gathered += first_column / ELEMENTS * sg.channel;
+#endif
   C sums[ROWS][COLUMNS];
   EACH(r, ROWS) EACH(c, COLUMNS) sums[r][c] = 0;
+  // Rows and elements that do not exist are replaced by existing ones, so that no load depends on a branch.
+  i64 row_at[ROWS];
+  EACH(r, ROWS) row_at[r] = (first_row + r < rows ? r : 0) * sf.channel;
   Position position = position_of(begin + threadIdx.x, sizes);
-  for (u32 number = begin + threadIdx.x; number < end; number += THREADS, advance(position, THREADS, sizes)) {
+  const Position step = position_of(THREADS, sizes);
+  for (u32 number = begin + threadIdx.x; number < end; number += THREADS) {
     const T* from = factor + offset_of(position, sf);
-    C factors[ROWS];
-    EACH(r, ROWS) factors[r] = first_row + r < rows ? load<C>(from[r * sf.channel]) : C(0);
     const Place place = place_of(position, true, sg, sizes);
-    bool inner = true;
-    EACH_DIM(j) inner = inner && place.start[j] >= 0 && place.start[j] + (KERNEL(j) - 1) * DILATION(j) < sizes.sources[j];
-    EACH(c, COLUMNS) {
-      // With one column, the element is known at run time alone.
-      const u32 column = first_column + c, element = COLUMNS == 1 ? column % ELEMENTS : c % ELEMENTS;
-      const Tap tap = tap_of(COLUMNS == 1 ? column / ELEMENTS : first_column / ELEMENTS + c / ELEMENTS, element, true, sg);
-      i64 at = place.at + tap.at;
-      const C value = column < columns && (inner || meet(place, tap, sg, sizes, at)) ? load<C>(gathered[at]) : C(0);
-      EACH(r, ROWS) sums[r][c] += factors[r] * value;
+    C factors[ROWS], values[COLUMNS];
+    EACH(r, ROWS) factors[r] = load<C>(from[row_at[r]]);
+#if COLUMNS == 1
+    i64 at;
+    const bool exists = meet(place, tap, sg, sizes, at);
+    const C value = load<C>(gathered[exists ? at : 0]);
+    values[0] = exists ? value : C(0);
+#else
+    // Offsets along each dimension, for each kernel element.
+    Offset along[DIMS][LONGEST];
+    bool inside[DIMS][LONGEST];
+    EACH_DIM(j) EACH(k, KERNEL(j)) {
+      const u32 source = place.start[j] + k * DILATION(j);
+      inside[j][k] = source < (u32)sizes.sources[j];
+      along[j][k] = (inside[j][k] ? source : 0) * (Offset)sg.at[j];
     }
+    const Offset sample = position.sample * (Offset)sg.outer;
+    EACH(c, COLUMNS) {
+      Offset at = sample + (first_column / ELEMENTS + c / ELEMENTS < channels ? c / ELEMENTS : 0) * (Offset)sg.channel;
+      bool exists = true;
+      int element = c % ELEMENTS;
+#pragma unroll
+      for (int j = DIMS - 1; j >= 0; j--) {
+        at += along[j][element % KERNEL(j)];
+        exists = exists && inside[j][element % KERNEL(j)];
+        element /= KERNEL(j);
+      }
+      const C value = load<C>(gathered[at]);
+      values[c] = exists ? value : C(0);
+    }
+#endif
+    EACH(r, ROWS) EACH(c, COLUMNS) sums[r][c] += factors[r] * values[c];
+    u32 carry = 0;
+#pragma unroll
+    for (int j = DIMS - 1; j >= 0; j--) {
+      const u32 size = (u32)sizes.positions[j], next = position.at[j] + step.at[j] + carry;
+      carry = next >= size;
+      position.at[j] = carry ? next - size : next;
+    }
+    position.sample += step.sample + carry;
   }
   EACH(r, ROWS) EACH(c, COLUMNS) {
 #pragma unroll
