@@ -37,6 +37,9 @@ const AHEAD_BYTES: u64 = 16;
 const PACK_BYTES: u64 = 16;
 const ROWS_AHEAD: u64 = 16;
 
+/// Minimum number of threads of a block that joins columns.
+const SMALLEST_BLOCK: u64 = 64;
+
 /// Number of elements, of any type, that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
 
@@ -113,7 +116,9 @@ impl<'a> Kernels<'a> {
     fn has_columns(&self) -> bool {
         let Some([size, _, _, dilation]) = self.grid.steps else { return false };
         let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
-        is_tall && dilation == [1; 3] && self.fills(1, BUSY_BLOCKS)
+        // Threads without a column would be idle.
+        let fills = self.tile(1)[1] >= SMALLEST_BLOCK;
+        is_tall && fills && dilation == [1; 3] && self.column_blocks(1) >= BUSY_BLOCKS
     }
 
     /// Number of neighbouring columns that a thread of [`Task::Columns`] reads at once.
@@ -127,12 +132,17 @@ impl<'a> Kernels<'a> {
                 && outer.clone().all(|stride| stride.is_multiple_of(pack))
         };
         let packs = [8, 4, 2].into_iter().filter(|pack| contiguous && pack * size <= PACK_BYTES && is_aligned(*pack));
-        packs.into_iter().find(|&pack| self.fills(pack, RESIDENT_BLOCKS)).unwrap_or(1)
+        let fills = |pack: &u64| 2 * self.tile(*pack)[1] >= u64::from(BLOCK) * pack;
+        packs.into_iter().find(|pack| fills(pack) && self.column_blocks(*pack) >= RESIDENT_BLOCKS).unwrap_or(1)
     }
 
-    /// Whether most threads of a block that reads packs of columns have one, and there are at least so many blocks.
-    fn fills(&self, pack: u64, blocks: u64) -> bool {
-        2 * self.tile(pack)[1] >= u64::from(BLOCK) * pack && self.column_blocks(pack) >= blocks
+    /// Number of threads of a block.
+    fn block(&self, task: Task) -> u64 {
+        let pack = self.column_pack();
+        match task {
+            Task::Columns => (self.tile(pack)[1] / pack).next_power_of_two().clamp(SMALLEST_BLOCK, u64::from(BLOCK)),
+            _ => u64::from(BLOCK),
+        }
     }
 
     /// Number of windows and of columns that a block reads, and number of blocks for a row of windows. A thread reads `pack` columns,
@@ -239,7 +249,7 @@ impl<'a> Kernels<'a> {
     fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
         if task == Task::Columns {
-            return (groups, self.column_blocks(self.column_pack()) * u64::from(BLOCK));
+            return (groups, self.column_blocks(self.column_pack()) * self.block(task));
         }
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
@@ -249,13 +259,14 @@ impl<'a> Kernels<'a> {
         let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
         let places = Traffic::of(Space::Device, places);
         let threads = tasks.iter().map(|&task| self.division(task).1).max().unwrap_or(1);
+        let block = tasks.iter().map(|&task| self.block(task)).max().unwrap_or(u64::from(BLOCK));
         Cost {
             flops: self.windows() as f64 * self.grid.window() as f64,
             instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
             read: Spec::bytes_of(&self.spec.inputs) + places,
             written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: threads.div_ceil(u64::from(BLOCK)).max(1),
-            share: share(u64::from(BLOCK)),
+            blocks: threads.div_ceil(block).max(1),
+            share: share(block),
             ..Cost::default()
         }
     }
@@ -461,9 +472,10 @@ impl<'a> Kernels<'a> {
             (Task::Spread, true) => "pool_backward_join",
             (Task::Backward | Task::Gather | Task::Cells | Task::Spread, _) => "pool_backward",
         };
-        let blocks = if joins { self.windows() } else { threads.div_ceil(u64::from(BLOCK)) };
+        let block = self.block(task);
+        let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
         let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
         let before = self.definitions(task) + elements;
-        launch(name, &before, &params, &body, blocks, BLOCK)
+        launch(name, &before, &params, &body, blocks, block as u32)
     }
 }
