@@ -429,16 +429,14 @@ pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32][ROWS * C
 #endif
   C sums[ROWS][COLUMNS];
   EACH(r, ROWS) EACH(c, COLUMNS) sums[r][c] = 0;
-  // Rows and elements that do not exist are replaced by existing ones, so that no load depends on a branch.
-  i64 row_at[ROWS];
-  EACH(r, ROWS) row_at[r] = (first_row + r < rows ? r : 0) * sf.channel;
+  // Elements that do not exist are replaced by existing ones, so that no load depends on a branch.
   Position position = position_of(begin + threadIdx.x, sizes);
   const Position step = position_of(THREADS, sizes);
   for (u32 number = begin + threadIdx.x; number < end; number += THREADS) {
     const T* from = factor + offset_of(position, sf);
     const Place place = place_of(position, true, sg, sizes);
     C factors[ROWS], values[COLUMNS];
-    EACH(r, ROWS) factors[r] = load<C>(from[row_at[r]]);
+    EACH(r, ROWS) factors[r] = first_row + r < rows ? load<C>(from[r * sf.channel]) : C(0);
 #if COLUMNS == 1
     i64 at;
     const bool exists = meet(place, tap, sg, sizes, at);
