@@ -1,6 +1,9 @@
 //! Convolutions and pools on shapes that nobody chose: their kernels run on the double of AMD's libraries, and have to compute
 //! what the CPU does.
 
+use aorta::base::{DType, Dims, Space};
+use aorta::ops::{Attr, Launch, Spec, Tensor};
+
 use crate::random_shapes::{FLOATS, File, cases};
 
 /// The sizes along one spatial dimension: of `x`, of the kernel, of the result, stride, padding and dilation.
@@ -217,5 +220,47 @@ fn pools_of_columns() {
         let y = file.tensor(dtype, &[&lead[..], &windows].concat());
         file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
     }
+    // Threads read packs of columns of wide rows. Some rows are no multiple of a pack, and some windows begin within one.
+    for mode in ["max", "mean"] {
+        let dtype = file.pick(&FLOATS);
+        let (rows, columns, across) = (9 + file.below(10), 8 + file.below(4), 1 + file.below(12));
+        let padding = [file.below(4), file.below(4)];
+        let x = [1, 1072 + rows, file.pick(&[520, 1032, 1030, 1029])];
+        let y = [1, x[1] + 2 * padding[0] - rows + 1, (x[2] + 2 * padding[1] - columns) / across + 1];
+        let (x, y) = (file.tensor(dtype, &[&[1], &x[..]].concat()), file.tensor(dtype, &[&[1], &y[..]].concat()));
+        let options = format!("size: [{rows}, {columns}], stride: [1, {across}], padding: {padding:?}");
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, {options})"));
+    }
     file.check();
+}
+
+/// The calls of a library cover all samples with few computed twice, and of the options only the order that is allowed differs.
+#[test]
+fn calls_of_a_library_share_the_samples() {
+    let tensor = |sizes: &[u64]| {
+        let dims = Dims::from_slice(sizes).expect("few dimensions");
+        Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+    };
+    let offered = |samples: u64, options: &[(&'static str, Attr)]| {
+        let inputs = vec![tensor(&[samples, 3, 512, 512]), tensor(&[29, 3, 1, 1])];
+        let launches = Spec::of_use("conv", options, inputs, &[None]).expect("a convolution").launch();
+        match &launches[..] {
+            [Launch::Conv(conv, _)] => conv.as_ref().clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let bytes = 32 * 512 * 512 * 4;
+    for samples in 1..300 {
+        let (piece, starts) = offered(samples, &[]).pieces();
+        let (size, needed) = (piece.tensors[0].dims[0], samples.div_ceil((1 << 30) / bytes));
+        let ends: Vec<u64> = starts.iter().map(|start| start + size).collect();
+        assert!(starts[0] == 0 && ends.last() == Some(&samples), "{samples}: {starts:?} of {size}");
+        assert!(starts.iter().skip(1).zip(&ends).all(|(start, end)| start <= end), "{samples}: no gap");
+        assert!(size * bytes <= 1 << 30 && (needed..=2 * needed).contains(&(starts.len() as u64)), "{samples}");
+        let twice = starts.len() as u64 * size - samples;
+        let fewest = (needed..=2 * needed).map(|calls| calls * samples.div_ceil(calls) - samples).min();
+        assert_eq!(Some(twice), fewest, "{samples}: {starts:?} of {size}");
+    }
+    let unordered = [("deterministic", Attr::Bool(false))];
+    assert_eq!((offered(1, &[]).deterministic, offered(1, &unordered).deterministic), (true, false));
 }

@@ -3,8 +3,8 @@
 
     python3 benches/h200/attention.py --aorta target/release/aorta --seed 1 [--cases 16] [--verify 24]
 
-Each case is a slot of one workload's cycle, as in shapes.py, and PyTorch runs the same calls in a CUDA graph by each backend
-of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
+Aorta and PyTorch take turns case by case, so that the power limit slows down both alike. PyTorch runs the same calls in a CUDA graph by
+each backend of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
 fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
 order, since none of these backends has pages. `backward` has the same bits in every run, also PyTorch's (`use_deterministic_algorithms`);
 `unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `wide` and its gradients, `wide_backward`, have heads or
@@ -144,6 +144,14 @@ def backends(made, torch, plain):
     return found
 
 
+def pytorch(made, form):
+    """Microseconds of a call by each of PyTorch's backends, in the mode of a form."""
+    import torch
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.use_deterministic_algorithms(form == "backward")
+    return backends(made, torch, form in WIDE)
+
+
 def graph_time(made, torch):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -249,25 +257,19 @@ def main():
             # Both forms of gradients have the same cases.
             draw, began = random.Random(f"{args.seed} {'backward' if form in GRADIENTS else form}"), time.monotonic()
             cases = [paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)) for _ in range(args.cases)]
-            code, record, output = execute(args, folder / f"{form}.aorta", [made for made, _ in cases], CALLS)
-            for note in chosen(record):
-                print(f"  {note}", flush=True)
-            slots = record.get("variants", [{}])[0].get("time", {}).get("slots", [])[1:]
-            mine = [slot["p50_ns"] / 1e3 / CALLS if slot.get("p50_ns") is not None else math.nan for slot in slots]
-            print(f"{form}: code {code}, measured in {time.monotonic() - began:.0f} s", flush=True)
-            if args.no_pytorch or not mine:
-                print("times " + ", ".join(f"{own:.1f}" for own in mine), flush=True)
-                continue
-            import torch
-            torch.utils.deterministic.fill_uninitialized_memory = False
-            torch.use_deterministic_algorithms(form == "backward")
             speeds = []
-            for (made, flops), own in zip(cases, mine):
-                found = backends(made, torch, form in WIDE)
+            for number, (made, flops) in enumerate(cases):
+                _, record, _ = execute(args, folder / f"{form}_{number}.aorta", [made], CALLS)
+                for note in chosen(record):
+                    print(f"  {note}", flush=True)
+                slots = record.get("variants", [{}])[0].get("time", {}).get("slots", [])[1:]
+                own = next((slot["p50_ns"] / 1e3 / CALLS for slot in slots if slot.get("p50_ns") is not None), math.nan)
+                found = {} if args.no_pytorch else pytorch(made, form)
                 best = min(found.values()) if found else math.nan
                 speeds.append(best / own)
                 times = ", ".join(f"{name} {value:.1f}" for name, value in sorted(found.items()))
                 print(f"| {made.what} | {times} | {own:.1f} | {flops / own / 1e6:.0f} TFLOP/s, {made.bytes / own / 1e6:.2f} TB/s | {best / own:.2f} |", flush=True)
+            print(f"{form}: measured in {time.monotonic() - began:.0f} s", flush=True)
             summary.append(f"| {form} | {len(speeds)} | {statistics.median(speeds):.2f} | {quantile(speeds, 0.1):.2f} | {min(speeds):.2f} |")
         print("\n".join(["| form | cases | median speed | worst tenth | worst |", "| --- | ---: | ---: | ---: | ---: |", *summary]))
 

@@ -45,6 +45,8 @@ def draw_conv(draw):
     if biased:
         buffers["v"] = (dtype, [groups * outputs])
     options = f"stride: {stride}, padding: {padding}, dilation: {dilation}, groups: {groups}" + (", compute: tf32" if tf32 else "")
+    # PyTorch's default adds in any order too.
+    options += ", deterministic: false"
     added = [n + 2 * padding - (m - 1) * stride - span for n, m in zip(x, y)]
     call = {"forward": f"conv(x, w{', v' if biased else ''} -> y, {options})",
             "dx": f"conv(y, w -> x, {options}, transposed: true, output_padding: {added})",

@@ -39,9 +39,10 @@ impl Observation {
             let round = |time: u64| (0..=slots - apart).step_by(apart as usize).map(move |slot| time * slots + slot);
             return (0..self.times).flat_map(round).map(|turn| first + turn).take(most).collect();
         }
-        // A stride that is coprime to the number of slots reaches every slot with few iterations in between.
-        let stride = (apart..).find(|stride| gcd(*stride, slots) == 1).unwrap_or(apart);
-        (0..slots * self.times).map(|turn| first + turn * stride).take(most).collect()
+        // Rounds of every `apart`-th iteration, each begun one iteration later, reach all slots with few iterations in between.
+        let rounds = gcd(apart, slots);
+        let later = |turn: u64| if rounds > 1 { turn / (slots / rounds) } else { 0 };
+        (0..slots * self.times).map(|turn| first + turn * apart + later(turn)).take(most).collect()
     }
 }
 
@@ -212,7 +213,7 @@ mod tests {
             prop_assert_eq!(iterations[0] % slots, 0);
             prop_assert!(iterations[0] >= lead && iterations.windows(2).all(|pair| pair[1] - pair[0] > lead));
             // The number of iterations grows linearly with the number of slots.
-            prop_assert!(iterations[iterations.len() - 1] <= (slots * times + 1) * (lead + 16));
+            prop_assert!(iterations[iterations.len() - 1] <= (slots + 1) * times * (lead + 2) + lead);
         }
 
         #[test]

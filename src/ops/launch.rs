@@ -300,6 +300,8 @@ pub struct Conv {
     pub dilation: Dims,
     pub groups: u64,
     pub arithmetic: Arithmetic,
+    /// Whether each run adds the products in the same order.
+    pub deterministic: bool,
 }
 
 /// Bytes of `x` and `y` in one call of a library, unless one sample has more. The fastest algorithms copy both tensors into
@@ -309,7 +311,8 @@ const PIECE: u64 = 1 << 30;
 impl Conv {
     /// Divides a convolution into calls of a library: the convolution of one call, and the first sample of each. All calls
     /// have the same size, so that one algorithm serves all; if the samples cannot be divided evenly, the last two calls
-    /// compute some samples twice. The gradient of weights is one call, since it sums over all samples.
+    /// compute some samples twice. Up to twice as many calls as necessary are made if fewer samples are computed twice then.
+    /// The gradient of weights is one call, since it sums over all samples.
     pub fn pieces(&self) -> (Conv, Vec<u64>) {
         let [x, _, y] = &self.tensors;
         let samples = x.dims[0];
@@ -317,7 +320,9 @@ impl Conv {
         if self.form == ConvForm::Weights || samples <= most {
             return (self.clone(), vec![0]);
         }
-        let calls = samples.div_ceil(most);
+        let needed = samples.div_ceil(most);
+        let computed = |calls: &u64| calls * samples.div_ceil(*calls);
+        let calls = (needed..=2 * needed).min_by_key(computed).unwrap_or(needed);
         let size = samples.div_ceil(calls);
         let mut piece = self.clone();
         for place in [0, 2] {

@@ -27,6 +27,7 @@ impl Generator<'_> {
             true => format!("stride: {list:?}, padding: {padding}, dilation: 1, groups: {groups}"),
             false => format!("groups: {groups}, stride: {stride}, padding: {padding}"),
         };
+        let options = options + self.choices.pick(&["", ", deterministic: false"]);
         let (call, dims) = match self.choices.pick(&[0, 1, 2]) {
             0 => (format!("conv({all_x}, {all_w}, {options})"), y),
             1 => {

@@ -1,5 +1,5 @@
 //! Convolutions by cuDNN: graphs of one operation, whose engines are chosen during preparation. Only engines that sum the
-//! products of the definition in a fixed order are used: neither transforms (FFT, Winograd) nor atomics.
+//! products of the definition are used, without transforms (FFT, Winograd), and without atomics unless the order may vary.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -67,9 +67,11 @@ fn spatial(sizes: Dims, absent: i64) -> Vec<i64> {
     if sizes.len() == 1 { [absent].into_iter().chain(given).collect() } else { given.collect() }
 }
 
-/// Returns the properties of engines that an arithmetic rules out.
-fn excluded(arithmetic: Arithmetic) -> Vec<Note> {
-    let mut all = vec![Note::Nondeterministic, Note::Fft, Note::Winograd, Note::ReducedSums];
+/// Returns the properties of engines that a convolution rules out.
+fn excluded(conv: &Conv) -> Vec<Note> {
+    let arithmetic = conv.arithmetic;
+    let mut all = vec![Note::Fft, Note::Winograd, Note::ReducedSums];
+    all.extend(conv.deterministic.then_some(Note::Nondeterministic));
     if matches!(arithmetic, Arithmetic::F32 | Arithmetic::Tf32 | Arithmetic::F64) {
         all.push(Note::DownConverts);
     }
@@ -101,7 +103,7 @@ impl Cudnn {
         let search = Search {
             workspace,
             wanted: if wanted > 1 { wanted * CONFIGURATIONS } else { 1 } as usize,
-            excluded: &excluded(conv.arithmetic),
+            excluded: &excluded(conv),
             engine: None,
             exhaustive: true,
         };

@@ -51,7 +51,8 @@ impl<A: Api> Chooser<'_, A> {
 
 fn describe(conv: &Conv) -> String {
     let [x, w, y] = &conv.tensors;
-    let dtype = conv.arithmetic.name();
+    let order = if conv.deterministic { "" } else { ", not deterministic" };
+    let dtype = format!("{}{order}", conv.arithmetic.name());
     match conv.form {
         ConvForm::Forward => format!("{} with {} {dtype}", x.dims, w.dims),
         ConvForm::Transposed => format!("{} with {}, transposed, {dtype}", y.dims, w.dims),

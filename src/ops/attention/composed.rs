@@ -4,7 +4,7 @@
 //! and heads of more than 256 elements.
 
 use super::super::cost::{Tiling, Traffic};
-use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u64_param};
+use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
 use super::super::matrix::arithmetic;
 use super::composed_text as text;
@@ -54,6 +54,12 @@ enum Factor {
     Weights,
 }
 
+impl Factor {
+    fn is_operand(self, place: usize) -> bool {
+        matches!(self, Factor::Operand(own) if own == place)
+    }
+}
+
 /// Attention as products.
 pub struct Composed<'a> {
     spec: &'a Spec,
@@ -63,8 +69,22 @@ pub struct Composed<'a> {
     together: u64,
     /// Geometry over the heads of keys, with the strides of `matrices`.
     units: Geometry,
+    /// Whether the gradients of keys and values are added up over heads in the workspace, because they would be rounded for each
+    /// head otherwise.
+    adds_up: bool,
     /// Number of matrices of scores in the workspace.
     at_once: u64,
+}
+
+/// Byte offsets of what the workspace holds after the scores, and its size.
+struct Regions {
+    /// Gradients of the weights.
+    slopes: u64,
+    weights: u64,
+    /// Sums of the gradients of keys and of values.
+    key_sums: u64,
+    value_sums: u64,
+    end: u64,
 }
 
 const fn operand(index: usize, name: &'static str, shared: bool) -> Operand {
@@ -98,8 +118,8 @@ impl<'a> Composed<'a> {
             true => matrices.extend([
                 operand(5, "dy", false),
                 operand(inputs, "dq", false),
-                operand(inputs + 1, "dk", true),
-                operand(inputs + 2, "dv", true),
+                operand(inputs + 1, "key_gradients", true),
+                operand(inputs + 2, "value_gradients", true),
             ]),
         }
         let rank = spec.inputs[0].dims.len();
@@ -122,17 +142,17 @@ impl<'a> Composed<'a> {
         }
         let joined = tensors().all(|(one, tensor)| one.shared || follow(tensor));
         let together = if joined { shape.group } else { 1 };
-        // The gradients of keys are sums over the heads that share them. They would be rounded for each head.
-        let rounds = backward && together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
-        if shape.queries * together < MIN_ROWS || rounds {
+        if shape.queries * together < MIN_ROWS {
             return None;
         }
+        let adds_up = backward && together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
         let mut all = Composed {
             spec,
             shape,
             matrices,
             together,
             units: Geometry { dims: Dims::new(), strides: Vec::new() },
+            adds_up,
             at_once: 1,
         };
         all.units = all.geometry(&all.matrices, |_| Some(all.shape.axes));
@@ -174,17 +194,21 @@ impl<'a> Composed<'a> {
         self.spec.inputs[0].dtype.compute()
     }
 
-    /// Byte offsets of the gradients of the weights and of the weights in the workspace, and its size, for this many
-    /// matrices of scores.
-    fn regions(&self, units: u64) -> [u64; 3] {
+    /// Divides the workspace for this many matrices of scores.
+    fn regions(&self, units: u64) -> Regions {
+        let Shape { keys, size, value_size, .. } = self.shape;
         let elements = units * self.rows() * self.columns();
-        let scores = (elements * self.sums().size()).next_multiple_of(ALIGN);
-        let weights = if self.is_backward() { 2 * scores } else { scores };
-        [scores, weights, weights + (elements * self.spec.inputs[0].dtype.size()).next_multiple_of(ALIGN)]
+        let bytes = |elements: u64, dtype: DType| (elements * dtype.size()).next_multiple_of(ALIGN);
+        let slopes = bytes(elements, self.sums());
+        let weights = if self.is_backward() { 2 * slopes } else { slopes };
+        let key_sums = weights + bytes(elements, self.spec.inputs[0].dtype);
+        let of_keys = |width: u64| if self.adds_up { bytes(units * keys * width, self.sums()) } else { 0 };
+        let value_sums = key_sums + of_keys(size);
+        Regions { slopes, weights, key_sums, value_sums, end: value_sums + of_keys(value_size) }
     }
 
     fn bytes_of(&self, units: u64) -> u64 {
-        self.regions(units)[2]
+        self.regions(units).end
     }
 
     /// Returns the geometry over the heads of keys, with the strides of operands. `axes` returns the dimensions of an
@@ -225,21 +249,19 @@ impl<'a> Composed<'a> {
         let offsets: Vec<Vec<u64>> = self.units.strides.iter().map(offsets).collect();
         let mut all = Vec::new();
         let indices = outer.iter().product::<u64>();
-        for (member, index) in (0..self.members()).flat_map(|member| (0..indices).map(move |index| (member, index))) {
-            for first in (0..batch).step_by(self.at_once as usize) {
+        let step = self.at_once as usize;
+        for (index, first) in (0..indices).flat_map(|index| (0..batch).step_by(step).map(move |first| (index, first))) {
+            let (number, units) = (index * batch + first, self.at_once.min(batch - first));
+            for member in 0..self.members() {
                 let start = |(place, one): (usize, &Operand)| {
                     let head = self.shape.axes.heads.map_or(0, |axis| self.spec.operand(one.index).strides[axis]);
                     let step = self.units.strides[place].last().copied().unwrap_or(0);
                     offsets[place][index as usize] + first * step + if one.shared { 0 } else { member * head }
                 };
-                let part = Part {
-                    first: index * batch + first,
-                    units: self.at_once.min(batch - first),
-                    member,
-                    starts: self.matrices.iter().enumerate().map(start).collect(),
-                };
-                all.extend(self.part(&part));
+                let starts = self.matrices.iter().enumerate().map(start).collect();
+                all.extend(self.part(&Part { first: number, units, member, starts }));
             }
+            all.extend(self.adds_up.then(|| Launch::Kernel(self.rounding_kernel(number, units))));
         }
         all
     }
@@ -286,8 +308,23 @@ impl<'a> Composed<'a> {
     }
 
     fn matrix(&self, part: &Part, (factor, transposed): (Factor, bool)) -> Matrix {
-        let [slopes, weights, _] = self.regions(self.at_once);
+        let regions = self.regions(self.at_once);
+        let in_workspace = |dtype: DType, region: u64, row: u64, rows: u64| Matrix {
+            operand: Matrix::WORKSPACE,
+            offset: region / dtype.size(),
+            dtype,
+            row,
+            transposed,
+            batch: rows * row,
+            align: 16,
+        };
         let (dtype, region) = match factor {
+            Factor::Operand(place) if self.adds_up && [DK, DV].iter().any(|one| one.is_operand(place)) => {
+                let Shape { keys, size, value_size, .. } = self.shape;
+                let is_key = DK.is_operand(place);
+                let (region, width) = if is_key { (regions.key_sums, size) } else { (regions.value_sums, value_size) };
+                return in_workspace(self.sums(), region, width, keys);
+            }
             Factor::Operand(place) => {
                 let tensor = self.spec.operand(self.matrices[place].index);
                 let offset = part.starts[place];
@@ -307,18 +344,10 @@ impl<'a> Composed<'a> {
                 };
             }
             Factor::Scores => (self.sums(), 0),
-            Factor::Slopes => (self.sums(), slopes),
-            Factor::Weights => (self.spec.inputs[0].dtype, weights),
+            Factor::Slopes => (self.sums(), regions.slopes),
+            Factor::Weights => (self.spec.inputs[0].dtype, regions.weights),
         };
-        Matrix {
-            operand: Matrix::WORKSPACE,
-            offset: region / dtype.size(),
-            dtype,
-            row: self.columns(),
-            transposed,
-            batch: self.rows() * self.columns(),
-            align: 16,
-        }
+        in_workspace(dtype, region, self.columns(), self.rows())
     }
 
     /// Returns a kernel with a block for each row of scores.
@@ -337,31 +366,62 @@ impl<'a> Composed<'a> {
             "o" | "dy" => Some(self.shape.axes),
             _ => Some(Axes::of_rows(rank)),
         };
-        let (mut params, mut places) = (vec![geometry_param("g", &self.geometry(&operands, axes))], String::new());
-        for (place, one) in operands.iter().enumerate() {
-            let tensor = self.tensor(one);
-            let written = one.index >= spec.inputs.len();
-            let qualifier = if written { "" } else { "const " };
-            params.push(param(
-                format!("{qualifier}{}* {}", c_type(tensor.dtype), one.name),
-                Arg::Operand(one.index as u8),
-            ));
-            params.push(param(format!("const Steps s_{}", one.name), steps(&tensor, axes(one), rank)));
-            places += &format!("#define at_{} {place}\n", one.name);
-        }
-        let [slopes, weights, bytes] = self.regions(self.at_once);
+        let mut params = self.operand_params(&operands, axes);
+        let regions = self.regions(self.at_once);
         params.extend(size_params(&self.shape, &[("rows", self.rows())]));
         params.extend([
             param("C scale", Arg::real(self.sums(), self.shape.scale)),
-            param("u8* workspace", Arg::Workspace(bytes)),
-            u64_param("slopes_at", slopes),
-            u64_param("weights_at", weights),
+            param("u8* workspace", Arg::Workspace(regions.end)),
+            u64_param("slopes_at", regions.slopes),
+            u64_param("weights_at", regions.weights),
             u64_param("columns", self.columns()),
             u64_param("first", part.first),
             u64_param("member", part.member),
         ]);
+        let (before, threads) = self.definitions(&operands, self.shape.keys);
+        let body = format!("{}{body}", text::ROW);
+        kernel(name, &before, &params, &body, part.units * self.rows(), threads)
+    }
+
+    /// Returns the kernel that rounds the sums of the gradients of keys and values of `units` heads, from number `first` on. A block
+    /// has a key.
+    fn rounding_kernel(&self, first: u64, units: u64) -> Kernel {
+        let operands: Vec<Operand> =
+            self.matrices.iter().copied().filter(|one| one.shared && one.index >= self.spec.inputs.len()).collect();
+        let mut params = self.operand_params(&operands, |_| Some(self.shape.axes));
+        let regions = self.regions(self.at_once);
+        params.extend(size_params(&self.shape, &[]));
+        params.extend([
+            param("u8* workspace", Arg::Workspace(regions.end)),
+            u64_param("key_sums_at", regions.key_sums),
+            u64_param("value_sums_at", regions.value_sums),
+            u64_param("first", first),
+        ]);
+        let (before, threads) = self.definitions(&operands, self.shape.size.max(self.shape.value_size));
+        kernel("attention_rounding", &before, &params, text::ROUNDING, units * self.shape.keys, threads)
+    }
+
+    /// Returns the parameters of operands: their geometry over the heads of keys, addresses and strides.
+    fn operand_params(&self, operands: &[Operand], axes: impl Fn(&Operand) -> Option<Axes>) -> Vec<Parameter> {
+        let rank = self.spec.inputs[0].dims.len();
+        let mut params = vec![geometry_param("g", &self.geometry(operands, &axes))];
+        for one in operands {
+            let tensor = self.tensor(one);
+            let qualifier = if one.index >= self.spec.inputs.len() { "" } else { "const " };
+            let pointer = format!("{qualifier}{}* {}", c_type(tensor.dtype), one.name);
+            params.push(param(pointer, Arg::Operand(one.index as u8)));
+            params.push(param(format!("const Steps s_{}", one.name), steps(&tensor, axes(one), rank)));
+        }
+        params
+    }
+
+    /// Returns the text before a kernel whose threads share a row of this many elements, and the number of these threads.
+    fn definitions(&self, operands: &[Operand], elements: u64) -> (String, u32) {
+        let spec = self.spec;
+        let places: String =
+            operands.iter().enumerate().map(|(place, one)| format!("#define at_{} {place}\n", one.name)).collect();
         let has = |name: &str| u32::from(operands.iter().any(|one| one.name == name));
-        let threads = self.shape.keys.div_ceil(4).next_power_of_two().clamp(WARP, 8 * WARP);
+        let threads = elements.div_ceil(4).next_power_of_two().clamp(WARP, 8 * WARP);
         let before = format!(
             "{}#define PAGED 0\n#define RAGGED 0\ntypedef {} T;\ntypedef {} C;\n#define THREADS {threads}\n#define OPERANDS {}\n\
              #define GROUP {}\n#define CAUSAL {}\n#define BIAS {}\n#define DLSE {}\n#define SLOPES {}\n{places}{}{}",
@@ -377,8 +437,7 @@ impl<'a> Composed<'a> {
             super::text::PLACES,
             text::FUNCTIONS,
         );
-        let body = format!("{}{body}", text::ROW);
-        kernel(name, &before, &params, &body, part.units * self.rows(), threads as u32)
+        (before, threads as u32)
     }
 
     pub fn cost(&self) -> Cost {

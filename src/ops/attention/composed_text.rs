@@ -80,3 +80,16 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place(s_o, own
     store<C>(weights[key], slope * scale);
   }
 "#;
+
+/// Rounds the sums of the gradients of a key and of its value.
+pub const ROUNDING: &str = r#"  u64 number = blockIdx.x, key = number % keys;
+  i64 at[OPERANDS];
+  g.offsets(first + number / keys, at);
+  key_gradients += at[at_key_gradients] + (i64)key * s_key_gradients.query;
+  value_gradients += at[at_value_gradients] + (i64)key * s_value_gradients.query;
+  const C* key_sums = (const C*)(workspace + key_sums_at) + number * d;
+  const C* value_sums = (const C*)(workspace + value_sums_at) + number * dv;
+  for (u32 column = threadIdx.x; column < d; column += THREADS) store<C>(key_gradients[(i64)column * s_key_gradients.element], key_sums[column]);
+  for (u32 column = threadIdx.x; column < dv; column += THREADS) 
+    store<C>(value_gradients[(i64)column * s_value_gradients.element], value_sums[column]);
+"#;

@@ -12,6 +12,7 @@ fn options(rule: &Backward, of: &Shape) -> Vec<(&'static str, Attr)> {
         ("dilation", sizes(of.dilation)),
         ("groups", Attr::Int(of.groups as i64)),
         ("compute", Attr::Word(rule.spec.attrs.word("compute"))),
+        ("deterministic", Attr::Bool(rule.spec.attrs.bool("deterministic"))),
     ]
 }
 

@@ -2,20 +2,27 @@
 
 use std::sync::Arc;
 
-use super::super::kernel::{Parameter, bounds, c_type, kernel, param, u32_param, u64_param};
+use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
-use super::super::occupancy::{BUSY_BLOCKS, share};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
 use super::*;
 
 /// Threads of a block.
 const THREADS: u64 = 256;
 
-/// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column; weights of
-/// at most this many rows and elements use one block each.
+/// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column. Threads sum up a few weights
+/// each if there are at most this many rows and weights, or at most this many columns.
 const FEW_ROWS: u64 = 8;
 const SHALLOW: u64 = 256;
 const FEW_WEIGHT_ROWS: u64 = 4;
 const FEW_WEIGHTS: u64 = 1024;
+const FEW_WEIGHT_COLUMNS: u64 = 16;
+
+/// Maximum number of bytes of the sums of a thread.
+const MAX_SUMS: u64 = 256;
+
+/// Maximum number of rows of a thread without tiles.
+const MAX_THREAD_ROWS: u64 = 16;
 
 /// Minimum number of steps per block if several blocks share the depth of a product.
 const MIN_STEPS: u64 = 8;
@@ -40,12 +47,18 @@ const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
 /// Instructions per gathered element and thread.
 const PER_ELEMENT: f64 = 10.0;
 
+/// Instructions per place and thread that sums up weights.
+const PER_PLACE: f64 = 60.0;
+
 /// Division of the work of a phase among thread blocks.
 struct Split {
     phase: Phase,
     shape: Shape,
-    /// `None` if each thread or block computes whole elements of the result.
+    /// `None` if each thread gathers the elements that it multiplies.
     tiles: Option<Tiles>,
+    /// Number of blocks that share the depth, and the depth of each.
+    splits: u64,
+    share: u64,
 }
 
 /// Tile sizes of a block.
@@ -57,9 +70,6 @@ struct Tiles {
     /// Depth per step, and number of neighbouring elements that a thread loads at once.
     step: u64,
     pack: u64,
-    /// Number of blocks that share the depth, and the depth of each.
-    splits: u64,
-    share: u64,
 }
 
 /// Returns the division of the work for each phase.
@@ -76,7 +86,7 @@ pub fn cost(spec: &Spec) -> Cost {
         instructions += own;
         padded += if units.is_some() { split.padded_flops() } else { 0.0 };
         matrix = matrix.or(units);
-        blocks += split.blocks().max(1);
+        blocks += split.blocks(spec).max(1);
         bytes += split.parts(spec);
     }
     let parts = Traffic::of(Space::Device, bytes);
@@ -111,8 +121,18 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
         return kernels.into_iter().map(Launch::Kernel).collect();
     }
     let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
-    let conv =
-        super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
+    let conv = super::super::launch::Conv {
+        form,
+        operands,
+        tensors,
+        bias,
+        stride,
+        padding,
+        dilation,
+        groups,
+        arithmetic,
+        deterministic: spec.attrs.bool(DETERMINISTIC),
+    };
     // Libraries take 32-bit sizes and strides.
     let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
     match conv.pieces().0.tensors.iter().all(counts) {
@@ -126,11 +146,16 @@ impl Split {
         let shape = phase.shape;
         let (rows, columns, depth) = shape.product();
         let direct = match shape.form {
-            Form::Weights => rows <= FEW_WEIGHT_ROWS && rows * columns <= FEW_WEIGHTS,
+            Form::Weights => rows <= FEW_WEIGHT_ROWS && rows * columns <= FEW_WEIGHTS || columns <= FEW_WEIGHT_COLUMNS,
             Form::Forward | Form::Transposed => rows <= FEW_ROWS && depth <= SHALLOW,
         };
         if direct {
-            return Split { phase, shape, tiles: None };
+            let mut all = Split { phase, shape, tiles: None, splits: 1, share: depth };
+            if shape.form == Form::Weights {
+                let blocks = all.weight_parts(spec).iter().product::<u64>() * shape.groups;
+                all.divide(spec, RESIDENT_BLOCKS / blocks, THREADS);
+            }
+            return all;
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
@@ -147,20 +172,45 @@ impl Split {
             // Uses smaller tiles if larger ones would leave SMs idle.
             (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
         };
-        let parts = 4 * shape.groups * rows * columns;
-        let wanted = (BUSY_BLOCKS / blocks(tile, wide).max(1)).min(depth / (step * MIN_STEPS));
-        let wanted = wanted.min(MAX_PARTS / parts.max(1)).max(1);
-        let share = depth.div_ceil(wanted).next_multiple_of(step);
-        let splits = depth.div_ceil(share);
-        Split { phase, shape, tiles: Some(Tiles { units, rows: tile, columns: wide, step, pack, splits, share }) }
+        let tiles = Tiles { units, rows: tile, columns: wide, step, pack };
+        let mut all = Split { phase, shape, tiles: Some(tiles), splits: 1, share: depth };
+        all.divide(spec, BUSY_BLOCKS / blocks(tile, wide).max(1), step);
+        all
     }
 
-    fn blocks(&self) -> u64 {
+    /// Divides the depth among up to `wanted` blocks, in whole steps, of which each has at least [`MIN_STEPS`].
+    fn divide(&mut self, spec: &Spec, wanted: u64, step: u64) {
+        let (rows, columns, depth) = self.shape.product();
+        let parts = spec.inputs[0].dtype.compute().size() * self.shape.groups * rows * columns;
+        let wanted = wanted.min(depth / (step * MIN_STEPS)).min(MAX_PARTS / parts.max(1)).max(1);
+        self.share = depth.div_ceil(wanted).next_multiple_of(step);
+        self.splits = depth.div_ceil(self.share);
+    }
+
+    /// Rows and columns of the weights that a thread sums up. These are all kernel elements of some channels, or one column if there are
+    /// many.
+    fn thread_weights(&self, spec: &Spec) -> (u64, u64) {
+        let ((rows, ..), elements) = (self.shape.product(), self.shape.elements());
+        let most = MAX_SUMS / spec.inputs[0].dtype.compute().size();
+        let columns =
+            if elements <= most { (most / 2 / elements).clamp(1, self.shape.gathered()) * elements } else { 1 };
+        ((most / columns).min(MAX_THREAD_ROWS).min(rows).max(1), columns)
+    }
+
+    /// Number of parts of the rows and of the columns of weights without tiles.
+    fn weight_parts(&self, spec: &Spec) -> [u64; 2] {
+        let ((rows, columns, _), own) = (self.shape.product(), self.thread_weights(spec));
+        [rows.div_ceil(own.0), columns.div_ceil(own.1)]
+    }
+
+    fn blocks(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let groups = self.shape.groups;
         match &self.tiles {
-            Some(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * tiles.splits,
-            None if self.shape.form == Form::Weights => groups * rows * columns,
+            Some(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
+            None if self.shape.form == Form::Weights => {
+                groups * self.weight_parts(spec).iter().product::<u64>() * self.splits
+            }
             None => (groups * columns).div_ceil(THREADS),
         }
     }
@@ -168,9 +218,8 @@ impl Split {
     /// Size in bytes of the partial sums of blocks that share the depth; 0 if none do.
     fn parts(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
-        let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
         let each = spec.inputs[0].dtype.compute().size();
-        if splits > 1 { splits * self.shape.groups * rows * columns * each } else { 0 }
+        if self.splits > 1 { self.splits * self.shape.groups * rows * columns * each } else { 0 }
     }
 
     /// Number of operations of matrix units for whole tiles of [`LIBRARY_TILE`] rows and columns, and for packs of
@@ -191,6 +240,10 @@ impl Split {
                 (PER_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
             }
             Some(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
+            None if self.shape.form == Form::Weights => {
+                let (own_rows, own_columns) = self.thread_weights(spec);
+                (products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64), None)
+            }
             None => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
         }
     }
@@ -202,8 +255,8 @@ impl Split {
             Some(tiles) => self.tiles_kernel(spec, tiles),
             None => self.direct_kernel(spec),
         }];
-        if let Some(tiles) = self.tiles.as_ref().filter(|tiles| tiles.splits > 1) {
-            all.push(self.join_kernel(spec, tiles));
+        if self.splits > 1 {
+            all.push(self.join_kernel(spec));
         }
         all
     }
@@ -316,7 +369,7 @@ impl Split {
 
     fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
         let mut params = self.parameters(spec);
-        params.extend([u32_param("splits", tiles.splits), u32_param("share", tiles.share)]);
+        params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
         // The rows of the factor have no gaps and can be read in packs.
         let weights = &spec.inputs[1];
         let depth = self.shape.taps();
@@ -326,7 +379,7 @@ impl Split {
         let packs = dense
             && bytes <= 16
             && u64::from(weights.align).is_multiple_of(bytes)
-            && [depth, tiles.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
+            && [depth, self.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
         let before = format!(
             "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
             if tiles.units { mma::FUNCTIONS } else { "" },
@@ -341,16 +394,16 @@ impl Split {
             if tiles.units { text::UNITS } else { text::THREADS },
         );
         let body = format!("{FIRST}{}", text::TILES);
-        kernel(&self.name("tiles"), &before, &params, &body, self.blocks(), THREADS as u32)
+        kernel(&self.name("tiles"), &before, &params, &body, self.blocks(spec), THREADS as u32)
     }
 
-    fn join_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
+    fn join_kernel(&self, spec: &Spec) -> Kernel {
         let mut params = self.parameters(spec);
         let (rows, columns, _) = self.shape.product();
         let count = self.shape.groups * rows * columns;
-        params.extend([u32_param("splits", tiles.splits), u64_param("count", count)]);
+        params.extend([u32_param("splits", self.splits), u64_param("count", count)]);
         // Many sums of few results are divided among threads.
-        let sharers = if tiles.splits >= MANY_SPLITS { SHARERS } else { 1 };
+        let sharers = if self.splits >= MANY_SPLITS { SHARERS } else { 1 };
         let before = format!("{}#define SHARERS {sharers}\n{}", self.definitions(spec), text::PLACES);
         let body = format!("{FIRST}{}", text::JOIN);
         let blocks = count.div_ceil(THREADS / sharers);
@@ -360,10 +413,27 @@ impl Split {
     fn direct_kernel(&self, spec: &Spec) -> Kernel {
         let mut params = self.parameters(spec);
         let (rows, columns, _) = self.shape.product();
-        params.push(u64_param("count", self.shape.groups * columns));
-        let before = format!("{}#define ROWS {rows}\n{}", self.definitions(spec), text::PLACES);
-        let body = if self.shape.form == Form::Weights { text::DIRECT_WEIGHTS } else { text::DIRECT };
-        kernel(&self.name("direct"), &before, &params, &format!("{FIRST}{body}"), self.blocks(), THREADS as u32)
+        let (numbers, body) = match self.shape.form {
+            Form::Weights => {
+                params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
+                let (own_rows, own_columns) = self.thread_weights(spec);
+                let gathered = spec.operand(self.operands(spec)[0]);
+                let extent =
+                    gathered.strides.iter().zip(gathered.dims.iter()).map(|(stride, size)| stride * (size - 1));
+                let longest = self.shape.kernel.iter().max().copied().unwrap_or(1);
+                let numbers = format!(
+                    "typedef {} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n",
+                    index_type(extent.sum())
+                );
+                (numbers, text::DIRECT_WEIGHTS)
+            }
+            Form::Forward | Form::Transposed => {
+                params.push(u64_param("count", self.shape.groups * columns));
+                (format!("#define ROWS {rows}\n"), text::DIRECT)
+            }
+        };
+        let before = format!("{}{numbers}{}", self.definitions(spec), text::PLACES);
+        kernel(&self.name("direct"), &before, &params, &format!("{FIRST}{body}"), self.blocks(spec), THREADS as u32)
     }
 
     /// Returns the name of a kernel.

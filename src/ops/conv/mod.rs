@@ -36,6 +36,13 @@ const COMPUTE: OptionSpec = OptionSpec::word(
     "`tf32` lets a library round f32 inputs for the matrix units; `auto` never does",
 );
 
+const DETERMINISTIC: &str = "deterministic";
+const ORDER: OptionSpec = OptionSpec::bool(
+    DETERMINISTIC,
+    true,
+    "whether the results have the same bits in every run; `false` lets a library add the products in any order",
+);
+
 static FORWARD: Signature = Signature {
     name: "conv",
     summary: "1-, 2- or 3-dimensional convolution or transposed convolution with an optional bias, accumulated in f32",
@@ -56,6 +63,7 @@ static FORWARD: Signature = Signature {
             "additional size at the end of each dimension of a transposed convolution's output; less than `stride`",
         ),
         COMPUTE,
+        ORDER,
     ],
 };
 
@@ -72,6 +80,7 @@ static WEIGHTS: Signature = Signature {
         DILATION,
         GROUPS,
         COMPUTE,
+        ORDER,
     ],
 };
 

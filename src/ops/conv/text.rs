@@ -409,25 +409,85 @@ pub const DIRECT: &str = r#"  u64 index = GLOBAL_INDEX;
   EACH(row, ROWS) store<C>(to[row * ROW_STEP], finished(sums[row], bias, group * ROWS + row));
 "#;
 
-/// Kernel text: a block computes one weight, for groups with few weights.
-pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32];
-  u64 index = blockIdx.x;
-  u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);
+/// Kernel text: a block sums up `ROWS` × `COLUMNS` weights over `share` places. Each thread sums up all of them over some places.
+pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32][ROWS * COLUMNS];
+  const u32 row_parts = (rows + ROWS - 1) / ROWS, column_parts = (columns + COLUMNS - 1) / COLUMNS;
+  u32 rest = blockIdx.x;
+  const u32 first_column = rest % column_parts * COLUMNS;
+  rest /= column_parts;
+  const u32 first_row = rest % row_parts * ROWS;
+  rest /= row_parts;
+  const u32 group = rest % groups, split = rest / groups, begin = split * share;
+  const u32 end = depth - begin < share ? depth : begin + share;
   gathered += group * sg.group;
-  factor += group * sf.group + row * sf.channel;
-  Tap tap = tap_of(column / ELEMENTS, column % ELEMENTS, true, sg);
-  C sum = 0;
-  for (u32 place = threadIdx.x; place < depth; place += THREADS) {
-    Position position = position_of(place, sizes);
+  factor += group * sf.group + first_row * sf.channel;
+#if COLUMNS == 1
+  const Tap tap = tap_of(first_column / ELEMENTS, first_column % ELEMENTS, true, sg);
+#else
+  const u32 channels = columns / ELEMENTS;
+  gathered += first_column / ELEMENTS * sg.channel;
+#endif
+  C sums[ROWS][COLUMNS];
+  EACH(r, ROWS) EACH(c, COLUMNS) sums[r][c] = 0;
+  // Elements that do not exist are replaced by existing ones, so that no load depends on a branch.
+  Position position = position_of(begin + threadIdx.x, sizes);
+  const Position step = position_of(THREADS, sizes);
+  for (u32 number = begin + threadIdx.x; number < end; number += THREADS) {
+    const T* from = factor + offset_of(position, sf);
+    const Place place = place_of(position, true, sg, sizes);
+    C factors[ROWS], values[COLUMNS];
+    EACH(r, ROWS) factors[r] = first_row + r < rows ? load<C>(from[r * sf.channel]) : C(0);
+#if COLUMNS == 1
     i64 at;
-    C value = meet(place_of(position, true, sg, sizes), tap, sg, sizes, at) ? load<C>(gathered[at]) : C(0);
-    sum += value * load<C>(factor[offset_of(position, sf)]);
-  }
+    const bool exists = meet(place, tap, sg, sizes, at);
+    const C value = load<C>(gathered[exists ? at : 0]);
+    values[0] = exists ? value : C(0);
+#else
+    // Offsets along each dimension, for each kernel element.
+    Offset along[DIMS][LONGEST];
+    bool inside[DIMS][LONGEST];
+    EACH_DIM(j) EACH(k, KERNEL(j)) {
+      const u32 source = place.start[j] + k * DILATION(j);
+      inside[j][k] = source < (u32)sizes.sources[j];
+      along[j][k] = (inside[j][k] ? source : 0) * (Offset)sg.at[j];
+    }
+    const Offset sample = position.sample * (Offset)sg.outer;
+    EACH(c, COLUMNS) {
+      Offset at = sample + (first_column / ELEMENTS + c / ELEMENTS < channels ? c / ELEMENTS : 0) * (Offset)sg.channel;
+      bool exists = true;
+      int element = c % ELEMENTS;
 #pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
+      for (int j = DIMS - 1; j >= 0; j--) {
+        at += along[j][element % KERNEL(j)];
+        exists = exists && inside[j][element % KERNEL(j)];
+        element /= KERNEL(j);
+      }
+      const C value = load<C>(gathered[at]);
+      values[c] = exists ? value : C(0);
+    }
+#endif
+    EACH(r, ROWS) EACH(c, COLUMNS) sums[r][c] += factors[r] * values[c];
+    u32 carry = 0;
+#pragma unroll
+    for (int j = DIMS - 1; j >= 0; j--) {
+      const u32 size = (u32)sizes.positions[j], next = position.at[j] + step.at[j] + carry;
+      carry = next >= size;
+      position.at[j] = carry ? next - size : next;
+    }
+    position.sample += step.sample + carry;
+  }
+  EACH(r, ROWS) EACH(c, COLUMNS) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) sums[r][c] += SHUFFLE_XOR(sums[r][c], mask);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][r * COLUMNS + c] = sums[r][c];
+  }
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < THREADS / 32; warp++) sum += shared[warp];
-  store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], sum);
+  for (u32 own = threadIdx.x; own < ROWS * COLUMNS; own += THREADS) {
+    const u32 row = first_row + own / COLUMNS, column = first_column + own % COLUMNS;
+    if (row >= rows || column >= columns) continue;
+    C sum = shared[0][own];
+    for (int warp = 1; warp < THREADS / 32; warp++) sum += shared[warp][own];
+    if (splits > 1) parts[(((u64)split * groups + group) * rows + row) * columns + column] = sum;
+    else store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], sum);
+  }
 "#;

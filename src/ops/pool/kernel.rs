@@ -1,7 +1,7 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::grid::{Grid, Three};
 use super::*;
 
@@ -32,6 +32,13 @@ const LARGEST_WINDOW: u64 = 125;
 
 /// Number of bytes that a thread reads before it uses the first element, if several threads share a window.
 const AHEAD_BYTES: u64 = 16;
+
+/// Number of bytes of neighbouring columns that a thread reads at once, and of rows that it reads before it uses the first.
+const PACK_BYTES: u64 = 16;
+const ROWS_AHEAD: u64 = 16;
+
+/// Minimum number of threads of a block that joins columns.
+const SMALLEST_BLOCK: u64 = 64;
 
 /// Number of elements, of any type, that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
@@ -110,20 +117,48 @@ impl<'a> Kernels<'a> {
         let Some([size, _, _, dilation]) = self.grid.steps else { return false };
         let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
         // Threads without a column would be idle.
-        let fills = 2 * self.tile()[1] >= u64::from(BLOCK);
-        is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
+        let fills = self.tile(1)[1] >= SMALLEST_BLOCK;
+        is_tall && fills && dilation == [1; 3] && self.column_blocks(1) >= BUSY_BLOCKS
     }
 
-    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows.
-    fn tile(&self) -> Three {
+    /// Number of neighbouring columns that a thread of [`Task::Columns`] reads at once.
+    fn column_pack(&self) -> u64 {
+        let x = self.spec.inputs[0];
+        let (size, contiguous) = (x.dtype.size(), self.grid.strides[0][2] == 1);
+        let outer = x.strides.iter().rev().skip(1);
+        let is_aligned = |pack: u64| {
+            u64::from(x.align).is_multiple_of(pack * size)
+                && self.grid.x[2].is_multiple_of(pack)
+                && outer.clone().all(|stride| stride.is_multiple_of(pack))
+        };
+        let packs = [8, 4, 2].into_iter().filter(|pack| contiguous && pack * size <= PACK_BYTES && is_aligned(*pack));
+        let fills = |pack: &u64| 2 * self.tile(*pack)[1] >= u64::from(BLOCK) * pack;
+        packs.into_iter().find(|pack| fills(pack) && self.column_blocks(*pack) >= RESIDENT_BLOCKS).unwrap_or(1)
+    }
+
+    /// Number of threads of a block.
+    fn block(&self, task: Task) -> u64 {
+        let pack = self.column_pack();
+        match task {
+            Task::Columns => (self.tile(pack)[1] / pack).next_power_of_two().clamp(SMALLEST_BLOCK, u64::from(BLOCK)),
+            _ => u64::from(BLOCK),
+        }
+    }
+
+    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows. A thread reads `pack` columns,
+    /// the first of which is a multiple of `pack`.
+    fn tile(&self, pack: u64) -> Three {
         let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
-        let windows = ((u64::from(BLOCK).max(size[2]) - size[2]) / stride[2] + 1).min(self.grid.y[2]);
-        [windows, (windows - 1) * stride[2] + size[2], self.grid.y[2].div_ceil(windows)]
+        let columns = (u64::from(BLOCK) * pack - (pack - 1)).max(size[2]);
+        let tiles = self.grid.y[2].div_ceil((columns - size[2]) / stride[2] + 1);
+        let windows = self.grid.y[2].div_ceil(tiles);
+        let columns = (windows - 1) * stride[2] + size[2] + pack - 1;
+        [windows, columns.next_multiple_of(pack), tiles]
     }
 
-    fn column_blocks(&self) -> u64 {
+    fn column_blocks(&self, pack: u64) -> u64 {
         let [y0, y1, _] = self.grid.y;
-        self.shape.planes * y0 * y1 * self.tile()[2]
+        self.shape.planes * y0 * y1 * self.tile(pack)[2]
     }
 
     /// Number of threads per window.
@@ -214,7 +249,7 @@ impl<'a> Kernels<'a> {
     fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
         if task == Task::Columns {
-            return (groups, self.column_blocks() * u64::from(BLOCK));
+            return (groups, self.column_blocks(self.column_pack()) * self.block(task));
         }
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
@@ -224,13 +259,14 @@ impl<'a> Kernels<'a> {
         let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
         let places = Traffic::of(Space::Device, places);
         let threads = tasks.iter().map(|&task| self.division(task).1).max().unwrap_or(1);
+        let block = tasks.iter().map(|&task| self.block(task)).max().unwrap_or(u64::from(BLOCK));
         Cost {
             flops: self.windows() as f64 * self.grid.window() as f64,
             instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
             read: Spec::bytes_of(&self.spec.inputs) + places,
             written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: threads.div_ceil(u64::from(BLOCK)).max(1),
-            share: share(u64::from(BLOCK)),
+            blocks: threads.div_ceil(block).max(1),
+            share: share(block),
             ..Cost::default()
         }
     }
@@ -252,7 +288,7 @@ impl<'a> Kernels<'a> {
         let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
         if task == Task::Columns {
             let Some([size, ..]) = self.grid.steps else { return 0.0 };
-            let of_a_column = PER_TERM * (size[0] * size[1]) as f64;
+            let of_a_column = (PER_TERM + (self.column_pack() - 1) as f64) * (size[0] * size[1]) as f64;
             let of_a_window = PER_PLANE + PER_TERM * size[2] as f64;
             return threads as f64 * (PER_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
         }
@@ -334,11 +370,15 @@ impl<'a> Kernels<'a> {
             ("Offset", index_type(extents.max().unwrap_or(0))),
             ("Place", if self.is_relative() { "u8" } else { "u32" }),
         ];
-        let [tile_windows, tile_columns, tiles] = self.tile();
+        let pack = self.column_pack();
+        let [tile_windows, tile_columns, tiles] = self.tile(pack);
+        let rows = size[0] * size[1];
         let numbers = [
             ("TILES", tiles),
             ("TILE_WINDOWS", tile_windows),
             ("TILE_COLUMNS", tile_columns),
+            ("COLUMN_PACK", pack),
+            ("ROWS_AHEAD", rows.div_ceil(rows.div_ceil(ROWS_AHEAD))),
             ("MAX", u64::from(shape.is_max)),
             ("ADAPTIVE", u64::from(grid.steps.is_none())),
             ("WHOLE_DIVISOR", u64::from(grid.steps.is_some() && (shape.counts_padding || padding == [0; 3]))),
@@ -432,9 +472,10 @@ impl<'a> Kernels<'a> {
             (Task::Spread, true) => "pool_backward_join",
             (Task::Backward | Task::Gather | Task::Cells | Task::Spread, _) => "pool_backward",
         };
-        let blocks = if joins { self.windows() } else { threads.div_ceil(u64::from(BLOCK)) };
+        let block = self.block(task);
+        let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
         let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
         let before = self.definitions(task) + elements;
-        launch(name, &before, &params, &body, blocks, BLOCK)
+        launch(name, &before, &params, &body, blocks, block as u32)
     }
 }

@@ -180,33 +180,50 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
   }
 "#;
 
-/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of a column, and then the columns
-/// of a window.
+/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of `COLUMN_PACK` columns each,
+/// and then the columns of a window.
 pub const COLUMNS: &str = r#"  __shared__ C columns[TILE_COLUMNS];
   u32 index = blockIdx.x, window[3];
-  window[2] = index % TILES * TILE_WINDOWS, index /= TILES;
+  const u32 first = index % TILES * TILE_WINDOWS;
+  window[2] = first, index /= TILES;
   window[1] = index % Y(1), index /= Y(1);
   window[0] = index % Y(0);
-  const u32 plane = index / Y(0), begin = window[2] * STRIDE(2) - PADDING(2);
-  const Range range = range_of(window);
-  for (u32 column = threadIdx.x; column < TILE_COLUMNS; column += blockDim.x) {
-    Best best = nothing();
-    // Columns before the first element wrap around to large numbers.
-    if (u32 at[3] = {0, 0, begin + column}; at[2] < X(2)) {
-      const T* from = x + plane_at(plane, sx) + at[2] * SX(2);
-      for (at[0] = range.from[0]; at[0] < range.to[0]; at[0]++)
-#pragma unroll 8
-        for (at[1] = range.from[1]; at[1] < range.to[1]; at[1]++)
-          best.take(load<C>(from[at[0] * SX(0) + at[1] * SX(1)]), 0);
+  // The block's first column is a multiple of the pack. Columns before the first element wrap around to large numbers.
+  const u32 plane = index / Y(0), begin = first * STRIDE(2) - PADDING(2), aligned = begin & (0u - COLUMN_PACK);
+  if (const u32 own = threadIdx.x * COLUMN_PACK; own < TILE_COLUMNS) {
+    typedef Pack<T, COLUMN_PACK> Columns;
+    Best best[COLUMN_PACK];
+#pragma unroll
+    for (u32 k = 0; k < COLUMN_PACK; k++) best[k] = nothing();
+    if (aligned + own < X(2)) {
+      const T* from = x + plane_at(plane, sx) + (Offset)(aligned + own) * SX(2);
+      const u32 top[2] = {window[0] * STRIDE(0) - PADDING(0), window[1] * STRIDE(1) - PADDING(1)};
+      auto is_inside = [&](u32 e) {
+        return e < SIZE(0) * SIZE(1) && (PADDING(0) == 0 || top[0] + e / SIZE(1) < X(0)) && (PADDING(1) == 0 || top[1] + e % SIZE(1) < X(1));
+      };
+#pragma unroll 1
+      for (u32 start = 0; start < SIZE(0) * SIZE(1); start += ROWS_AHEAD) {
+        Columns rows[ROWS_AHEAD];
+#pragma unroll
+        for (u32 i = 0; i < ROWS_AHEAD; i++)
+          if (const u32 e = start + i; is_inside(e))
+            rows[i] = *(const Columns*)(from + (Offset)(top[0] + e / SIZE(1)) * SX(0) + (Offset)(top[1] + e % SIZE(1)) * SX(1));
+#pragma unroll
+        for (u32 i = 0; i < ROWS_AHEAD; i++)
+          if (is_inside(start + i)) {
+#pragma unroll
+            for (u32 k = 0; k < COLUMN_PACK; k++) best[k].take(load<C>(rows[i].at[k]), 0);
+          }
+      }
     }
-    columns[column] = best.value;
+#pragma unroll
+    for (u32 k = 0; k < COLUMN_PACK; k++) columns[own + k] = best[k].value;
   }
   __syncthreads();
-  const u32 first = window[2];
   for (u32 own = threadIdx.x; own < TILE_WINDOWS && first + own < Y(2); own += blockDim.x) {
     Best best = nothing();
 #pragma unroll
-    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own * STRIDE(2) + k], 0);
+    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own * STRIDE(2) + begin - aligned + k], 0);
     window[2] = first + own;
     store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range_of(window)));
   }
