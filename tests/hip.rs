@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Folder of compiled kernels, shared by all tests of this file.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 
+/// Arguments of a run for its results: no operation is timed, and the iterations for that are left out.
+pub const RESULTS_ONLY: [&str; 4] = ["--effort", "sanity", "--observe", "off"];
+
 /// The result of a program.
 pub struct Output {
     pub code: Option<i32>,
@@ -318,9 +321,8 @@ fn every_operation_agrees_with_the_cpu() {
         None => &["bf16"],
     };
     for dtype in dtypes {
-        // Verifies everything; the shipped files cover the rest of a measurement.
-        let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
-        verify(libraries, "tests/workloads/operations.aorta", &arguments);
+        let set = format!("dtype={dtype}");
+        verify(libraries, "tests/workloads/operations.aorta", &[&RESULTS_ONLY[..], &["--set", &set]].concat());
     }
 }
 
@@ -343,8 +345,8 @@ fn sorts_rows_and_gradients_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     let gradients = std::env::var_os("AORTA_LONG").map(|_| ("gradients", "f32"));
     for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")].into_iter().chain(gradients) {
-        let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
-        verify(libraries, &format!("tests/workloads/{file}.aorta"), &arguments);
+        let set = format!("dtype={dtype}");
+        verify(libraries, &format!("tests/workloads/{file}.aorta"), &[&RESULTS_ONLY[..], &["--set", &set]].concat());
     }
 }
 
@@ -369,7 +371,7 @@ fn products_of_the_other_library_agree_with_the_cpu() {
     let text = format!("{declarations}step {{\n  on main {{\n{}\n  }}\n}}\n", products.join("\n"));
     std::fs::write(&file, text).expect("a file of our own");
     let file = file.to_str().expect("a plain path");
-    verify(folder.path(), file, &["--effort", "sanity", "--set", "dtype=f64"]);
+    verify(folder.path(), file, &[&RESULTS_ONLY[..], &["--set", "dtype=f64"]].concat());
 }
 
 const FILE: &str = "examples/03-dependencies.aorta";

@@ -37,7 +37,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     start(STACK, |begun| builder.spawn_scoped(scope, begin(begun, work)))
 }
 
-/// [`spawn_scoped`] for a thread with a stack of that many bytes.
+/// [`spawn_scoped`] for a thread whose stack has `stack` bytes.
 pub fn spawn_scoped_with_stack<'scope, T: Send + 'scope>(
     stack: usize,
     builder: Builder,

@@ -423,7 +423,7 @@ fn prefixed(names: &mut Interner, prefix: &str, name: Name) -> Name {
     Name { symbol: names.intern(&full), span: name.span }
 }
 
-/// The name that a module's declaration makes visible.
+/// The name that a module's declaration makes visible; `None` if it makes none visible.
 fn declared(decl: &Decl) -> Option<Symbol> {
     match &decl.kind {
         DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => {

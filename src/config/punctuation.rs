@@ -171,7 +171,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A blank on the line of one of two places that lie side by side, which a sign can replace.
+    /// A blank between two places, next to one of them, which a sign can replace; `None` if neither is beside a blank.
     fn room(&self, before: usize, behind: usize) -> Option<Range<usize>> {
         let is_blank = |at: &usize| matches!(self.text.as_bytes().get(*at), Some(b' ' | b'\t'));
         let at =
@@ -234,7 +234,7 @@ impl<'a> Walker<'a> {
         *self.item() = Item { name: Some(name.start..name.start + text.len()), ..Item::default() };
     }
 
-    /// The last token, if it is a name without a colon that is followed by another value.
+    /// The last token if it is a name without a colon, otherwise `None`.
     fn lone_name(&mut self) -> Option<Range<usize>> {
         let bracket = self.levels.last().map_or("", |level| level.bracket);
         let item = self.item();

@@ -351,7 +351,7 @@ pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
     whole
 }
 
-/// Returns pieces for an elementwise operation whose operands all have the same shape.
+/// Returns pieces for an elementwise operation whose operands all have the same shape, otherwise `None`.
 pub fn same_elements(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let operands = || spec.inputs.iter().chain(&spec.outputs);
@@ -364,7 +364,7 @@ pub fn same_elements(spec: &Spec) -> Option<Pieces> {
     }
 }
 
-/// Returns pieces for a row-wise operation whose operands all have the same shape.
+/// Returns pieces for a row-wise operation whose operands all have the same shape, otherwise `None`.
 pub fn same_rows(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let same = !dims.is_empty() && spec.inputs.iter().chain(&spec.outputs).all(|tensor| tensor.dims == dims);

@@ -125,7 +125,7 @@ pub fn beside(related: &Related) -> Option<Joined> {
     if alike { maps(related)?.ok() } else { None }
 }
 
-/// Fuses two elementwise operations into a map.
+/// Fuses two elementwise operations into a map; `None` if one is not elementwise.
 fn maps(related: &Related) -> Option<Result<Joined, Apart>> {
     let (first, second) = (Elementwise::of(related.first)?, Elementwise::of(related.second)?);
     Some(joined_maps(related, &first, &second))
@@ -212,7 +212,7 @@ fn grafted(
     }
 }
 
-/// Fuses an elementwise operation into the epilogue of the matrix product before it.
+/// Fuses an elementwise operation into the epilogue of the matrix product before it; `None` for other operations.
 fn product(related: &Related) -> Option<Result<Joined, Apart>> {
     let Related { first, second, passed, .. } = *related;
     let map = Elementwise::of(second)?;
@@ -256,7 +256,7 @@ fn product(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.filter(gains).ok_or(Apart::Library))
 }
 
-/// Fuses a transpose into a matrix product that reads its result.
+/// Fuses a transpose into a matrix product that reads its result; `None` for other operations.
 fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
     let Related { first, second, passed, .. } = *related;
     let is_product = matches!(second.operation.name(), "gemm" | "scaled_gemm");

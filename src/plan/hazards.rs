@@ -103,7 +103,7 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
 struct Streams {
     /// Last operation of each stream.
     last: Vec<Option<At>>,
-    /// The last `sync()` with its stream, and the number of syncs so far.
+    /// The last `sync()` with its stream, or `None` before the first; and the number of syncs so far.
     sync: Option<(At, StreamId)>,
     syncs: u32,
     /// For each stream, the number of syncs at its last operation.

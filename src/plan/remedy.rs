@@ -34,7 +34,7 @@ struct Statement {
     callee: String,
     /// Whether the statement is a call of a definition.
     is_call: bool,
-    /// The label of the operation itself.
+    /// The label of the operation itself; `None` without one.
     label: Option<LabelId>,
     /// The loop iterations around the statement, outermost first.
     loops: Vec<TurnId>,
@@ -55,7 +55,7 @@ enum Numbering {
 struct Group {
     before: u32,
     pairs: Vec<(Statement, Statement)>,
-    /// All operations of the first statement in its iteration, and of the second.
+    /// Every operation that an iteration makes from the statement of the first operations, and every one from that of the second.
     firsts: Vec<Statement>,
     seconds: Vec<Statement>,
     /// Streams of the second statement's operations.
@@ -274,7 +274,7 @@ impl<'a> Search<'a> {
         Some(count.text(&self.names(group.first())))
     }
 
-    /// Index of a first statement's label.
+    /// Index of a first statement's label under a numbering; `None` if a variable has no value there.
     fn numbers(&self, numbering: Numbering, group: &Group, first: &Statement) -> Option<Vec<i64>> {
         match numbering {
             Numbering::Own => Some(self.index(first).to_vec()),

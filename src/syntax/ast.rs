@@ -45,7 +45,7 @@ impl Ast {
         }
     }
 
-    /// The value of a field of `meta`.
+    /// The value of a field of `meta`; `None` if the file has no such field.
     fn fact(&self, key: &str) -> Option<&Expr> {
         self.meta().find(|setting| self.names.name(setting.key.symbol) == key).map(|setting| &setting.value)
     }
@@ -340,7 +340,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Arg {
     pub value: Expr,
-    /// The rank to which the operand belongs, if given by `at`.
+    /// The rank to which the operand belongs, given by `at`; `None` for the own rank.
     pub at: Option<At>,
 }
 

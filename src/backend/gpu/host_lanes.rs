@@ -137,7 +137,7 @@ impl HostLanes {
         self.steps.get(op).copied().flatten()
     }
 
-    /// The first failure of an operation of a host stream.
+    /// The first failure of an operation of a host stream; `None` if none has failed.
     pub fn failure(&self) -> Option<Box<Fault>> {
         let failure = self.lanes.iter().find_map(|lane| lane.failure.get())?;
         Some(Fault::new("host stream", failure.clone()))

@@ -158,7 +158,7 @@ struct State {
     inbox: BTreeMap<u32, VecDeque<Frame>>,
     /// Ranks that have finished.
     through: BTreeSet<u32>,
-    /// The first rank that is gone, with the reason.
+    /// The first rank that is gone, with the reason; `None` while all are there.
     lost: Option<(u32, String)>,
     /// Number of this process's next step, counted from 0.
     turn: u64,
@@ -168,7 +168,7 @@ struct State {
     waiting: bool,
     /// Progress of the others by their latest heartbeat.
     progress: BTreeMap<u32, Progress>,
-    /// The last step before which a rank has failed, and that rank.
+    /// The last step before which a rank has failed, and that rank; `None` while none has.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
     /// True if this process has finished.

@@ -75,7 +75,7 @@ struct Rank {
     /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: Count,
-    /// The rank's last iteration, if the next ones may equal earlier ones.
+    /// The rank's last iteration; `None` if no later one can equal an earlier one.
     last: Option<Issued>,
     view: View,
     /// Numbering of the rank's stamps.
@@ -343,7 +343,7 @@ impl World {
         time
     }
 
-    /// Iterations that a rank can reuse; returned once.
+    /// Iterations that a rank can reuse; `None` after the first call that returned them.
     pub fn repeats(&self, rank: usize) -> Option<Repeat> {
         self.lock().ranks[rank].repeat.take()
     }

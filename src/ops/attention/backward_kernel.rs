@@ -98,22 +98,22 @@ impl Taken {
 }
 
 /// Division of the work of the gradient kernels among thread blocks.
-pub struct Split {
+pub struct BackwardPartition {
     shape: Shape,
     /// Columns of a tile, and the padded head dimensions; `None` for the kernels without matrix units, which have 32 threads for
     /// each row.
     tiles: Option<(u64, [u64; 2])>,
 }
 
-impl Split {
-    pub fn of(spec: &Spec) -> Split {
+impl BackwardPartition {
+    pub fn of(spec: &Spec) -> BackwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;
         let widths = [shape.size, shape.value_size].map(whole_tiles);
-        Split { shape, tiles: tiles.then_some((columns, widths)) }
+        BackwardPartition { shape, tiles: tiles.then_some((columns, widths)) }
     }
 
     /// Whether the kernels multiply tiles.

@@ -52,7 +52,7 @@ const PER_SCORE: f64 = 6.0;
 pub const PER_BIAS: f64 = 4.0;
 
 /// Division of the work of the forward kernel among thread blocks.
-pub struct Split {
+pub struct ForwardPartition {
     shape: Shape,
     /// `None` for the kernel without matrix units, which has 32 threads for each row.
     tiles: Option<Tiles>,
@@ -111,13 +111,13 @@ impl Tiles {
     }
 }
 
-impl Split {
-    pub fn of(spec: &Spec) -> Split {
+impl ForwardPartition {
+    pub fn of(spec: &Spec) -> ForwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         if !narrow || widest > LARGEST_TILE {
-            return Split { shape, tiles: None, together: 1 };
+            return ForwardPartition { shape, tiles: None, together: 1 };
         }
         let wide = widest > LARGEST_TILE / 2;
         let largest = if wide { 64 } else { MANY_ROWS };
@@ -157,7 +157,7 @@ impl Split {
                 tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;
             }
         }
-        Split { tiles: Some(tiles), shape, together }
+        ForwardPartition { tiles: Some(tiles), shape, together }
     }
 
     /// Whether the kernel multiplies tiles.

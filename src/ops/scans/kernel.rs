@@ -30,7 +30,7 @@ const EACH: f64 = 5.0;
 const PER_PACK: f64 = 40.0;
 
 /// How threads divide lines.
-pub struct Split {
+pub struct ScanPartition {
     /// Geometry of the lines: strides of the output, then of the input.
     lines: Geometry,
     count: u64,
@@ -49,8 +49,8 @@ pub struct Split {
     under_way: u64,
 }
 
-impl Split {
-    pub fn of(spec: &Spec) -> Split {
+impl ScanPartition {
+    pub fn of(spec: &Spec) -> ScanPartition {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (dims, axis) = (tensors[0].dims, axis(spec));
         let others = |all: &Dims| {
@@ -113,7 +113,7 @@ impl Split {
             }
             false => 1,
         };
-        Split { lines, count, length, steps, along, pack, threads, parts, under_way }
+        ScanPartition { lines, count, length, steps, along, pack, threads, parts, under_way }
     }
 
     /// Lines, or packs of lines, side by side in a block.

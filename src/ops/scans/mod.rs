@@ -6,7 +6,7 @@ use super::ball::Precision;
 use super::elementwise::compute_type;
 use super::*;
 
-use kernel::Split;
+use kernel::ScanPartition;
 
 /// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
 pub struct Scan {
@@ -46,7 +46,7 @@ impl Operation for Scan {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec).cost(spec)
+        ScanPartition::of(spec).cost(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -77,7 +77,7 @@ impl Operation for Scan {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        Split::of(spec).launches(self, spec)
+        ScanPartition::of(spec).launches(self, spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

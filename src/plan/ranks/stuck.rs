@@ -155,7 +155,7 @@ fn found(
     Missing::Never(wait, last)
 }
 
-/// The operation that keeps a rank from arriving at `node`.
+/// The operation that keeps a rank from arriving at `node`; `None` if none does.
 fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
     let stuck: Vec<Node> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
     let plan = progress.plan(node);

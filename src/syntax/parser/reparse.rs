@@ -90,17 +90,17 @@ impl OldTrees {
         old
     }
 
-    /// Takes the declaration at a location, with an empty block.
+    /// Takes the declaration at a location, with an empty block; `None` if the old tree has none there.
     pub fn decl(&mut self, place: SrcSpan, has_block: bool) -> Option<DeclKind> {
         self.decls.remove(&(place, has_block))
     }
 
-    /// Takes the statement at a location, with an empty block; never an `if`.
+    /// Takes the statement at a location, with an empty block, never an `if`; `None` if the old tree has none there.
     pub fn stmt(&mut self, place: SrcSpan, has_block: bool) -> Option<StmtKind> {
         self.stmts.remove(&(place, has_block))
     }
 
-    /// Takes the condition of the arm at a location.
+    /// Takes the condition of the arm at a location; `None` if the old tree has none there.
     pub fn condition(&mut self, place: SrcSpan) -> Option<Expr> {
         self.conditions.remove(&place)
     }
