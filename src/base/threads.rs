@@ -55,7 +55,7 @@ fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io
     drop(std::hint::black_box(room));
     let (begun, began) = channel();
     let thread = spawn(begun)?;
-    // The thread drops its end without a message.
+    // Returns once the thread has dropped its end of the channel, without a message.
     let _ = began.recv();
     Ok(thread)
 }

@@ -213,7 +213,7 @@ impl<O: Objective> State<'_, O> {
         let drawn: Vec<Point> = (0..16 * few).map(|_| self.drawn()).collect();
         let mut new: Vec<Point> = drawn.into_iter().filter(|point| !self.tried.contains_key(point)).collect();
         new.truncate(few);
-        // Distance to the nearest known point, to reach another basin.
+        // The distance to the nearest point that was tried. A start that is far from all of them can lead to another minimum.
         let apart = |point: &Point| self.tried.keys().map(|known| self.apart(point, known)).min().unwrap_or(0);
         new.into_iter().map(|point| (apart(&point), point)).max().map(|(_, point)| point)
     }

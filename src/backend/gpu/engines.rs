@@ -283,7 +283,7 @@ fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// Describes a range of sizes and their maker, such as `an engine (4 KiB to 1 MiB)`.
+/// Describes which unit copied these sizes, such as `an engine (4 KiB to 1 MiB)`.
 fn run(sizes: &[(u64, Maker)]) -> String {
     let (least, most) = (sizes[0].0, sizes[sizes.len() - 1].0);
     let maker = match sizes[0].1 {

@@ -67,7 +67,7 @@ struct Lane {
 }
 
 impl HostLanes {
-    /// Starts the threads of all host streams of an image. `address` converts the place of an operand.
+    /// Starts the threads of all host streams of an image. `address` returns where an operand lies in this process's memory.
     pub fn start<A: Api>(api: &A, image: &Image, address: impl Fn(Address) -> u64) -> Result<HostLanes, ExecError> {
         let mut started = HostLanes { steps: vec![None; image.ops.len()], ..HostLanes::default() };
         let begun = started.begin(api, image, address);

@@ -151,7 +151,7 @@ impl ForwardPartition {
             let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
             tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
             if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
-                // Whole clusters: as many blocks as are nearest.
+                // Rounds the number of blocks to a multiple of the cluster size.
                 tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
                 let half = if tiles.splits > LARGEST_CLUSTER { LARGEST_CLUSTER / 2 } else { 0 };
                 tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;

@@ -169,7 +169,7 @@ impl<'a> Builder<'a> {
         &self.text[start..start + span.len as usize]
     }
 
-    /// Records the offset of a head that could not be parsed.
+    /// Returns `head`. If it is `None`, records that the head at `span` could not be parsed.
     fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
         if head.is_none() {
             self.unread.push(span.start);
