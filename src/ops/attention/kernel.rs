@@ -20,7 +20,7 @@ const LARGEST_TILE: u64 = 256;
 /// results, which costs more than it saves for fewer keys.
 const MIN_KEYS: u64 = 128;
 
-/// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
+/// Like [`MIN_KEYS`], for blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
 const MIN_KEYS_SMALL: u64 = 64;
 
 /// Maximum number of blocks that share the keys of a row, before it is rounded up to whole clusters.

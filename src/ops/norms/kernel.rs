@@ -33,13 +33,13 @@ pub struct NormPartition {
 /// How the elements of a pack find their weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weights {
-    /// Each has its own.
+    /// Each element has a weight of its own.
     Columns,
-    /// The whole row shares one.
+    /// All elements of a row share a weight.
     OfRow,
-    /// A pack shares one.
+    /// All elements of a pack share a weight.
     OfPack,
-    /// Neighbours share one, also across packs.
+    /// Runs of neighbouring elements share a weight, and can continue in the next pack.
     Runs,
 }
 
