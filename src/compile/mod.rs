@@ -23,7 +23,7 @@ use crate::syntax::{self, Ast};
 
 use diagnostics::Reporting;
 
-pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
+pub use diagnostics::{BoxedDiagnostic, CompileError, Diagnostics, boxed, first_offset};
 pub use modules::{COMPILED, DATA, FindModule, METADATA, ModuleText, SOURCES};
 pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
@@ -318,7 +318,7 @@ impl Compiled {
     }
 
     /// Warnings and advice that need no device, in the order of the text.
-    pub fn lint(&self) -> Vec<Boxed> {
+    pub fn lint(&self) -> Vec<BoxedDiagnostic> {
         let mut all = boxed(model::lint(&self.ast, self.program()));
         all.extend(boxed(plan::lint(self.program(), |span| self.sources.text(span).to_owned())));
         all.extend(boxed(syntax::lint(&self.ast, |place| self.sources.rest_of_line(place))));

@@ -126,7 +126,7 @@ impl Sharing {
 }
 
 /// How threads divide rows, for an operation that maps each row of its input to a row of its output.
-pub struct RowPartition {
+pub struct RowSplit {
     /// The rows of the output, then of the input.
     rows: Rows,
     /// Elements per pack, which a thread loads at once.
@@ -158,9 +158,9 @@ pub struct RowBodies {
     pub chunks: [&'static str; 2],
 }
 
-impl RowPartition {
+impl RowSplit {
     /// Returns the division for the first output and the first input.
-    pub fn of(spec: &Spec) -> RowPartition {
+    pub fn of(spec: &Spec) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
         let length = rows.length;
@@ -203,11 +203,11 @@ impl RowPartition {
         let spare = rows.count * threads / (UNITS * UNIT_THREADS);
         let wanted = THREAD_BYTES.div_ceil(packs * pack * size);
         let several = if whole { wanted.min(spare).max(1) } else { 1 };
-        let mut partition = RowPartition { rows, pack, shifted, packs, threads, several, chunks, whole, staged: false };
+        let mut split = RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole, staged: false };
         if whole && aligned == 1 && widest > 1 && tensors.iter().all(|tensor| side_by_side(tensor)) {
-            partition.stage(widest, most);
+            split.stage(widest, most);
         }
-        partition
+        split
     }
 
     /// Stages rows in shared memory if the rows of each block start at a pack.
@@ -215,7 +215,7 @@ impl RowPartition {
         let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
         let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let staged = RowPartition {
+        let staged = RowSplit {
             pack: 1,
             shifted: false,
             packs: each,
@@ -271,7 +271,7 @@ impl RowPartition {
     /// Returns the kernels with this name and a scalar parameter. The workspace has `part` values of the compute type
     /// per chunk.
     pub fn launch(&self, name: &str, spec: &Spec, scalar: (&str, f64), part: u64, bodies: &RowBodies) -> Vec<Launch> {
-        let RowPartition { rows, .. } = self;
+        let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
         let mut params = vec![
             param(format!("{dtype}* y"), Arg::Operand(1)),

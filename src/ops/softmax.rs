@@ -1,7 +1,7 @@
 //! `softmax` along the last dimension.
 
 use super::ball::{FUNCTION, Precision};
-use super::rows::{RowBodies, RowPartition, row_length};
+use super::rows::{RowBodies, RowSplit, row_length};
 use super::*;
 
 /// Instructions per element, and per thread whose row belongs to one warp or to several. Counted as for
@@ -15,11 +15,11 @@ const PER_THREAD_OF_SEVERAL_WARPS: f64 = 180.0;
 
 /// Returns the instructions for this many elements, and how many of them use special-function units: one or two
 /// exponentials per element, and a reciprocal per thread.
-fn work(partition: &RowPartition, elements: f64) -> (f64, f64) {
-    let threads = partition.all_threads() as f64;
-    let own = if partition.several_warps() { PER_THREAD_OF_SEVERAL_WARPS } else { PER_THREAD_OF_A_WARP };
-    let (each, exponentials) = if partition.whole { (PER_ELEMENT_ONCE, 1.0) } else { (PER_ELEMENT_TWICE, 2.0) };
-    let each = if partition.staged { each + PER_ELEMENT_STAGED } else { each };
+fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
+    let threads = split.all_threads() as f64;
+    let own = if split.several_warps() { PER_THREAD_OF_SEVERAL_WARPS } else { PER_THREAD_OF_A_WARP };
+    let (each, exponentials) = if split.whole { (PER_ELEMENT_ONCE, 1.0) } else { (PER_ELEMENT_TWICE, 2.0) };
+    let each = if split.staged { each + PER_ELEMENT_STAGED } else { each };
     (each * elements + own * threads, exponentials * elements + threads)
 }
 
@@ -50,9 +50,9 @@ impl Operation for Softmax {
     fn cost(&self, spec: &Spec) -> Cost {
         // Maximum, subtraction, scaling, exponential and division per element.
         let elements = spec.inputs[0].elements() as f64;
-        let partition = RowPartition::of(spec);
-        let (instructions, special) = work(&partition, elements);
-        Cost { instructions, special, ..partition.cost(spec, 5.0 * elements) }
+        let split = RowSplit::of(spec);
+        let (instructions, special) = work(&split, elements);
+        Cost { instructions, special, ..split.cost(spec, 5.0 * elements) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -113,7 +113,7 @@ impl Operation for Softmax {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let scale = spec.attrs.number("scale");
-        RowPartition::of(spec).launch("softmax", spec, ("scale", scale), 2, &BODIES)
+        RowSplit::of(spec).launch("softmax", spec, ("scale", scale), 2, &BODIES)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

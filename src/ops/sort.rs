@@ -1,8 +1,8 @@
 //! `sort`: sorts rows, and returns the original index of each element.
 //!
 //! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. Rows of several runs are
-//! merged in passes, each of which halves the number of runs; rows of many runs are sorted by the digits of their keys
-//! instead. Time depends on the shape alone, not on the values.
+//! merged in passes, each of which halves the number of runs; rows of many runs are sorted by the digits of their keys instead. Time
+//! depends on the shape alone, not on the values.
 
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
@@ -36,7 +36,7 @@ const PER_PAIR: f64 = 10.0 + 4.0;
 const PER_MERGE: f64 = 40.0 + 10.0 * 4.0;
 
 /// The division of rows among blocks.
-struct SortPartition {
+struct Split {
     rows: Rows,
     /// Number of elements of a run, a power of two, and number of runs of a row.
     run: u64,
@@ -51,8 +51,8 @@ struct SortPartition {
     radix: Option<Radix>,
 }
 
-impl SortPartition {
-    fn of(spec: &Spec) -> SortPartition {
+impl Split {
+    fn of(spec: &Spec) -> Split {
         let rows = Rows::of(&[&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]]);
         let run = rows.length.next_power_of_two().min(RUN);
         let runs = rows.length.div_ceil(run);
@@ -71,7 +71,7 @@ impl SortPartition {
         let is_short = if key == 8 { rows.length <= ALONE_WIDE } else { runs == 1 || !is_padded };
         let is_faster = radix.passes() < merges || (radix.is_alone() && !is_short);
         let radix = is_faster.then_some(radix);
-        SortPartition { rows, run, runs, several, entry: key + 4, each, radix }
+        Split { rows, run, runs, several, entry: key + 4, each, radix }
     }
 
     /// Number of elements that a block holds in shared memory.
@@ -120,8 +120,8 @@ impl Operation for Sort {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let partition = SortPartition::of(spec);
-        if let Some(radix) = partition.radix {
+        let split = Split::of(spec);
+        if let Some(radix) = split.radix {
             let moved = Traffic::of(Space::Device, radix.moved());
             // The last pass reads each element again, from a sector of its own.
             let again = if radix.is_alone() { 0 } else { spec.inputs[0].elements() };
@@ -136,19 +136,19 @@ impl Operation for Sort {
                 ..Cost::default()
             };
         }
-        let listed = (partition.blocks() * partition.list()) as f64;
-        let steps = f64::from(partition.run.ilog2() * (partition.run.ilog2() + 1) / 2);
+        let listed = (split.blocks() * split.list()) as f64;
+        let steps = f64::from(split.run.ilog2() * (split.run.ilog2() + 1) / 2);
         let elements = spec.inputs[0].elements() as f64;
-        let passes = partition.passes();
+        let passes = split.passes();
         // Each pass reads and writes all keys and indices in memory.
-        let moved = Traffic::of(Space::Device, partition.entries() * passes);
-        let tiles = partition.rows.count * partition.rows.length.div_ceil(RUN);
+        let moved = Traffic::of(Space::Device, split.entries() * passes);
+        let tiles = split.rows.count * split.rows.length.div_ceil(RUN);
         Cost {
             instructions: PER_PAIR * listed / 2.0 * steps + PER_MERGE * elements * passes as f64,
             read: Spec::bytes_of(&spec.inputs) + moved,
             written: Spec::bytes_of(&spec.outputs) + moved,
-            blocks: partition.blocks() + tiles * passes,
-            share: share(partition.threads()),
+            blocks: split.blocks() + tiles * passes,
+            share: share(split.threads()),
             ..spec.streaming_cost(listed / 2.0 * steps + elements * passes as f64, 1)
         }
     }
@@ -174,10 +174,10 @@ impl Operation for Sort {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let partition = SortPartition::of(spec);
+        let split = Split::of(spec);
         let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
-        let (rows, dtype) = (&partition.rows, c_type(x.dtype));
-        if let Some(radix) = partition.radix {
+        let (rows, dtype) = (&split.rows, c_type(x.dtype));
+        if let Some(radix) = split.radix {
             return by_digits(spec, rows, &radix);
         }
         let elements = rows.count * rows.length;
@@ -189,31 +189,31 @@ impl Operation for Sort {
                 sorted_keys(x.dtype),
                 u32::from(spec.attrs.bool("descending")),
                 u32::from(is_last),
-                partition.run,
-                partition.list(),
-                partition.list() / threads,
+                split.run,
+                split.list(),
+                split.list() / threads,
                 if x.dtype.size() <= 2 { "u32" } else { "u64" },
-                index_type(elements.max(blocks * partition.several)),
+                index_type(elements.max(blocks * split.several)),
             );
             let params = [
                 param(format!("{dtype}* values"), Arg::Operand(1)),
                 param(format!("{}* indices", c_type(indices.dtype)), Arg::Operand(2)),
                 param(format!("const {dtype}* x"), Arg::Operand(0)),
-                param("K* keys", Arg::Workspace(2 * partition.entries())),
+                param("K* keys", Arg::Workspace(2 * split.entries())),
                 i64_param("sx", rows.steps[0]),
                 i64_param("sv", rows.steps[1]),
                 i64_param("si", rows.steps[2]),
                 geometry_param("g", &rows.geometry),
                 u64_param("rows", rows.count),
                 u32_param("n", rows.length),
-                u32_param("runs", partition.runs),
+                u32_param("runs", split.runs),
                 u32_param("width", width),
                 u32_param("side", side),
             ];
             launch(name, &before, &params, body, blocks, threads as u32)
         };
-        let passes = partition.passes();
-        let mut launches = vec![pass("sort_runs", RUNS, partition.threads(), partition.blocks(), passes == 0, 0, 0)];
+        let passes = split.passes();
+        let mut launches = vec![pass("sort_runs", RUNS, split.threads(), split.blocks(), passes == 0, 0, 0)];
         launches.extend((0..passes).map(|number| {
             let blocks = rows.count * rows.length.div_ceil(RUN);
             pass("sort_merge", MERGE, u64::from(BLOCK), blocks, number + 1 == passes, RUN << number, number % 2)

@@ -21,7 +21,7 @@ pub struct StepPlan {
     /// For each operation, the index of the first edge to it or to a later one: edges are sorted by target.
     starts: Vec<u32>,
     /// Dependencies on earlier iterations, by target. Empty if iterations do not overlap.
-    pub across: Vec<Across>,
+    pub across: Vec<CrossIterationEdge>,
 }
 
 /// Why one operation waits for another.
@@ -55,7 +55,7 @@ pub struct Edge {
 
 /// A dependency on an earlier iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Across {
+pub struct CrossIterationEdge {
     pub from: OpId,
     pub to: OpId,
     /// Number of iterations by which `from` is earlier, at least 1.

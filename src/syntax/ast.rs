@@ -341,12 +341,12 @@ pub struct Call {
 pub struct Arg {
     pub value: Expr,
     /// The rank to which the operand belongs, given by `at`; `None` for the own rank.
-    pub at: Option<At>,
+    pub at: Option<AtClause>,
 }
 
 /// A clause such as `at rank + 1 when rank + 1 < world`.
 #[derive(Debug)]
-pub struct At {
+pub struct AtClause {
     pub rank: Expr,
     /// The condition; `None` means always.
     pub when: Option<Expr>,

@@ -111,7 +111,7 @@ impl JoinOptions {
 }
 
 /// Callback that ends this process with an error, if the process does not end by itself.
-pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
+pub type LostRankHandler = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
 pub struct Rendezvous {
@@ -125,7 +125,7 @@ struct Shared {
     links: BTreeMap<u32, Mutex<Link>>,
     state: Mutex<State>,
     changed: Condvar,
-    rescue: Rescue,
+    rescue: LostRankHandler,
     stall: Duration,
     /// Returns a number that changes whenever this process makes progress.
     work: OnceLock<Work>,
@@ -188,7 +188,7 @@ impl State {
 impl Rendezvous {
     /// Joins the other processes; returns once all have joined. Calls `rescue` if another rank is gone or has failed
     /// and this process does not end by itself; `rescue` may end the process.
-    pub fn join(place: &JoinOptions, rescue: Rescue) -> Result<Rendezvous, ExecError> {
+    pub fn join(place: &JoinOptions, rescue: LostRankHandler) -> Result<Rendezvous, ExecError> {
         let connections = match place {
             JoinOptions { world: 1, .. } => BTreeMap::new(),
             JoinOptions { rank: 0, .. } => listen::listen(place)?,

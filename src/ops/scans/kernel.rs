@@ -30,7 +30,7 @@ const EACH: f64 = 5.0;
 const PER_PACK: f64 = 40.0;
 
 /// How threads divide lines.
-pub struct ScanPartition {
+pub struct Split {
     /// Geometry of the lines: strides of the output, then of the input.
     lines: Geometry,
     count: u64,
@@ -49,8 +49,8 @@ pub struct ScanPartition {
     under_way: u64,
 }
 
-impl ScanPartition {
-    pub fn of(spec: &Spec) -> ScanPartition {
+impl Split {
+    pub fn of(spec: &Spec) -> Split {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (dims, axis) = (tensors[0].dims, axis(spec));
         let others = |all: &Dims| {
@@ -113,7 +113,7 @@ impl ScanPartition {
             }
             false => 1,
         };
-        ScanPartition { lines, count, length, steps, along, pack, threads, parts, under_way }
+        Split { lines, count, length, steps, along, pack, threads, parts, under_way }
     }
 
     /// Lines, or packs of lines, side by side in a block.

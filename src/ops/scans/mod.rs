@@ -6,7 +6,7 @@ use super::ball::Precision;
 use super::elementwise::compute_type;
 use super::*;
 
-use kernel::ScanPartition;
+use kernel::Split;
 
 /// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
 pub struct Scan {
@@ -46,7 +46,7 @@ impl Operation for Scan {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        ScanPartition::of(spec).cost(spec)
+        Split::of(spec).cost(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -77,7 +77,7 @@ impl Operation for Scan {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        ScanPartition::of(spec).launches(self, spec)
+        Split::of(spec).launches(self, spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
