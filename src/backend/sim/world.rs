@@ -243,7 +243,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rank's thread begins. Blocks until all have entered and it is its turn.
+    /// Registers the thread of a rank. Blocks until all ranks have entered and it is this rank's turn.
     pub fn enter(&self, rank: usize) {
         let mut state = self.lock();
         state.entered += 1;
