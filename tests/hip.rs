@@ -7,16 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{doubles, programs, shipped};
+use crate::common::doubles::{self, RESULTS_ONLY};
+use crate::common::{programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Folder of compiled kernels, shared by all tests of this file.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
-
-/// Arguments of a run for its results: no operation is timed, and the iterations for that are left out.
-pub const RESULTS_ONLY: [&str; 4] = ["--effort", "sanity", "--observe", "off"];
 
 /// The result of a program.
 pub struct Output {
@@ -30,13 +28,15 @@ pub fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
     run_with(libraries, &[("HIP_DOUBLE_FAULT", fault)], arguments)
 }
 
-/// Runs the program on the double with these environment variables.
+/// Runs the program on the double with these environment variables, for few iterations: one with `--effort sanity`.
 pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(file.path()).expect("a file of our own");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+    let few: &[&str] = if arguments.contains(&"sanity") { &[] } else { &["--warmup", "1", "--iterations", "2"] };
     command
-        .args(["exec", "--backend", "hip", "--allow-kernels", "--verify", "--warmup", "1", "--iterations", "2"])
+        .args(["exec", "--backend", "hip", "--allow-kernels", "--verify"])
+        .args(few)
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("AORTA_LIBRARY_PATH", libraries)

@@ -178,7 +178,7 @@ fn a_query_whose_keys_are_all_masked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (path, outputs) = (folder.path().join("masked.aorta"), folder.path().join("outputs"));
     std::fs::write(&path, &text).expect("a file of our own");
-    let arguments = [&crate::hip::RESULTS_ONLY[..], &["--outputs", outputs.to_str().expect("a plain path")]].concat();
+    let arguments = [&doubles::RESULTS_ONLY[..], &["--outputs", outputs.to_str().expect("a plain path")]].concat();
     crate::hip::verify(libraries, path.to_str().expect("a plain path"), &arguments);
     let (program, plan) = common::planned(&text);
     let host = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);

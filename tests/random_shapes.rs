@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use aorta::base::random::hash;
 
-use crate::common::doubles;
-use crate::hip::{RESULTS_ONLY, verify};
+use crate::common::doubles::{self, RESULTS_ONLY};
+use crate::hip::verify;
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 

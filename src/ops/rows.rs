@@ -377,10 +377,10 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
-/// Returns the number of threads per row and of packs per thread, so that the registers of these threads hold `packs`
-/// packs. Threads are a power of two, at least `least`; a thread has at most `most` packs. If the device has space for a
-/// thread per pack, each thread gets one pack, or two if a single warp then suffices, which saves an exchange with
-/// another warp. Otherwise, among divisions with little waste, the one with about sixteen elements per thread is chosen.
+/// Returns the number of threads per row, a power of two of at least `least`, and of packs per thread, `most` at most,
+/// whose registers hold `packs` packs. If the device has space for a thread per pack, it uses that many; a single warp
+/// may have two packs per thread, which is faster than an exchange with another warp. Otherwise it prefers, among
+/// divisions with little waste, about sixteen elements per thread.
 fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
     let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
     let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
