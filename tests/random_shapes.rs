@@ -102,27 +102,6 @@ impl File {
         indices
     }
 
-    /// Adds the product of an m × k and a k × n matrix in groups of rows or, with `in_depth`, of the depth k, which end at `ends`.
-    fn add_grouped(
-        &mut self,
-        [dtype, output]: [&str; 2],
-        groups: u64,
-        ends: &str,
-        [m, k, n]: [u64; 3],
-        in_depth: bool,
-        epilogue: &str,
-    ) {
-        let [turned_a, turned_b] = [(); 2].map(|()| self.below(2) == 0);
-        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
-        let groups = [groups];
-        let (of_b, of_c): (&[u64], &[u64]) = if in_depth { (&[], &groups) } else { (&groups, &[]) };
-        let a = self.tensor(dtype, &matrix(m, k, turned_a));
-        let b = self.tensor(dtype, &[of_b, &matrix(k, n, turned_b)].concat());
-        let c = self.tensor(output, &[of_c, &[m, n]].concat());
-        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
-        self.add(&format!("grouped_gemm({a}, {b}, {ends} -> {c}, {turns}{epilogue})"));
-    }
-
     /// Runs the file on the double and compares its results with the CPU's.
     pub fn check(&self) {
         let Some(libraries) = doubles::cpu() else { return };
@@ -272,12 +251,26 @@ fn grouped_products_of_any_form() {
             _ => (groups, rows, depth, columns),
         };
         let in_depth = in_depth && !(is_long && case == 0);
+        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
         let index = file.pick(&["i32", "i64"]);
         let ends = file.indices(index, &[groups]);
         let output = if file.below(3) == 0 && dtype.ends_with("16") { "f32" } else { dtype };
-        let sizes = if in_depth { [depth, rows, columns] } else { [rows, depth, columns] };
+        let (a, b, c) = match in_depth {
+            true => (
+                file.tensor(dtype, &matrix(depth, rows, turned_a)),
+                file.tensor(dtype, &matrix(rows, columns, turned_b)),
+                file.tensor(output, &[groups, depth, columns]),
+            ),
+            false => (
+                file.tensor(dtype, &matrix(rows, depth, turned_a)),
+                file.tensor(dtype, &[&[groups], matrix(depth, columns, turned_b).as_slice()].concat()),
+                file.tensor(output, &[rows, columns]),
+            ),
+        };
         let epilogue = file.pick(&["", "", ", epilogue: relu", ", epilogue: gelu", ", epilogue: gelu_tanh"]);
-        file.add_grouped([dtype, output], groups, &ends, sizes, in_depth, epilogue);
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+        file.add(&format!("grouped_gemm({a}, {b}, {ends} -> {c}, {turns}{epilogue})"));
     }
     file.check();
 }
@@ -299,8 +292,23 @@ fn grouped_products_with_few_deep_tiles() {
         let _ = writeln!(file.buffers, "buffer n{index}: i32[{groups}] = iota\nbuffer e{index}: i32[{groups}]");
         let power = file.pick(&["1", "2", "0.3"]);
         file.add(&format!("map(floor({length} * pow((n{index} + 1) / {groups}, {power})) -> e{index})"));
+        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
+        let (a, b, c) = match in_depth {
+            true => (
+                file.tensor(dtype, &matrix(short, long, turned_a)),
+                file.tensor(dtype, &matrix(long, columns, turned_b)),
+                file.tensor(output, &[groups, short, columns]),
+            ),
+            false => (
+                file.tensor(dtype, &matrix(short, long, turned_a)),
+                file.tensor(dtype, &[&[groups], matrix(long, columns, turned_b).as_slice()].concat()),
+                file.tensor(output, &[short, columns]),
+            ),
+        };
         let epilogue = file.pick(&["", ", epilogue: silu"]);
-        file.add_grouped([dtype, output], groups, &format!("e{index}"), [short, long, columns], in_depth, epilogue);
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+        file.add(&format!("grouped_gemm({a}, {b}, e{index} -> {c}, {turns}{epilogue})"));
     }
     file.check();
 }

@@ -118,9 +118,8 @@ const ENOUGH_BLOCKS: u64 = 1024;
 /// Minimum number of neighbouring elements that a tile has in each tensor; sides with fewer get further dimensions.
 const LONG: u64 = 32;
 
-/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better;
-/// and minimum size in bytes of a range of neighbouring elements that is read or written so, since the ends of a
-/// written range take several stores.
+/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and minimum size
+/// in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take several stores.
 const MAX_RAGGED: u64 = 2;
 const MIN_READ: u64 = 64;
 const MIN_WRITTEN: u64 = 512;
@@ -128,9 +127,9 @@ const MIN_WRITTEN: u64 = 512;
 /// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
 const MIN_TENSOR: u64 = 1 << 20;
 
-/// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written:
-/// number of elements up to which all are; length of a side, and size in bytes of a tile with both sides whole, from
-/// which warps read few sectors more than once; and size in bytes of a tensor up to which the cache serves these.
+/// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written: number of elements up to
+/// which all are; length of a side, and size in bytes of a tile with both sides whole, from which warps read few sectors more than once;
+/// and size in bytes of a tensor up to which the cache serves these.
 const WALKED: u64 = 1 << 17;
 const WALKED_SIDE: u64 = 5;
 const WALKED_TILE: u64 = 4 << 10;
@@ -169,8 +168,8 @@ struct Side {
     tile: u64,
     /// Number of neighbouring elements that are read or written at once. All packs begin at multiples of their size.
     pack: u64,
-    /// How packs of 16 bytes are moved along this side if rows of the tile may begin at any element; `None` if all
-    /// packs are aligned.
+    /// How packs of 16 bytes are moved along this side if rows of the tile may begin at any element; `None` if all packs are
+    /// aligned.
     run: Option<Run>,
 }
 
