@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{doubles, programs, shipped};
+use crate::common::doubles::{self, RESULTS_ONLY};
+use crate::common::{programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -27,13 +28,15 @@ pub fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
     run_with(libraries, &[("HIP_DOUBLE_FAULT", fault)], arguments)
 }
 
-/// Runs the program on the double with these environment variables.
+/// Runs the program on the double with these environment variables, for few iterations: one with `--effort sanity`.
 pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(file.path()).expect("a file of our own");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+    let few: &[&str] = if arguments.contains(&"sanity") { &[] } else { &["--warmup", "1", "--iterations", "2"] };
     command
-        .args(["exec", "--backend", "hip", "--allow-kernels", "--verify", "--warmup", "1", "--iterations", "2"])
+        .args(["exec", "--backend", "hip", "--allow-kernels", "--verify"])
+        .args(few)
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("AORTA_LIBRARY_PATH", libraries)
@@ -318,9 +321,8 @@ fn every_operation_agrees_with_the_cpu() {
         None => &["bf16"],
     };
     for dtype in dtypes {
-        // Verifies everything; the shipped files cover the rest of a measurement.
-        let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
-        verify(libraries, "tests/workloads/operations.aorta", &arguments);
+        let set = format!("dtype={dtype}");
+        verify(libraries, "tests/workloads/operations.aorta", &[&RESULTS_ONLY[..], &["--set", &set]].concat());
     }
 }
 
@@ -343,8 +345,8 @@ fn sorts_rows_and_gradients_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     let gradients = std::env::var_os("AORTA_LONG").map(|_| ("gradients", "f32"));
     for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")].into_iter().chain(gradients) {
-        let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
-        verify(libraries, &format!("tests/workloads/{file}.aorta"), &arguments);
+        let set = format!("dtype={dtype}");
+        verify(libraries, &format!("tests/workloads/{file}.aorta"), &[&RESULTS_ONLY[..], &["--set", &set]].concat());
     }
 }
 
@@ -369,7 +371,7 @@ fn products_of_the_other_library_agree_with_the_cpu() {
     let text = format!("{declarations}step {{\n  on main {{\n{}\n  }}\n}}\n", products.join("\n"));
     std::fs::write(&file, text).expect("a file of our own");
     let file = file.to_str().expect("a plain path");
-    verify(folder.path(), file, &["--effort", "sanity", "--set", "dtype=f64"]);
+    verify(folder.path(), file, &[&RESULTS_ONLY[..], &["--set", "dtype=f64"]].concat());
 }
 
 const FILE: &str = "examples/03-dependencies.aorta";

@@ -13,10 +13,10 @@ use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{
     self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers,
 };
-use aorta::measure::{self, Measured, RankRequest};
+use aorta::measure::{self, Measured};
 use aorta::model::{AnalysisOptions, Program};
 use aorta::plan::{self, Plan};
-use aorta::schedule::{self, Topology};
+use aorta::schedule::Topology;
 
 use crate::common;
 use crate::common::mock::{Mock, Script};
@@ -86,16 +86,9 @@ fn measured_within(
     control: &Control,
     keep: &dyn Fn(Measured),
 ) -> Result<Measured, ExecError> {
-    let place = |(program, plan): &(Program, Plan)| {
-        schedule::place(program, plan, backend.topology(), &schedule::Options::default())
-    };
-    let schedules: Vec<_> = world.iter().map(place).collect();
-    let ranks: Vec<RankRequest> = (0..)
-        .zip(world.iter().zip(&schedules))
-        .map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule })
-        .collect();
+    let schedules = common::world::schedules(world, backend);
     measure::measure(&measure::Request {
-        ranks: &ranks,
+        ranks: &common::world::requests(world, &schedules),
         backend,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 12, iterations: 5 },
@@ -301,14 +294,8 @@ fn observed_iterations_go_to_the_first_rank() {
     let counts = in_each(2, |_, peers| {
         let mock = Mock::silent();
         let backend = OneOf { backend: &mock, peers };
-        let schedules: Vec<_> = world
-            .iter()
-            .map(|(program, plan)| common::placed(program, plan, &backend, &schedule::Options::default()))
-            .collect();
-        let ranks: Vec<exec::Rank> = (0..)
-            .zip(world.iter().zip(&schedules))
-            .map(|(number, ((program, _), schedule))| exec::Rank { number, program, schedule })
-            .collect();
+        let schedules = common::world::schedules(&world, &backend);
+        let ranks = common::world::ranks(&world, &schedules);
         let mut ranks = exec::prepare_ranks(&ranks, &backend, &common::exec_options()).expect("nothing fails");
         let traces = ranks
             .observe(
@@ -392,14 +379,8 @@ fn a_process_reads_the_buffers_of_its_own_rank() {
     let world = world("buffer x: f32[4]\nstep { fill(rank -> x) }", 2);
     let told: Vec<Vec<Vec<Vec<u8>>>> = in_each(2, |_, peers| {
         let backend = OneOf { backend: &Host, peers };
-        let schedules: Vec<_> = world
-            .iter()
-            .map(|(program, plan)| common::placed(program, plan, &backend, &schedule::Options::default()))
-            .collect();
-        let ranks: Vec<exec::Rank> = (0..)
-            .zip(world.iter().zip(&schedules))
-            .map(|(number, ((program, _), schedule))| exec::Rank { number, program, schedule })
-            .collect();
+        let schedules = common::world::schedules(&world, &backend);
+        let ranks = common::world::ranks(&world, &schedules);
         let buffers = measure::buffers(&ranks, &backend, &common::exec_options(), &Control::default());
         let buffers = buffers.expect("nothing fails").expect("nobody stopped it");
         buffers.into_iter().map(|buffers| buffers.into_iter().map(|(_, bytes)| bytes).collect()).collect()

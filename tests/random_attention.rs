@@ -7,37 +7,110 @@ use aorta::exec::LaunchMode;
 use crate::common::{self, doubles};
 use crate::random_shapes::{File, cases};
 
+/// Options that attention has in any form.
+const OPTIONS: [&str; 5] = ["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"];
+
+const DTYPES: [&str; 6] = ["bf16", "f16", "f32", "f64", "bf16", "f16"];
+
+/// Sizes of an attention.
+struct Sizes<'a> {
+    /// Dimensions before those of heads and positions: of queries, and of keys.
+    lead: [&'a [u64]; 2],
+    /// Number of heads of the keys, and of heads of the queries for each of them.
+    heads: [u64; 2],
+    /// Number of queries and of keys.
+    positions: [u64; 2],
+    /// Size of a head of queries and keys, and of values.
+    widths: [u64; 2],
+}
+
+/// An attention on drawn tensors.
+struct Attention {
+    dtype: &'static str,
+    /// Queries, keys and values, and the result, as an operation names them.
+    inputs: String,
+    o: String,
+    /// Dimensions of the result, and of the values for each row.
+    result: Vec<u64>,
+    rows: Vec<u64>,
+    options: String,
+}
+
+impl Attention {
+    fn draw(file: &mut File, dtype: &'static str, sizes: &Sizes, options: &[&str]) -> Attention {
+        let positions_first = file.below(2) == 0;
+        let dims = |lead: &[u64], heads: u64, positions: u64, size: u64| match positions_first {
+            true => [lead, &[positions, heads, size]].concat(),
+            false => [lead, &[heads, positions, size]].concat(),
+        };
+        let Sizes { lead: [lead, lead_of_keys], heads: [shared, group], positions: [queries, keys], widths } = *sizes;
+        let result = dims(lead, shared * group, queries, widths[1]);
+        let q = file.tensor(dtype, &dims(lead, shared * group, queries, widths[0]));
+        let [k, v] = widths.map(|width| file.tensor(dtype, &dims(lead_of_keys, shared, keys, width)));
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        Attention {
+            dtype,
+            inputs: format!("{q}, {k}, {v}"),
+            o: file.tensor(dtype, &result),
+            result,
+            rows: [lead, &[shared * group, queries]].concat(),
+            options: format!("{}{layout}", file.pick(options)),
+        }
+    }
+
+    /// Element type of sums.
+    fn sums(&self) -> &'static str {
+        if self.dtype == "f64" { "f64" } else { "f32" }
+    }
+
+    /// Adds the forward operation with a label. The text `more` is the inputs after the values.
+    fn forward(&self, file: &mut File, label: &str, operation: &str, more: &str) {
+        let Attention { inputs, o, options, .. } = self;
+        file.add(&format!("{label}: {operation}({inputs}{more} -> {o}, _{options})"));
+    }
+
+    /// Adds the operation of gradients, for the result of the forward operation with this label.
+    fn backward(&self, file: &mut File, label: &str, operation: &str, more: &str, outputs: &str) {
+        let Attention { inputs, o, options, .. } = self;
+        let dy = file.tensor(self.dtype, &self.result);
+        let of_lse = match file.below(2) {
+            0 => format!(", {}", file.tensor(self.sums(), &self.rows)),
+            _ => String::new(),
+        };
+        file.add(&format!("{operation}({inputs}, {o}, {label}.lse, {dy}{more}{of_lse}{options}{outputs})"));
+    }
+
+    /// Draws a bias.
+    fn bias(&self, file: &mut File, keys: u64) -> String {
+        let dtype = file.pick(&[self.dtype, self.sums()]);
+        file.repeated(dtype, &[&self.rows[..], &[keys]].concat())
+    }
+
+    /// Adds attention with a bias and its gradients.
+    fn with_bias(&self, file: &mut File, label: &str, bias: &str) {
+        let (bias, outputs) = (format!(", {bias}"), file.pick(&["", " -> _, _, _, _"]));
+        self.forward(file, label, "attention", &bias);
+        self.backward(file, label, "biased_attention_backward", &bias, outputs);
+    }
+}
+
 #[test]
 fn attention_of_ragged_sequences() {
     let mut file = File::new(16);
     for case in 0..cases(6) {
-        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
-        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
-        let (sequences, shared, group) = (file.pick(&[1, 2, 9]), 1 + file.below(2), file.pick(&[1, 2]));
-        let (queries, keys) = (file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80]));
-        let positions_first = file.below(2) == 0;
-        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
-            true => [positions, heads, size],
-            false => [heads, positions, size],
-        };
-        let heads = shared * group;
-        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
-        let v = file.tensor(dtype, &dims(shared, keys, value_size));
-        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
+        let dtype = file.pick(&DTYPES);
+        let sequences = file.pick(&[1, 2, 9]);
+        let heads = [1 + file.below(2), file.pick(&[1, 2])];
+        let positions = [file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80])];
+        let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];
+        let sizes = Sizes { lead: [&[], &[]], heads, positions, widths };
+        let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
         // Some ends do not ascend, and some lie outside of the tensors.
         let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
         let (ends, key_ends) = (file.indices(index, &[sequences]), file.indices(kind, &[sequences]));
-        let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option =
-            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
-        file.add(&format!("r{case}: ragged_attention({q}, {k}, {v}, {ends}, {key_ends} -> {o}, _{option}{layout})"));
-        let of_lse = match file.below(2) {
-            0 => format!(", {}", file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[heads, queries])),
-            _ => String::new(),
-        };
-        file.add(&format!(
-            "ragged_attention_backward({q}, {k}, {v}, {o}, r{case}.lse, {dy}, {ends}, {key_ends}{of_lse}{option}{layout})"
-        ));
+        let (label, ends) = (format!("r{case}"), format!(", {ends}, {key_ends}"));
+        attention.forward(&mut file, &label, "ragged_attention", &ends);
+        attention.backward(&mut file, &label, "ragged_attention_backward", &ends, "");
     }
     file.check();
 }
@@ -46,43 +119,24 @@ fn attention_of_ragged_sequences() {
 fn attention_with_a_bias() {
     let mut file = File::new(17);
     for case in 0..cases(9) {
-        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
-        let sums = if dtype == "f64" { "f64" } else { "f32" };
-        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
-        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2]));
+        let dtype = file.pick(&DTYPES);
+        let batch = 1 + file.below(2);
         // One case has enough keys to be shared by blocks.
-        let (queries, keys) = match case {
-            0 => (1, 1100),
-            _ => (file.pick(&[1, 5, 17, 70]), file.pick(&[1, 9, 64, 70])),
+        let positions = match case {
+            0 => [1, 1100],
+            _ => [file.pick(&[1, 5, 17, 70]), file.pick(&[1, 9, 64, 70])],
         };
-        let positions_first = file.below(2) == 0;
-        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
-            true => [batch, positions, heads, size],
-            false => [batch, heads, positions, size],
-        };
-        let heads = shared * group;
-        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
-        let v = file.tensor(dtype, &dims(shared, keys, value_size));
-        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
-        let of_bias = file.pick(&[dtype, sums]);
-        let bias = file.repeated(of_bias, &[batch, heads, queries, keys]);
+        let heads = [1 + file.below(2), file.pick(&[1, 2])];
+        let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];
+        let sizes = Sizes { lead: [&[batch], &[batch]], heads, positions, widths };
+        let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
+        let bias = attention.bias(&mut file, positions[1]);
         // A bias of -inf takes a key away, and some queries keep none.
         if file.below(2) == 0 {
             let least = file.pick(&["0.5", "-0.3"]);
             file.add(&format!("map(if {bias} > {least} {{ log({bias} * 0) }} else {{ {bias} * 3 }} -> {bias})"));
         }
-        let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option =
-            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
-        file.add(&format!("b{case}: attention({q}, {k}, {v}, {bias} -> {o}, _{option}{layout})"));
-        let of_lse = match file.below(2) {
-            0 => format!(", {}", file.tensor(sums, &[batch, heads, queries])),
-            _ => String::new(),
-        };
-        let outputs = file.pick(&["", " -> _, _, _, _"]);
-        file.add(&format!(
-            "biased_attention_backward({q}, {k}, {v}, {o}, b{case}.lse, {dy}, {bias}{of_lse}{option}{layout}{outputs})"
-        ));
+        attention.with_bias(&mut file, &format!("b{case}"), &bias);
     }
     file.check();
 }
@@ -124,7 +178,7 @@ fn a_query_whose_keys_are_all_masked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (path, outputs) = (folder.path().join("masked.aorta"), folder.path().join("outputs"));
     std::fs::write(&path, &text).expect("a file of our own");
-    let arguments = ["--effort", "sanity", "--outputs", outputs.to_str().expect("a plain path")];
+    let arguments = [&doubles::RESULTS_ONLY[..], &["--outputs", outputs.to_str().expect("a plain path")]].concat();
     crate::hip::verify(libraries, path.to_str().expect("a plain path"), &arguments);
     let (program, plan) = common::planned(&text);
     let host = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);
@@ -156,24 +210,17 @@ fn a_query_whose_keys_are_all_masked() {
 fn attention_over_pages() {
     let mut file = File::new(15);
     for case in 0..cases(7) {
-        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
-        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
-        let (sequences, shared, group) = (1 + file.below(3), 1 + file.below(2), file.pick(&[1, 2, 5]));
+        let dtype = file.pick(&DTYPES);
+        let sequences = 1 + file.below(3);
         // One case has enough keys to be shared by blocks.
         let (blocks, page, columns, queries) = match case {
             0 => (9, 64, 20, 1),
             _ => (1 + file.below(9), file.pick(&[1, 3, 16]), file.pick(&[1, 4, 7]), file.pick(&[1, 2, 33])),
         };
-        let positions_first = file.below(2) == 0;
-        let dims = |first: u64, heads: u64, positions: u64, size: u64| match positions_first {
-            true => [first, positions, heads, size],
-            false => [first, heads, positions, size],
-        };
-        let heads = shared * group;
-        let q = file.tensor(dtype, &dims(sequences, heads, queries, size));
-        let k = file.tensor(dtype, &dims(blocks, shared, page, size));
-        let v = file.tensor(dtype, &dims(blocks, shared, page, value_size));
-        let o = file.tensor(dtype, &dims(sequences, heads, queries, value_size));
+        let heads = [1 + file.below(2), file.pick(&[1, 2, 5])];
+        let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];
+        let sizes = Sizes { lead: [&[sequences], &[blocks]], heads, positions: [queries, page], widths };
+        let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
         let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
         // Some pages are not in the pool, and some lengths are negative or more than the pages hold.
         let pages = file.indices(index, &[sequences, columns]);
@@ -182,10 +229,7 @@ fn attention_over_pages() {
         if case == 0 {
             file.add(&format!("map({lengths} * 30 -> {lengths})"));
         }
-        let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option =
-            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
-        file.add(&format!("paged_attention({q}, {k}, {v}, {pages}, {lengths} -> {o}, _{option}{layout})"));
+        attention.forward(&mut file, &format!("p{case}"), "paged_attention", &format!(", {pages}, {lengths}"));
     }
     file.check();
 }
@@ -196,34 +240,23 @@ fn attention_of_heads_that_share_keys() {
     // The first case has enough rows for the largest blocks, which is much for the double.
     let first = if std::env::var_os("AORTA_LONG").is_some() { 0 } else { 1 };
     for case in first..7 {
-        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
-        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64, 130]), file.pick(&[3, 16, 40, 64]));
-        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2]));
-        // One case has enough keys to be shared by blocks.
-        let (batch, queries, keys, size, value_size) = match case {
-            0 => (265, 65, 20, 16, 9),
-            1 => (1, 1, 1100, 16, 16),
-            _ => (batch, file.pick(&[1, 5, 17, 33]), file.pick(&[1, 9, 64, 70]), size, value_size),
+        let dtype = if case < 2 { "f16" } else { file.pick(&DTYPES) };
+        let batch = if case == 0 { 265 } else { 1 + file.below(2) };
+        let heads = [1 + file.below(2), file.pick(&[1, 2])];
+        let positions = [file.pick(&[1, 5, 17, 33]), file.pick(&[1, 9, 64, 70])];
+        let widths = [file.pick(&[1, 7, 16, 40, 64, 130]), file.pick(&[3, 16, 40, 64])];
+        let (heads, positions, widths) = match case {
+            0 => ([1, 1], [65, 20], [16, 9]),
+            // Enough keys to be shared by blocks.
+            1 => (heads, [1, 1100], [16, 16]),
+            _ => (heads, positions, widths),
         };
-        let dtype = if case < 2 { "f16" } else { dtype };
-        let (shared, group) = if case == 0 { (1, 1) } else { (shared, group) };
-        let positions_first = file.below(2) == 0;
-        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
-            true => [batch, positions, heads, size],
-            false => [batch, heads, positions, size],
-        };
-        let heads = shared * group;
-        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
-        let v = file.tensor(dtype, &dims(shared, keys, value_size));
-        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
-        let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option =
-            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
-        file.add(&format!("f{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
+        let sizes = Sizes { lead: [&[batch], &[batch]], heads, positions, widths };
+        let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
+        let label = format!("f{case}");
+        attention.forward(&mut file, &label, "attention", "");
         if case > 1 {
-            let sums = file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[batch, heads, queries]);
-            let of_lse = file.pick(&["", ", "]).replace(", ", &format!(", {sums}"));
-            file.add(&format!("attention_backward({q}, {k}, {v}, {o}, f{case}.lse, {dy}{of_lse}{option}{layout})"));
+            attention.backward(&mut file, &label, "attention_backward", "", "");
         }
     }
     file.check();
@@ -235,37 +268,21 @@ fn attention_by_products() {
     let mut file = File::new(21);
     for case in 0..cases(8) {
         let dtype = file.pick(&["bf16", "f32", "f16", "f64"]);
-        let (size, value_size) = (file.pick(&[257, 264, 320]), file.pick(&[9, 16, 300]));
-        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2, 3]));
-        let (queries, keys) = (file.pick(&[16, 17, 30]), file.pick(&[1, 16, 41]));
-        let positions_first = file.below(2) == 0;
-        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
-            true => [batch, positions, heads, size],
-            false => [batch, heads, positions, size],
-        };
-        let heads = shared * group;
-        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
-        let v = file.tensor(dtype, &dims(shared, keys, value_size));
-        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
-        let sums = if dtype == "f64" { "f64" } else { "f32" };
-        let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.1"]);
-        let of_lse = match file.below(2) {
-            0 => format!(", {}", file.tensor(sums, &[batch, heads, queries])),
-            _ => String::new(),
-        };
+        let batch = 1 + file.below(2);
+        let heads = [1 + file.below(2), file.pick(&[1, 2, 3])];
+        let positions = [file.pick(&[16, 17, 30]), file.pick(&[1, 16, 41])];
+        let widths = [file.pick(&[257, 264, 320]), file.pick(&[9, 16, 300])];
+        let sizes = Sizes { lead: [&[batch], &[batch]], heads, positions, widths };
+        let options = ["", ", causal: true", ", causal: true, window: 7", ", scale: 0.1"];
+        let attention = Attention::draw(&mut file, dtype, &sizes, &options);
+        let label = format!("w{case}");
         if file.below(2) == 0 {
-            file.add(&format!("w{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
-            file.add(&format!("attention_backward({q}, {k}, {v}, {o}, w{case}.lse, {dy}{of_lse}{option}{layout})"));
-            continue;
+            attention.forward(&mut file, &label, "attention", "");
+            attention.backward(&mut file, &label, "attention_backward", "", "");
+        } else {
+            let bias = attention.bias(&mut file, positions[1]);
+            attention.with_bias(&mut file, &label, &bias);
         }
-        let of_bias = file.pick(&[dtype, sums]);
-        let bias = file.repeated(of_bias, &[batch, heads, queries, keys]);
-        let outputs = file.pick(&["", " -> _, _, _, _"]);
-        file.add(&format!("w{case}: attention({q}, {k}, {v}, {bias} -> {o}, _{option}{layout})"));
-        file.add(&format!(
-            "biased_attention_backward({q}, {k}, {v}, {o}, w{case}.lse, {dy}, {bias}{of_lse}{option}{layout}{outputs})"
-        ));
     }
     file.check();
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use aorta::base::random::hash;
 
-use crate::common::doubles;
+use crate::common::doubles::{self, RESULTS_ONLY};
 use crate::hip::verify;
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
@@ -110,8 +110,7 @@ impl File {
         let text = format!("{}stream main\nstep {{\n  on main {{\n{}  }}\n}}\n", self.buffers, self.statements);
         std::fs::write(&path, &text).expect("a file of our own");
         println!("{text}");
-        // Iterations that are observed for a report would compute the same once more.
-        verify(libraries, &path.display().to_string(), &["--effort", "sanity"]);
+        verify(libraries, &path.display().to_string(), &RESULTS_ONLY);
     }
 }
 

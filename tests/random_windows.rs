@@ -117,6 +117,14 @@ fn transposed_convolutions_in_phases() {
     file.check();
 }
 
+/// Adds a pool and its gradients. `lead` is samples and channels, `sizes` and `windows` the spatial dimensions of `x` and `y`.
+fn pool_both_ways(file: &mut File, dtype: &str, lead: &[u64], sizes: &[u64], windows: &[u64], options: &str) {
+    let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead, sizes].concat()));
+    let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead, windows].concat()));
+    file.add(&format!("pool({x} -> {y}, {options})"));
+    file.add(&format!("pool_backward({x}, {dy} -> {dx}, {options})"));
+}
+
 #[test]
 fn pools_of_any_form() {
     let mut file = File::new(33);
@@ -151,10 +159,7 @@ fn pools_of_any_form() {
             );
             (windows, options)
         };
-        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead.clone(), sizes.clone()].concat()));
-        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead.clone(), windows.clone()].concat()));
-        file.add(&format!("pool({x} -> {y}, mode: {mode}, {options})"));
-        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: {mode}, {options})"));
+        pool_both_ways(&mut file, dtype, &lead, &sizes, &windows, &format!("mode: {mode}, {options}"));
     }
     file.check();
 }
@@ -179,10 +184,7 @@ fn pools_of_few_large_windows() {
                 (windows, format!("size: {size:?}, stride: 2, padding: 1, dilation: {dilation}"))
             }
         };
-        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &sizes].concat()));
-        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &windows].concat()));
-        file.add(&format!("pool({x} -> {y}, mode: {mode}, {options})"));
-        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: {mode}, {options})"));
+        pool_both_ways(&mut file, dtype, &lead, &sizes, &windows, &format!("mode: {mode}, {options}"));
     }
     file.check();
 }
@@ -193,14 +195,11 @@ fn pools_of_many_planes() {
     let mut file = File::new(37);
     for (mode, size, stride) in [("max", 2, 2), ("max", 3, 2), ("mean", 2, 3)] {
         let dtype = file.pick(&["f32", "f16"]);
-        let (samples, channels) = (61 + file.below(9), 71 + file.below(9));
+        let lead = [61 + file.below(9), 71 + file.below(9)];
         let sizes = [8 + file.below(3), 8];
         let windows = sizes.map(|length| (length - size) / stride + 1);
         let options = format!("mode: {mode}, size: {size}, stride: {stride}");
-        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[samples, channels, sizes[0], sizes[1]]));
-        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[samples, channels, windows[0], windows[1]]));
-        file.add(&format!("pool({x} -> {y}, {options})"));
-        file.add(&format!("pool_backward({x}, {dy} -> {dx}, {options})"));
+        pool_both_ways(&mut file, dtype, &lead, &sizes, &windows, &options);
     }
     file.check();
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Rescue, Secret, Transport};
+use aorta::backend::rendezvous::{JoinOptions, LostRankHandler, Rendezvous, Secret, Transport};
 use aorta::exec::{ExecError, Peers, agree, gather};
 
 /// A free port followed by free ones, since tests and other programs run concurrently.
@@ -29,7 +29,7 @@ fn place(rank: u32, world: u32, port: u16) -> JoinOptions {
     place_by(network(port), rank, world)
 }
 
-fn no_rescue() -> Rescue {
+fn no_rescue() -> LostRankHandler {
     Box::new(|_| {})
 }
 
@@ -206,7 +206,8 @@ fn a_thread_that_never_returns_is_abandoned() {
     let (port, rescued) = (port(), Arc::new(Mutex::new(Vec::new())));
     let told = rescued.clone();
     let other = thread::spawn(move || drop(join(&place(1, 2, port)).expect("rank 0 is there")));
-    let rescue: Rescue = Box::new(move |error| told.lock().expect("nothing panics with it").push(error.to_string()));
+    let rescue: LostRankHandler =
+        Box::new(move |error| told.lock().expect("nothing panics with it").push(error.to_string()));
     let peers = Rendezvous::join(&place(0, 2, port), rescue).expect("rank 1 comes");
     other.join().expect("it only leaves");
     while rescued.lock().expect("nothing panics with it").is_empty() {
@@ -358,7 +359,7 @@ fn a_rank_that_makes_no_progress_is_named() {
                 let rescued = rescued.clone();
                 scope.spawn(move || {
                     let (ended, end) = std::sync::mpsc::channel();
-                    let rescue: Rescue = Box::new(move |error| drop(ended.send(error.to_string())));
+                    let rescue: LostRankHandler = Box::new(move |error| drop(ended.send(error.to_string())));
                     let peers = Rendezvous::join(&place, rescue).expect("all come");
                     gather(&peers, "devices", &rank).expect("all are there");
                     if rank == stuck {

@@ -15,7 +15,7 @@ use aorta::ops::Source;
 use crate::common;
 
 /// Debian suites with AMD's packages, and the architectures for which their compilers are tested. CDNA's have waves of
-/// 64 threads, gfx1100 of 32. They share every third kernel, or each has all of them with `AORTA_LONG`.
+/// 64 threads, gfx1100 of 32. They share a sixth of the kernels of each name, at least one, or each has all with `AORTA_LONG`.
 const SUITES: [(&str, &[&str]); 2] = [("stable", &["gfx90a", "gfx942", "gfx1100"]), ("testing", &["gfx950"])];
 
 fn root(suite: &str) -> Option<PathBuf> {
@@ -237,10 +237,12 @@ fn inside() {
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let architectures: Vec<&str> = SUITES.iter().flat_map(|(_, names)| *names).copied().collect();
     let place = architectures.iter().position(|name| *name == architecture).expect("one of those above");
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
-    let is_mine = |number: usize| is_long || number % (3 * architectures.len()) == place;
-    let sources = common::kernels::all(false).into_values().enumerate();
-    let sources: Vec<Source> = sources.filter_map(|(number, source)| is_mine(number).then_some(source)).collect();
+    let mut sources: Vec<Source> = common::kernels::all(false).into_values().collect();
+    if std::env::var_os("AORTA_LONG").is_none() {
+        let of_names = sources.chunk_by(|one, next| one.name == next.name);
+        let shared: Vec<&Source> = of_names.flat_map(|sources| sources.iter().step_by(6)).collect();
+        sources = shared.into_iter().skip(place).step_by(architectures.len()).cloned().collect();
+    }
     println!("{} kernels by hipRTC {} for {architecture}", sources.len(), hiprtc.version());
     // Compiled on several threads, as in a run.
     common::parallel::map(&sources, |source| {

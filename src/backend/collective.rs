@@ -105,7 +105,7 @@ impl IdExchange {
         Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
     }
 
-    /// Exchanges ids between threads of this process.
+    /// Exchanges ids between threads of this process; `None` if any of them has failed.
     fn gather_here(&self, own: Option<Ids>) -> Option<Ids> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.coming = state.coming.saturating_sub(1);

@@ -65,7 +65,7 @@ impl Ranges {
     }
 }
 
-/// Functions of AMD's library. The version that the current profiler uses is tried first.
+/// Functions of AMD's library, or `None` without it. The version that the current profiler uses is tried first.
 fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     let names = ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
     let opened = paths.open(&names.map(str::to_owned)).ok()?;
@@ -73,7 +73,7 @@ fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     unsafe { Some((opened.find("roctxRangePushA")?, opened.find("roctxRangePop")?)) }
 }
 
-/// Functions that a profiler's library stores in the slots that it is given.
+/// Functions that a profiler's library stores in the slots that it is given; `None` if it cannot be loaded.
 fn nvtx(injection: &Path) -> Option<(Push, Pop)> {
     let opened: Opened = SearchPaths::default().open(&[injection.to_str()?.to_owned()]).ok()?;
     // SAFETY: that is the type by which every such library has it.

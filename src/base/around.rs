@@ -7,9 +7,9 @@ use super::named::named;
 /// A value for each of the two blocks; `None` for a block that the file does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around<T> {
-    /// Runs before the first iteration, on the initial contents.
+    /// The block that runs before the first iteration, on the initial contents; `None` without one.
     pub setup: Option<T>,
-    /// Runs after the last iteration.
+    /// The block that runs after the last iteration; `None` without one.
     pub teardown: Option<T>,
 }
 

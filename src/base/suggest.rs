@@ -66,7 +66,7 @@ fn unlike(a: &str, b: &str) -> usize {
     counts.iter().map(|count| usize::from(count.unsigned_abs())).sum()
 }
 
-/// Help text: the nearest name, or all candidates if none is near and they are few.
+/// Help text: the nearest name, or all candidates if none is near and they are few; `None` if they are many.
 pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some(name) = nearest(wrong, candidates.clone()) {
         return Some(format!("did you mean `{name}`?"));

@@ -22,7 +22,7 @@ impl Interner {
         Symbol(self.names.insert_full(name.into()).0 as u32)
     }
 
-    /// Number of a known name, without adding it.
+    /// Number of a name; `None` if it is not known yet.
     pub fn get(&self, name: &str) -> Option<Symbol> {
         self.names.get_index_of(name).map(|index| Symbol(index as u32))
     }

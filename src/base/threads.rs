@@ -37,7 +37,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     start(STACK, |begun| builder.spawn_scoped(scope, begin(begun, work)))
 }
 
-/// [`spawn_scoped`] for a thread with a stack of that many bytes.
+/// [`spawn_scoped`] for a thread whose stack has `stack` bytes.
 pub fn spawn_scoped_with_stack<'scope, T: Send + 'scope>(
     stack: usize,
     builder: Builder,
@@ -55,7 +55,7 @@ fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io
     drop(std::hint::black_box(room));
     let (begun, began) = channel();
     let thread = spawn(begun)?;
-    // The thread drops its end without a message.
+    // Returns once the thread has dropped its end of the channel, without a message.
     let _ = began.recv();
     Ok(thread)
 }

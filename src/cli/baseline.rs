@@ -76,7 +76,7 @@ fn word(mode: Mode) -> String {
     mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// The mode in the name of a case.
+/// The mode in the name of a case; `None` if it names no mode.
 fn mode_of(case: &str) -> Option<Mode> {
     let (_, mode) = case.rsplit_once(", ")?;
     Mode::value_variants().iter().copied().find(|known| word(*known) == mode)
@@ -95,7 +95,7 @@ fn timings(cases: &[&Case]) -> Timings {
     timings
 }
 
-/// The times of a run, with the device as PyTorch names it.
+/// The times of a run, with the device as PyTorch names it; `None` without measured times.
 fn times(record: &RunRecord) -> Option<ProblemTimes> {
     let variant = record.variants.first()?;
     let (gpu_type, device) = match record.settings.backend.as_str() {

@@ -7,7 +7,7 @@ use clap::Args;
 use miette::Diagnostic;
 
 use crate::base::{counted, shell, visible};
-use crate::compile::{Boxed, Ranks, boxed};
+use crate::compile::{BoxedDiagnostic, Ranks, boxed};
 use crate::config::{Expected, RonKind, Scenario, Settings};
 use crate::ops::user_kernel;
 use crate::plan::Rank;
@@ -193,7 +193,7 @@ fn check_world(
         })?;
     }
     // Lints do not depend on the world size, so they are reported once.
-    let mut lints: Vec<Boxed> = if first { loaded.compiled.lint() } else { Vec::new() };
+    let mut lints: Vec<BoxedDiagnostic> = if first { loaded.compiled.lint() } else { Vec::new() };
     if first && args.profile.is_some() {
         let Rank { program, plan } = &loaded.compiled.ranks[0];
         let schedule = loaded.compiled.place(&loaded.compiled.ranks[0], topology);

@@ -23,7 +23,7 @@ const RECORD: &str = "json";
 
 /// A path below a bundle or a record.
 #[derive(Clone, Debug)]
-pub struct Inside {
+pub struct ContainedPath {
     /// The bundle's or the record's file.
     pub container: PathBuf,
     pub bundle: Arc<Bundle>,
@@ -31,7 +31,7 @@ pub struct Inside {
     pub part: String,
 }
 
-impl Inside {
+impl ContainedPath {
     /// The bytes of the part; `None` if there is none.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.bundle.parts.get(&self.part).map(|part| part.bytes.as_slice())
@@ -59,12 +59,12 @@ fn container(path: &Path) -> Option<&Path> {
 /// # Errors
 ///
 /// The container cannot be read, holds no files, or was changed after it was bundled.
-pub fn inside(path: &Path) -> Result<Option<Inside>, InputError> {
+pub fn inside(path: &Path) -> Result<Option<ContainedPath>, InputError> {
     let Some(container) = container(path) else { return Ok(None) };
     let below = path.strip_prefix(container).unwrap_or(path);
     let Some(part) = normal(below) else { return Ok(None) };
     let bundle = open(container)?;
-    Ok(Some(Inside { container: container.to_owned(), bundle, part }))
+    Ok(Some(ContainedPath { container: container.to_owned(), bundle, part }))
 }
 
 /// Reads a text file, on the disk or in a container.

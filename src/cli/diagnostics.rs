@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use miette::{Diagnostic, Severity};
 
 use crate::base::{SourceMap, counted};
-use crate::compile::{Boxed, Parsed};
+use crate::compile::{BoxedDiagnostic, Parsed};
 use crate::config::ConfigError;
 use crate::render::{self, Format};
 
@@ -121,7 +121,7 @@ fn numbers([errors, warnings, advice]: [usize; 3]) -> String {
 }
 
 /// Number of warnings, not counting advice.
-pub fn warnings(all: &[Boxed]) -> usize {
+pub fn warnings(all: &[BoxedDiagnostic]) -> usize {
     all.iter().filter(|one| level(one.as_ref()) == 1).count()
 }
 

@@ -194,7 +194,7 @@ pub fn nvtx_injection() -> Option<PathBuf> {
     std::env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The path of a program on PATH.
+/// The path of a program on PATH; `None` if no folder has it.
 pub fn program(name: &str) -> Option<PathBuf> {
     folders("PATH").into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }

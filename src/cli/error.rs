@@ -7,7 +7,7 @@ use miette::Diagnostic;
 use thiserror::Error;
 
 use crate::base::SourceMap;
-use crate::compile::Boxed;
+use crate::compile::BoxedDiagnostic;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 
@@ -16,7 +16,7 @@ use crate::exec::ExecError;
 pub enum CliError {
     /// Mistakes in a file or a value, with the texts that they refer to.
     Source {
-        diagnostics: Vec<Boxed>,
+        diagnostics: Vec<BoxedDiagnostic>,
         sources: Arc<SourceMap>,
         /// The command that reports the same mistakes; `None` if this is that command or there is none.
         check: Option<String>,

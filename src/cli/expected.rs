@@ -64,7 +64,7 @@ impl ExpectedArgs {
     }
 }
 
-/// The ranges for a record: the user's own, or those shipped for its device.
+/// The ranges for a record: the user's own, or those shipped for its device; `None` if there are none for it.
 fn of(record: &RunRecord, own: Option<&Expected>) -> Option<Expected> {
     own.cloned().or_else(|| Expected::of(&record.device.name))
 }

@@ -219,7 +219,7 @@ fn job(names: &Names, variables: &Variables) -> Option<String> {
     }
 }
 
-/// The host of rank 0: MASTER_ADDR, otherwise the launcher's value.
+/// The host of rank 0: MASTER_ADDR, otherwise the launcher's value; `None` if neither is known.
 fn address(names: &Names, variables: &Variables, one_host: bool) -> Option<String> {
     let given = variables.text("MASTER_ADDR").or_else(|| one_host.then(|| "127.0.0.1".to_owned()));
     given.or_else(|| {

@@ -45,7 +45,7 @@ impl Text {
         Text { name, origin, text: shipped.text.to_owned(), path: None, check: Vec::new() }
     }
 
-    /// The command that checks the text as it is loaded here.
+    /// The `aorta check` command with the same arguments; `None` if the text has no such command.
     fn check_command(&self, args: &WorkloadArgs, world: u32) -> Option<String> {
         let mut words = self.check.clone();
         if words.is_empty() {

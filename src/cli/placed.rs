@@ -9,7 +9,7 @@ use miette::{Diagnostic, LabeledSpan};
 use thiserror::Error;
 
 use crate::base::SourceMap;
-use crate::compile::Boxed;
+use crate::compile::BoxedDiagnostic;
 
 use super::error::CliError;
 
@@ -42,11 +42,11 @@ pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> 
     let mut extended = SourceMap::clone(&sources);
     let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, check } };
     let mut is_placed = false;
-    let place = |what: Boxed| {
+    let place = |what: BoxedDiagnostic| {
         let labels = moved(what.as_ref(), &sources, base as usize, (text, find));
         is_placed |= labels.is_some();
         match labels {
-            Some(labels) => Box::new(Placed { what, labels }) as Boxed,
+            Some(labels) => Box::new(Placed { what, labels }) as BoxedDiagnostic,
             None => what,
         }
     };
@@ -111,7 +111,7 @@ fn moved(
 #[error("{what}")]
 #[diagnostic(forward(what))]
 struct Placed {
-    what: Boxed,
+    what: BoxedDiagnostic,
     #[label(collection)]
     labels: Vec<LabeledSpan>,
 }

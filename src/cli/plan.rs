@@ -84,7 +84,7 @@ pub fn run(args: PlanArgs) -> CliResult {
     let document = planned.document();
     warn_of_size(&document, args.format);
     // A dry run, so that an output that is too long is refused before any of it is printed.
-    if write(args.format, &document, &mut Room(settings.max_output.0)).is_err() {
+    if write(args.format, &document, &mut LimitedSink(settings.max_output.0)).is_err() {
         let (operations, most) = (document.operations(), settings.max_output.to_string());
         return Err(InputError::TooMuchOutput { operations, most }.into());
     }
@@ -106,9 +106,9 @@ fn write(format: Format, document: &PlanDocument, out: &mut impl Write) -> io::R
 }
 
 /// A writer that discards its input and fails after this many bytes.
-struct Room(u64);
+struct LimitedSink(u64);
 
-impl Write for Room {
+impl Write for LimitedSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())

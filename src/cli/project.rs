@@ -86,7 +86,7 @@ fn of(from: &Path) -> Result<Option<Library>, InputError> {
 }
 
 /// The parts of a container in the folder of a path, and below it.
-fn parts(inside: &container::Inside) -> Vec<PathBuf> {
+fn parts(inside: &container::ContainedPath) -> Vec<PathBuf> {
     let folder = inside.part.rfind('/').map_or("", |end| &inside.part[..=end]);
     let is_below = |name: &&String| name.starts_with(folder);
     let names = inside.bundle.parts.keys().filter(is_below);

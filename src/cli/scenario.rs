@@ -137,7 +137,7 @@ pub fn workload(by: &Path, name: &str) -> Result<String, InputError> {
 /// The command does not accept a value.
 pub fn arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario) -> Result<A, InputError> {
     let words: Vec<String> = scenario.arguments(command).into_iter().flat_map(|(_, words)| words).collect();
-    // A path is no option.
+    // Keeps a path that begins with `-` from being read as an option.
     let file = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
     parsed(command, &[vec![file], words].concat()).map_err(|mistake| mistake.of("the scenario", path))
 }

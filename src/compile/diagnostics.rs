@@ -14,11 +14,11 @@ use crate::plan::PlanError;
 use crate::syntax::{self, Ast};
 
 /// A diagnostic of any stage.
-pub type Boxed = Box<dyn Diagnostic + Send + Sync>;
+pub type BoxedDiagnostic = Box<dyn Diagnostic + Send + Sync>;
 
 /// Boxes the diagnostics of one stage.
-pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item = D>) -> Vec<Boxed> {
-    all.into_iter().map(|one| Box::new(one) as Boxed).collect()
+pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item = D>) -> Vec<BoxedDiagnostic> {
+    all.into_iter().map(|one| Box::new(one) as BoxedDiagnostic).collect()
 }
 
 /// Offset of a diagnostic's first label, for sorting; 0 if it has no labels.
@@ -41,7 +41,7 @@ pub enum CompileError {
 #[derive(Debug)]
 pub struct Diagnostics {
     /// Errors, at least one, in the order of the text.
-    pub all: Vec<Boxed>,
+    pub all: Vec<BoxedDiagnostic>,
     /// Texts that their labels refer to.
     pub sources: Arc<SourceMap>,
     /// Number of ranks for which the workload was compiled.
@@ -103,7 +103,12 @@ impl Reporting {
     }
 
     /// The error with `syntax_errors` and those of the analysis that do not follow from them.
-    pub fn with_syntax_errors(&self, syntax_errors: Vec<Boxed>, errors: Vec<Mistake>, ast: &Ast) -> CompileError {
+    pub fn with_syntax_errors(
+        &self,
+        syntax_errors: Vec<BoxedDiagnostic>,
+        errors: Vec<Mistake>,
+        ast: &Ast,
+    ) -> CompileError {
         let broken = !syntax_errors.is_empty();
         let lost = ast.unparsed.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
         let causes = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
@@ -113,7 +118,7 @@ impl Reporting {
         self.mistakes(all)
     }
 
-    fn mistakes(&self, all: Vec<Boxed>) -> CompileError {
+    fn mistakes(&self, all: Vec<BoxedDiagnostic>) -> CompileError {
         CompileError::Mistakes(Diagnostics { all, sources: self.sources.clone(), ranks: self.world })
     }
 }

@@ -23,7 +23,7 @@ use crate::syntax::{self, Ast};
 
 use diagnostics::Reporting;
 
-pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
+pub use diagnostics::{BoxedDiagnostic, CompileError, Diagnostics, boxed, first_offset};
 pub use modules::{COMPILED, DATA, FindModule, METADATA, ModuleText, SOURCES};
 pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
@@ -32,12 +32,13 @@ pub use standard::{STANDARD, standard_module};
 /// Options of a compilation. The default compiles the file unchanged for one rank.
 #[derive(Clone)]
 pub struct Options<'a> {
-    /// Name of the preset that gives parameters their values.
+    /// Name of the preset that gives parameters their values; `None` for their defaults.
     pub preset: Option<String>,
     /// Names of parameters with expressions, such as `("tokens", "4 * 1024")`. They take precedence over the preset;
     /// the last of several for one parameter counts. Diagnostics call such a text `--set NAME`.
     pub set: Vec<(String, String)>,
-    /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams.
+    /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams; `None` for
+    /// the parameter's default and no maximum.
     pub streams: Option<NonZeroU32>,
     /// Number of ranks.
     pub ranks: Ranks,
@@ -317,7 +318,7 @@ impl Compiled {
     }
 
     /// Warnings and advice that need no device, in the order of the text.
-    pub fn lint(&self) -> Vec<Boxed> {
+    pub fn lint(&self) -> Vec<BoxedDiagnostic> {
         let mut all = boxed(model::lint(&self.ast, self.program()));
         all.extend(boxed(plan::lint(self.program(), |span| self.sources.text(span).to_owned())));
         all.extend(boxed(syntax::lint(&self.ast, |place| self.sources.rest_of_line(place))));

@@ -15,7 +15,7 @@ use crate::syntax::ast::*;
 use crate::syntax::walk::{Child, ChildMut};
 use crate::syntax::{self, Limits};
 
-use super::diagnostics::{Boxed, boxed};
+use super::diagnostics::{BoxedDiagnostic, boxed};
 
 /// Maximum number of modules of a workload.
 const MODULES: usize = 64;
@@ -72,7 +72,7 @@ pub(super) struct Linker<'a> {
     pub find: FindModule<'a>,
     pub limits: &'a Limits,
     pub sources: &'a mut SourceMap,
-    pub errors: Vec<Boxed>,
+    pub errors: Vec<BoxedDiagnostic>,
     /// The contents of all modules and files of kernels, in the order of their first use.
     pub texts: Vec<Vec<u8>>,
     /// Modules by name; `None` while one is being linked.
@@ -423,7 +423,7 @@ fn prefixed(names: &mut Interner, prefix: &str, name: Name) -> Name {
     Name { symbol: names.intern(&full), span: name.span }
 }
 
-/// The name that a module's declaration makes visible.
+/// The name that a module's declaration makes visible; `None` if it makes none visible.
 fn declared(decl: &Decl) -> Option<Symbol> {
     match &decl.kind {
         DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => {

@@ -7,7 +7,7 @@ use crate::model;
 use crate::syntax::{self, Ast, Limits};
 
 use super::Options;
-use super::diagnostics::{Boxed, CompileError, boxed};
+use super::diagnostics::{BoxedDiagnostic, CompileError, boxed};
 use super::modules::{FindModule, Linker, ModuleText};
 use super::standard::standard_module;
 use super::traces;
@@ -22,7 +22,7 @@ pub struct Parsed {
     /// Everything that could be parsed, even if there are errors.
     pub ast: Ast,
     /// Syntax errors in the order of the text, then the errors of modules.
-    pub errors: Vec<Boxed>,
+    pub errors: Vec<BoxedDiagnostic>,
     pub sources: SourceMap,
     /// The columns that the file's draws read.
     pub traces: model::Traces,
@@ -76,7 +76,7 @@ impl Parsed {
         &mut self,
         options: &Options,
         has_streams: bool,
-        diagnostics: &mut Vec<Boxed>,
+        diagnostics: &mut Vec<BoxedDiagnostic>,
     ) -> Result<Vec<model::Setting>, CompileError> {
         let streams = options.streams.filter(|_| has_streams).map(|streams| ("streams", streams.to_string()));
         let given = options.set.iter().map(|(name, value)| (name.as_str(), value.clone())).chain(streams);

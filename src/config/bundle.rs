@@ -228,7 +228,7 @@ fn foreign(text: &str) -> Option<(usize, &'static str, String)> {
 #[derive(Default)]
 struct Reader {
     bundle: Bundle,
-    /// The part of the last line: its name, and whether its lines are hexadecimal digits.
+    /// The part of the last line: its name, and whether its lines are hexadecimal digits; `None` before the first part.
     part: Option<(String, bool)>,
     /// True after the line `\`, which ends the part.
     ended: bool,

@@ -78,7 +78,8 @@ fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Op
             Token::Comma(_) => fresh = true,
             Token::Comment(text) => match items.last_mut().filter(|_| lines == 0) {
                 Some(last) => last.trailing.push(text),
-                // The comma behind the value would become a part of a comment that stays with it.
+                // A comment before a comma or a bracket becomes an item of its own: as a part of the value, it would hide the
+                // comma that is written behind the value.
                 None if fresh || ends(&tokens[*at..]) => items.push(item(Piece::Comment(text))),
                 None => items.last_mut()?.pieces.push(Piece::Comment(text)),
             },

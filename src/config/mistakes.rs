@@ -102,7 +102,7 @@ impl Mistakes {
         self.all.len()
     }
 
-    /// Each mistake.
+    /// Iterates over the mistakes.
     pub fn all(&self) -> impl Iterator<Item = &dyn Diagnostic> {
         self.all.iter().map(|mistake| mistake as &dyn Diagnostic)
     }

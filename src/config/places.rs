@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         Some(entries)
     }
 
-    /// The entry that begins at the current token and ends before the next comma.
+    /// The entry that begins at the current token and ends before the next comma; `None` at the end of the text.
     fn entry(&mut self, is_element: bool, depth: usize) -> Option<Entry> {
         let (first, second) = (*self.tokens.get(self.at)?, self.tokens.get(self.at + 1));
         let key = match (first, second) {

@@ -17,7 +17,7 @@ const FIELDS: &str = "docs/sharing.md lists the fields of a project";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Project {
-    /// A description in one line.
+    /// A description in one line; `None` without one.
     pub description: Option<String>,
     /// Folders below the project's, whose files can be named without a path.
     pub library: Vec<String>,

@@ -12,7 +12,7 @@ const MAX_SHOWN: usize = 40;
 
 /// A mistake in the punctuation.
 #[derive(Debug)]
-pub(super) struct Slip {
+pub(super) struct PunctuationMistake {
     /// Bytes that the message shows.
     pub at: Range<usize>,
     pub message: String,
@@ -24,13 +24,13 @@ pub(super) struct Slip {
     pub lost: Option<String>,
 }
 
-impl Slip {
-    fn new(at: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> Slip {
-        Slip { at, message: message.into(), help: help.into(), fixes: Vec::new(), lost: None }
+impl PunctuationMistake {
+    fn new(at: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> PunctuationMistake {
+        PunctuationMistake { at, message: message.into(), help: help.into(), fixes: Vec::new(), lost: None }
     }
 
-    fn fixed(self, at: Range<usize>, by: &str) -> Slip {
-        Slip { fixes: [self.fixes, vec![(at, by.to_owned())]].concat(), ..self }
+    fn fixed(self, at: Range<usize>, by: &str) -> PunctuationMistake {
+        PunctuationMistake { fixes: [self.fixes, vec![(at, by.to_owned())]].concat(), ..self }
     }
 }
 
@@ -56,7 +56,7 @@ struct Level<'a> {
 }
 
 /// Finds the mistakes in the punctuation of a text, in its order.
-pub(super) fn slips(text: &str) -> Vec<Slip> {
+pub(super) fn slips(text: &str) -> Vec<PunctuationMistake> {
     let tokens = match tokens(text) {
         Ok(tokens) => tokens,
         Err(at) => return unclosed(text, at).into_iter().collect(),
@@ -70,7 +70,7 @@ pub(super) fn slips(text: &str) -> Vec<Slip> {
 }
 
 /// The mistake at a text or a comment that does not close; `None` for an attribute.
-fn unclosed(text: &str, at: usize) -> Option<Slip> {
+fn unclosed(text: &str, at: usize) -> Option<PunctuationMistake> {
     let rest = &text[at..];
     let line = at..at + rest.lines().next().map_or(0, |line| line.trim_end().len());
     if rest.starts_with("#!") {
@@ -78,10 +78,12 @@ fn unclosed(text: &str, at: usize) -> Option<Slip> {
     }
     if rest.starts_with('#') {
         let by = " ".repeat(line.len());
-        return Some(Slip::new(at..at + 1, "`#` begins no comment", "a comment begins with `//`").fixed(line, &by));
+        return Some(
+            PunctuationMistake::new(at..at + 1, "`#` begins no comment", "a comment begins with `//`").fixed(line, &by),
+        );
     }
     if rest.starts_with("/*") {
-        return Some(Slip::new(at..at + 2, "the comment has no end", "write `*/` behind it"));
+        return Some(PunctuationMistake::new(at..at + 2, "the comment has no end", "write `*/` behind it"));
     }
     // A text on several lines before it has probably lost its own quote.
     let before = tokens(&text[..at]).unwrap_or_default();
@@ -93,7 +95,7 @@ fn unclosed(text: &str, at: usize) -> Option<Slip> {
     let line = text[start..].lines().next().unwrap_or_default();
     let words = line.trim_end().trim_end_matches([',', ')', ']', '}']);
     let help = format!("write `{words}\"`");
-    Some(Slip::new(start..start + line.trim_end().len(), "the text has no closing quote", help))
+    Some(PunctuationMistake::new(start..start + line.trim_end().len(), "the text has no closing quote", help))
 }
 
 /// Bytes of a part of a text.
@@ -126,7 +128,7 @@ struct Walker<'a> {
     tokens: Vec<Token<'a>>,
     /// Open brackets, the innermost last. The first is the file.
     levels: Vec<Level<'a>>,
-    slips: Vec<Slip>,
+    slips: Vec<PunctuationMistake>,
 }
 
 impl<'a> Walker<'a> {
@@ -143,7 +145,7 @@ impl<'a> Walker<'a> {
                 Token::Atom(atom) if self.levels.len() == 1 && matches!(next, Some(Token::Colon)) => {
                     let help = format!("write `(` before `{atom}`, and `)` at the end of the file");
                     let message = "the fields of a file need `(` and `)` around them";
-                    self.slips.push(Slip::new(range(self.text, atom), message, help));
+                    self.slips.push(PunctuationMistake::new(range(self.text, atom), message, help));
                     return;
                 }
                 Token::Atom(atom) => self.atom(atom, matches!(next, Some(Token::Colon))),
@@ -171,7 +173,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A blank on the line of one of two places that lie side by side, which a sign can replace.
+    /// A blank between two places, next to one of them, which a sign can replace; `None` if neither is beside a blank.
     fn room(&self, before: usize, behind: usize) -> Option<Range<usize>> {
         let is_blank = |at: &usize| matches!(self.text.as_bytes().get(*at), Some(b' ' | b'\t'));
         let at =
@@ -181,14 +183,18 @@ impl<'a> Walker<'a> {
 
     fn comma(&mut self, at: Range<usize>) {
         if self.levels.len() == 1 {
-            self.slips.push(Slip::new(at.clone(), "a file has no `,` behind its fields", "remove it").fixed(at, " "));
+            self.slips.push(
+                PunctuationMistake::new(at.clone(), "a file has no `,` behind its fields", "remove it").fixed(at, " "),
+            );
             return;
         }
         let item = std::mem::take(self.item());
         if item.name.is_some() && item.parts == 0 {
             self.without_value(item, at.end);
         } else if item.parts == 0 {
-            self.slips.push(Slip::new(at.clone(), "there is no value before this `,`", "remove it").fixed(at, " "));
+            self.slips.push(
+                PunctuationMistake::new(at.clone(), "there is no value before this `,`", "remove it").fixed(at, " "),
+            );
         }
     }
 
@@ -197,10 +203,10 @@ impl<'a> Walker<'a> {
         let Some(name) = item.name else { return };
         let text = self.text[name.clone()].trim_matches('"');
         let help = format!("write a value behind `{text}:`, or remove `{text}`");
-        let slip = Slip::new(name.clone(), format!("`{text}` has no value"), help);
+        let slip = PunctuationMistake::new(name.clone(), format!("`{text}` has no value"), help);
         let by: String =
             self.text[name.start..end].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
-        self.slips.push(Slip { lost: Some(text.to_owned()), ..slip.fixed(name.start..end, &by) });
+        self.slips.push(PunctuationMistake { lost: Some(text.to_owned()), ..slip.fixed(name.start..end, &by) });
     }
 
     /// Reports that a comma is missing behind the last value.
@@ -214,7 +220,7 @@ impl<'a> Walker<'a> {
             "this value" => "write `,` behind it".to_owned(),
             value => format!("write `{name}{},`", value.trim_matches('`')),
         };
-        let slip = Slip::new(at, format!("a `,` is missing behind {value}"), help);
+        let slip = PunctuationMistake::new(at, format!("a `,` is missing behind {value}"), help);
         let room = self.room(last.end, next);
         self.slips.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ",")));
     }
@@ -229,12 +235,12 @@ impl<'a> Walker<'a> {
         let room = sign.or_else(|| self.room(name.end, range(self.text, value).start));
         let value = if "=([{".contains(value) { "…" } else { value };
         let message = format!("a `:` is missing between `{text}` and its value");
-        let slip = Slip::new(at, message, format!("write `{text}: {value}`"));
+        let slip = PunctuationMistake::new(at, message, format!("write `{text}: {value}`"));
         self.slips.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ":")));
         *self.item() = Item { name: Some(name.start..name.start + text.len()), ..Item::default() };
     }
 
-    /// The last token, if it is a name without a colon that is followed by another value.
+    /// The last token if it is a name without a colon, otherwise `None`.
     fn lone_name(&mut self) -> Option<Range<usize>> {
         let bracket = self.levels.last().map_or("", |level| level.bracket);
         let item = self.item();
@@ -247,7 +253,8 @@ impl<'a> Walker<'a> {
     fn atom(&mut self, atom: &'a str, is_name: bool) {
         let at = range(self.text, atom);
         if let Some(inner) = atom.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
-            let slip = Slip::new(at.clone(), "a text needs double quotes", format!("write `\"{inner}\"`"));
+            let slip =
+                PunctuationMistake::new(at.clone(), "a text needs double quotes", format!("write `\"{inner}\"`"));
             let fix = (!inner.contains(['"', '\\'])).then(|| format!("\"{inner}\""));
             self.slips.push(fix.iter().fold(slip, |slip, by| slip.fixed(at.clone(), by)));
         }
@@ -275,7 +282,8 @@ impl<'a> Walker<'a> {
             && bracket == "("
             && let Some(name) = atom.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))
         {
-            let slip = Slip::new(at.clone(), "the name of a field has no quotes", format!("write `{name}`"));
+            let slip =
+                PunctuationMistake::new(at.clone(), "the name of a field has no quotes", format!("write `{name}`"));
             self.slips.push(slip.fixed(at.clone(), &format!(" {name} ")));
         }
         let item = self.item();
@@ -295,7 +303,7 @@ impl<'a> Walker<'a> {
         }
         if self.levels.len() == 1 && open == "{" {
             let help = "write `(` and `)` instead of `{` and `}`";
-            let slip = Slip::new(at.clone(), "the fields of a file need `(` and `)` around them", help);
+            let slip = PunctuationMistake::new(at.clone(), "the fields of a file need `(` and `)` around them", help);
             self.slips.push(slip.fixed(at.clone(), "("));
             self.levels.push(Level { bracket: "(", at: at.start, item: Item::default() });
             return;
@@ -307,7 +315,7 @@ impl<'a> Walker<'a> {
         let at = range(self.text, close);
         if self.levels.len() == 1 {
             let message = format!("`{close}` closes nothing");
-            self.slips.push(Slip::new(at.clone(), message, "remove it").fixed(at, " "));
+            self.slips.push(PunctuationMistake::new(at.clone(), message, "remove it").fixed(at, " "));
             return;
         }
         let is_closed_by = |level: &Level| closing(level.bracket) == close;
@@ -330,7 +338,7 @@ impl<'a> Walker<'a> {
                     Some(opening) => opening.fixes.push((at.clone(), ")".to_owned())),
                     None => {
                         let message = format!("`{close}` does not close the `{open}` of line {line}");
-                        let slip = Slip::new(at.clone(), message, format!("write `{}`", closing(open)));
+                        let slip = PunctuationMistake::new(at.clone(), message, format!("write `{}`", closing(open)));
                         self.slips.push(slip.fixed(at.clone(), closing(open)));
                     }
                 }
@@ -359,8 +367,8 @@ impl<'a> Walker<'a> {
         for level in levels {
             let help = format!("write `{}` before the `{next}` of line {line}", closing(level.bracket));
             let message = format!("this `{}` is not closed", level.bracket);
-            let slip = Slip::new(level.at..level.at + 1, message, help);
-            self.slips.push(Slip { lost: lost.clone(), ..slip.fixed(start..end, &by) });
+            let slip = PunctuationMistake::new(level.at..level.at + 1, message, help);
+            self.slips.push(PunctuationMistake { lost: lost.clone(), ..slip.fixed(start..end, &by) });
         }
     }
 
@@ -389,6 +397,8 @@ impl<'a> Walker<'a> {
         let message = format!("this `{}` is not closed", level.bracket);
         let help = format!("write `{closers}` at the end of the file");
         let end = self.text.len();
-        self.slips.push(Slip::new(level.at..level.at + 1, message, help).fixed(end..end, &format!("\n{closers}")));
+        self.slips.push(
+            PunctuationMistake::new(level.at..level.at + 1, message, help).fixed(end..end, &format!("\n{closers}")),
+        );
     }
 }

@@ -109,7 +109,7 @@ fn extent<'e>(text: &str, start: usize, error: &Error, path: &[&'e Entry]) -> (R
         error,
         Error::NoSuchStructField { .. } | Error::DuplicateStructField { .. } | Error::SuggestRawIdentifier(_)
     );
-    // These are found at the closing bracket of the entry that they are about.
+    // RON reports these errors at the closing bracket of the entry to which they belong.
     let is_about_group = matches!(error, Error::MissingStructField { .. } | Error::ExpectedDifferentLength { .. });
     let path = match is_about_group {
         true => &path[..path.iter().rposition(|entry| entry.value.end > start).map_or(0, |last| last + 1)],

@@ -152,9 +152,9 @@ impl SuiteAxis {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Needs {
-    /// Minimum number of GPUs. The case runs on all that exist, or on as many simulated ones.
+    /// Minimum number of GPUs; `None` for any number. The case runs on all that exist, or on as many simulated ones.
     pub gpus: Option<u32>,
-    /// Minimum memory of each device.
+    /// Minimum memory of each device; `None` for any.
     pub memory: Option<Quantity>,
 }
 

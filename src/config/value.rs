@@ -166,7 +166,7 @@ fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Resu
     }
 }
 
-/// Parses a number with a unit, such as `60s` or `1.5TiB`, to base units.
+/// Parses a number with a unit, such as `60s` or `1.5TiB`, to base units; `None` if it is no number with a unit of that dimension.
 fn quantity(text: &str, dimension: Dimension) -> Option<f64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);

@@ -8,11 +8,11 @@ use crate::base::{computing, stage};
 use super::error::ExecError;
 
 /// Callback for a thread that does not return from a call: reports the error, and may end the process.
-struct Leave(Box<dyn Fn(&ExecError) + Send + Sync>);
+struct NoReturnHandler(Box<dyn Fn(&ExecError) + Send + Sync>);
 
-impl std::fmt::Debug for Leave {
+impl std::fmt::Debug for NoReturnHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Leave")
+        f.write_str("NoReturnHandler")
     }
 }
 
@@ -35,7 +35,7 @@ pub struct Control {
     pub(super) failed: Arc<AtomicBool>,
     /// Index, among the ranks of this process, of the rank that failed first; [`u32::MAX`] if none did.
     first: AtomicU32,
-    leave: OnceLock<Leave>,
+    leave: OnceLock<NoReturnHandler>,
     /// Number of watchdogs that currently watch a phase.
     watched: AtomicU32,
     /// Set if other processes run ranks too. A phase is not cut short then: the run ends once all processes have
@@ -129,7 +129,7 @@ impl Control {
     /// aborted. A thread cannot be ended from outside, so the callback normally ends the process. The first callback
     /// wins.
     pub fn on_unresponsive(&self, leave: impl Fn(&ExecError) + Send + Sync + 'static) {
-        let _ = self.leave.set(Leave(Box::new(leave)));
+        let _ = self.leave.set(NoReturnHandler(Box::new(leave)));
     }
 
     /// Calls the callback of [`Control::on_unresponsive`]. Returns false if there is none.

@@ -40,9 +40,9 @@ pub struct DeviceInfo {
     pub name: String,
     /// True if times come from a model instead of a clock.
     pub simulated: bool,
-    /// Number of the device in the vendor's order.
+    /// Number of the device in the vendor's order; `None` if it is simulated or the CPU.
     pub index: Option<u32>,
-    /// Number of compute units.
+    /// Number of compute units, for the CPU of its processors; `None` if unknown.
     pub units: Option<u32>,
     /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,

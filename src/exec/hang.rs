@@ -142,7 +142,8 @@ impl Outline {
         unmet.next()
     }
 
-    /// Returns the operation before the record that a wait refers to, as (lane, operation) and (iteration, command).
+    /// Returns the operation before the record that a wait refers to, as (lane, operation) and (iteration, command);
+    /// `None` without such an operation.
     fn producer(&self, iteration: u64, wait: usize, event: u32) -> Option<((u32, u32), (u64, usize))> {
         let mut recorder = None;
         let mut end = wait;

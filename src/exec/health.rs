@@ -15,13 +15,13 @@ const TOLERATED_THROTTLING: f64 = 0.01;
 /// State of a device at one moment. A field is `None` if the device does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// SM clock: current and highest.
+    /// SM clock in MHz: current and highest; `None` if unknown.
     pub clock_mhz: Option<u32>,
     pub max_clock_mhz: Option<u32>,
-    /// Current and maximum power draw, in W.
+    /// Current and maximum power draw, in W; `None` if unknown.
     pub power_watts: Option<u32>,
     pub power_limit_watts: Option<u32>,
-    /// Temperature in °C.
+    /// Temperature in °C; `None` if unknown.
     pub celsius: Option<u32>,
     /// Current reasons for a reduced clock, except idleness and clocks set by a user.
     #[serde(deserialize_with = "constants")]

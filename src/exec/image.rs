@@ -63,7 +63,7 @@ pub struct Comm {
 pub struct ImageLane {
     pub name: String,
     pub priority: Priority,
-    /// The share of compute units that the lane is limited to.
+    /// The share of compute units that the lane is limited to; `None` for all.
     pub units: Option<Units>,
     pub queue: u32,
     /// True if the file requests a hardware queue for the lane.

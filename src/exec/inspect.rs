@@ -184,7 +184,7 @@ impl CopyInserter<'_> {
 
 /// Computes for each launch of an iteration whether its result is read and overwritten later.
 fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
-    let mut later = Later::default();
+    let mut later = NextUses::default();
     let mut result_uses = vec![ResultUse { live: true, overwritten: false }; launches.len()];
     for (fate, &op) in result_uses.iter_mut().zip(launches).rev() {
         let op = &image.ops[op as usize];
@@ -220,12 +220,12 @@ struct Next {
 
 /// The next use of all memory, by space and byte. Ranges that no operation accesses are absent.
 #[derive(Debug, Default)]
-struct Later {
+struct NextUses {
     /// Maps the begin of each range to its end and use.
     stretches: BTreeMap<(Space, u64), (u64, Next)>,
 }
 
-impl Later {
+impl NextUses {
     /// Summarizes the use of a range that an operation writes.
     fn fate(&mut self, space: Space, range: Range<u64>) -> ResultUse {
         self.cut(space, range.start);

@@ -289,7 +289,7 @@ impl Ranks {
         peers::share(self.peers.as_deref(), what, own)
     }
 
-    /// Returns the first session of this process, for a program with one rank.
+    /// Returns the first session of this process, for a program with one rank; `None` if it has none.
     pub(super) fn into_only(self) -> Option<Session> {
         self.sessions.into_iter().next()
     }

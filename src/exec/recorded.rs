@@ -33,7 +33,7 @@ pub(super) struct Recording {
     graphs: Vec<(usize, u32)>,
     /// Index in the period of each observed iteration.
     indices: Vec<usize>,
-    /// Traces of these iterations, still without spans.
+    /// Trace of each observed iteration; its spans follow from the records.
     traces: Vec<Trace>,
     /// True if iterations overlap.
     overlapping: bool,

@@ -215,7 +215,7 @@ impl Control {
     }
 }
 
-/// Returns the error of the first failed communicator.
+/// Returns the error of the first failed communicator; `None` if none has failed.
 fn failed(ranks: &[Watched]) -> Option<ExecError> {
     ranks.iter().find_map(|rank| {
         let (comm, fault) = rank.comm_monitor.failure()?;
@@ -237,7 +237,7 @@ fn failed(ranks: &[Watched]) -> Option<ExecError> {
     })
 }
 
-/// Returns the error of the first rank whose thread has made no progress for too long.
+/// Returns the error of the first rank whose thread has made no progress for too long; `None` if there is none.
 fn stuck(ranks: &[Watched], seen: &mut [(u64, Instant)]) -> Option<ExecError> {
     let mut found = None;
     for (rank, (count, since)) in ranks.iter().zip(seen) {

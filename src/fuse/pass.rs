@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{OpId, ViewId};
 use crate::model::{MemoryKind, Op, OpSet, Program, Rewritten};
 use crate::ops::Property;
-use crate::ops::fused::{self, Apart, Joined, OfPair, Related, traffic};
+use crate::ops::fused::{self, Joined, NotFused, OfPair, Related, traffic};
 
 use super::between::Graph;
 use super::node::Node;
@@ -208,7 +208,7 @@ impl Pass<'_> {
         &self,
         first: usize,
         second: usize,
-        rule: impl Fn(&Related) -> Option<Result<Joined, Apart>>,
+        rule: impl Fn(&Related) -> Option<Result<Joined, NotFused>>,
     ) -> Option<Result<(OpId, Node), Reason>> {
         let program = self.graph.program;
         let (a, b) = (&self.graph.nodes[first], &self.graph.nodes[second]);
@@ -228,12 +228,12 @@ impl Pass<'_> {
     }
 
     /// The node that replaces two, or the reason why fusing them would change a result or a metric.
-    fn checked(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, Apart>) -> Result<Node, Reason> {
+    fn checked(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, NotFused>) -> Result<Node, Reason> {
         let program = self.graph.program;
         if a.stream != b.stream {
             return Err(self.different_streams(a, b));
         }
-        let Joined { spec, inputs, outputs } = joined.map_err(Reason::Apart)?;
+        let Joined { spec, inputs, outputs } = joined.map_err(Reason::NotFused)?;
         let views = |all: Vec<OfPair>, [first, second]: [&[ViewId]; 2]| -> Vec<ViewId> {
             let one = |from| match from {
                 OfPair::First(place) => first[place],
@@ -263,7 +263,7 @@ impl Pass<'_> {
             return Err(Reason::Overwritten(program.view_text(outputs[place])));
         }
         if !inputs.ends_with(&outputs[..updated]) {
-            return Err(Reason::Apart(Apart::Library));
+            return Err(Reason::NotFused(NotFused::Library));
         }
         self.counted_alike(members)?;
         let (members, joined) = (members.to_vec(), Some(Arc::new(spec)));

@@ -1,7 +1,7 @@
 //! The reasons why two operations are not fused.
 
 use crate::base::SrcSpan;
-use crate::ops::fused::Apart;
+use crate::ops::fused::NotFused;
 
 /// Reason why two operations are not fused.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub enum Reason {
     /// More than this number of operations are between them.
     Far(usize),
     /// The catalogue has an operation that does the work of both, but not in this case.
-    Apart(Apart),
+    NotFused(NotFused),
 }
 
 impl Reason {
@@ -52,18 +52,18 @@ impl Reason {
             Reason::Kinds(first, second) => format!("no operation does the work of `{first}` and `{second}`"),
             Reason::Metric(set) => format!("a metric or an expectation names `{set}`, which has one of them only"),
             Reason::Far(count) => format!("more than {count} operations are between them"),
-            Reason::Apart(apart) => apart_text(*apart),
+            Reason::NotFused(apart) => apart_text(*apart),
         }
     }
 }
 
-fn apart_text(apart: Apart) -> String {
+fn apart_text(apart: NotFused) -> String {
     match apart {
-        Apart::Rounded(dtype) => format!("the value between them is {dtype}, which rounds it to fewer values"),
-        Apart::Compute(first, second) => format!("they compute in {first} and {second}"),
-        Apart::Shape => "they go over different shapes".to_owned(),
-        Apart::Large => "one kernel would have too many inputs, outputs or steps".to_owned(),
-        Apart::Rows => "its rows are few and so long that several blocks share one".to_owned(),
-        Apart::Library => "no library computes this with a product".to_owned(),
+        NotFused::Rounded(dtype) => format!("the value between them is {dtype}, which rounds it to fewer values"),
+        NotFused::Compute(first, second) => format!("they compute in {first} and {second}"),
+        NotFused::Shape => "they go over different shapes".to_owned(),
+        NotFused::Large => "one kernel would have too many inputs, outputs or steps".to_owned(),
+        NotFused::Rows => "its rows are few and so long that several blocks share one".to_owned(),
+        NotFused::Library => "no library computes this with a product".to_owned(),
     }
 }

@@ -90,7 +90,7 @@ pub struct AbResult {
     /// ran in several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_runs: Option<f64>,
-    /// Effect of the blocks that were measured separately, one side after the other.
+    /// Effect of the blocks that were measured separately, one side after the other; `None` if they are missing.
     pub apart: Option<Effect>,
     /// Whether the interleaved and the separate blocks agree; `None` if one of them is missing.
     pub agree: Option<bool>,

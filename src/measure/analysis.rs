@@ -12,10 +12,10 @@ use crate::ops::{Category, Spec};
 use super::beside;
 use super::observed::{Observed, computes};
 use super::record::{
-    AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, SplitRecord, TotalsRecord,
+    AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };
 use super::spans;
-use super::split::{self, Link, SplitContext};
+use super::split::{self, Link, TimeSplitContext};
 use super::subject::Subject;
 use super::summary::Summary;
 use super::usual;
@@ -38,7 +38,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         category(span).filter(|category| *category != Category::Copy)?;
         queues.get(span.lane.index()).copied().flatten()
     };
-    let around = SplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
+    let around = TimeSplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);
     let observed = Observed::of(subject.program, subject.plan, iteration, None);
     let categories = categories(subject, &observed, &links);
@@ -77,7 +77,7 @@ fn round(time: f64) -> Nanos {
 
 /// The split of each phase on the chain; empty if no operation of it has a phase.
 fn phases(subject: &Subject, links: &[Link]) -> Vec<PhaseRecord> {
-    let mut splits: IndexMap<Option<String>, SplitRecord> = IndexMap::new();
+    let mut splits: IndexMap<Option<String>, TimeSplitRecord> = IndexMap::new();
     for link in links {
         let phase = subject.program.phase_text(subject.program.cycle[subject.step].op(link.op).phase);
         splits.entry(phase).or_default().add(&link.parts);

@@ -137,13 +137,13 @@ fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{AnalysisRecord, SplitRecord};
+    use super::super::record::{AnalysisRecord, TimeSplitRecord};
     use super::*;
 
     /// A rank that works and waits for so long in an iteration of 1000 ns.
     fn rank(rank: u32, busy: i64, wait: i64) -> RankRecord {
         let totals = TotalsRecord { busy_ns: Nanos(busy), wait_ns: Nanos(wait), ..TotalsRecord::default() };
-        let split = SplitRecord { time_ns: Nanos(1000), ..SplitRecord::default() };
+        let split = TimeSplitRecord { time_ns: Nanos(1000), ..TimeSplitRecord::default() };
         let analysis = AnalysisRecord { split, totals: Some(totals), ..AnalysisRecord::default() };
         RankRecord { rank, analysis: Some(analysis), ..RankRecord::default() }
     }

@@ -201,7 +201,7 @@ pub struct Case {
     /// The value that this case runs with on each axis, by the axis's name. In a suite, each entry has axes of its own.
     pub values: IndexMap<String, String>,
     pub status: Status,
-    /// Reason of an outcome other than `Done`.
+    /// Reason of an outcome other than `Done`, otherwise `None`.
     pub reason: Option<String>,
     /// Wall-clock time of the case's process in seconds; 0 if none was started.
     pub seconds: f64,

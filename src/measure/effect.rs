@@ -233,7 +233,7 @@ fn log(value: f64) -> Option<f64> {
     logs(&[value])?.pop()
 }
 
-/// Interval of a difference by MOVER: the distances to the interval's ends add in quadrature.
+/// Interval of a difference by MOVER: the distances to the interval's ends add in quadrature. `None` if a side has no interval.
 fn mover_interval(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let ((base_low, base_high), (low, high)) = (base.interval?, other.interval?);
     let change = other.center - base.center;
@@ -242,7 +242,8 @@ fn mover_interval(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     Some((change - below, change + above))
 }
 
-/// Welch's interval of the difference of two means. A side with one run gets the other side's variance.
+/// Welch's interval of the difference of two means. A side with one run gets the other side's variance. `None` if both
+/// have one run.
 fn welch_interval(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let share = |side: &SideValue, variance: f64| variance / side.groups as f64;
     let degrees = |side: &SideValue| (side.groups - 1) as f64;

@@ -19,7 +19,7 @@ use super::slots;
 use super::spans;
 use super::summary::Summary;
 use super::waiting::Iteration;
-use super::work::{Moved, work};
+use super::work::{MovedBytes, work};
 
 /// Everything that metrics of a variant on one rank are computed from.
 #[derive(Debug)]
@@ -140,12 +140,12 @@ impl Evidence<'_> {
 
     /// Rate of the bytes of a set, over the time in which any operation that moves some is working. An operation does
     /// not work while it waits for another rank.
-    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<Moved>) -> Result<FigureSamples, String> {
+    fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<MovedBytes>) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
             let moving = observed.only(|spec| bytes(spec).is_some());
             let time = spans::length(&moving.working());
             self.limits.check(time, moving.specs())?;
-            let total = moving.specs().filter_map(&bytes).fold(Moved::default(), Moved::and).bytes();
+            let total = moving.specs().filter_map(&bytes).fold(MovedBytes::default(), MovedBytes::and).bytes();
             Ok(if time > 0.0 { vec![Quotient { over: total, under: time }] } else { Vec::new() })
         });
         samples.map(FigureSamples::Iterations)
@@ -231,9 +231,9 @@ impl Evidence<'_> {
                 };
                 Ok(FigureSamples::Iterations(times()?.into_iter().zip(&bytes).map(divided).collect()))
             }
-            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
+            (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(MovedBytes::of(spec))),
             (Figure::BusBandwidth, _) => {
-                let bytes = |spec: &Spec| Some(Moved::across(ops::bus_bytes(spec)?));
+                let bytes = |spec: &Spec| Some(MovedBytes::across(ops::bus_bytes(spec)?));
                 self.rate(set, bytes).map_err(|why| match self.traces.is_empty() {
                     true => why,
                     false => "none of these operations moves data between ranks".to_owned(),

@@ -16,7 +16,7 @@ use super::times::Times;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProblemTimes {
     pub mean: f64,
-    /// Standard deviation of the trials themselves, with n.
+    /// Population standard deviation: the sum of squares is divided by the number of trials.
     pub std: f64,
     pub min: f64,
     pub max: f64,

@@ -189,7 +189,7 @@ fn joined_one(sample: &Quotient) -> f64 {
     sample.over / sample.under
 }
 
-/// The slots that both have.
+/// Slots that `a` and `b` have in common; `None` for all slots.
 fn common(a: Slots, b: Slots) -> Slots {
     match (a, b) {
         (Some(a), Some(b)) if a == b => Some(a),

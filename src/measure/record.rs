@@ -115,7 +115,7 @@ pub struct Settings {
     pub iterations: u32,
     pub sync: String,
     pub depth: u32,
-    /// Limit of real streams, if one was given and the file has no parameter of that name.
+    /// Limit of real streams; `None` if none was given or the file has a parameter of that name.
     pub streams: Option<u32>,
     pub in_flight: u32,
     #[serde(default = "one")]
@@ -140,9 +140,9 @@ fn one() -> u32 {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
-    /// Number of the device in the vendor's order.
+    /// Number of the device in the vendor's order; `None` if it is simulated or the CPU.
     pub index: Option<u32>,
-    /// Number of compute units.
+    /// Number of compute units, for the CPU of its processors; `None` if unknown.
     pub units: Option<u32>,
     /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,
@@ -158,7 +158,7 @@ pub struct Environment {
     pub cpu: String,
     /// Number of processors available to this program.
     pub cpus: u32,
-    /// Bytes of host memory.
+    /// Bytes of host memory; `None` if unknown.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
     /// Kernel settings, processors and NUMA nodes of the machine.
@@ -204,7 +204,7 @@ pub struct LaneRecord {
     /// Streams of the program that share it.
     pub streams: Vec<String>,
     pub priority: String,
-    /// The share of compute units that it is limited to: `64 units`.
+    /// The share of compute units that the lane is limited to, such as `64 units`; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<String>,
     /// The predicted hardware queue; 0 for a host stream, which has none.
@@ -296,7 +296,7 @@ pub struct Variant {
     pub launch: String,
     /// Device time from the start of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
-    /// Why `time` has samples but no statistics.
+    /// Why `time` has samples but no statistics; `None` if it has statistics.
     #[serde(default)]
     pub refused: Option<String>,
     /// Discarded iterations before the measurement.
@@ -307,7 +307,7 @@ pub struct Variant {
     /// Times of ungated iterations; `None` if `time` itself is ungated.
     #[serde(default)]
     pub ungated: Option<Times>,
-    /// Times of the same operations on one stream, if a metric needs them.
+    /// Times of the same operations on one stream; `None` if no metric needs them.
     pub serial: Option<Times>,
     pub metrics: Vec<MetricRecord>,
     pub expectations: Vec<ExpectationRecord>,
@@ -334,10 +334,10 @@ pub struct Variant {
 pub struct HealthRecord {
     pub clock_mhz: Option<u32>,
     pub max_clock_mhz: Option<u32>,
-    /// Current and maximum power draw, in W.
+    /// Current and maximum power draw, in W; `None` if unknown.
     pub power_watts: Option<u32>,
     pub power_limit_watts: Option<u32>,
-    /// Temperature in °C.
+    /// Temperature in °C; `None` if unknown.
     pub celsius: Option<u32>,
     /// Reasons for a reduced clock.
     pub reasons: Vec<String>,
@@ -392,7 +392,7 @@ pub struct MetricRecord {
     pub unit: String,
     /// Value as displayed.
     pub text: String,
-    /// Why there is no value.
+    /// Why there is no value; `None` if there is one.
     pub note: Option<String>,
     /// Number of ranks that the value is from; `None` if it is from all. The others have none of the metric's operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -433,7 +433,7 @@ pub struct ExpectedRecord {
     pub of: String,
     /// `stream` or `graph`.
     pub launch: String,
-    /// The slowest rank, if there are several.
+    /// The slowest rank; `None` if there is one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Number of operations whose median the value is.
@@ -441,7 +441,7 @@ pub struct ExpectedRecord {
     /// Value in SI units, and the text that reports show.
     pub value: f64,
     pub text: String,
-    /// Ends of the range, in the same unit; one may be absent.
+    /// Ends of the range, in the same unit; `None` for an open end.
     pub low: Option<f64>,
     pub high: Option<f64>,
     pub normal: String,

@@ -274,7 +274,7 @@ fn smallest(numbers: &[f64]) -> usize {
     (0..numbers.len()).min_by(|a, b| numbers[*a].total_cmp(&numbers[*b])).unwrap_or(0)
 }
 
-/// Index of the smallest value whose interval reaches that share of the best rate.
+/// Index of the smallest value whose interval reaches [`ENOUGH`] of the best rate; `None` if the curve has too few points.
 fn knee(rates: &[Interval], numbers: &[f64], best: f64) -> Option<usize> {
     if rates.len() < KNEE_POINTS {
         return None;

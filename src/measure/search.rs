@@ -56,7 +56,7 @@ pub trait Objective {
 
 /// A point that was run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
+pub struct TriedPoint {
     pub point: Point,
     /// Logarithms of the costs of the point's runs.
     logs: Vec<f64>,
@@ -68,7 +68,7 @@ pub struct Tried {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// Points by cost, best first; then points without a cost, in the order of their runs.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<TriedPoint>,
     pub runs: usize,
     /// Standard deviation of a run's logarithm, with its degrees of freedom; `None` if no points were repeated.
     pub noise: Option<(f64, usize)>,
@@ -87,7 +87,7 @@ const KEPT: usize = 4;
 struct State<'a, O: Objective> {
     search: &'a Search,
     objective: &'a mut O,
-    tried: BTreeMap<Point, Tried>,
+    tried: BTreeMap<Point, TriedPoint>,
     /// The order in which points were first run.
     first: Vec<Point>,
     runs: usize,
@@ -123,7 +123,7 @@ impl Search {
     }
 }
 
-impl Tried {
+impl TriedPoint {
     /// Number of runs of the point.
     pub fn runs(&self) -> usize {
         self.logs.len()
@@ -141,12 +141,12 @@ impl Tried {
 
 impl Found {
     /// The best point; `None` if no point has a cost.
-    pub fn best(&self) -> Option<&Tried> {
+    pub fn best(&self) -> Option<&TriedPoint> {
         self.tried.first().filter(|tried| tried.mean().is_some())
     }
 
     /// Cost of a point relative to the best, with a 95 % interval if points were repeated. `None` if one has no cost.
-    pub fn relative_to_best(&self, other: &Tried) -> Option<(f64, Option<(f64, f64)>)> {
+    pub fn relative_to_best(&self, other: &TriedPoint) -> Option<(f64, Option<(f64, f64)>)> {
         let best = self.best()?;
         let change = other.mean()? - best.mean()?;
         let interval = self.noise.map(|noise| {
@@ -157,8 +157,8 @@ impl Found {
     }
 
     /// The points that noise does not distinguish from the best, including the best.
-    pub fn within_noise(&self) -> Vec<&Tried> {
-        let near = |tried: &&Tried| match self.relative_to_best(tried) {
+    pub fn within_noise(&self) -> Vec<&TriedPoint> {
+        let near = |tried: &&TriedPoint| match self.relative_to_best(tried) {
             Some((_, Some((low, _)))) => low <= 1.0,
             Some((ratio, None)) => ratio <= 1.0,
             None => false,
@@ -213,7 +213,7 @@ impl<O: Objective> State<'_, O> {
         let drawn: Vec<Point> = (0..16 * few).map(|_| self.drawn()).collect();
         let mut new: Vec<Point> = drawn.into_iter().filter(|point| !self.tried.contains_key(point)).collect();
         new.truncate(few);
-        // Distance to the nearest known point, to reach another basin.
+        // The distance to the nearest point that was tried. A start that is far from all of them can lead to another minimum.
         let apart = |point: &Point| self.tried.keys().map(|known| self.apart(point, known)).min().unwrap_or(0);
         new.into_iter().map(|point| (apart(&point), point)).max().map(|(_, point)| point)
     }
@@ -265,7 +265,7 @@ impl<O: Objective> State<'_, O> {
             }
             self.run(point)?;
         }
-        Ok(self.tried.get(point).and_then(Tried::mean).unwrap_or(f64::INFINITY))
+        Ok(self.tried.get(point).and_then(TriedPoint::mean).unwrap_or(f64::INFINITY))
     }
 
     fn run(&mut self, point: &Point) -> Step<(), O> {
@@ -276,7 +276,7 @@ impl<O: Objective> State<'_, O> {
         self.runs += 1;
         let tried = self.tried.entry(point.clone()).or_insert_with(|| {
             self.first.push(point.clone());
-            Tried { point: point.clone(), logs: Vec::new(), lost: false }
+            TriedPoint { point: point.clone(), logs: Vec::new(), lost: false }
         });
         match value.filter(|value| *value > 0.0 && value.is_finite()) {
             Some(value) => tried.logs.push(value.ln()),
@@ -365,7 +365,7 @@ impl<O: Objective> State<'_, O> {
     fn race(&mut self) -> Step<(), O> {
         loop {
             let found = self.found();
-            let near: Vec<&Tried> = match found.noise {
+            let near: Vec<&TriedPoint> = match found.noise {
                 Some(_) => found.within_noise(),
                 None => found.tried.iter().filter(|tried| !tried.lost).take(SCOUTS).collect(),
             };
@@ -380,9 +380,9 @@ impl<O: Objective> State<'_, O> {
 
     /// The results so far.
     fn found(&self) -> Found {
-        let mut tried: Vec<Tried> = self.first.iter().map(|point| self.tried[point].clone()).collect();
+        let mut tried: Vec<TriedPoint> = self.first.iter().map(|point| self.tried[point].clone()).collect();
         tried.sort_by(|a, b| {
-            let value = |tried: &Tried| tried.mean().unwrap_or(f64::INFINITY);
+            let value = |tried: &TriedPoint| tried.mean().unwrap_or(f64::INFINITY);
             value(a).total_cmp(&value(b))
         });
         let known = || tried.iter().filter_map(|tried| Moments::of(&tried.logs));

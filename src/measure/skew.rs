@@ -92,8 +92,8 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// From samples with a clock error of `clocks`. If they are too few for an interval of the median, the error is
-    /// their whole range.
+    /// Estimates a time from samples with a clock error of `clocks`; `None` without samples. If they are too few for an
+    /// interval of the median, the error is their whole range.
     fn of(samples: &[f64], clocks: f64) -> Option<Estimate> {
         let summary = Summary::of(samples)?;
         let median = summary.p50;

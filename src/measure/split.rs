@@ -9,11 +9,11 @@ use crate::exec::{Span, Trace};
 use crate::plan::StepPlan;
 
 use super::alone::Alone;
-use super::record::SplitRecord;
+use super::record::TimeSplitRecord;
 use super::waiting::Iteration;
 
 /// Context of the split besides the trace.
-pub struct SplitContext<'a> {
+pub struct TimeSplitContext<'a> {
     pub step: &'a StepPlan,
     /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
@@ -31,11 +31,11 @@ pub struct Link {
     pub time: i64,
     /// The parts of the iteration's time that belong to the link: its operation, and the gap before it. The first link
     /// has the start of the iteration as well, the last one its end. Parts of all links add up to those of the iteration.
-    pub parts: SplitRecord,
+    pub parts: TimeSplitRecord,
 }
 
 /// Splits an iteration. Returns the links from its start to its end.
-pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
+pub fn split(iteration: &Iteration, around: &TimeSplitContext) -> (TimeSplitRecord, Vec<Link>) {
     let trace = iteration.trace;
     let mut links: Vec<Link> = Vec::new();
     let held_up = held_up(trace, around);
@@ -48,7 +48,7 @@ pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<
     while let Some(at) = current {
         let span = &trace.spans[at];
         let end = span.end.0.clamp(0, cursor);
-        let mut parts = SplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..SplitRecord::default() };
+        let mut parts = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
         match (next, links.last_mut()) {
             (Some(next), Some(link)) => wait(&mut link.parts, (end, cursor), held_up[next], around),
             _ => parts.idle_ns.0 += cursor - end,
@@ -76,7 +76,7 @@ pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<
         let before = around.step.incoming(span.op).filter_map(|edge| places[edge.from.index()]);
         current = before.max_by_key(|&at| (trace.spans[at].end, std::cmp::Reverse(at)));
     }
-    let mut split = SplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..SplitRecord::default() };
+    let mut split = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
     let first = links.last_mut().map_or(&mut split, |link| &mut link.parts);
     let rest = if around.host_bound { &mut first.launch_ns } else { &mut first.idle_ns };
     rest.0 += cursor;
@@ -91,7 +91,7 @@ pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<
 }
 
 /// Attributes the gap between the end of the last dependency of an operation and its start.
-fn wait(split: &mut SplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &SplitContext) {
+fn wait(split: &mut TimeSplitRecord, (from, to): (i64, i64), held_up: Option<i64>, around: &TimeSplitContext) {
     // If the host limits, the operation that held the queue started late for the same reason.
     if around.host_bound {
         split.launch_ns.0 += to - from;
@@ -113,7 +113,7 @@ fn places(trace: &Trace, operations: usize) -> Vec<Option<usize>> {
 
 /// For each span, the start of the operation issued last before it on the same hardware queue for another stream, since
 /// a queue advances when its head has started.
-fn held_up(trace: &Trace, around: &SplitContext) -> Vec<Option<i64>> {
+fn held_up(trace: &Trace, around: &TimeSplitContext) -> Vec<Option<i64>> {
     // Last span of each queue, and last one of another stream.
     let mut last: Vec<(Option<Span>, Option<Span>)> = Vec::new();
     let mut starts = Vec::with_capacity(trace.spans.len());
@@ -156,14 +156,14 @@ step {
 }
 ";
 
-    fn parts(split: &SplitRecord) -> [i64; 6] {
+    fn parts(split: &TimeSplitRecord) -> [i64; 6] {
         let stretch = split.stretch_ns.map_or(0, |stretch| stretch.0);
         let Nanos(operations) = split.operations_ns;
         assert_eq!(split.wait_ns, Nanos(0), "there is one rank");
         [operations, stretch, split.launch_ns.0, split.queue_ns.0, split.dependency_ns.0, split.idle_ns.0]
     }
 
-    fn split(trace: &Trace, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
+    fn split(trace: &Trace, around: &TimeSplitContext) -> (TimeSplitRecord, Vec<Link>) {
         super::split(&Iteration::alone(trace), around)
     }
 
@@ -175,7 +175,7 @@ step {
         let alone =
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-        let mut around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
+        let mut around = TimeSplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
         let (whole, _) = split(&observed, &around);
         // Operation 1 ends at 300 and operation 3 starts 40 later; the next gaps are 10, 20 and 10. 100 are idle before
         // the first operation and 50 after the last.
@@ -204,7 +204,7 @@ step {
         // The second operation of b was issued behind the second one of a, which started at 600; the first of b ended
         // at 150.
         let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
-        let around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
+        let around = TimeSplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
         let (split, links) = split(&observed, &around);
         assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(1, 140), (3, 370)]);
         assert_eq!(parts(&split), [510, 0, 0, 450, 20, 20]);
@@ -225,7 +225,7 @@ step {
             let alone: Vec<_> = alone.iter().map(|&long| (0, 0, long)).collect();
             let alone = trace(0, &alone);
             let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-            let around = SplitContext {
+            let around = TimeSplitContext {
                 step: &plan.steps[0],
                 alone: timed_alone.then_some(&alone),
                 host_bound,
@@ -234,7 +234,7 @@ step {
             let (split, links) = split(&trace(time, &spans), &around);
             prop_assert_eq!(parts(&split).iter().sum::<i64>(), time);
             // The links share out each part.
-            let mut sum = SplitRecord { stretch_ns: timed_alone.then_some(Nanos(0)), ..SplitRecord::default() };
+            let mut sum = TimeSplitRecord { stretch_ns: timed_alone.then_some(Nanos(0)), ..TimeSplitRecord::default() };
             links.iter().for_each(|link| sum.add(&link.parts));
             prop_assert_eq!(&sum, &split);
             // Only stretch has a sign.

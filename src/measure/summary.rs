@@ -44,7 +44,7 @@ impl Summary {
         })
     }
 
-    /// Coefficient of variation: standard deviation over mean.
+    /// Coefficient of variation: standard deviation over mean; `None` with one sample or a mean of 0.
     pub fn cv(&self) -> Option<f64> {
         self.std.filter(|_| self.mean != 0.0).map(|std| std / self.mean.abs())
     }

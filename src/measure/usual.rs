@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(said([("matrix", 27), ("row-wise", 60), ("elementwise", 13)]), None);
         let low = said([("matrix", 20), ("row-wise", 60), ("elementwise", 20)]);
         assert!(low.is_some_and(|text| text.starts_with("unusual: matrix multiplication is 20 %")));
-        // Training has a different bound.
+        // The usual share of matrix products is larger in training.
         let trained = said_of(Pass::Training, [("matrix", 55), ("row-wise", 30), ("elementwise", 15)]);
         assert!(trained.is_some_and(|text| text.contains("55 % of the computation, 61 % in PyTorch's training")));
         assert_eq!(said_of(Pass::Training, [("matrix", 65), ("row-wise", 25), ("elementwise", 10)]), None);

@@ -12,7 +12,7 @@ use crate::config::MAX_CYCLE;
 
 use super::ab::{self, AbRecord};
 use super::record::{
-    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, SCHEMA, SplitRecord, Times, Variant,
+    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, SCHEMA, TimeSplitRecord, Times, Variant,
     VerificationRecord,
 };
 
@@ -261,7 +261,7 @@ fn check_operation(operation: &OperationRecord, bounds: &Bounds, at: &str) -> Ch
     Ok(())
 }
 
-fn check_split(split: &SplitRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {
+fn check_split(split: &TimeSplitRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {
     for (place, &id) in split.chain.iter().enumerate() {
         below(id, operations, &format!("{at}.chain[{place}]"), "operations")?;
     }

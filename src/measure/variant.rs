@@ -129,7 +129,7 @@ fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
     format!("single operations are timed by {}{instead}{cost}", by.method)
 }
 
-/// Warning if the host takes nearly as long to launch an iteration as the device to run it.
+/// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not.
 fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
     if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {

@@ -206,23 +206,23 @@ pub fn help(category: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::{CategoryRecord, SplitRecord};
+    use crate::measure::record::{CategoryRecord, TimeSplitRecord};
 
     fn category(name: &str, chain: i64) -> CategoryRecord {
         CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
     }
 
-    fn analysis(split: SplitRecord, categories: &[CategoryRecord]) -> AnalysisRecord {
+    fn analysis(split: TimeSplitRecord, categories: &[CategoryRecord]) -> AnalysisRecord {
         AnalysisRecord { split, categories: categories.to_vec(), ..AnalysisRecord::default() }
     }
 
-    fn half_busy() -> SplitRecord {
-        SplitRecord {
+    fn half_busy() -> TimeSplitRecord {
+        TimeSplitRecord {
             time_ns: Nanos(1000),
             operations_ns: Nanos(700),
             dependency_ns: Nanos(200),
             idle_ns: Nanos(100),
-            ..SplitRecord::default()
+            ..TimeSplitRecord::default()
         }
     }
 
@@ -243,12 +243,12 @@ mod tests {
             said(&[category("matrix", 700)], 300)
                 .ends_with("; only one stream has work during the last 30 % of the iteration (a tail)")
         );
-        let host = SplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..SplitRecord::default() };
+        let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
         let host = analysis(host, &[category("copy", 20)]);
         assert!(
             verdict(&host, 0, None).0.starts_with("host-bound: 80 % of the critical chain is waiting for the host")
         );
-        assert_eq!(verdict(&analysis(SplitRecord::default(), &[]), 0, None).0, "nothing ran");
+        assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None).0, "nothing ran");
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn waiting_says_why_ranks_wait() {
-        let waits = SplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..SplitRecord::default() };
+        let waits = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
         let said = |rank, kind: &str, late| {
             let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
             verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance)).0

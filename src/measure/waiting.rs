@@ -88,7 +88,7 @@ impl<'a> MatchedOperations<'a> {
         waits?.into_iter().min()
     }
 
-    /// Waiting time of an operation for the partners of one channel.
+    /// Waiting time of an operation for the partners of one channel; `None` if an iteration of one of them is missing.
     fn wait_for(&self, party: &MatchedOperation, partners: &[usize], at: usize) -> Option<Nanos> {
         let partners = || partners.iter().map(|partner| &self.0[*partner]);
         if partners().chain([party]).any(|party| party.iterations() <= at) {

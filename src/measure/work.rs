@@ -5,28 +5,28 @@ use crate::ops::{BusBytes, Spec};
 
 /// Bytes moved by operations.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moved {
+pub struct MovedBytes {
     /// Within the rank, and between it and its host.
     here: f64,
     /// Between ranks. Links are bidirectional, so the larger direction counts.
     across: BusBytes,
 }
 
-impl Moved {
+impl MovedBytes {
     /// Bytes that an operation must move.
-    pub fn of(spec: &Spec) -> Moved {
+    pub fn of(spec: &Spec) -> MovedBytes {
         let cost = spec.cost();
         let across = BusBytes { sent: cost.sent as f64, received: cost.received as f64 };
-        Moved { here: (cost.read + cost.written).total() as f64, across }
+        MovedBytes { here: (cost.read + cost.written).total() as f64, across }
     }
 
     /// Bytes between ranks only.
-    pub fn across(across: BusBytes) -> Moved {
-        Moved { here: 0.0, across }
+    pub fn across(across: BusBytes) -> MovedBytes {
+        MovedBytes { here: 0.0, across }
     }
 
-    pub fn and(self, other: Moved) -> Moved {
-        Moved { here: self.here + other.here, across: self.across + other.across }
+    pub fn and(self, other: MovedBytes) -> MovedBytes {
+        MovedBytes { here: self.here + other.here, across: self.across + other.across }
     }
 
     pub fn bytes(self) -> f64 {
@@ -36,14 +36,14 @@ impl Moved {
 
 /// Arithmetic operations and bytes of an iteration of a slot, of all operations or of a set.
 pub fn work(program: &Program, step: &Step, set: Option<&OpSet>) -> (f64, f64) {
-    let (mut flops, mut moved) = (0.0, Moved::default());
+    let (mut flops, mut moved) = (0.0, MovedBytes::default());
     for op in &step.ops {
         if let OpKind::Run(spec) = op.kind
             && set.is_none_or(|set| set.contains(program, op))
         {
             let spec = program.spec(spec);
             flops += spec.cost().flops;
-            moved = moved.and(Moved::of(spec));
+            moved = moved.and(MovedBytes::of(spec));
         }
     }
     (flops, moved.bytes())

@@ -36,7 +36,7 @@ impl<'a> Analyzer<'a> {
             }
         }
         drawn.truncate(MAX_DRAWN);
-        // What depends on no iteration is found in the first one.
+        // An error that depends on no iteration is found in the first one, which then is no circumstance.
         (iteration > 0 || !drawn.is_empty()).then_some(Circumstances { iteration, drawn })
     }
 

@@ -1,6 +1,9 @@
 //! Semantic analysis: checks the tree's names, types, units and shapes, and expands loops and definitions.
 //!
 //! Independent of the device: a [`Program`] is the same on every machine. Later stages refer to everything by number.
+//!
+//! If no doc comment says otherwise, a function of the analysis that returns an `Option` returns `None` after an error,
+//! which it has reported.
 
 mod analyzer;
 mod batch;

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{MemoryId, OnceBlock, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::ops::{self, OpError, Operation, PeerCopy, Tensor};
-use crate::syntax::ast::{At, Call};
+use crate::syntax::ast::{AtClause, Call};
 
 use super::analyzer::Analyzer;
 use super::call::Inputs;
@@ -26,7 +26,7 @@ impl Analyzer<'_> {
     /// The receiver of a call: `None` for a local operation, `Some(None)` if this rank sends nothing. Fails if the rank
     /// does not exist.
     pub(super) fn peer(&mut self, operation: &'static dyn Operation, call: &Call) -> Result<Option<Option<u32>>, ()> {
-        let Some(At { rank, when }) = call.outputs.first().and_then(|output| output.at.as_ref()) else {
+        let Some(AtClause { rank, when }) = call.outputs.first().and_then(|output| output.at.as_ref()) else {
             return Ok(None);
         };
         // The copy differs between ranks.

@@ -57,7 +57,7 @@ pub struct Views {
     wholes: Vec<u32>,
     /// The slices created last; the next one is often equal.
     recent: [Option<u32>; 2],
-    /// All other slices, by hash.
+    /// Slices that do not cover all of a memory, by hash.
     table: Buckets,
 }
 

@@ -185,9 +185,9 @@ impl Piece {
 
 /// Buffers for values, reused between comparisons.
 #[derive(Debug, Default)]
-pub struct Room(Vec<Vec<f64>>);
+pub struct ValueBuffers(Vec<Vec<f64>>);
 
-impl Room {
+impl ValueBuffers {
     fn values(&mut self, operands: &[Elements]) -> Vec<Vec<f64>> {
         let one = |operand: &Elements| {
             let mut values = self.take(operand.tensor.elements() as usize);
@@ -252,7 +252,7 @@ pub fn check(
     inputs: &[Elements],
     before: &[Elements],
     actual: &[Elements],
-    room: &mut Room,
+    room: &mut ValueBuffers,
 ) -> Vec<Check> {
     let rows = actual.first().and_then(|output| output.tensor.dims.first().copied()).unwrap_or(1);
     let elements = actual.iter().chain(inputs).map(|operand| operand.tensor.elements()).max().unwrap_or(0);
@@ -351,7 +351,7 @@ pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
     whole
 }
 
-/// Returns pieces for an elementwise operation whose operands all have the same shape.
+/// Returns pieces for an elementwise operation whose operands all have the same shape, otherwise `None`.
 pub fn same_elements(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let operands = || spec.inputs.iter().chain(&spec.outputs);
@@ -364,7 +364,7 @@ pub fn same_elements(spec: &Spec) -> Option<Pieces> {
     }
 }
 
-/// Returns pieces for a row-wise operation whose operands all have the same shape.
+/// Returns pieces for a row-wise operation whose operands all have the same shape, otherwise `None`.
 pub fn same_rows(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let same = !dims.is_empty() && spec.inputs.iter().chain(&spec.outputs).all(|tensor| tensor.dims == dims);
@@ -517,11 +517,12 @@ mod tests {
         let output =
             bytes(DType::F32, (0..rows * columns).map(|index| if index == wrong { -1.0 } else { value(index) }));
         let elements = |bytes| [Elements { tensor: tensor(DType::F32, &dims), bytes }];
-        let found = check(&spec, &elements(&input), &elements(&input), &elements(&output), &mut Room::default());
+        let found =
+            check(&spec, &elements(&input), &elements(&input), &elements(&output), &mut ValueBuffers::default());
         let Worst { index, actual, expected, .. } = found[0].worst;
         assert_eq!((found[0].elements, index), (rows * columns, wrong));
         assert_eq!((actual, expected), (-1.0, wrong as f64));
-        let right = check(&spec, &elements(&input), &elements(&input), &elements(&input), &mut Room::default());
+        let right = check(&spec, &elements(&input), &elements(&input), &elements(&input), &mut ValueBuffers::default());
         assert!(right[0].held());
     }
 

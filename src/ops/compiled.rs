@@ -71,7 +71,7 @@ fn part(taken: u64, whole: u64) -> u32 {
     (taken.saturating_mul(unit).div_ceil(whole)).min(unit) as u32
 }
 
-/// The number of registers of a kernel in `.nv.info`.
+/// The number of registers of a kernel in `.nv.info`; `None` if it is not there.
 fn registers(info: &[u8], symbol: u32) -> Option<u32> {
     let mut at = 0;
     while let Some(&[format, attribute, low, high]) = info.get(at..at + 4) {
@@ -161,7 +161,7 @@ impl<'a> Elf<'a> {
         if section.empty { None } else { slice(self.bytes, section.offset, section.size) }
     }
 
-    /// The bytes of the loaded program at an address.
+    /// The bytes of the loaded program at an address; `None` if no section holds them.
     fn at_address(&self, address: u64, size: u64) -> Option<&'a [u8]> {
         let holds = |section: &&Section| {
             let offset = address.checked_sub(section.address);
@@ -188,7 +188,7 @@ fn slice(bytes: &[u8], start: u64, size: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(start).ok()?..usize::try_from(start.checked_add(size)?).ok()?)
 }
 
-/// The text at an offset, up to its NUL.
+/// The text at an offset, up to its NUL; `None` outside of the names or if it is not UTF-8.
 fn text(names: &[u8], at: u32) -> Option<&str> {
     let rest = names.get(at as usize..)?;
     std::str::from_utf8(rest.split(|&byte| byte == 0).next()?).ok()

@@ -7,7 +7,7 @@ use super::*;
 pub struct Copy;
 
 /// Implementation of a copy.
-enum Way {
+enum CopyMethod {
     Engine(super::launch::Copy),
     Kernel,
 }
@@ -76,13 +76,13 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
 /// 0.6 to 0.8 of the bandwidth.
 const SHORT_ROW: u64 = 1 << 16;
 
-fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
+fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<CopyMethod> {
     let rows = rows(source, target, direction(source, target)?);
     let reachable = source.space.on_device() && target.space.on_device() && walk(source, target).is_some();
     match (via, rows) {
-        ("kernel", _) => reachable.then_some(Way::Kernel),
-        (_, Some(copy)) => Some(Way::Engine(super::launch::Copy { engine: via == "dma", ..copy })),
-        ("auto", None) => reachable.then_some(Way::Kernel),
+        ("kernel", _) => reachable.then_some(CopyMethod::Kernel),
+        (_, Some(copy)) => Some(CopyMethod::Engine(super::launch::Copy { engine: via == "dma", ..copy })),
+        ("auto", None) => reachable.then_some(CopyMethod::Kernel),
         _ => None,
     }
 }
@@ -259,9 +259,9 @@ fn by_kernel(spec: &Spec) -> bool {
             // second copy.
             let is_local = direction(source, target) == Some(Direction::DeviceToDevice);
             (parts.len() > 1 && is_local && spec.attrs.word("via") == "auto")
-                || parts.iter().any(|part| matches!(within(spec, &part.source, &part.target), Way::Kernel))
+                || parts.iter().any(|part| matches!(within(spec, &part.source, &part.target), CopyMethod::Kernel))
         }
-        None => matches!(within(spec, source, target), Way::Kernel),
+        None => matches!(within(spec, source, target), CopyMethod::Kernel),
     }
 }
 
@@ -279,38 +279,38 @@ fn sectors(spec: &Spec) -> f64 {
 }
 
 /// Returns the runtime's copy of a range of pages.
-fn engine(spec: &Spec, part: &pages::Stretch) -> Launch {
+fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     match within(spec, &part.source, &part.target) {
-        Way::Engine(copy) => {
+        CopyMethod::Engine(copy) => {
             let (source_offset, target_offset) = (part.source_offset, part.target_offset);
             Launch::Copy(super::launch::Copy { source_offset, target_offset, ..copy })
         }
-        Way::Kernel => unreachable!("kernels copy all pages if one of them needs a kernel"),
+        CopyMethod::Kernel => unreachable!("kernels copy all pages if one of them needs a kernel"),
     }
 }
 
 /// Returns the implementation of a copy within a device or between device and host.
-fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
+fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> CopyMethod {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {
-        Way::Engine(copy)
+        CopyMethod::Engine(copy)
             if via == "auto"
                 && copy.direction == Direction::DeviceToDevice
                 && (copy.rows > 1 && copy.row_bytes < SHORT_ROW
                     || !copy.is_aligned()
                     || [source, target].iter().any(|tensor| tensor.align < 16)) =>
         {
-            Way::Kernel
+            CopyMethod::Kernel
         }
         way => way,
     }
 }
 
-fn launch(spec: &Spec, way: Way) -> Launch {
+fn launch(spec: &Spec, way: CopyMethod) -> Launch {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match way {
-        Way::Engine(copy) => Launch::Copy(copy),
-        Way::Kernel => {
+        CopyMethod::Engine(copy) => Launch::Copy(copy),
+        CopyMethod::Kernel => {
             let (dims, strides) = walk(source, target).expect("a way was found along it");
             stream::moved("copy", spec, dims, &strides)
                 .unwrap_or_else(|| walk::launch("copy", &Expression::identity(), dims, &strides, spec))

@@ -24,7 +24,8 @@ pub struct Cost {
     pub received: u64,
     /// Bytes that kernels read more than once.
     pub reread: Traffic,
-    /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access sectors as a whole.
+    /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access
+    /// sectors as a whole.
     pub sectors: f64,
     /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
     pub blocks: u64,
@@ -34,7 +35,7 @@ pub struct Cost {
     pub matrix: Option<Arithmetic>,
     /// How the vendor's library tiles a matrix product; the default for other work.
     pub tiling: Tiling,
-    /// A fixed duration, independent of the device.
+    /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
     pub hold: Option<Nanos>,
 }
 

@@ -26,7 +26,7 @@ const UNROLL: u64 = 4;
 
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct CountedRows {
     /// First of these rows in the sender's tensor and in the receiver's.
     pub from: u64,
     pub to: u64,
@@ -57,7 +57,7 @@ impl Counted {
 
     /// Returns the rows that rank `from` sends to rank `to`. `count` returns an element of the matrix by its index.
     /// Rows beyond the end of a tensor are dropped.
-    pub fn way(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> Way {
+    pub fn way(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> CountedRows {
         let (sender, receiver) = if self.back { (to, from) } else { (from, to) };
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
         let own = self.parts / u64::from(self.ranks);
@@ -70,7 +70,7 @@ impl Counted {
         let arrived_before = (0..sender).map(|rank| sum(rank, share.clone())).fold(0, u64::saturating_add);
         let (from, to) = if self.back { (arrived_before, sent_before) } else { (sent_before, arrived_before) };
         let (from, to) = (from.min(self.source), to.min(self.target));
-        Way { from, to, rows: sum(sender, share).min(self.source - from).min(self.target - to) }
+        CountedRows { from, to, rows: sum(sender, share).min(self.source - from).min(self.target - to) }
     }
 
     /// Copies the rows for rank `to` from `source`, the tensor of rank `from`, to `target`, the tensor of rank `to`.

@@ -73,7 +73,7 @@ pub enum OpError {
         op: &'static str,
         expected: String,
         found: String,
-        /// Groups of ranks for which the call would be valid, as written in a file.
+        /// Groups of ranks for which the call would be valid, as written in a file; `None` if there is none.
         over: Option<String>,
         #[label("{found}")]
         at: SourceSpan,

@@ -16,7 +16,7 @@ const CHEAP: u32 = 8;
 
 /// The reason why two operations are not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Apart {
+pub enum NotFused {
     /// The intermediate value is rounded to integers or 8 bits, which changes the result of the second operation.
     Rounded(DType),
     /// The two operations compute in different types.
@@ -53,7 +53,7 @@ impl<'a> Elementwise<'a> {
     }
 
     /// Fails if consumers cannot use an output's value without rounding it to the type of `output`.
-    fn unstored(&self, output: usize) -> Result<(), Apart> {
+    fn unstored(&self, output: usize) -> Result<(), NotFused> {
         let dtype = self.spec.outputs[output].dtype;
         let node = self.expression.outputs()[output];
         let whole = |input: usize| range(self.spec.inputs[input].dtype);
@@ -63,7 +63,7 @@ impl<'a> Elementwise<'a> {
             }
             None => !dtype.is_float8(),
         };
-        if fits { Ok(()) } else { Err(Apart::Rounded(dtype)) }
+        if fits { Ok(()) } else { Err(NotFused::Rounded(dtype)) }
     }
 }
 
@@ -108,7 +108,7 @@ pub struct Related<'a> {
 }
 
 /// Returns the fused spec of two operations; `None` if no operation can do the work of both.
-pub fn joined(related: &Related) -> Option<Result<Joined, Apart>> {
+pub fn joined(related: &Related) -> Option<Result<Joined, NotFused>> {
     if [related.first, related.second].iter().any(|spec| spec.threads.is_some()) {
         return None;
     }
@@ -125,27 +125,27 @@ pub fn beside(related: &Related) -> Option<Joined> {
     if alike { maps(related)?.ok() } else { None }
 }
 
-/// Fuses two elementwise operations into a map.
-fn maps(related: &Related) -> Option<Result<Joined, Apart>> {
+/// Fuses two elementwise operations into a map; `None` if one is not elementwise.
+fn maps(related: &Related) -> Option<Result<Joined, NotFused>> {
     let (first, second) = (Elementwise::of(related.first)?, Elementwise::of(related.second)?);
     Some(joined_maps(related, &first, &second))
 }
 
-fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> Result<Joined, Apart> {
+fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> Result<Joined, NotFused> {
     let kept: Vec<usize> = (0..related.kept.len()).filter(|&output| related.kept[output]).collect();
     let (expression, inputs) = grafted(related, first, &second.expression, &kept)?;
     let outputs: Vec<OfPair> =
         kept.into_iter().map(OfPair::First).chain((0..second.spec.outputs.len()).map(OfPair::Second)).collect();
     let map = find("map").expect("the catalogue has it");
     if outputs.len() > map.signature().outputs.len() {
-        return Err(Apart::Large);
+        return Err(NotFused::Large);
     }
-    let joined = related.joined(map, Attrs::default(), Some(expression), inputs, outputs).ok_or(Apart::Shape)?;
+    let joined = related.joined(map, Attrs::default(), Some(expression), inputs, outputs).ok_or(NotFused::Shape)?;
     joined.computes_as(related)
 }
 
 /// Fuses an elementwise operation into a row-wise operation or a reduction that reads its result.
-fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
+fn reduced(related: &Related) -> Option<Result<Joined, NotFused>> {
     let first = Elementwise::of(related.first)?;
     let identity = Expression::identity();
     let takes_expression = related.second.operation.has(Property::TakesExpression) && related.second.threads.is_none();
@@ -162,12 +162,12 @@ fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
             |tensors: &mut dyn Iterator<Item = Dims>| tensors.map(Some).reduce(|a, b| broadcast(a?, b?)).flatten();
         let before = shape(&mut related.second.inputs[..own].iter().map(|input| input.dims));
         if before != shape(&mut inputs.iter().map(|input| related.input(input).dims)) {
-            return Err(Apart::Shape);
+            return Err(NotFused::Shape);
         }
         inputs.extend((own..related.passed.len()).map(OfPair::Second));
         let Spec { operation, ref attrs, .. } = *related.second;
         let joined = related.joined(operation, attrs.clone(), Some(expression), inputs, vec![OfPair::Second(0)]);
-        joined.ok_or(Apart::Shape)?.computes_as(related)
+        joined.ok_or(NotFused::Shape)?.computes_as(related)
     }))
 }
 
@@ -178,7 +178,7 @@ fn grafted(
     first: &Elementwise,
     second: &Expression,
     kept: &[usize],
-) -> Result<(Expression, Vec<OfPair>), Apart> {
+) -> Result<(Expression, Vec<OfPair>), NotFused> {
     let Related { passed, shared, .. } = *related;
     passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
     let Spec { ref inputs, ref outputs, .. } = *related.second;
@@ -186,7 +186,7 @@ fn grafted(
     let is_repeated = elements > Some(first.spec.outputs[0].elements());
     let is_stored_apart = !kept.is_empty() && first.spec.outputs[0].dims != outputs[0].dims;
     if is_stored_apart || (is_repeated && first.expression.instructions() > CHEAP) {
-        return Err(Apart::Shape);
+        return Err(NotFused::Shape);
     }
     let mut expression = first.expression.without_outputs();
     let mut inputs: Vec<OfPair> = (0..first.spec.inputs.len()).map(OfPair::First).collect();
@@ -194,26 +194,26 @@ fn grafted(
     for input in 0..passed.len() {
         let node = match (passed[input], shared[input]) {
             (Some(output), _) => Some(first.expression.outputs()[output]),
-            (None, Some(same)) => expression.push(Node::Input(u8::try_from(same).map_err(|_| Apart::Large)?)),
+            (None, Some(same)) => expression.push(Node::Input(u8::try_from(same).map_err(|_| NotFused::Large)?)),
             (None, None) => {
                 inputs.push(OfPair::Second(input));
-                expression.push(Node::Input(u8::try_from(inputs.len() - 1).map_err(|_| Apart::Large)?))
+                expression.push(Node::Input(u8::try_from(inputs.len() - 1).map_err(|_| NotFused::Large)?))
             }
         };
-        values.push(node.ok_or(Apart::Large)?);
+        values.push(node.ok_or(NotFused::Large)?);
     }
-    let results = expression.graft(second, &values).ok_or(Apart::Large)?;
+    let results = expression.graft(second, &values).ok_or(NotFused::Large)?;
     let outputs: Vec<u16> = kept.iter().map(|&output| first.expression.outputs()[output]).chain(results).collect();
     let (expression, used) = expression.part(&outputs);
     let inputs: Vec<OfPair> = used.into_iter().map(|input| inputs[input]).collect();
     match expression.nodes().len() <= STEPS && inputs.len() <= INPUTS {
         true => Ok((expression, inputs)),
-        false => Err(Apart::Large),
+        false => Err(NotFused::Large),
     }
 }
 
-/// Fuses an elementwise operation into the epilogue of the matrix product before it.
-fn product(related: &Related) -> Option<Result<Joined, Apart>> {
+/// Fuses an elementwise operation into the epilogue of the matrix product before it; `None` for other operations.
+fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
     let Related { first, second, passed, .. } = *related;
     let map = Elementwise::of(second)?;
     let is_product = matches!(first.operation.name(), "gemm" | "scaled_gemm") && first.threads.is_none();
@@ -221,11 +221,11 @@ fn product(related: &Related) -> Option<Result<Joined, Apart>> {
         return None;
     }
     if first.attrs.word("epilogue") != "none" || second.outputs.len() != 1 {
-        return Some(Err(Apart::Library));
+        return Some(Err(NotFused::Library));
     }
     let sum = &first.outputs[0];
     if range(sum.dtype).is_some() || sum.dtype.is_float8() {
-        return Some(Err(Apart::Rounded(sum.dtype)));
+        return Some(Err(NotFused::Rounded(sum.dtype)));
     }
     let column = sum.dims.last().copied();
     let own = usize::from(first.attrs.bool("accumulate"));
@@ -241,23 +241,23 @@ fn product(related: &Related) -> Option<Result<Joined, Apart>> {
             bias = true;
             inputs.push(OfPair::Second(input));
         } else {
-            return Some(Err(Apart::Library));
+            return Some(Err(NotFused::Library));
         }
     }
     let accumulates = last.is_some();
     inputs.extend(last);
     let name = match matrix::epilogue_of(&map.expression, second.inputs.len()) {
         Some(name) => name,
-        None => return Some(Err(Apart::Library)),
+        None => return Some(Err(NotFused::Library)),
     };
     let attrs = first.attrs.with("epilogue", Attr::Word(name)).with("accumulate", Attr::Bool(accumulates));
     let joined = related.joined(first.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
     let gains = |joined: &Joined| traffic(&joined.spec) < traffic(first) + traffic(second);
-    Some(joined.filter(gains).ok_or(Apart::Library))
+    Some(joined.filter(gains).ok_or(NotFused::Library))
 }
 
-/// Fuses a transpose into a matrix product that reads its result.
-fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
+/// Fuses a transpose into a matrix product that reads its result; `None` for other operations.
+fn transposed(related: &Related) -> Option<Result<Joined, NotFused>> {
     let Related { first, second, passed, .. } = *related;
     let is_product = matches!(second.operation.name(), "gemm" | "scaled_gemm");
     if !is_product || first.operation.name() != "transpose" || !transpose::exchanges_last(first) {
@@ -274,11 +274,11 @@ fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
                 attrs = attrs.with(option, Attr::Bool(!attrs.bool(option)));
                 inputs.push(OfPair::First(0));
             }
-            Some(_) => return Some(Err(Apart::Shape)),
+            Some(_) => return Some(Err(NotFused::Shape)),
         }
     }
     let joined = related.joined(second.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
-    Some(joined.ok_or(Apart::Shape))
+    Some(joined.ok_or(NotFused::Shape))
 }
 
 /// An operation of a chain along rows: an elementwise operation, or one that [`row_chain::form`] supports.
@@ -302,11 +302,11 @@ impl<'a> Link<'a> {
     }
 
     /// Fails if the output must be rounded to its type before the next operation uses it.
-    fn unstored(&self, output: usize) -> Result<(), Apart> {
+    fn unstored(&self, output: usize) -> Result<(), NotFused> {
         let dtype = self.spec.outputs[output].dtype;
         match Elementwise::of(self.spec) {
             Some(elementwise) => elementwise.unstored(output),
-            None if dtype.is_float8() || range(dtype).is_some() => Err(Apart::Rounded(dtype)),
+            None if dtype.is_float8() || range(dtype).is_some() => Err(NotFused::Rounded(dtype)),
             None => Ok(()),
         }
     }
@@ -321,7 +321,7 @@ impl<'a> Link<'a> {
 }
 
 /// Fuses a softmax, norm or sum of rows with an elementwise operation before or after it.
-fn along_rows(related: &Related) -> Option<Result<Joined, Apart>> {
+fn along_rows(related: &Related) -> Option<Result<Joined, NotFused>> {
     let (first, second) = (Link::of(related.first)?, Link::of(related.second)?);
     let (core, rows) = match (first.core, second.core) {
         (Some(core), None) => (core, &first),
@@ -332,7 +332,7 @@ fn along_rows(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined_rows(related, [&first, &second], core, rows))
 }
 
-fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Link) -> Result<Joined, Apart> {
+fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Link) -> Result<Joined, NotFused> {
     related.passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
     let is_alike = |spec: &Spec| spec.outputs.iter().all(|output| output.dims == rows.dims);
     // The caller checks whether other operations read the result of a reduction, since the chain does not store it.
@@ -340,42 +340,42 @@ fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows:
     let kept: Vec<usize> = (0..related.kept.len()).filter(is_kept).collect();
     let is_repeated = first.core.is_none() && !is_alike(first.spec) && first.expression.instructions() > CHEAP;
     if !is_alike(second.spec) || is_repeated || (!kept.is_empty() && !is_alike(first.spec)) {
-        return Err(Apart::Shape);
+        return Err(NotFused::Shape);
     }
     // Input 0 is the core's result.
     let mut sources = vec![None];
     let mut all = Expression::default();
-    let result = all.push(Node::Input(0)).ok_or(Apart::Large)?;
+    let result = all.push(Node::Input(0)).ok_or(NotFused::Large)?;
     let mut input = |all: &mut Expression, from: OfPair| {
         sources.push(Some(from));
         all.push(Node::Input(u8::try_from(sources.len() - 1).ok()?))
     };
     let own: Option<Vec<u16>> = (0..first.spec.inputs.len()).map(|one| input(&mut all, OfPair::First(one))).collect();
-    let own = own.ok_or(Apart::Large)?;
-    let (before, firsts) = first.graft(&mut all, result, own.clone()).ok_or(Apart::Large)?;
+    let own = own.ok_or(NotFused::Large)?;
+    let (before, firsts) = first.graft(&mut all, result, own.clone()).ok_or(NotFused::Large)?;
     let mut operand = |place: usize| match (related.passed[place], related.shared[place]) {
         (Some(output), _) => Some(firsts[output]),
         (None, Some(same)) => Some(own[same]),
         (None, None) => input(&mut all, OfPair::Second(place)),
     };
     let operands: Option<Vec<u16>> = (0..second.spec.inputs.len()).map(&mut operand).collect();
-    let (later, seconds) = second.graft(&mut all, result, operands.ok_or(Apart::Large)?).ok_or(Apart::Large)?;
-    let before = before.or(later).ok_or(Apart::Shape)?;
+    let (later, seconds) = second.graft(&mut all, result, operands.ok_or(NotFused::Large)?).ok_or(NotFused::Large)?;
+    let before = before.or(later).ok_or(NotFused::Shape)?;
     let results = kept.iter().map(|&output| firsts[output]).chain(seconds);
     let nodes: Vec<u16> = std::iter::once(before).chain(results).collect();
     let (expression, used) = all.part(&nodes);
     let inputs: Option<Vec<OfPair>> = used.iter().skip(1).map(|&input| sources[input]).collect();
-    let (Some(0), Some(inputs)) = (used.first(), inputs) else { return Err(Apart::Shape) };
+    let (Some(0), Some(inputs)) = (used.first(), inputs) else { return Err(NotFused::Shape) };
     let outputs = kept.into_iter().map(OfPair::First).chain((0..second.spec.outputs.len()).map(OfPair::Second));
     let outputs: Vec<OfPair> = outputs.collect();
     let operation = core.operation();
     let is_large = expression.nodes().len() > STEPS || inputs.len() > INPUTS;
     if is_large || outputs.len() > operation.signature().outputs.len() {
-        return Err(Apart::Large);
+        return Err(NotFused::Large);
     }
     let joined = related.joined(operation, rows.spec.attrs.clone(), Some(expression), inputs, outputs);
-    let joined = joined.ok_or(Apart::Shape)?.computes_as(related)?;
-    if row_chain::suits(&joined.spec) { Ok(joined) } else { Err(Apart::Rows) }
+    let joined = joined.ok_or(NotFused::Shape)?.computes_as(related)?;
+    if row_chain::suits(&joined.spec) { Ok(joined) } else { Err(NotFused::Rows) }
 }
 
 /// Whether an operation and one that reads its result form a chain, which fusion merges or gives a reason for: one of them is
@@ -439,12 +439,12 @@ fn is_valid(spec: &Spec) -> bool {
 
 impl Joined {
     /// Returns an error unless the fused operation computes in the same type as both operations.
-    fn computes_as(self, related: &Related) -> Result<Joined, Apart> {
+    fn computes_as(self, related: &Related) -> Result<Joined, NotFused> {
         let of = |spec: &Spec| spec.operation.compute_type(spec);
         let [first, second, both] = [related.first, related.second, &self.spec].map(of);
         if first != second {
-            return Err(Apart::Compute(first, second));
+            return Err(NotFused::Compute(first, second));
         }
-        if both == first { Ok(self) } else { Err(Apart::Compute(first, both)) }
+        if both == first { Ok(self) } else { Err(NotFused::Compute(first, both)) }
     }
 }

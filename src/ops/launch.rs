@@ -414,7 +414,7 @@ pub struct Sent {
     pub to: u32,
     /// A copy or a kernel whose last operand is in the receiver's memory.
     pub launch: Box<Launch>,
-    /// The sent rows, if a tensor counts them; the counts are the rank's second operand.
+    /// The sent rows if a tensor counts them, which is the rank's second operand; otherwise `None`.
     pub counted: Option<Counted>,
 }
 

@@ -86,7 +86,8 @@ use backward::{Backward, NoRule};
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
 pub use catalogue::{CATALOGUE, find};
 pub use check::{
-    Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
+    Check, Elements, Method, Pieces, PriorOutputs, Share, Tolerance, ValueBuffers, Worst, check, check_exchange,
+    compare,
 };
 pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, parts};
 pub use compiled::Resources;

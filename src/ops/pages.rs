@@ -23,7 +23,7 @@ const LIST: usize = 3 << 10;
 const MIN_LIST: usize = 128;
 
 /// Consecutive pages, as slices of both sides with their offsets in bytes.
-pub struct Stretch {
+pub struct PageRun {
     pub source: Tensor,
     pub target: Tensor,
     pub source_offset: u64,
@@ -53,7 +53,7 @@ pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
 }
 
 /// Returns the ranges of consecutive pages of a valid list, in order.
-pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch> {
+pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<PageRun> {
     let mut stretches = Vec::new();
     let mut first = 0;
     for run in list.chunk_by(|before, next| before + 1 == *next) {
@@ -66,7 +66,7 @@ pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch>
         };
         let (source, source_offset) = part(source, run[0] as u64);
         let (target, target_offset) = part(target, first);
-        stretches.push(Stretch { source, target, source_offset, target_offset });
+        stretches.push(PageRun { source, target, source_offset, target_offset });
         first += run.len() as u64;
     }
     stretches

@@ -22,7 +22,7 @@ pub struct Crossing {
 }
 
 impl Crossing {
-    /// The rows that this rank sends, if a tensor counts them.
+    /// The rows that this rank sends if a tensor counts them, otherwise `None`.
     pub fn counted(&self) -> Option<Counted> {
         self.sends.as_ref().and_then(|(_, copy)| Counted::of(copy))
     }

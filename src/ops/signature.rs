@@ -53,7 +53,7 @@ impl Signature {
         }
     }
 
-    /// Returns the input at this position, counted from 0.
+    /// Returns the input at this position, counted from 0; `None` behind the last one.
     pub fn input(&self, place: usize) -> Option<&'static Input> {
         let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
         self.inputs.get(place).or(last)

@@ -168,7 +168,8 @@ struct Side {
     tile: u64,
     /// Number of neighbouring elements that are read or written at once. All packs begin at multiples of their size.
     pack: u64,
-    /// How packs of 16 bytes are moved along this side, where rows of the tile may begin anywhere.
+    /// How packs of 16 bytes are moved along this side if rows of the tile may begin at any element; `None` if all packs are
+    /// aligned.
     run: Option<Run>,
 }
 

@@ -10,7 +10,7 @@ use super::regions::Regions;
 /// An operation of an iteration that accessed a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Access {
-    pub at: At,
+    pub at: IssuedOp,
     pub stream: StreamId,
     pub view: ViewId,
 }
@@ -18,18 +18,18 @@ pub struct Access {
 /// An operation of an iteration, in the order of issue. Iterations are numbered over the whole walk, not within the
 /// cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct At {
+pub struct IssuedOp {
     /// Number of the iteration, from 1, so that 0 precedes all of them.
     turn: u32,
     pub op: OpId,
 }
 
-impl At {
+impl IssuedOp {
     /// Precedes every operation.
-    const NEVER: At = At { turn: 0, op: OpId(0) };
+    const NEVER: IssuedOp = IssuedOp { turn: 0, op: OpId(0) };
 
-    pub fn new(iteration: u32, op: OpId) -> At {
-        At { turn: iteration + 1, op }
+    pub fn new(iteration: u32, op: OpId) -> IssuedOp {
+        IssuedOp { turn: iteration + 1, op }
     }
 
     /// Number of the iteration, counted from 0.
@@ -42,9 +42,9 @@ impl At {
 pub struct Accesses<'a> {
     program: &'a Program,
     regions: &'a Regions,
-    writers: Vec<(At, StreamId)>,
+    writers: Vec<(IssuedOp, StreamId)>,
     /// Readers of a slice since its last write, one per stream.
-    readers: Latest<At>,
+    readers: Latest<IssuedOp>,
     /// Slices that have a writer or readers.
     touched: Vec<ViewId>,
 }
@@ -55,7 +55,7 @@ impl<'a> Accesses<'a> {
         Accesses {
             program,
             regions,
-            writers: vec![(At::NEVER, StreamId(0)); count],
+            writers: vec![(IssuedOp::NEVER, StreamId(0)); count],
             readers: Latest::new(count),
             touched: Vec::new(),
         }
@@ -77,7 +77,7 @@ impl<'a> Accesses<'a> {
     }
 
     fn forget(&mut self, view: ViewId) {
-        self.writers[view.index()].0 = At::NEVER;
+        self.writers[view.index()].0 = IssuedOp::NEVER;
         if !self.readers.is_empty(view.0) {
             self.readers.clear(view.0);
         }
@@ -87,13 +87,13 @@ impl<'a> Accesses<'a> {
     /// newer ones on overlapping slices. Older ones are implied: the slice's own writer has waited for all accesses
     /// before it, and earlier reads of the stream have waited for the writers before them.
     pub fn conflicts(&self, view: ViewId, stream: StreamId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
-        self.found_on(view, writes, (At::NEVER, At::NEVER), found);
+        self.found_on(view, writes, (IssuedOp::NEVER, IssuedOp::NEVER), found);
         let neighbours = self.regions.of(view);
         if neighbours.is_empty() {
             return;
         }
         let written = self.writers[view.index()].0;
-        let read = self.readers.get(view.0, stream.0).unwrap_or(At::NEVER);
+        let read = self.readers.get(view.0, stream.0).unwrap_or(IssuedOp::NEVER);
         for neighbour in neighbours {
             self.found_on(neighbour.view(), writes, (written.max(read), written), found);
         }
@@ -101,7 +101,7 @@ impl<'a> Accesses<'a> {
 
     /// Adds the writer of a slice if it is later than `since.0`, and for a write its readers that are later than
     /// `since.1`.
-    fn found_on(&self, view: ViewId, writes: bool, since: (At, At), found: &mut Vec<(Access, Hazard)>) {
+    fn found_on(&self, view: ViewId, writes: bool, since: (IssuedOp, IssuedOp), found: &mut Vec<(Access, Hazard)>) {
         let (at, stream) = self.writers[view.index()];
         if at > since.0 {
             let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
@@ -137,7 +137,7 @@ impl<'a> Accesses<'a> {
     }
 
     fn touch(&mut self, view: ViewId) {
-        if self.writers[view.index()].0 == At::NEVER && self.readers.is_empty(view.0) {
+        if self.writers[view.index()].0 == IssuedOp::NEVER && self.readers.is_empty(view.0) {
             self.touched.push(view);
         }
     }

@@ -130,7 +130,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Each iteration has scratch memory of its own.
+    /// Forgets the values in scratch memory, since each iteration has scratch memory of its own.
     fn end_iteration(&mut self) {
         for view in self.scratch.drain(..) {
             self.live[view.index()] = None;

@@ -21,13 +21,13 @@ pub struct StepPlan {
     /// For each operation, the index of the first edge to it or to a later one: edges are sorted by target.
     starts: Vec<u32>,
     /// Dependencies on earlier iterations, by target. Empty if iterations do not overlap.
-    pub across: Vec<Across>,
+    pub across: Vec<CrossIterationEdge>,
 }
 
 /// Why one operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// Both are on the same stream.
+    /// Both operations are on the same stream, which executes in order.
     Stream,
     /// Both access overlapping memory: the later operation through `view`, the earlier one through `source`.
     Data { hazard: Hazard, view: ViewId, source: ViewId },
@@ -55,7 +55,7 @@ pub struct Edge {
 
 /// A dependency on an earlier iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Across {
+pub struct CrossIterationEdge {
     pub from: OpId,
     pub to: OpId,
     /// Number of iterations by which `from` is earlier, at least 1.

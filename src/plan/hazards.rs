@@ -3,9 +3,9 @@
 use crate::base::{Around, MemoryId, OpId, StreamId};
 use crate::model::{Program, Step, Sync};
 
-use super::accesses::{Access, Accesses, At};
+use super::accesses::{Access, Accesses, IssuedOp};
 use super::error::PlanError;
-use super::graph::{Across, Hazard, Plan, Reason, StepPlan};
+use super::graph::{CrossIterationEdge, Hazard, Plan, Reason, StepPlan};
 use super::races;
 use super::regions::{MAX_PAIRS, Regions};
 
@@ -26,11 +26,11 @@ fn too_many_overlaps(program: &Program, memory: MemoryId) -> PlanError {
 
 /// Dependencies of one operation while they are collected: the last operation of each stream, each with the reason.
 struct Waits {
-    by_stream: Vec<Option<(At, Reason)>>,
+    by_stream: Vec<Option<(IssuedOp, Reason)>>,
     /// Streams with a dependency.
     streams: Vec<StreamId>,
     /// The dependencies in the order of issue.
-    sorted: Vec<(At, Reason)>,
+    sorted: Vec<(IssuedOp, Reason)>,
 }
 
 impl Waits {
@@ -38,7 +38,7 @@ impl Waits {
         Waits { by_stream: vec![None; streams], streams: Vec::new(), sorted: Vec::new() }
     }
 
-    fn add(&mut self, stream: StreamId, at: At, reason: Reason) {
+    fn add(&mut self, stream: StreamId, at: IssuedOp, reason: Reason) {
         match &mut self.by_stream[stream.index()] {
             // Prefers the reason given by memory, because declared dependencies are recorded elsewhere.
             Some((known, why @ Reason::After { .. })) if *known == at && matches!(reason, Reason::Data { .. }) => {
@@ -54,7 +54,7 @@ impl Waits {
     }
 
     /// Returns all dependencies; on the operation's own stream, stream order replaces other reasons.
-    fn take(&mut self, stream: StreamId, before: Option<At>) -> &[(At, Reason)] {
+    fn take(&mut self, stream: StreamId, before: Option<IssuedOp>) -> &[(IssuedOp, Reason)] {
         self.sorted.clear();
         for other in self.streams.drain(..) {
             let wait = self.by_stream[other.index()].take();
@@ -102,9 +102,9 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
 /// Progress of the streams, over all iterations that may be under way.
 struct Streams {
     /// Last operation of each stream.
-    last: Vec<Option<At>>,
-    /// The last `sync()` with its stream, and the number of syncs so far.
-    sync: Option<(At, StreamId)>,
+    last: Vec<Option<IssuedOp>>,
+    /// The last `sync()` with its stream, or `None` before the first; and the number of syncs so far.
+    sync: Option<(IssuedOp, StreamId)>,
     syncs: u32,
     /// For each stream, the number of syncs at its last operation.
     seen: Vec<Option<u32>>,
@@ -150,7 +150,7 @@ impl Walk<'_, '_> {
             self.plan.push(waits.iter().filter(|(at, _)| at.iteration() == iteration).map(|(at, why)| (at.op, *why)));
             for (at, reason) in waits.iter().filter(|(at, _)| at.iteration() != iteration) {
                 let distance = iteration - at.iteration();
-                self.plan.across.push(Across { from: at.op, to: op, distance, reason: *reason });
+                self.plan.across.push(CrossIterationEdge { from: at.op, to: op, distance, reason: *reason });
             }
             if !self.program.step.declared_order {
                 self.note(op);
@@ -158,8 +158,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn at(&self, op: OpId) -> At {
-        At::new(self.iteration, op)
+    fn at(&self, op: OpId) -> IssuedOp {
+        IssuedOp::new(self.iteration, op)
     }
 
     /// Dependencies of a `sync()`: on each stream that has advanced since the previous one, in any iteration. Each
@@ -194,7 +194,7 @@ impl Walk<'_, '_> {
         } else if self.program.step.sync == Sync::End && self.iteration > 0 {
             let cycle = self.program.cycle.len() as u32;
             let before = &self.program.cycle[((self.iteration - 1) % cycle) as usize];
-            let at = At::new(self.iteration - 1, after.op);
+            let at = IssuedOp::new(self.iteration - 1, after.op);
             waits.add(before.op(after.op).stream, at, reason);
         }
     }

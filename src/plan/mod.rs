@@ -22,7 +22,7 @@ pub use clocks::{Clocks, QueuePosition};
 pub use critical_path::{CriticalPath, Timing};
 pub use error::PlanError;
 pub use flow::{Flow, Use};
-pub use graph::{Across, Edge, Hazard, Plan, Reason, StepPlan};
+pub use graph::{CrossIterationEdge, Edge, Hazard, Plan, Reason, StepPlan};
 pub use latest::Latest;
 pub use lint::{PlanWarning, lint};
 pub use ranks::Rank;

@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 use crate::base::{SrcSpan, StreamId, ViewId};
 use crate::model::{Op, Program, Sync};
 
-use super::accesses::{Access, Accesses, At};
+use super::accesses::{Access, Accesses, IssuedOp};
 use super::clocks::{Clocks, QueuePosition};
 use super::error::PlanError;
 use super::graph::{Hazard, Plan};
@@ -94,7 +94,7 @@ impl Races<'_> {
                     self.wait(stream, self.places[turn(iteration - edge.distance)][edge.from.index()]);
                 }
             }
-            let at = At::new(iteration, op);
+            let at = IssuedOp::new(iteration, op);
             for (view, writes) in step.operands(op) {
                 self.accesses.conflicts(view, stream, writes, &mut found);
                 for (access, hazard) in found.drain(..) {
@@ -121,9 +121,9 @@ impl Races<'_> {
     }
 
     /// Records a race. Collisions between the same two statements are one race.
-    fn report(&mut self, at: At, view: ViewId, access: Access, hazard: Hazard) {
+    fn report(&mut self, at: IssuedOp, view: ViewId, access: Access, hazard: Hazard) {
         let program = self.program;
-        let op = |at: At| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
+        let op = |at: IssuedOp| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
         let (first, second) = (op(access.at), op(at));
         let collision = Collision { first: access.at, second: at };
         let key = (first.span, second.span);
@@ -139,7 +139,7 @@ impl Races<'_> {
 
 impl Race {
     fn error(&self, program: &Program, missing: String) -> PlanError {
-        let op = |at: At| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
+        let op = |at: IssuedOp| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
         let Collision { first: first_at, second: second_at } = self.collisions[0];
         let (first, second) = (op(first_at), op(second_at));
         let stream = |op: &Op| program.streams[op.stream.index()].name.as_str().into();

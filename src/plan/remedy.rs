@@ -8,14 +8,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, TurnId};
 use crate::model::{Program, Step, TurnOrigin};
 
-use super::accesses::At;
+use super::accesses::IssuedOp;
 use super::affine::{Affine, fit};
 
 /// Two unordered operations that access the same memory, in the order of their issue.
 #[derive(Clone, Copy, Debug)]
 pub struct Collision {
-    pub first: At,
-    pub second: At,
+    pub first: IssuedOp,
+    pub second: IssuedOp,
 }
 
 impl Collision {
@@ -34,7 +34,7 @@ struct Statement {
     callee: String,
     /// Whether the statement is a call of a definition.
     is_call: bool,
-    /// The label of the operation itself.
+    /// The label of the operation itself; `None` without one.
     label: Option<LabelId>,
     /// The loop iterations around the statement, outermost first.
     loops: Vec<TurnId>,
@@ -55,7 +55,7 @@ enum Numbering {
 struct Group {
     before: u32,
     pairs: Vec<(Statement, Statement)>,
-    /// All operations of the first statement in its iteration, and of the second.
+    /// Every operation that an iteration makes from the statement of the first operations, and every one from that of the second.
     firsts: Vec<Statement>,
     seconds: Vec<Statement>,
     /// Streams of the second statement's operations.
@@ -109,7 +109,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn step(&self, at: At) -> &'a Step {
+    fn step(&self, at: IssuedOp) -> &'a Step {
         &self.program.cycle[at.iteration() as usize % self.program.cycle.len()]
     }
 
@@ -117,7 +117,7 @@ impl<'a> Search<'a> {
 
     /// The collisions of a race that a wait can resolve. On one stream, a wait for the last operation suffices.
     fn groups(&self, collisions: &[Collision]) -> Vec<Group> {
-        let mut last: FxHashMap<(At, u32, StreamId), Collision> = FxHashMap::default();
+        let mut last: FxHashMap<(IssuedOp, u32, StreamId), Collision> = FxHashMap::default();
         for collision in collisions {
             let stream = self.step(collision.first).op(collision.first.op).stream;
             let kept = last.entry((collision.second, collision.before(), stream)).or_insert(*collision);
@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
     fn group(&self, collisions: &[Collision]) -> Group {
         let Collision { first, second } = collisions[0];
         let depth = self.depth(&collisions[0]);
-        let frame = |at: At, op: OpId| {
+        let frame = |at: IssuedOp, op: OpId| {
             let chain = self.program.turns.enclosing(self.step(at).turn(op));
             chain.get(..depth).map(<[TurnId]>::to_vec)
         };
@@ -159,10 +159,10 @@ impl<'a> Search<'a> {
         // Calls of the same definition have the same collisions, so one call suffices.
         let pairs = collisions.iter().filter(|collision| frame(collision.second, collision.second.op) == own);
         let pairs = pairs.map(|collision| {
-            let of = |at: At| self.statement(self.step(at), at.op, depth);
+            let of = |at: IssuedOp| self.statement(self.step(at), at.op, depth);
             (of(collision.first), of(collision.second))
         });
-        let all = |at: At| -> Vec<Statement> {
+        let all = |at: IssuedOp| -> Vec<Statement> {
             let step = self.step(at);
             let span = step.op(at.op).span;
             let same = step.ids().filter(|&op| step.op(op).span == span && frame(at, op) == own);
@@ -183,7 +183,7 @@ impl<'a> Search<'a> {
             return 0;
         }
         let turns = &self.program.turns;
-        let around = |at: At| turns.enclosing(self.step(at).turn(at.op));
+        let around = |at: IssuedOp| turns.enclosing(self.step(at).turn(at.op));
         let (first, second) = (around(collision.first), around(collision.second));
         let common = first.iter().zip(&second).take_while(|(a, b)| a == b).map(|(turn, _)| *turn);
         let is_call = |turn: &TurnId| matches!(turns.get(*turn).origin, TurnOrigin::Call { .. });
@@ -274,7 +274,7 @@ impl<'a> Search<'a> {
         Some(count.text(&self.names(group.first())))
     }
 
-    /// Index of a first statement's label.
+    /// Index of a first statement's label under a numbering; `None` if a variable has no value there.
     fn numbers(&self, numbering: Numbering, group: &Group, first: &Statement) -> Option<Vec<i64>> {
         match numbering {
             Numbering::Own => Some(self.index(first).to_vec()),

@@ -10,10 +10,10 @@ use crate::base::{SourceMap, SrcSpan, json};
 struct Record {
     /// `error`, `warning` or `advice`.
     severity: &'static str,
-    /// The argument of `aorta explain`, such as `aorta::model::unknown_name`.
+    /// The argument of `aorta explain`, such as `aorta::model::unknown_name`; `None` for a diagnostic without a page.
     code: Option<String>,
     message: String,
-    /// The remedy.
+    /// The remedy; `None` without one.
     help: Option<String>,
     /// Locations, that of the mistake first.
     labels: Vec<Label>,

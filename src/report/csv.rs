@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::base::Nanos;
-use crate::measure::record::{RunRecord, SplitRecord, Times, Variant};
+use crate::measure::record::{RunRecord, TimeSplitRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; a missing value is an empty cell.
 pub fn csv(record: &RunRecord) -> String {
@@ -94,7 +94,7 @@ fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
     let peak = analysis.and_then(|analysis| analysis.peak.as_ref());
     let time = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
     add("split.time_ns", time(split.map(|split| split.time_ns)));
-    for (name, part) in split.unwrap_or(&SplitRecord::default()).parts() {
+    for (name, part) in split.unwrap_or(&TimeSplitRecord::default()).parts() {
         add(&format!("split.{name}"), time(part.filter(|_| split.is_some())));
     }
     add("critical_path_ns", time(analysis.map(|analysis| analysis.critical_path.length_ns)));

@@ -65,7 +65,7 @@ fn checks(figures: &[&ExpectedRecord]) -> Vec<String> {
     checks.into_iter().map(|check| format!("check first: {check}")).collect()
 }
 
-/// One figure for each range.
+/// The figures by the name of their range; if several have one name, the last.
 fn by_name<'a>(figures: &[&'a ExpectedRecord]) -> BTreeMap<&'a str, &'a ExpectedRecord> {
     figures.iter().map(|figure| (figure.name.as_str(), *figure)).collect()
 }

@@ -158,7 +158,7 @@ pub struct ModelCost {
     pub layer: IndexMap<&'static str, PartCost>,
     /// Parts that the model has once.
     pub once: IndexMap<&'static str, PartCost>,
-    /// All layers and the rest.
+    /// The whole model: its layers, and the parts that it has once.
     pub model: PartCost,
     pub kv_bytes_per_token: u64,
     pub device: Option<Balance>,

@@ -71,7 +71,7 @@ pub struct Chart {
     pub axis: String,
     /// Name and value of each bar.
     pub bars: Vec<(String, f64)>,
-    /// A value that bars are compared with, drawn as a line.
+    /// A value that bars are compared with, drawn as a line; `None` for no line.
     pub reference: Option<f64>,
 }
 

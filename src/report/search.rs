@@ -3,7 +3,7 @@
 use crate::base::counted;
 use crate::measure::cases::{Case, Header};
 use crate::measure::pace::Pace;
-use crate::measure::search::{Found, Tried};
+use crate::measure::search::{Found, TriedPoint};
 
 use super::cases::Columns;
 use super::page::{Page, Section, Table, cell};
@@ -47,7 +47,7 @@ pub fn search(searched: &Searched) -> Page {
 
 fn table(searched: &Searched) -> Section {
     let Searched { header, found, .. } = searched;
-    let measured: Vec<(&Tried, &Case)> = found
+    let measured: Vec<(&TriedPoint, &Case)> = found
         .tried
         .iter()
         .filter(|tried| tried.value().is_some())

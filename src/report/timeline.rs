@@ -35,7 +35,7 @@ const RANKS: usize = 8;
 /// takes most of its part of the time.
 pub fn timeline(record: &RunRecord, width: usize) -> Page {
     let name = (width / 5).clamp(SHORT_NAME, NAME);
-    let room = Room { name, columns: width.saturating_sub(name + 3).max(LEAST) };
+    let room = LineRoom { name, columns: width.saturating_sub(name + 3).max(LEAST) };
     let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
     for variant in &record.variants {
         page.sections.extend(section(&variant_name(record, variant), variant, room));
@@ -45,14 +45,14 @@ pub fn timeline(record: &RunRecord, width: usize) -> Page {
 
 /// Room in a line, in characters.
 #[derive(Clone, Copy)]
-struct Room {
+struct LineRoom {
     /// Width of the column with stream names, in characters.
     name: usize,
     /// Width of the column with operations, in characters.
     columns: usize,
 }
 
-fn section(name: &str, variant: &Variant, room: Room) -> Option<Section> {
+fn section(name: &str, variant: &Variant, room: LineRoom) -> Option<Section> {
     let shifts = shifts(&variant.ranks);
     let ranks: Vec<(&RankRecord, Nanos)> = variant.ranks.iter().zip(shifts).collect();
     let ends = ranks.iter().flat_map(|(rank, shift)| rank.trace.iter().map(|span| span.end_ns + *shift));
@@ -79,8 +79,8 @@ fn section(name: &str, variant: &Variant, room: Room) -> Option<Section> {
 }
 
 /// A line for each real stream of a rank.
-fn rows(rank: &RankRecord, shift: Nanos, most: Nanos, room: Room, seen: &mut Vec<char>) -> Vec<String> {
-    let Room { name: letters_of_name, columns } = room;
+fn rows(rank: &RankRecord, shift: Nanos, most: Nanos, room: LineRoom, seen: &mut Vec<char>) -> Vec<String> {
+    let LineRoom { name: letters_of_name, columns } = room;
     let mut lanes: Vec<u32> = rank.trace.iter().map(|span| rank.operations[span.id as usize].lane).collect();
     lanes.sort_unstable();
     lanes.dedup();

@@ -140,7 +140,7 @@ fn used(schedule: &Schedule) -> Vec<LaneId> {
     used
 }
 
-/// Advice if a graph has more streams than AMD's runtime runs concurrently.
+/// The advice that a graph has more streams than AMD's runtime runs concurrently; `None` if it has not.
 fn graph_branches(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
     /// Default of DEBUG_HIP_FORCE_GRAPH_QUEUES.
     const BRANCHES: usize = 4;
@@ -154,7 +154,7 @@ fn graph_branches(program: &Program, schedule: &Schedule, profile: &Profile) -> 
     })
 }
 
-/// Advice if more streams have work than there are hardware queues.
+/// The advice that more streams have work than there are hardware queues; `None` if there are enough.
 fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
     let used = used(schedule);
     // With queues per priority, streams compete only within their priority.
@@ -193,7 +193,8 @@ pub(super) fn launch_cost(spec: &Spec, profile: &Profile) -> f64 {
     spec.launch().iter().map(|launch| cost::issue(launch, profile)).sum()
 }
 
-/// Advice if the host issues an iteration more slowly than the device runs it, with the operations that cause this.
+/// The advice that the host issues an iteration more slowly than the device runs it, with the operations that cause
+/// this; `None` if it does not.
 fn launch_bound(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Option<ScheduleAdvice> {
     let (mut host, mut path) = (0.0, 0.0);
     // For each source location: number of launches, device time, and launch time.

@@ -61,7 +61,7 @@ pub struct Lane {
 pub struct StepSchedule {
     /// Slot of the program's cycle.
     pub step: usize,
-    /// The copy of the scratch memory that it uses.
+    /// Index of the copy of the scratch memory that the iteration uses.
     pub copy: u32,
     pub commands: Vec<Command>,
     /// Lanes with work in this iteration.

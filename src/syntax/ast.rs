@@ -45,7 +45,7 @@ impl Ast {
         }
     }
 
-    /// The value of a field of `meta`.
+    /// The value of a field of `meta`; `None` if the file has no such field.
     fn fact(&self, key: &str) -> Option<&Expr> {
         self.meta().find(|setting| self.names.name(setting.key.symbol) == key).map(|setting| &setting.value)
     }
@@ -340,13 +340,13 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Arg {
     pub value: Expr,
-    /// The rank to which the operand belongs, if given by `at`.
-    pub at: Option<At>,
+    /// The rank to which the operand belongs, given by `at`; `None` for the own rank.
+    pub at: Option<AtClause>,
 }
 
 /// A clause such as `at rank + 1 when rank + 1 < world`.
 #[derive(Debug)]
-pub struct At {
+pub struct AtClause {
     pub rank: Expr,
     /// The condition; `None` means always.
     pub when: Option<Expr>,

@@ -243,7 +243,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    fn at(&self, at: &At) -> String {
+    fn at(&self, at: &AtClause) -> String {
         let when = at.when.as_ref().map(|when| format!(" when {}", self.expr(when))).unwrap_or_default();
         format!(" at {}{when}", self.expr(&at.rank))
     }

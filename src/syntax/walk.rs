@@ -221,7 +221,7 @@ macro_rules! children {
             pub fn args<'a>(args: &'a $($mutable)? [Arg], visit: Visit<'_, 'a>) {
                 for Arg { value, at } in args {
                     visit($child::Expr(value));
-                    if let Some(At { rank, when }) = at {
+                    if let Some(AtClause { rank, when }) = at {
                         visit($child::Expr(rank));
                         exprs(when, visit);
                     }

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Arguments of a run that verifies results: it measures one iteration, and observes none.
+pub const RESULTS_ONLY: [&str; 4] = ["--effort", "sanity", "--observe", "off"];
+
 /// The names of the libraries that one file implements.
 const NAMES: [&str; 7] = [
     "libamdhip64.so",

@@ -3,12 +3,11 @@
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
 use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
-use aorta::measure::{self, Measured, RankRequest};
+use aorta::measure::{self, Measured};
 use aorta::render::{self, Style};
-use aorta::schedule;
 
 use super::altered::{Altered, Calls, TOLD};
-use super::world::World;
+use super::world::{self, World};
 
 /// An operation for each kind of driver call, two streams that wait for each other, and a host stream that both wait for.
 const FILE: &str = "\
@@ -34,16 +33,9 @@ fn options() -> exec::SessionOptions {
 /// Measures a file as streams and as a graph.
 pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measured, ExecError> {
     let planned = super::planned_ranks(text, ranks);
-    let schedules: Vec<_> = planned
-        .iter()
-        .map(|(program, plan)| schedule::place(program, plan, backend.topology(), &schedule::Options::default()))
-        .collect();
-    let ranks: Vec<RankRequest> = (0..)
-        .zip(planned.iter().zip(&schedules))
-        .map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule })
-        .collect();
+    let schedules = world::schedules(&planned, backend);
     measure::measure(&measure::Request {
-        ranks: &ranks,
+        ranks: &world::requests(&planned, &schedules),
         backend,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 2, iterations: ITERATIONS as u32 },

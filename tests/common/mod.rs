@@ -56,7 +56,8 @@ pub fn analyze(text: &str) -> Result<Program, String> {
 pub fn compile(name: &str, text: &str, options: &compile::Options) -> Result<Compiled, String> {
     aorta::compile(name, text, options).map_err(|error| match error {
         CompileError::Mistakes(mistakes) => {
-            let shown = |one: &compile::Boxed| render::text(one.as_ref(), &mistakes.sources, Style::default());
+            let shown =
+                |one: &compile::BoxedDiagnostic| render::text(one.as_ref(), &mistakes.sources, Style::default());
             mistakes.all.iter().map(shown).collect()
         }
         error => error.to_string(),

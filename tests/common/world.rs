@@ -2,8 +2,30 @@
 
 use aorta::base::Nanos;
 use aorta::exec::{self, Backend, ExecError, Rank, Ranks};
+use aorta::measure::RankRequest;
 use aorta::model::Program;
+use aorta::plan::Plan;
 use aorta::schedule::{self, Schedule};
+
+/// The schedules of all ranks on a backend.
+pub fn schedules(world: &[(Program, Plan)], backend: &dyn Backend) -> Vec<Schedule> {
+    let place = |(program, plan): &(Program, Plan)| {
+        schedule::place(program, plan, backend.topology(), &schedule::Options::default())
+    };
+    world.iter().map(place).collect()
+}
+
+/// All ranks with their schedules, as a session takes them.
+pub fn ranks<'a>(world: &'a [(Program, Plan)], schedules: &'a [Schedule]) -> Vec<Rank<'a>> {
+    let both = (0..).zip(world.iter().zip(schedules));
+    both.map(|(number, ((program, _), schedule))| Rank { number, program, schedule }).collect()
+}
+
+/// All ranks with their schedules, as a measurement takes them.
+pub fn requests<'a>(world: &'a [(Program, Plan)], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
+    let both = (0..).zip(world.iter().zip(schedules));
+    both.map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule }).collect()
+}
 
 /// The programs of all ranks, with their schedules. Does not check that ranks match.
 pub struct World {

@@ -1,7 +1,6 @@
 //! Gates hold an iteration until the host has issued it; caches are emptied before it.
 
 use aorta::exec::{self, Control, LaunchMode};
-use aorta::schedule::{self, Schedule};
 
 use super::{MEETING, OVERLAPPING, Prepared};
 use crate::common;
@@ -64,16 +63,9 @@ fn gates_of_ranks_open_when_all_have_issued() {
     // In each run rank 0 starts while rank 1 has not started.
     // The clock is slow: a rank gives up waiting after 100 ms, and the other may not get a core for long.
     let mock = Mock::new(Script { has_gates: true, enters_late: Some(1), tick: Some(1), ..Script::default() });
-    let ranks = common::planned_ranks(text, 2);
-    let schedules: Vec<Schedule> = ranks
-        .iter()
-        .map(|(program, plan)| {
-            schedule::place(program, plan, exec::Backend::topology(&mock), &schedule::Options::default())
-        })
-        .collect();
-    let ranks = (0..).zip(&ranks).zip(&schedules);
-    let ranks: Vec<exec::Rank> =
-        ranks.map(|((number, (program, _)), schedule)| exec::Rank { number, program, schedule }).collect();
+    let planned = common::planned_ranks(text, 2);
+    let schedules = common::world::schedules(&planned, &mock);
+    let ranks = common::world::ranks(&planned, &schedules);
     let options = exec::SessionOptions { in_flight: 1, ..common::exec_options() };
     let mut open = exec::prepare_ranks(&ranks, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
     for _ in 0..2 {

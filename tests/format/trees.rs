@@ -188,7 +188,7 @@ fn label() -> impl Strategy<Value = LabelName> {
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    let at = || (expr(), option::weighted(0.3, expr())).prop_map(|(rank, when)| At { rank, when });
+    let at = || (expr(), option::weighted(0.3, expr())).prop_map(|(rank, when)| AtClause { rank, when });
     let arg = move || (expr(), option::weighted(0.1, at())).prop_map(|(value, at)| Arg { value, at });
     let head = (option::of(label()), vec(name(), 1..3));
     (head, vec(arg(), 0..4), vec(arg(), 0..3), settings(), option::weighted(0.1, group())).prop_map(

@@ -29,7 +29,7 @@ functions! {
 /// Functions that describe and execute graphs.
 pub struct GraphApi {
     pub functions: Functions,
-    /// Writes a text on this thread's last error.
+    /// Function that writes a text on this thread's last error; `None` before cuDNN 9.
     last_error: Option<unsafe extern "C" fn(*mut c_char, usize)>,
 }
 

@@ -208,7 +208,7 @@ fn no_tracer(why: String) -> ExecError {
     }
 }
 
-/// Resources of one of the device's SMs, by the driver's attributes.
+/// Resources of one of the device's SMs, by the driver's attributes; `None` if an attribute is missing.
 fn unit_limits(attribute: impl Fn(c_int) -> Option<c_int>) -> Option<UnitLimits> {
     let positive = |number| attribute(number).and_then(|value| u32::try_from(value).ok());
     Some(UnitLimits {

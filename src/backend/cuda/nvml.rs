@@ -143,7 +143,7 @@ impl Nvml {
         (code == 0).then_some(Nanos(i64::try_from(violation.nanoseconds).unwrap_or(i64::MAX)))
     }
 
-    /// Number of processes with a context on the device, including this one.
+    /// Number of processes with a context on the device, including this one; `None` if NVML does not tell it.
     fn processes(&self) -> Option<u32> {
         let mut count = PROCESSES as c_uint;
         let mut infos = [ProcessInfo::default(); PROCESSES];

@@ -91,7 +91,7 @@ enum Maker {
 }
 
 /// A copy that was tried, and whether it goes to another device.
-type Tried = (CopyLaunch, bool);
+type TriedCopy = (CopyLaunch, bool);
 
 /// Tries each kind of copy once and returns a note for each direction. Copies to other ranks overwrite their memory, so
 /// they are tried only if `others` allows it.
@@ -155,7 +155,7 @@ impl<'a, A: Api> Probe<'a, A> {
         self.word(OPEN).store(1, Ordering::Release);
     }
 
-    fn all(&mut self, calls: &Calls<A>, others: bool) -> Call<Vec<(Tried, Maker)>> {
+    fn all(&mut self, calls: &Calls<A>, others: bool) -> Call<Vec<(TriedCopy, Maker)>> {
         let mut tried: Vec<(u32, bool)> = Vec::new();
         let mut found = Vec::new();
         let start = Instant::now();
@@ -257,7 +257,7 @@ impl<'a, A: Api> Probe<'a, A> {
 }
 
 /// Returns a note for each direction and kind, with the sizes that each maker copied.
-fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
+fn notes(found: &[(TriedCopy, Maker)]) -> Vec<String> {
     /// Direction, whether to another device, whether an engine was requested, whether in rows.
     type CopyKind = (Direction, bool, bool, bool);
     let mut kinds: BTreeMap<CopyKind, Vec<(u64, Maker)>> = BTreeMap::new();
@@ -283,7 +283,7 @@ fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// Describes a range of sizes and their maker, such as `an engine (4 KiB to 1 MiB)`.
+/// Describes which unit copied these sizes, such as `an engine (4 KiB to 1 MiB)`.
 fn run(sizes: &[(u64, Maker)]) -> String {
     let (least, most) = (sizes[0].0, sizes[sizes.len() - 1].0);
     let maker = match sizes[0].1 {

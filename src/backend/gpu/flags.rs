@@ -21,7 +21,7 @@ pub struct Flags {
     device: u64,
     /// Address on the device of the flags in host memory, which all devices see change.
     host: u64,
-    /// The host memory, if other processes share it.
+    /// The host memory if other processes share it, otherwise `None`.
     shared: Option<SharedMemory>,
 }
 

@@ -18,7 +18,7 @@ use crate::ops::Launch;
 
 use super::api::{Api, Step};
 use super::host_read::Files;
-use super::host_work::{HostWork, Room};
+use super::host_work::{HostWork, ThreadBuffers};
 
 /// Words of a lane, each in a cache line of its own.
 const LINE: u64 = 128;
@@ -67,7 +67,7 @@ struct Lane {
 }
 
 impl HostLanes {
-    /// Starts the threads of all host streams of an image. `address` converts the place of an operand.
+    /// Starts the threads of all host streams of an image. `address` returns where an operand lies in this process's memory.
     pub fn start<A: Api>(api: &A, image: &Image, address: impl Fn(Address) -> u64) -> Result<HostLanes, ExecError> {
         let mut started = HostLanes { steps: vec![None; image.ops.len()], ..HostLanes::default() };
         let begun = started.begin(api, image, address);
@@ -137,7 +137,7 @@ impl HostLanes {
         self.steps.get(op).copied().flatten()
     }
 
-    /// The first failure of an operation of a host stream.
+    /// The first failure of an operation of a host stream; `None` if none has failed.
     pub fn failure(&self) -> Option<Box<Fault>> {
         let failure = self.lanes.iter().find_map(|lane| lane.failure.get())?;
         Some(Fault::new("host stream", failure.clone()))
@@ -179,7 +179,7 @@ impl Lane {
 
     /// Performs requested operations together with the other threads, until the lane is stopped.
     fn lead(&self) {
-        let mut room = Room::for_all(&self.works);
+        let mut room = ThreadBuffers::for_all(&self.works);
         while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0))
         {
             self.word(self.request).store(0, Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl Lane {
 
     /// Takes part in the operations that the leader begins, until the lane is stopped.
     fn help(&self, thread: u32) {
-        let mut room = Room::for_all(&self.works);
+        let mut room = ThreadBuffers::for_all(&self.works);
         let mut seen = 0;
         while let Some(turn) = self.wait(|| Some(self.turn.load(Ordering::Acquire)).filter(|&turn| turn != seen)) {
             seen = turn;
@@ -206,7 +206,7 @@ impl Lane {
     }
 
     /// Does a thread's share of the current operation.
-    fn share(&self, thread: u32, room: &mut Room) {
+    fn share(&self, thread: u32, room: &mut ThreadBuffers) {
         let work = &self.works[self.current.load(Ordering::Relaxed) as usize];
         // SAFETY: the image's memory is freed after the threads have ended, or never.
         if let Err(why) = unsafe { work.run((thread, self.threads), room) } {

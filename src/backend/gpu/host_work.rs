@@ -52,7 +52,7 @@ struct Walk {
 
 /// Memory of one thread, reused by all operations.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct ThreadBuffers {
     bytes: Vec<u8>,
     /// The values of each input, `CHUNK` each.
     inputs: Vec<f64>,
@@ -92,7 +92,7 @@ impl HostWork {
     /// # Safety
     ///
     /// The addresses are those of memory that lives, and threads of the CPU can access it.
-    pub unsafe fn run(&self, (share, shares): (u32, u32), room: &mut Room) -> Result<(), String> {
+    pub unsafe fn run(&self, (share, shares): (u32, u32), room: &mut ThreadBuffers) -> Result<(), String> {
         match self {
             HostWork::Spin(time) => {
                 let start = Instant::now();
@@ -113,11 +113,11 @@ impl Elements {
     /// # Safety
     ///
     /// As for [`HostWork::run`].
-    unsafe fn run(&self, (share, shares): (u32, u32), room: &mut Room) {
+    unsafe fn run(&self, (share, shares): (u32, u32), room: &mut ThreadBuffers) {
         let chunks = u128::from(self.count.div_ceil(CHUNK as u64));
         let chunk = |share: u32| (chunks * u128::from(share) / u128::from(shares)) as u64 * CHUNK as u64;
         let (mut start, end) = (chunk(share), chunk(share + 1).min(self.count));
-        let Room { bytes, inputs, nodes, .. } = room;
+        let ThreadBuffers { bytes, inputs, nodes, .. } = room;
         while start < end {
             let count = (end - start).min(CHUNK as u64) as usize;
             // SAFETY: the caller vouches for the addresses, and the elements lie within the tensors. The schedule orders
@@ -231,9 +231,9 @@ impl Walk {
     }
 }
 
-impl Room {
+impl ThreadBuffers {
     /// Allocates memory that suffices for each of these operations.
-    pub fn for_all(works: &[HostWork]) -> Room {
+    pub fn for_all(works: &[HostWork]) -> ThreadBuffers {
         let elements = works.iter().filter_map(|work| match work {
             HostWork::Elements(elements) => Some(elements),
             _ => None,
@@ -244,7 +244,7 @@ impl Room {
             nodes = nodes.max(one.expression.nodes().len());
         }
         let is_direct = works.iter().any(|work| matches!(work, HostWork::Read(read) if read.is_direct()));
-        Room {
+        ThreadBuffers {
             bytes: vec![0; CHUNK * 8],
             inputs: vec![0.0; inputs * CHUNK],
             nodes: Vec::with_capacity(nodes * CHUNK),

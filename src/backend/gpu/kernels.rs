@@ -26,7 +26,7 @@ pub struct Kernels {
 }
 
 /// A kernel to be loaded, and the operation that needs it, for messages.
-pub struct Wanted {
+pub struct RequestedKernel {
     pub source: Source,
     pub what: &'static str,
     pub span: SrcSpan,
@@ -34,11 +34,15 @@ pub struct Wanted {
     pub declared: Option<Declared>,
 }
 
-impl Wanted {
+impl RequestedKernel {
     /// The kernel of a gate and an empty kernel, for measurements of `what` at the beginning.
-    pub fn gate_and_null(what: &'static str) -> [Wanted; 2] {
-        let wanted =
-            |source: Arc<Source>| Wanted { source: (*source).clone(), what, span: SrcSpan::default(), declared: None };
+    pub fn gate_and_null(what: &'static str) -> [RequestedKernel; 2] {
+        let wanted = |source: Arc<Source>| RequestedKernel {
+            source: (*source).clone(),
+            what,
+            span: SrcSpan::default(),
+            declared: None,
+        };
         [gate::source(), timer::null()].map(wanted)
     }
 }
@@ -50,13 +54,13 @@ pub struct Declared {
 }
 
 /// Every distinct kernel of an image.
-pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
+pub fn wanted<A: Api>(image: &Image) -> Vec<RequestedKernel> {
     let mut seen: FxHashSet<Source> = FxHashSet::default();
     let mut wanted = Vec::new();
     let mut add = |source: &Source, what: &'static str, span| {
         let is_new = seen.insert(source.clone());
         if is_new {
-            wanted.push(Wanted { source: source.clone(), what, span, declared: None });
+            wanted.push(RequestedKernel { source: source.clone(), what, span, declared: None });
         }
         is_new.then(|| wanted.len() - 1)
     };
@@ -103,7 +107,7 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
 impl Kernels {
     /// Compiles the kernels that are not cached, and loads all of them. `cache` is the folder of the cache; `None`
     /// disables it.
-    pub fn load<A: Api>(api: &A, wanted: &[Wanted], cache: Option<&Path>) -> Result<Self, ExecError> {
+    pub fn load<A: Api>(api: &A, wanted: &[RequestedKernel], cache: Option<&Path>) -> Result<Self, ExecError> {
         let mut kernels =
             Kernels { modules: Vec::new(), functions: FxHashMap::default(), compiled: 0, cached: 0, took: Nanos(0) };
         if wanted.is_empty() {
@@ -118,7 +122,7 @@ impl Kernels {
                 })
             })
             .collect();
-        let known = |(wanted, path): (&Wanted, &Option<PathBuf>)| match &wanted.source.code {
+        let known = |(wanted, path): (&RequestedKernel, &Option<PathBuf>)| match &wanted.source.code {
             Some(code) => Some(code.to_vec()),
             None => disk_cache::read(path.as_deref()?),
         };
@@ -173,7 +177,7 @@ impl Kernels {
 /// compiled: the next run has less to compile if this one is interrupted or a kernel fails.
 fn compile<A: Api>(
     api: &A,
-    wanted: &[Wanted],
+    wanted: &[RequestedKernel],
     indices: &[usize],
     paths: &[Option<PathBuf>],
 ) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
@@ -191,7 +195,7 @@ fn compile<A: Api>(
     let codes = indices.iter().zip(compiled).map(|(&index, code)| match code {
         Ok(code) => Ok((index, code)),
         Err(log) => {
-            let Wanted { what, span, declared, .. } = &wanted[index];
+            let RequestedKernel { what, span, declared, .. } = &wanted[index];
             Err(match declared {
                 Some(declared) => not_compiled(declared, &log),
                 None => ExecError::Kernel { what: (*what).to_owned(), log, at: (*span).into() },

@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time allowed for the other ranks to end once one has failed.
 const GRACE: Duration = Duration::from_secs(2);
 
-type Made = Result<Box<dyn Driver>, ExecError>;
+type OpenedDriver = Result<Box<dyn Driver>, ExecError>;
 
 /// Makes the drivers of all ranks, each on its own thread. A thread that blocks inside a library, waiting for a rank
 /// that never comes, cannot be ended and is left behind.
@@ -25,7 +25,7 @@ pub fn together<F>(
     timeout: Nanos,
 ) -> Result<Vec<Box<dyn Driver>>, ExecError>
 where
-    F: FnOnce() -> Made + Send + 'static,
+    F: FnOnce() -> OpenedDriver + Send + 'static,
 {
     let (send, made) = channel();
     let mut answered = vec![false; makers.len()];

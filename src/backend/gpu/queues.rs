@@ -12,7 +12,7 @@ use crate::model::Priority;
 
 use super::api::{Api, Call};
 use super::gate::{self, Gates};
-use super::kernels::{Kernels, Wanted};
+use super::kernels::{Kernels, RequestedKernel};
 use super::runtime::{Function, Stream};
 use super::timer;
 
@@ -27,7 +27,7 @@ const STREAMS: u32 = 64;
 /// kernels; `None` disables caching.
 pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
     api.make_current().map_err(ExecError::device)?;
-    let mut kernels = Kernels::load(api, &Wanted::gate_and_null("queues"), cache)?;
+    let mut kernels = Kernels::load(api, &RequestedKernel::gate_and_null("queues"), cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);
     let predicted = Queues::round_robin(streams.clamp(1, STREAMS), api.topology().queues);

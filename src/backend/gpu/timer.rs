@@ -11,7 +11,7 @@ use crate::ops::{Source, kernel};
 
 use super::api::{Api, Call};
 use super::gate::{self, Gates};
-use super::kernels::{Kernels, Wanted};
+use super::kernels::{Kernels, RequestedKernel};
 use super::runtime::{Event, Function, Stream};
 
 /// Pairs of stamps in a round. With the kernels between them they easily fit into a queue.
@@ -67,7 +67,7 @@ pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Measured {
 
 fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
     api.make_current()?;
-    let mut kernels = Kernels::load(api, &Wanted::gate_and_null("timer"), cache).map_err(Measured::Failed)?;
+    let mut kernels = Kernels::load(api, &RequestedKernel::gate_and_null("timer"), cache).map_err(Measured::Failed)?;
     let measured = on_stream(api, &kernels);
     if !matches!(measured, Err(Measured::Stuck)) {
         kernels.unload(api);

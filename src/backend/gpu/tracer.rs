@@ -7,7 +7,7 @@ use crate::exec::records::{Activity, Cause, Node, NotedCall, Recorded};
 
 /// A vendor's recording library. A process has one, shared by the devices of all its ranks.
 pub trait Tracer: Send + Sync {
-    /// Name with version.
+    /// Name and version of the library.
     fn name(&self) -> String;
 
     /// Whether records name the node of the graph that they belong to.

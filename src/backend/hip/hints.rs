@@ -93,7 +93,7 @@ fn files(root: &Path) -> Option<String> {
     })
 }
 
-/// The group that owns a file, by name if the system has one for it.
+/// The group that owns a file, by name or else by number; `None` if the file cannot be examined.
 fn group(root: &Path, file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let number = std::fs::metadata(file).ok()?.gid().to_string();

@@ -100,7 +100,7 @@ impl Smi {
         Some(smi)
     }
 
-    /// Current and highest clock of a domain, in MHz.
+    /// Current and highest clock of a domain, in MHz; `None` if the library reports none.
     fn clock(&self, domain: u32) -> Option<(u32, u32)> {
         let mut buffer = [0u64; CLOCKS_ROOM];
         // SAFETY: the buffer is larger than the structure of every version.
@@ -182,8 +182,9 @@ fn written(place: u64) -> String {
     format!("{:04x}:{:02x}:{:02x}.{function:x}", place >> 32, place >> 8 & 0xff, place >> 3 & 0x1f)
 }
 
-/// The current and the highest clock in the structure of clocks, in MHz. Before 6.0 it begins with the number of clocks
-/// and the index of the current one; since then a boolean precedes them, so `grown` shifts all by one word.
+/// The current and the highest clock in the structure of clocks, in MHz; `None` without clocks. Before 6.0 it begins
+/// with the number of clocks and the index of the current one; since then a boolean precedes them, so `grown` shifts
+/// all by one word.
 fn parse_clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) as u32 as usize;
     let (count, current, first) = if grown { (half(1), half(2), 2) } else { (half(0), half(1), 1) };

@@ -99,7 +99,7 @@ impl Sysfs {
         })
     }
 
-    /// The highest clock in MHz of the driver's list, whose lines look like `1: 2100Mhz *`.
+    /// The highest clock in MHz of the driver's list, whose lines look like `1: 2100Mhz *`; `None` without a list.
     fn highest_clock(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.pci.join("pp_dpm_sclk")).ok()?;
         let clock = |line: &str| line.split_whitespace().nth(1)?.to_lowercase().strip_suffix("mhz")?.parse().ok();
@@ -134,7 +134,7 @@ fn links(node: &Path) -> Option<String> {
     Some(text.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
-/// Splits a PCI address into the domain and the driver's number for the rest.
+/// Splits a PCI address into the domain and the driver's number for the rest; `None` if it is no address.
 fn place(bus: &str) -> Option<(u64, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (rest, function) = bus.rsplit_once('.')?;

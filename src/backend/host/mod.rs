@@ -17,7 +17,7 @@ use crate::schedule::Topology;
 
 use exchange::CommStates;
 use memory::Memory;
-use worker::{Event, Message, Pace, Shared, Stamp};
+use worker::{Event, LaneProgress, Message, Shared, Stamp};
 
 /// The CPU as a backend.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl HostDriver {
             spaces: [memory(Space::Device)?, memory(Space::Pinned)?, memory(Space::Managed)?, memory(Space::Host)?],
             events: (0..events).map(|_| Event::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
-            paces: (0..lanes).map(|_| Pace::default()).collect(),
+            paces: (0..lanes).map(|_| LaneProgress::default()).collect(),
             meetings: image.comms.iter().map(|comm| meetings.of(comm)).collect(),
             crossings: meetings.crossings.clone(),
             image,

@@ -90,7 +90,7 @@ impl Stamp {
 
 /// Progress of a lane.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct LaneProgress {
     pub ended: AtomicU64,
     pub running: AtomicBool,
 }
@@ -100,7 +100,7 @@ pub struct Pace {
 pub struct Shared {
     pub image: Image,
     /// Progress of each lane.
-    pub paces: Vec<Pace>,
+    pub paces: Vec<LaneProgress>,
     pub spaces: [Memory; Space::COUNT],
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,

@@ -94,7 +94,7 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
 
 /// A process that has connected to rank 0 and is not authenticated yet. Until then it uses a few KiB at most, and its
 /// data is not interpreted.
-pub struct Guest {
+pub struct PendingPeer {
     stream: Stream,
     /// Address of the process; `None` for a process on this host.
     pub from: Option<IpAddr>,
@@ -105,35 +105,35 @@ pub struct Guest {
 }
 
 /// State of a guest after some progress.
-pub enum GuestState {
+pub enum PendingPeerState {
     /// More data must arrive.
-    Pending(Guest),
+    Pending(PendingPeer),
     /// The peer is authenticated.
     Known(Hello, Stream, Seals),
     /// The peer failed to authenticate, and was disconnected.
     ConnectError,
 }
 
-impl Guest {
+impl PendingPeer {
     /// Begins the authentication of a new connection.
-    pub fn new(stream: Stream) -> Guest {
+    pub fn new(stream: Stream) -> PendingPeer {
         let from = stream.from();
-        Guest { stream, from, since: Instant::now(), heard: Vec::new(), begun: None }
+        PendingPeer { stream, from, since: Instant::now(), heard: Vec::new(), begun: None }
     }
 
     /// Processes the data that has arrived, without blocking.
-    pub fn advance(mut self, secret: &[u8]) -> GuestState {
+    pub fn advance(mut self, secret: &[u8]) -> PendingPeerState {
         let patience = if self.begun.is_none() { FIRST_BYTES_TIMEOUT } else { PATIENCE };
         if self.since.elapsed() > patience {
-            return GuestState::ConnectError;
+            return PendingPeerState::ConnectError;
         }
         match self.take(secret) {
             Ok(Some((hello, seals))) => match self.stream.set_nonblocking(false) {
-                Ok(()) => GuestState::Known(hello, self.stream, seals),
-                Err(_) => GuestState::ConnectError,
+                Ok(()) => PendingPeerState::Known(hello, self.stream, seals),
+                Err(_) => PendingPeerState::ConnectError,
             },
-            Ok(None) => GuestState::Pending(self),
-            Err(_) => GuestState::ConnectError,
+            Ok(None) => PendingPeerState::Pending(self),
+            Err(_) => PendingPeerState::ConnectError,
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::exec::ExecError;
 
 use super::frame::{Frame, FrameKind};
-use super::handshake::{ConnectError, Guest, GuestState, Hello, PATIENCE, Seals};
+use super::handshake::{ConnectError, Hello, PATIENCE, PendingPeer, PendingPeerState, Seals};
 use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
 use super::stream::{Address, Listener, Stream};
 use super::{JoinOptions, Transport, local};
@@ -51,7 +51,7 @@ pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, E
 }
 
 /// Result of trying to listen at an address.
-enum Claim {
+enum ListenAttempt {
     Ours(Listener),
     /// Rank 0 of another run with the same secret has it.
     OtherRun,
@@ -66,7 +66,7 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
             local::sweep(folder);
             let address = local::address(folder, &place.job).map_err(|why| failed(why, place))?;
             return match claim(&address, place)? {
-                Claim::Ours(listener) => Ok(listener),
+                ListenAttempt::Ours(listener) => Ok(listener),
                 _ => Err(failed("another run uses its socket".to_owned(), place)),
             };
         }
@@ -77,9 +77,9 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     for port in place.ports() {
         for &ip in &found {
             match claim(&Address::Network((ip, port).into()), place)? {
-                Claim::Ours(listener) => return Ok(listener),
-                Claim::OtherRun => is_here = true,
-                Claim::Elsewhere => {}
+                ListenAttempt::Ours(listener) => return Ok(listener),
+                ListenAttempt::OtherRun => is_here = true,
+                ListenAttempt::Elsewhere => {}
             }
         }
     }
@@ -92,7 +92,7 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     Err(failed(why, place))
 }
 
-fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
+fn claim(address: &Address, place: &JoinOptions) -> Result<ListenAttempt, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
         let Transport::Network { .. } = place.transport else { return failed(why, place) };
@@ -103,13 +103,13 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<Claim, ExecError> {
     };
     for _ in 0..TRIES {
         match Listener::bind(address) {
-            Ok(listener) => return Ok(Claim::Ours(listener)),
-            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => return Ok(Claim::Elsewhere),
+            Ok(listener) => return Ok(ListenAttempt::Ours(listener)),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => return Ok(ListenAttempt::Elsewhere),
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot(error.to_string())),
             Err(_) => {}
         }
         match connect(address, place, PATIENCE) {
-            Ok(Answer::Elsewhere) => return Ok(Claim::OtherRun),
+            Ok(Answer::Elsewhere) => return Ok(ListenAttempt::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
             Ok(Answer::Welcome(_)) => {
                 return Err(cannot("another process mistakes this one for a rank of its run".to_owned()));
@@ -137,7 +137,7 @@ struct Acceptor<'a> {
     place: &'a JoinOptions,
     come: BTreeMap<u32, Connection>,
     /// Unauthenticated connections, the oldest first.
-    guests: Vec<Guest>,
+    guests: Vec<PendingPeer>,
     refused: Vec<String>,
     /// Addresses of connections that failed to authenticate.
     strangers: BTreeSet<IpAddr>,
@@ -152,7 +152,7 @@ impl Acceptor<'_> {
                     if self.guests.len() >= MAX_UNAUTHENTICATED {
                         self.make_room();
                     }
-                    self.guests.push(Guest::new(stream));
+                    self.guests.push(PendingPeer::new(stream));
                 }
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return taken > 0,
@@ -182,13 +182,13 @@ impl Acceptor<'_> {
         for guest in std::mem::take(&mut self.guests) {
             let from = guest.from;
             match guest.advance(self.place.key()) {
-                GuestState::Pending(guest) => self.guests.push(guest),
-                GuestState::Known(hello, stream, seals) => {
+                PendingPeerState::Pending(guest) => self.guests.push(guest),
+                PendingPeerState::Known(hello, stream, seals) => {
                     is_busy = true;
                     self.receive(&hello, stream, seals);
                 }
-                GuestState::ConnectError if self.strangers.len() < MAX_LISTED => self.strangers.extend(from),
-                GuestState::ConnectError => {}
+                PendingPeerState::ConnectError if self.strangers.len() < MAX_LISTED => self.strangers.extend(from),
+                PendingPeerState::ConnectError => {}
             }
         }
         is_busy

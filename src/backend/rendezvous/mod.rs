@@ -111,7 +111,7 @@ impl JoinOptions {
 }
 
 /// Callback that ends this process with an error, if the process does not end by itself.
-pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
+pub type LostRankHandler = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
 pub struct Rendezvous {
@@ -125,7 +125,7 @@ struct Shared {
     links: BTreeMap<u32, Mutex<Link>>,
     state: Mutex<State>,
     changed: Condvar,
-    rescue: Rescue,
+    rescue: LostRankHandler,
     stall: Duration,
     /// Returns a number that changes whenever this process makes progress.
     work: OnceLock<Work>,
@@ -158,7 +158,7 @@ struct State {
     inbox: BTreeMap<u32, VecDeque<Frame>>,
     /// Ranks that have finished.
     through: BTreeSet<u32>,
-    /// The first rank that is gone, with the reason.
+    /// The first rank that is gone, with the reason; `None` while all are there.
     lost: Option<(u32, String)>,
     /// Number of this process's next step, counted from 0.
     turn: u64,
@@ -168,7 +168,7 @@ struct State {
     waiting: bool,
     /// Progress of the others by their latest heartbeat.
     progress: BTreeMap<u32, Progress>,
-    /// The last step before which a rank has failed, and that rank.
+    /// The last step before which a rank has failed, and that rank; `None` while none has.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
     /// True if this process has finished.
@@ -188,7 +188,7 @@ impl State {
 impl Rendezvous {
     /// Joins the other processes; returns once all have joined. Calls `rescue` if another rank is gone or has failed
     /// and this process does not end by itself; `rescue` may end the process.
-    pub fn join(place: &JoinOptions, rescue: Rescue) -> Result<Rendezvous, ExecError> {
+    pub fn join(place: &JoinOptions, rescue: LostRankHandler) -> Result<Rendezvous, ExecError> {
         let connections = match place {
             JoinOptions { world: 1, .. } => BTreeMap::new(),
             JoinOptions { rank: 0, .. } => listen::listen(place)?,

@@ -93,8 +93,8 @@ impl Stream {
     }
 
     /// Limits all following reads and writes together by a deadline.
-    pub fn until(&mut self, deadline: Instant) -> Until<'_> {
-        Until { stream: self, deadline }
+    pub fn until(&mut self, deadline: Instant) -> DeadlineStream<'_> {
+        DeadlineStream { stream: self, deadline }
     }
 }
 
@@ -115,19 +115,19 @@ impl Write for Stream {
 }
 
 /// A connection with a deadline for all calls together, so that a slow sender cannot extend it.
-pub struct Until<'a> {
+pub struct DeadlineStream<'a> {
     stream: &'a mut Stream,
     deadline: Instant,
 }
 
-impl Until<'_> {
+impl DeadlineStream<'_> {
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }
 
-impl Read for Until<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.left()?;
         each!(&*self.stream, stream => stream.set_read_timeout(left))?;
@@ -135,7 +135,7 @@ impl Read for Until<'_> {
     }
 }
 
-impl Write for Until<'_> {
+impl Write for DeadlineStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = self.left()?;
         each!(&*self.stream, stream => stream.set_write_timeout(left))?;

@@ -20,7 +20,7 @@ struct Node {
     after: Vec<u32>,
     /// Stamps that the node's start and end record.
     observed: [Option<u32>; 2],
-    /// Argument of [`Machine::count`].
+    /// Argument of [`Machine::count`]; `None` for a task that does not count as an operation.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -77,9 +77,9 @@ struct SimDriver {
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
     observing: bool,
-    /// The stamp that the next operation's start records.
+    /// The stamp that the next operation's start records, if any.
     opening: Option<u32>,
-    /// The last operation, as a task or as a node of the current capture.
+    /// The last operation, as a task or as a node of the current capture; `None` before the first.
     last: Option<Launched>,
     notes: Vec<String>,
 }

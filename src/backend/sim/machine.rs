@@ -70,7 +70,7 @@ struct TaskState {
     left_out: f64,
     /// Stamps that the task's start and end record.
     observed: [Option<u32>; 2],
-    /// The lane for which the task counts as an operation, and whether its start and its end count.
+    /// The lane for which the task counts as an operation, and whether its start and its end count; `None` if it does not count.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -94,7 +94,7 @@ struct Device {
 /// Owner of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// A kernel's blocks that began together, by their number.
+    /// Blocks of a kernel that began together, by the index of their group.
     Blocks(u32),
     Copy(TaskId),
     Transfer(TransferId),

@@ -75,7 +75,7 @@ struct Rank {
     /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: Count,
-    /// The rank's last iteration, if the next ones may equal earlier ones.
+    /// The rank's last iteration; `None` if no later one can equal an earlier one.
     last: Option<Issued>,
     view: View,
     /// Numbering of the rank's stamps.
@@ -243,7 +243,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rank's thread begins. Blocks until all have entered and it is its turn.
+    /// Registers the thread of a rank. Blocks until all ranks have entered and it is this rank's turn.
     pub fn enter(&self, rank: usize) {
         let mut state = self.lock();
         state.entered += 1;
@@ -343,7 +343,7 @@ impl World {
         time
     }
 
-    /// Iterations that a rank can reuse; returned once.
+    /// Iterations that a rank can reuse; `None` after the first call that returned them.
     pub fn repeats(&self, rank: usize) -> Option<Repeat> {
         self.lock().ranks[rank].repeat.take()
     }

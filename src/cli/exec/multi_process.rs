@@ -20,7 +20,7 @@ use crate::exec::{self, Control, ExecError, Peers};
 use super::interrupt::Interrupts;
 use super::{ExecArgs, ProcessRole, Ready, failure, finish, prepare};
 
-/// This process among those of the run.
+/// The place of this process among the processes of a run.
 pub(super) struct Process {
     launcher: Launcher,
     meeting: Arc<Rendezvous>,

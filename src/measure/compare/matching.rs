@@ -109,7 +109,7 @@ fn kind(group: &Group) -> CaseGroupKind {
     (file_name(group).map(str::to_owned), group.key.get("launch").cloned())
 }
 
-/// The workload's file name without its folder.
+/// The workload's file name without its folder; `None` if the group has no workload.
 fn file_name<'a>(group: &'a Group) -> Option<&'a str> {
     group.key.get("workload")?.rsplit('/').next()
 }

@@ -146,7 +146,7 @@ pub struct MetricRow {
     /// Share above which a difference matters.
     pub threshold: f64,
     pub verdict: Verdict,
-    /// Why there is no verdict, in words.
+    /// Why there is no verdict, in words; `None` if there is one.
     pub why: Option<String>,
 }
 

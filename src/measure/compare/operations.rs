@@ -33,7 +33,7 @@ struct Sum {
     time: f64,
     /// Sum of their ideal times in seconds; `None` if one has none.
     ideal: Option<f64>,
-    /// Resource that bounds the last of them.
+    /// Resource that bounds the last operation; `None` if unknown.
     bound: Option<String>,
 }
 

@@ -46,9 +46,9 @@ pub struct ComparedRun {
     pub emulated: Option<u32>,
     /// True if AORTA's Python harness measured it, by its own definitions.
     pub harness: bool,
-    /// SHA-256 of the workload's text, if known.
+    /// SHA-256 of the workload's text; `None` if unknown.
     pub sha256: Option<String>,
-    /// Arithmetic operations and bytes of an iteration, if known.
+    /// Arithmetic operations and bytes of an iteration; `None` if unknown.
     pub work: Option<(f64, u64)>,
     /// Reasons why the run has no valid performance results; empty if it has.
     pub refused: Vec<String>,

@@ -169,7 +169,7 @@ fn follow_time(case: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
     }
 }
 
-/// Median time of a run in seconds, and its series.
+/// Median time of a run in seconds, and its series; `None` without samples.
 fn median_time(run: &ComparedRun, pace: Pace) -> Option<(f64, &Value)> {
     let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
     let Value::Series { samples, .. } = &figure.value else { return None };

@@ -78,7 +78,7 @@ fn matches(range: &Range, operation: &OperationRecord) -> bool {
         && range.intensity.holds(operation.flops / operation.bytes.max(1) as f64)
 }
 
-/// The amount of work that a rate counts.
+/// The amount of work that a rate counts; `None` if it is 0 or the figure is no rate.
 fn amount(figure: ExpectedFigure, operation: &OperationRecord) -> Option<f64> {
     let amount = match figure {
         ExpectedFigure::FlopRate => Some(operation.flops),

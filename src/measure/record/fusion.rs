@@ -29,7 +29,7 @@ pub struct MergedRecord {
     pub replaces: Vec<String>,
     /// Source location of the last operation that was replaced.
     pub place: String,
-    /// Bytes that each no longer moves.
+    /// Bytes that each merge saves from being moved to and from memory.
     pub bytes_saved: u64,
     /// Number of equal merges, in other turns of a loop or in other slots.
     pub count: usize,

@@ -23,7 +23,8 @@ pub struct RankRecord {
     pub analysis: Option<AnalysisRecord>,
     /// Operations, from observed iterations.
     pub operations: Vec<OperationRecord>,
-    /// Overhead of observation: median times of observed slots over their median unobserved times, minus 1.
+    /// Overhead of observation: median times of observed slots over their median unobserved times, minus 1. `None`
+    /// without these times.
     pub observer_effect: Option<f64>,
     /// Spans of one observed iteration.
     pub trace: Vec<SpanRecord>,
@@ -85,7 +86,7 @@ pub struct ArrivalRecord {
 pub struct SkewRecord {
     /// Time from the first to the last rank that begins an iteration; `None` without a common clock.
     pub begin_ns: Option<Nanos>,
-    /// Error of that time: the clocks' errors and the samples' spread.
+    /// Error of `begin_ns`: the clocks' errors and the samples' spread. `None` without that time.
     pub begin_error_ns: Option<Nanos>,
     /// The rank that others wait for most; `None` if no difference exceeds its error.
     pub straggler: Option<u32>,
@@ -107,12 +108,13 @@ pub struct BalanceRecord {
     /// The ranks that the others wait for, if there is an imbalance or a late rank; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<u32>,
-    /// Median working time of these ranks in an iteration, and of the other ranks.
+    /// Median working time of these ranks in an iteration, and of the other ranks; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_busy_ns: Option<Nanos>,
-    /// The operations that take these ranks most longer than the others, by name and source location.
+    /// The operations that take these ranks longer than the others by the largest total, by name and source location;
+    /// `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindRecord>,
 }
@@ -171,7 +173,7 @@ pub struct AnalysisRecord {
     pub verdict: String,
     /// The remedy that usually helps.
     pub help: String,
-    pub split: SplitRecord,
+    pub split: TimeSplitRecord,
     /// The split of each phase, in the order in which the iteration waits for them. Empty without phases, and in records of
     /// older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -200,7 +202,7 @@ pub struct AnalysisRecord {
 
 /// Split of one observed iteration, the one with the median time. The parts add up to its time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SplitRecord {
+pub struct TimeSplitRecord {
     pub time_ns: Nanos,
     /// The chain's operations, with their times alone, or their actual times without a run on one stream.
     pub operations_ns: Nanos,
@@ -224,8 +226,8 @@ pub struct SplitRecord {
 impl AnalysisRecord {
     /// The splits of [`AnalysisRecord::phases`], summed by the first name of their paths; `None` for operations without a
     /// phase.
-    pub fn outermost_phases(&self) -> IndexMap<Option<&str>, SplitRecord> {
-        let mut splits: IndexMap<Option<&str>, SplitRecord> = IndexMap::new();
+    pub fn outermost_phases(&self) -> IndexMap<Option<&str>, TimeSplitRecord> {
+        let mut splits: IndexMap<Option<&str>, TimeSplitRecord> = IndexMap::new();
         for phase in &self.phases {
             let first = phase.phase.as_deref().and_then(|path| path.split('.').next());
             splits.entry(first).or_default().add(&phase.split);
@@ -234,7 +236,7 @@ impl AnalysisRecord {
     }
 }
 
-impl SplitRecord {
+impl TimeSplitRecord {
     /// The parts, which add up to the time, with the names of their fields. `None` for an unknown stretch.
     pub fn parts(&self) -> [(&'static str, Option<Nanos>); 7] {
         [
@@ -254,7 +256,7 @@ impl SplitRecord {
     }
 
     /// Adds the parts, the time and the chain of a later piece of the same iteration.
-    pub fn add(&mut self, later: &SplitRecord) {
+    pub fn add(&mut self, later: &TimeSplitRecord) {
         self.time_ns += later.time_ns;
         self.operations_ns += later.operations_ns;
         if let Some(stretch) = later.stretch_ns {
@@ -275,7 +277,7 @@ impl SplitRecord {
 pub struct PhaseRecord {
     /// Path of the phase, such as `forward.layer[3]`; `None` for operations without one.
     pub phase: Option<String>,
-    pub split: SplitRecord,
+    pub split: TimeSplitRecord,
 }
 
 /// The critical path of the iteration that the split describes.
@@ -378,10 +380,11 @@ pub struct OperationRecord {
     /// versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub size: String,
-    /// Multiplication type of a matrix product, such as `tf32`.
+    /// Multiplication type of a matrix product, such as `tf32`; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arithmetic: Option<String>,
     /// Direction of a contiguous copy by a copy engine: `h2d`, `d2h` or `d2d`; `peer` for a copy to another rank.
+    /// `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// True for a copy between the device and pageable host memory.
@@ -391,7 +394,7 @@ pub struct OperationRecord {
     /// several ranks, a send, a receive or a copy to another rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_bytes: Option<f64>,
-    /// Number of ranks of a collective of several ranks.
+    /// Number of ranks of a collective of several ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
     /// Arithmetic operations.
@@ -408,15 +411,15 @@ pub struct OperationRecord {
     pub transfer_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<Nanos>,
-    /// Median of the observed starts, from the begin of the iteration.
+    /// Median of the observed starts, from the begin of the iteration; `None` if the operation was not observed.
     pub start_ns: Option<Nanos>,
-    /// Median duration of the operation in the run on one stream, without waiting for other ranks.
+    /// Median duration of the operation in the run on one stream, without waiting for other ranks; `None` without such a run.
     #[serde(default)]
     pub alone_ns: Option<Nanos>,
-    /// Time by which the operation could end later without lengthening the critical path.
+    /// Time by which the operation could end later without lengthening the critical path; `None` if unknown.
     #[serde(default)]
     pub slack_ns: Option<Nanos>,
-    /// Time of the operation at the peak of the resource that bounds it.
+    /// Time of the operation at the peak of the resource that bounds it; `None` without a device profile.
     #[serde(default)]
     pub ideal_ns: Option<Nanos>,
     /// The resource that bounds it: `memory`, `cache`, `vector`, the type of matrix units such as `bf16`, `h2d` or
@@ -440,7 +443,7 @@ pub struct LaunchRecord {
     /// Time from the start of the operation to the start of this part.
     pub after_ns: Nanos,
     pub time_ns: Nanos,
-    /// Number of the hardware queue, as the vendor counts them.
+    /// Number of the hardware queue, as the vendor counts them; `None` if the vendor's records do not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<u64>,
     /// Number of the graph's node, as the vendor counts them; `None` outside of graphs.

@@ -64,7 +64,7 @@ pub fn is_conclusive(record: &RunRecord, pace: Pace) -> bool {
     record.measurement && (record.simulated || samples > 1)
 }
 
-/// Median with its interval, in seconds. A simulator's median is exact.
+/// Median with its interval, in seconds; `None` without samples. A simulator's median is exact.
 pub fn seconds(times: &Times, simulated: bool) -> Option<Interval> {
     let value = times.p50_ns.filter(|median| median.0 > 0)?.seconds();
     if simulated {

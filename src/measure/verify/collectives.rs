@@ -9,7 +9,7 @@ use crate::base::computing::compute;
 use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
 use crate::ops::{self, Check, Collective, CollectiveKind, Elements, Launch, Share, Spec, Tensor};
 
-use super::Verified;
+use super::VerifiedRank;
 
 /// Identifies matching operations of several ranks in an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Contribution>, ExecError>) -> Resul
 }
 
 /// Compares the devices' results with those computed from all contributions.
-pub fn check(ranks: &[Verified], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
+pub fn check(ranks: &[VerifiedRank], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
     let mut meetings: BTreeMap<&MatchKey, (Vec<&Contribution>, Vec<&DeviceOutputs>)> = BTreeMap::new();
     brought.iter().for_each(|one| meetings.entry(&one.key).or_default().0.push(one));
     left.iter().for_each(|one| meetings.entry(&one.key).or_default().1.push(one));
@@ -129,7 +129,7 @@ pub fn check(ranks: &[Verified], brought: &[Contribution], left: &[DeviceOutputs
 }
 
 /// Checks a collective or a copy between ranks.
-fn together(ranks: &[Verified], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
+fn together(ranks: &[VerifiedRank], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
     let mut members = brought.to_vec();
     members.sort_by_key(|one| one.rank);
     let left_by = |rank: usize| left.iter().find(|left| left.rank == rank);
@@ -150,7 +150,7 @@ fn together(ranks: &[Verified], brought: &[&Contribution], left: &[&DeviceOutput
 /// Checks the sends and receives of a communicator: the n-th send of one rank to another matches the n-th receive
 /// there.
 fn transfers(
-    ranks: &[Verified],
+    ranks: &[VerifiedRank],
     members: &[u32],
     brought: &[&Contribution],
     left: &[&DeviceOutputs],
@@ -192,7 +192,7 @@ fn transfers(
     found
 }
 
-fn spec<'a>(ranks: &[Verified<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
+fn spec<'a>(ranks: &[VerifiedRank<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
     let program = ranks[rank].1;
     program.op_spec(program.cycle[step].op(op)).expect("only what runs meets others")
 }

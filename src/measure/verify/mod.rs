@@ -29,12 +29,12 @@ pub struct Verification {
 }
 
 /// A rank number with its program and plan.
-pub type Verified<'a> = (u32, &'a Program, &'a Plan);
+pub type VerifiedRank<'a> = (u32, &'a Program, &'a Plan);
 
 /// A request for verification.
 pub struct VerifyRequest<'a> {
     /// The ranks of the world.
-    pub ranks: &'a [Verified<'a>],
+    pub ranks: &'a [VerifiedRank<'a>],
     pub backend: &'a dyn Backend,
     /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
@@ -49,7 +49,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
     let _stage = stage::enter("verifying");
     // Scratch memory is not shared, so that intermediate results are still there after an iteration.
     let apart = schedule::Options { streams, share_scratch: false };
-    let place = |(_, program, plan): &Verified| schedule::place(program, plan, backend.topology(), &apart);
+    let place = |(_, program, plan): &VerifiedRank| schedule::place(program, plan, backend.topology(), &apart);
     let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
     let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
     let opened: Vec<Rank> = ranks.iter().zip(&schedules).map(rank).collect();
@@ -111,7 +111,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
 /// run was stopped.
 fn again(
     walk: &mut Walk,
-    ranks: &[Verified],
+    ranks: &[VerifiedRank],
     outputs: &[(usize, MemoryId)],
     mode: LaunchMode,
     iterations: u64,

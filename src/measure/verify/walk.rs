@@ -14,11 +14,11 @@ use crate::ops::{self, Elements, Method, user_kernel};
 use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey};
 use super::memory::Memory;
 use super::record::{CheckedOperations, Mistake};
-use super::{BEYOND, Verified};
+use super::{BEYOND, VerifiedRank};
 
 /// A session whose operations are verified one by one.
 pub struct Walk<'a> {
-    ranks: &'a [Verified<'a>],
+    ranks: &'a [VerifiedRank<'a>],
     inspection: Inspection,
     /// The host's copy of each rank's memory, for the ranks of this process.
     memories: Vec<Memory>,
@@ -38,7 +38,7 @@ pub struct Walk<'a> {
 struct Buffers {
     /// The contents that a device left in the outputs of a launch.
     bytes: Vec<Vec<u8>>,
-    values: ops::Room,
+    values: ops::ValueBuffers,
 }
 
 /// Bytes of a memory on the device, and in the host's copy after the last walk.
@@ -81,7 +81,7 @@ pub struct Findings {
 impl<'a> Walk<'a> {
     /// Opens sessions whose results can be read, for the ranks of this process.
     pub fn open(
-        ranks: &'a [Verified<'a>],
+        ranks: &'a [VerifiedRank<'a>],
         opened: &[Rank],
         backend: &dyn Backend,
         options: &exec::SessionOptions,
@@ -125,8 +125,8 @@ impl<'a> Walk<'a> {
     }
 
     /// The ranks with the programs of a part of the run.
-    fn verified(&self, part: RunPart) -> Vec<Verified<'a>> {
-        let of_part = |&(number, program, plan): &Verified<'a>| match part {
+    fn verified(&self, part: RunPart) -> Vec<VerifiedRank<'a>> {
+        let of_part = |&(number, program, plan): &VerifiedRank<'a>| match part {
             RunPart::Iteration(_) => (number, program, plan),
             RunPart::Block(which) => (number, program.around.get(which).map_or(program, |block| block), plan),
         };

@@ -42,14 +42,14 @@ struct Target {
 }
 
 /// A gradient of an output of the target.
-enum Given {
+enum OutputGradient {
     View(ViewId, SrcSpan),
     /// A number, used for every element.
     Number(f64),
 }
 
 /// The destination of the gradient of an input.
-enum Goal {
+enum InputGradient {
     View(ViewId, SrcSpan),
     /// Scratch memory.
     Own,
@@ -187,7 +187,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Evaluates the gradients of the target's outputs, of those with a floating-point type; `None` after an error.
-    fn given(&mut self, call: &Call, target: &Target) -> Option<Vec<(ViewId, Given)>> {
+    fn given(&mut self, call: &Call, target: &Target) -> Option<Vec<(ViewId, OutputGradient)>> {
         let outputs: Vec<(String, ViewId)> =
             target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
         let args = &call.inputs[1..];
@@ -215,7 +215,7 @@ impl<'a> Analyzer<'a> {
             if let Value::Number(number) = &value
                 && number.dimension == crate::base::units::Dimension::NONE
             {
-                given.push((view, Given::Number(number.value.float())));
+                given.push((view, OutputGradient::Number(number.value.float())));
                 continue;
             }
             let expected = self.tensor(view);
@@ -237,7 +237,7 @@ impl<'a> Analyzer<'a> {
                 (tensor, &arg.value),
                 (tensor.dtype == expected.dtype, ""),
             );
-            given.push((view, Given::View(found, arg.value.span)));
+            given.push((view, OutputGradient::View(found, arg.value.span)));
         }
         good.then_some(given)
     }
@@ -275,7 +275,7 @@ impl<'a> Analyzer<'a> {
 
     /// Evaluates the destinations of the gradients of the target's inputs; an inner `None` is a gradient that is not
     /// requested.
-    fn goals(&mut self, call: &Call, target: &Target, accumulates: bool) -> Option<Vec<Option<Goal>>> {
+    fn goals(&mut self, call: &Call, target: &Target, accumulates: bool) -> Option<Vec<Option<InputGradient>>> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
             let text = &target.text;
@@ -317,13 +317,13 @@ impl<'a> Analyzer<'a> {
                     self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() }.into());
                     good = false;
                 }
-                Value::Output(cell) => goals.push(Some(Goal::Cell(cell))),
+                Value::Output(cell) => goals.push(Some(InputGradient::Cell(cell))),
                 Value::Tensor { view, .. } => {
                     let tensor = self.tensor(view);
                     let at = call.inputs[0].value.span;
                     let typed = (tensor.dtype.is_float(), ", or of another type with fractions");
                     good &= self.fits(name, (of, at), (tensor, &arg.value), typed);
-                    goals.push(Some(Goal::View(view, arg.value.span)));
+                    goals.push(Some(InputGradient::View(view, arg.value.span)));
                 }
                 Value::Unknown => good = false,
                 other => {
@@ -339,7 +339,7 @@ impl<'a> Analyzer<'a> {
                 return None;
             }
             let floats = target.inputs.iter().map(|(_, view)| self.tensor(*view).dtype.is_float());
-            goals = floats.map(|float| float.then_some(Goal::Own)).collect();
+            goals = floats.map(|float| float.then_some(InputGradient::Own)).collect();
         }
         goals.resize_with(target.inputs.len(), || None);
         good.then_some(goals)
@@ -358,14 +358,14 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Checks that outputs differ from each other and from the gradients that are read.
-    fn apart(&mut self, given: &[(ViewId, Given)], goals: &[Option<Goal>]) -> Option<()> {
+    fn apart(&mut self, given: &[(ViewId, OutputGradient)], goals: &[Option<InputGradient>]) -> Option<()> {
         let reads = given.iter().filter_map(|(_, given)| match given {
-            Given::View(view, span) => Some((*view, *span)),
-            Given::Number(_) => None,
+            OutputGradient::View(view, span) => Some((*view, *span)),
+            OutputGradient::Number(_) => None,
         });
         let mut others: Vec<(ViewId, SrcSpan)> = reads.collect();
         for goal in goals {
-            let Some(Goal::View(view, span)) = goal else { continue };
+            let Some(InputGradient::View(view, span)) = goal else { continue };
             if let Some(&(_, other)) = others.iter().find(|(other, _)| self.program.views.overlap(*view, *other)) {
                 self.overlap(*view, *span, other);
                 return None;
@@ -386,7 +386,7 @@ impl<'a> Analyzer<'a> {
         &mut self,
         call: &'a Call,
         target: &Target,
-        (given, goals): (&[(ViewId, Given)], &[Option<Goal>]),
+        (given, goals): (&[(ViewId, OutputGradient)], &[Option<InputGradient>]),
         accumulates: bool,
         label: Option<LabelId>,
     ) -> Option<Vec<(String, ViewId)>> {
@@ -397,7 +397,7 @@ impl<'a> Analyzer<'a> {
         let goal_views: Vec<ViewId> = wanted
             .iter()
             .map(|&(place, view)| match goals[place] {
-                Some(Goal::View(view, _)) => view,
+                Some(InputGradient::View(view, _)) => view,
                 _ => self.scratch_like(view, &target.inputs[place].0, call),
             })
             .collect();
@@ -407,9 +407,9 @@ impl<'a> Analyzer<'a> {
         for (view, given) in given {
             let tensor = self.program.views.tensor(*view);
             let value = match given {
-                Given::View(found, _) => walk.value(*found, None),
-                Given::Number(0.0) => continue,
-                Given::Number(number) => {
+                OutputGradient::View(found, _) => walk.value(*found, None),
+                OutputGradient::Number(0.0) => continue,
+                OutputGradient::Number(number) => {
                     let filled = walk.tape.scratch(tensor.dtype, tensor.dims);
                     walk.tape.fill(*number, filled);
                     filled
@@ -463,15 +463,15 @@ impl<'a> Analyzer<'a> {
         self.check_reads(call, target, &tape, (&used, &steps), &goal_views)?;
         let base = label.unwrap_or_else(|| self.unnamed_label(target));
         let from = given.iter().filter_map(|(_, given)| match given {
-            Given::View(view, _) => Some(*view),
-            Given::Number(_) => None,
+            OutputGradient::View(view, _) => Some(*view),
+            OutputGradient::Number(_) => None,
         });
         let own = from.chain(goal_views.iter().copied()).map(|view| self.program.views.memory(view)).collect();
         self.program.gradients.push(Gradient { label: base, of: target.label, own });
         let mut emission = Emission::new(&tape, &used, call.span, (base, target.label));
         self.emit(&mut emission, &steps);
         for (&(place, _), &view) in wanted.iter().zip(&goal_views) {
-            if let Some(Goal::Cell(cell)) = goals[place] {
+            if let Some(InputGradient::Cell(cell)) = goals[place] {
                 self.expansion.outputs[cell as usize] = Written::To(view);
             }
         }

@@ -27,7 +27,7 @@ const PER_SCORE: f64 = 8.0;
 /// An operand of a kernel: an input, an output, the row sums of `dy * o` in the workspace, the bias, or the gradients of the
 /// biased scores.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum KernelOperand {
     Input(usize),
     Output(usize),
     Sums,
@@ -36,35 +36,51 @@ enum Taken {
 }
 
 /// Inputs in the order of the operation: q, k, v, o, lse, dy. Outputs: dq, dk, dv.
-const LSE: Taken = Taken::Input(4);
-const DY: Taken = Taken::Input(5);
-const QUERIES: [Taken; 8] =
-    [Taken::Input(0), DY, Taken::Input(1), Taken::Input(2), LSE, Taken::Sums, Taken::Output(0), Taken::Output(0)];
-const KEYS: [Taken; 8] =
-    [Taken::Input(1), Taken::Input(2), Taken::Input(0), DY, LSE, Taken::Sums, Taken::Output(1), Taken::Output(2)];
+const LSE: KernelOperand = KernelOperand::Input(4);
+const DY: KernelOperand = KernelOperand::Input(5);
+const QUERIES: [KernelOperand; 8] = [
+    KernelOperand::Input(0),
+    DY,
+    KernelOperand::Input(1),
+    KernelOperand::Input(2),
+    LSE,
+    KernelOperand::Sums,
+    KernelOperand::Output(0),
+    KernelOperand::Output(0),
+];
+const KEYS: [KernelOperand; 8] = [
+    KernelOperand::Input(1),
+    KernelOperand::Input(2),
+    KernelOperand::Input(0),
+    DY,
+    LSE,
+    KernelOperand::Sums,
+    KernelOperand::Output(1),
+    KernelOperand::Output(2),
+];
 
 /// Index of the gradients of the biased scores among the outputs.
 const SLOPES: usize = 3;
 
 /// Returns the operands with their names in the kernel: of the kernel whose rows are keys if `keys`, otherwise of the
 /// one whose rows are queries.
-fn order(spec: &Spec, keys: bool) -> Vec<(Taken, &'static str)> {
+fn order(spec: &Spec, keys: bool) -> Vec<(KernelOperand, &'static str)> {
     let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
     let mut all: Vec<_> = if keys { KEYS } else { QUERIES }.into_iter().zip(names).collect();
-    all.extend(input(spec, BIAS).map(|_| (Taken::Bias, "bias")));
-    all.extend((!keys && spec.outputs.len() > SLOPES).then_some((Taken::Slopes, "slopes")));
+    all.extend(input(spec, BIAS).map(|_| (KernelOperand::Bias, "bias")));
+    all.extend((!keys && spec.outputs.len() > SLOPES).then_some((KernelOperand::Slopes, "slopes")));
     all
 }
 
-impl Taken {
+impl KernelOperand {
     /// Returns the number of the operand, inputs first; `None` for data in the workspace.
     fn operand(self, spec: &Spec) -> Option<usize> {
         match self {
-            Taken::Input(input) => Some(input),
-            Taken::Output(output) => Some(spec.inputs.len() + output),
-            Taken::Bias => input(spec, BIAS),
-            Taken::Slopes => Some(spec.inputs.len() + SLOPES),
-            Taken::Sums => None,
+            KernelOperand::Input(input) => Some(input),
+            KernelOperand::Output(output) => Some(spec.inputs.len() + output),
+            KernelOperand::Bias => input(spec, BIAS),
+            KernelOperand::Slopes => Some(spec.inputs.len() + SLOPES),
+            KernelOperand::Sums => None,
         }
     }
 
@@ -72,7 +88,7 @@ impl Taken {
     /// scores.
     fn tensor(self, spec: &Spec) -> Tensor {
         match (self.operand(spec), bias(spec)) {
-            (Some(_), Some(bias)) if self == Taken::Bias => bias,
+            (Some(_), Some(bias)) if self == KernelOperand::Bias => bias,
             (Some(operand), _) => *spec.operand(operand),
             (None, _) => {
                 let lse = spec.inputs[4];
@@ -83,37 +99,37 @@ impl Taken {
 
     /// Whether several heads of queries share the operand: true for keys, values and their gradients.
     fn is_shared(self) -> bool {
-        matches!(self, Taken::Input(1 | 2) | Taken::Output(1 | 2))
+        matches!(self, KernelOperand::Input(1 | 2) | KernelOperand::Output(1 | 2))
     }
 
     /// Returns the dimensions of heads, positions and elements; `None` for an operand with one number per query. For
     /// the scores of a query, the elements are its keys.
     fn axes(self, shape: &Shape, rank: usize) -> Option<Axes> {
         match self {
-            LSE | Taken::Sums => None,
-            Taken::Bias | Taken::Slopes => Some(Axes::of_rows(rank)),
+            LSE | KernelOperand::Sums => None,
+            KernelOperand::Bias | KernelOperand::Slopes => Some(Axes::of_rows(rank)),
             _ => Some(shape.axes),
         }
     }
 }
 
 /// Division of the work of the gradient kernels among thread blocks.
-pub struct Split {
+pub struct BackwardPartition {
     shape: Shape,
     /// Columns of a tile, and the padded head dimensions; `None` for the kernels without matrix units, which have 32 threads for
     /// each row.
     tiles: Option<(u64, [u64; 2])>,
 }
 
-impl Split {
-    pub fn of(spec: &Spec) -> Split {
+impl BackwardPartition {
+    pub fn of(spec: &Spec) -> BackwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;
         let widths = [shape.size, shape.value_size].map(whole_tiles);
-        Split { shape, tiles: tiles.then_some((columns, widths)) }
+        BackwardPartition { shape, tiles: tiles.then_some((columns, widths)) }
     }
 
     /// Whether the kernels multiply tiles.
@@ -215,7 +231,7 @@ impl Split {
         let mut params = Vec::new();
         for &(taken, name) in &order {
             let dtype = c_type(taken.tensor(spec).dtype);
-            let written = matches!(taken, Taken::Output(_) | Taken::Slopes);
+            let written = matches!(taken, KernelOperand::Output(_) | KernelOperand::Slopes);
             let arg = match taken.operand(spec) {
                 Some(operand) => Arg::Operand(operand as u8),
                 None => Arg::Workspace(self.workspace(spec)),
@@ -241,8 +257,8 @@ impl Split {
             c_type(spec.inputs[0].dtype),
             c_type(compute),
             order.len(),
-            u32::from(order.iter().any(|(taken, _)| *taken == Taken::Bias)),
-            u32::from(order.iter().any(|(taken, _)| *taken == Taken::Slopes)),
+            u32::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Bias)),
+            u32::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Slopes)),
             u32::from(keys),
             if keys { self.shape.group } else { 1 },
             self.shape.causal,

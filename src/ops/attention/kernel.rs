@@ -20,7 +20,7 @@ const LARGEST_TILE: u64 = 256;
 /// results, which costs more than it saves for fewer keys.
 const MIN_KEYS: u64 = 128;
 
-/// The same for blocks with at most [`SMALL_ROWS`], which mostly wait for memory.
+/// Like [`MIN_KEYS`], for blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
 const MIN_KEYS_SMALL: u64 = 64;
 
 /// Maximum number of blocks that share the keys of a row, before it is rounded up to whole clusters.
@@ -52,7 +52,7 @@ const PER_SCORE: f64 = 6.0;
 pub const PER_BIAS: f64 = 4.0;
 
 /// Division of the work of the forward kernel among thread blocks.
-pub struct Split {
+pub struct ForwardPartition {
     shape: Shape,
     /// `None` for the kernel without matrix units, which has 32 threads for each row.
     tiles: Option<Tiles>,
@@ -111,13 +111,13 @@ impl Tiles {
     }
 }
 
-impl Split {
-    pub fn of(spec: &Spec) -> Split {
+impl ForwardPartition {
+    pub fn of(spec: &Spec) -> ForwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         if !narrow || widest > LARGEST_TILE {
-            return Split { shape, tiles: None, together: 1 };
+            return ForwardPartition { shape, tiles: None, together: 1 };
         }
         let wide = widest > LARGEST_TILE / 2;
         let largest = if wide { 64 } else { MANY_ROWS };
@@ -151,13 +151,13 @@ impl Split {
             let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
             tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
             if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
-                // Whole clusters: as many blocks as are nearest.
+                // Rounds the number of blocks to a multiple of the cluster size.
                 tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
                 let half = if tiles.splits > LARGEST_CLUSTER { LARGEST_CLUSTER / 2 } else { 0 };
                 tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;
             }
         }
-        Split { tiles: Some(tiles), shape, together }
+        ForwardPartition { tiles: Some(tiles), shape, together }
     }
 
     /// Whether the kernel multiplies tiles.

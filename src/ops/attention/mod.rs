@@ -69,8 +69,8 @@ impl Attention {
     /// Returns the products that compute an attention; `None` if kernels or the library's attention do.
     fn composed(self, spec: &Spec) -> Option<Composed<'_>> {
         let has_tiles = match self.is_backward() {
-            true => backward_kernel::Split::of(spec).has_tiles(),
-            false => kernel::Split::of(spec).has_tiles(),
+            true => backward_kernel::BackwardPartition::of(spec).has_tiles(),
+            false => kernel::ForwardPartition::of(spec).has_tiles(),
         };
         let widest = spec.inputs[..3].iter().filter_map(|one| one.dims.last()).max();
         let by_library =
@@ -157,8 +157,8 @@ impl Operation for Attention {
             return composed.cost();
         }
         match self.is_backward() {
-            true => backward_kernel::Split::of(spec).cost(spec),
-            false => kernel::Split::of(spec).cost(spec),
+            true => backward_kernel::BackwardPartition::of(spec).cost(spec),
+            false => kernel::ForwardPartition::of(spec).cost(spec),
         }
     }
 
@@ -201,8 +201,8 @@ impl Operation for Attention {
             return composed.launches();
         }
         let kernels = match self.is_backward() {
-            true => backward_kernel::Split::of(spec).kernels(spec),
-            false => kernel::Split::of(spec).kernels(spec),
+            true => backward_kernel::BackwardPartition::of(spec).kernels(spec),
+            false => kernel::ForwardPartition::of(spec).kernels(spec),
         };
         match FusedAttention::of(spec) {
             Some(fused) => vec![Launch::Attention(std::sync::Arc::new(fused), kernels)],

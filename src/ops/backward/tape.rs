@@ -42,7 +42,7 @@ pub struct Step {
     pub inputs: Vec<Value>,
     pub outputs: Vec<Value>,
     pub team: Team,
-    /// Consecutive steps with the same number are issued together.
+    /// Number of the group of consecutive steps that are issued together; `None` for a step by itself.
     pub together: Option<u32>,
     /// Number of the operation to whose backward pass the step belongs: [`Tape::origin`] when the step was added.
     pub origin: u32,

@@ -59,7 +59,7 @@ impl Operation for GroupNorm {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (spec, _) = self.rows(spec);
-        Split::of(&spec, &ROWS).cost(&spec, &ROWS)
+        NormPartition::of(&spec, &ROWS).cost(&spec, &ROWS)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -79,7 +79,7 @@ impl Operation for GroupNorm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (spec, channels) = self.rows(spec);
-        vec![Split::of(&spec, &ROWS).launch(self.name(), &spec, &ROWS, &channels)]
+        vec![NormPartition::of(&spec, &ROWS).launch(self.name(), &spec, &ROWS, &channels)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -15,13 +15,14 @@ const PER_THREAD: f64 = 150.0;
 /// Instructions per element of a shifted row, which compare its position with both ends.
 const EACH_SHIFTED: f64 = 6.0;
 
-/// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs of 16 bytes of
-/// such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save for others.
+/// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
+/// of 16 bytes of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
+/// for others.
 const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
 
 /// Division of rows among threads.
-pub struct Split {
+pub struct NormPartition {
     /// Rows of `y` and `x`, followed by those of the added input and the sum, if there are any.
     rows: Rows,
     sharing: Sharing,
@@ -32,18 +33,18 @@ pub struct Split {
 /// How the elements of a pack find their weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weights {
-    /// Each has its own.
+    /// Each element has a weight of its own.
     Columns,
-    /// The whole row shares one.
+    /// All elements of a row share a weight.
     OfRow,
-    /// A pack shares one.
+    /// All elements of a pack share a weight.
     OfPack,
-    /// Neighbours share one, also across packs.
+    /// Runs of neighbouring elements share a weight, and can continue in the next pack.
     Runs,
 }
 
-impl Split {
-    pub fn of(spec: &Spec, norm: &Norm) -> Split {
+impl NormPartition {
+    pub fn of(spec: &Spec, norm: &Norm) -> NormPartition {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
@@ -62,7 +63,7 @@ impl Split {
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
         let sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
-        Split { rows, sharing, shifted }
+        NormPartition { rows, sharing, shifted }
     }
 
     fn blocks(&self) -> u64 {
@@ -86,7 +87,7 @@ impl Split {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let Split { rows, sharing, shifted } = self;
+        let NormPartition { rows, sharing, shifted } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));

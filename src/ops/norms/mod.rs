@@ -14,7 +14,7 @@ use super::*;
 pub use batch::BatchNorm;
 pub use groups::GroupNorm;
 pub(super) use kernel::HELPERS;
-use kernel::Split;
+use kernel::NormPartition;
 
 /// A norm of rows.
 pub struct Norm {
@@ -118,7 +118,7 @@ impl Operation for Norm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec, self).cost(spec, self)
+        NormPartition::of(spec, self).cost(spec, self)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -136,7 +136,7 @@ impl Operation for Norm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let channels = Channels::of(spec);
-        vec![Split::of(spec, self).launch(self.name(), spec, self, &channels)]
+        vec![NormPartition::of(spec, self).launch(self.name(), spec, self, &channels)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

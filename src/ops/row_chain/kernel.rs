@@ -15,7 +15,7 @@ use super::*;
 const UNDER_WAY: u64 = 32;
 
 /// Division of rows among threads.
-pub struct Split {
+pub struct ChainPartition {
     /// Rows of the outputs, then of the inputs, which are broadcast if smaller.
     rows: Rows,
     /// For each input, the number of elements per load.
@@ -37,8 +37,8 @@ struct Function {
 /// Number of the input that represents the core's operand; larger than any input number of a spec.
 const BEFORE: usize = u8::MAX as usize;
 
-impl Split {
-    pub fn of(spec: &Spec) -> Split {
+impl ChainPartition {
+    pub fn of(spec: &Spec) -> ChainPartition {
         let dims = spec.outputs[0].dims;
         let views: Vec<Tensor> = spec
             .inputs
@@ -50,7 +50,7 @@ impl Split {
         let pack = common_pack(&outputs);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
         let sharing = Sharing::of(&rows, pack, if compute_type(spec) == DType::F64 { 16 } else { 32 });
-        Split { rows, widths, sharing }
+        ChainPartition { rows, widths, sharing }
     }
 
     pub fn keeps_busy(&self) -> bool {
@@ -68,7 +68,7 @@ impl Split {
     }
 
     pub fn launch(&self, core: Core, name: &str, spec: &Spec) -> Launch {
-        let Split { rows, sharing, .. } = self;
+        let ChainPartition { rows, sharing, .. } = self;
         let expression = spec.expression.as_deref().expect("fusion makes chains with an expression");
         let compute = compute_type(spec);
         let functions = functions(expression, spec.outputs.len());
@@ -94,7 +94,7 @@ impl Split {
 
     /// Returns the kernel's parameters.
     fn parameters(&self, core: Core, spec: &Spec, functions: &[Function; 2]) -> Vec<Parameter> {
-        let Split { rows, .. } = self;
+        let ChainPartition { rows, .. } = self;
         let compute = compute_type(spec);
         let mut all = Vec::new();
         for (place, tensor) in spec.inputs.iter().chain(&spec.outputs).enumerate() {

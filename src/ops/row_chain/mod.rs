@@ -9,7 +9,7 @@ use super::expression::{Binary, Node};
 use super::layout::broadcast;
 use super::reductions::{Extent, Function, Group};
 use super::*;
-use kernel::Split;
+use kernel::ChainPartition;
 
 /// The core of a chain: its operation along rows, which is applied to the values of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub fn form(spec: &Spec) -> Option<Form> {
 /// True if a chain with one block per row keeps the device busy. Rows that are few and long are divided better without
 /// expressions.
 pub fn suits(spec: &Spec) -> bool {
-    Split::of(spec).keeps_busy()
+    ChainPartition::of(spec).keeps_busy()
 }
 
 impl RowChain {
@@ -201,7 +201,7 @@ impl Operation for RowChain {
             }
         };
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
-        let mut cost = Split::of(spec).cost(spec, core.flops + each(Expression::flops));
+        let mut cost = ChainPartition::of(spec).cost(spec, core.flops + each(Expression::flops));
         cost.instructions = core.instructions + each(Expression::instructions);
         cost.special = core.special + each(Expression::special);
         cost
@@ -220,6 +220,6 @@ impl Operation for RowChain {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![Split::of(spec).launch(self.0, self.name(), spec)]
+        vec![ChainPartition::of(spec).launch(self.0, self.name(), spec)]
     }
 }

@@ -71,7 +71,7 @@ fn check_cycles(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     }
 }
 
-/// Error if ranks factor the world into different meshes.
+/// The error that ranks factor the world into different meshes; `None` if all have the same.
 fn other_mesh(ranks: &[Rank]) -> Option<PlanError> {
     let factors = |rank: &Rank| -> Vec<(String, u32)> {
         let single = rank.program.groups.iter().filter(|group| group.factors.len() == 1);

@@ -155,7 +155,7 @@ fn found(
     Missing::Never(wait, last)
 }
 
-/// The operation that keeps a rank from arriving at `node`.
+/// The operation that keeps a rank from arriving at `node`; `None` if none does.
 fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
     let stuck: Vec<Node> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
     let plan = progress.plan(node);
@@ -172,7 +172,7 @@ fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
     }
     before.sort_unstable();
     let here = before.into_iter().map(|op| Node { op, ..node }).find(|node| stuck.binary_search(node).is_ok());
-    // Otherwise an earlier iteration blocks it.
+    // If no operation of this iteration does, one of an earlier iteration keeps the rank from arriving.
     here.or_else(|| stuck.first().copied())
 }
 

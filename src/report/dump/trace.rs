@@ -15,7 +15,7 @@ pub fn trace(program: &Program, schedule: &Schedule, device: &str, streams: &Tra
         "", "", "as streams", "as a graph"
     );
     let step = &program.cycle[streams.step];
-    // Both are in the order of launches.
+    // The spans of both traces are in the order of launches.
     for (span, as_graph) in streams.spans.iter().zip(&graph.spans) {
         let _ = writeln!(
             text,

@@ -98,7 +98,7 @@ fn write_table(table: &Table, width: Option<usize>, out: &mut String) {
 enum Fit {
     /// Writes the table as it is.
     Whole,
-    /// Breaks lines in columns of words, with this column width.
+    /// Wraps the text in columns of words, which get this width in characters.
     Broken(u16),
     /// Writes a list, because the columns of numbers alone are too wide.
     List,

@@ -27,7 +27,7 @@ fn mark(record: &AbRecord) -> &'static str {
     if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" }
 }
 
-/// The blocks of both sides in the order of time.
+/// The blocks of both sides in the order of time; `None` without times.
 fn levels(record: &AbRecord) -> Option<Picture> {
     let level = |block: &ab::AbBlockRecord| ab::level(&block.block.time_ns, record.side(block.side).period);
     let known = record.blocks.iter().filter_map(|block| {

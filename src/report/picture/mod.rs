@@ -198,7 +198,8 @@ impl Serialize for Picture {
 }
 
 impl Serialize for Shape {
-    /// A list of tag, class, attributes, text and title, since a page has very many shapes.
+    /// Writes a list of tag, class, attributes, text and title. A list is shorter than an object, and a page has very many
+    /// shapes.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let attributes: indexmap::IndexMap<_, _> = self.attributes.iter().map(|(name, value)| (*name, value)).collect();
         let mut list = serializer.serialize_seq(None)?;

@@ -1,7 +1,7 @@
 //! The split of an iteration that adds up to its time, as a bar for each rank and each phase.
 
 use crate::base::Nanos;
-use crate::measure::record::{AnalysisRecord, RunRecord, SplitRecord};
+use crate::measure::record::{AnalysisRecord, RunRecord, TimeSplitRecord};
 use crate::report::run::percent;
 use crate::report::variant::{named, rank_name};
 
@@ -11,7 +11,7 @@ use super::{Gallery, Picture};
 /// Maximum number of bars.
 const BARS: usize = 64;
 
-/// The names and classes of the parts, in the order of [`SplitRecord::parts`].
+/// The names and classes of the parts, in the order of [`TimeSplitRecord::parts`].
 const PARTS: [(&str, &str); 7] = [
     ("operations", "fill-part-1"),
     ("stretch", "fill-part-2"),
@@ -24,7 +24,7 @@ const PARTS: [(&str, &str); 7] = [
 
 /// The splits of all ranks of all variants; `None` if no operation was observed.
 pub fn splits(records: &[RunRecord]) -> Option<Gallery> {
-    let all: Vec<(String, &SplitRecord)> =
+    let all: Vec<(String, &TimeSplitRecord)> =
         analyses(records).into_iter().map(|(name, analysis)| (name, &analysis.split)).collect();
     let most = all.iter().take(BARS).map(|(_, split)| split.time_ns).max()?;
     let picture = bars(&all, most, "The split of each iteration, whose parts add up to its time".to_owned());
@@ -37,7 +37,7 @@ pub fn phases(records: &[RunRecord]) -> Option<Gallery> {
     let picture = |(name, analysis): (String, &AnalysisRecord)| {
         let splits = analysis.outermost_phases();
         let named = |(phase, split): (&Option<&str>, _)| (phase.unwrap_or("no phase").to_owned(), split);
-        let splits: Vec<(String, &SplitRecord)> = splits.iter().map(named).collect();
+        let splits: Vec<(String, &TimeSplitRecord)> = splits.iter().map(named).collect();
         let description = format!("{name}: the split of each phase, whose times add up to the iteration");
         let picture = bars(&splits, analysis.split.time_ns, description);
         (name, picture)
@@ -57,7 +57,7 @@ fn analyses(records: &[RunRecord]) -> Vec<(String, &AnalysisRecord)> {
 }
 
 /// Bars of splits, at most [`BARS`], along an axis up to `most`.
-fn bars(all: &[(String, &SplitRecord)], most: Nanos, description: String) -> Picture {
+fn bars(all: &[(String, &TimeSplitRecord)], most: Nanos, description: String) -> Picture {
     let shown = &all[..all.len().min(BARS)];
     let mut rows = Rows::new(&shown.iter().map(|(name, _)| name).collect::<Vec<_>>(), most.0 as f64);
     for (row, (_, split)) in shown.iter().enumerate() {

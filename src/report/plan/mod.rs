@@ -143,8 +143,8 @@ pub struct Operation {
     pub label: Option<Text>,
     /// The kind, such as `gemm` or `signal`.
     pub operation: Text,
-    /// Hash of the operation's options, expression, constants and group of ranks; `None` for markers, which have none, and in documents of
-    /// earlier versions.
+    /// Hash of the operation's options, expression, constants and group of ranks; `None` for markers, which have none,
+    /// and in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computes: Option<Text>,
     pub phase: Option<Text>,
@@ -212,7 +212,7 @@ pub struct Edge {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
-    /// Both are on the same stream, which executes in order.
+    /// Both operations are on the same stream, which executes in order.
     Stream,
     /// The later operation accesses `slice`, which overlaps `from_slice` of the earlier one.
     Data { hazard: Hazard, slice: Text, from_slice: Text },
@@ -258,14 +258,14 @@ impl PlanDocument {
         if self.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
     }
 
-    /// All parts, in the order of execution.
+    /// Slots of the plan's parts, in the order of execution: the block before the iterations, the iterations, the block after them.
     fn slots(&self) -> Vec<Slot> {
         let cycle = (0..self.iterations.len()).map(Slot::Iteration);
         let block = |which: OnceBlock| Some(Slot::Block(which)).filter(|slot| self.at(*slot).is_some());
         block(OnceBlock::Setup).into_iter().chain(cycle).chain(block(OnceBlock::Teardown)).collect()
     }
 
-    /// A part; `None` if the document has no such part.
+    /// The plan's part in a slot; `None` if the plan has no such part.
     fn at(&self, slot: Slot) -> Option<&Iteration> {
         match slot {
             Slot::Iteration(index) => self.iterations.get(index),
@@ -279,12 +279,12 @@ impl PlanDocument {
         self.slots().into_iter().filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
-    /// All parts, each with its heading.
+    /// Iterates over the plan's parts in the order of execution, each with its heading.
     pub fn named_parts(&self) -> impl Iterator<Item = (String, &Iteration)> {
         self.parts().map(|(slot, iteration)| (self.heading(slot), iteration))
     }
 
-    /// All parts, each with its heading: first the iterations, then the blocks around them.
+    /// Returns the plan's parts, each with its heading: first the iterations, then the blocks around them.
     pub fn iterations_first(&self) -> Vec<(String, &Iteration)> {
         let mut parts: Vec<(Slot, &Iteration)> = self.parts().collect();
         parts.sort_by_key(|(slot, _)| matches!(slot, Slot::Block(_)));

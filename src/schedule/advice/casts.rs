@@ -124,7 +124,7 @@ fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Ve
     Some((spec.on(inputs, scene.is_free(op))?, casts))
 }
 
-/// A cast of memory that no iteration writes: each iteration casts the same values.
+/// A cast of memory that no iteration writes, so that each iteration casts the same values; `None` for others.
 fn of_constant(scene: &Scene, op: OpId) -> Option<Found> {
     let (from, to) = types(scene.spec(op)?);
     let reader = Use { op, input: 0 };

@@ -40,7 +40,7 @@ fn names(scene: &Scene, changes: &[(OpId, Option<Spec>)]) -> String {
     names.join(" and ")
 }
 
-/// A copy whose readers could read a view of the original.
+/// A copy whose readers could read a view of the original; `None` for others.
 fn viewed(scene: &Scene, op: OpId) -> Option<Found> {
     let spec = scene.spec(op).filter(|spec| keeps_order(spec))?;
     let original = spec.inputs[0];

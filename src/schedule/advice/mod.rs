@@ -46,7 +46,7 @@ macro_rules! kinds {
     };
 }
 
-/// All kinds. An operation that one finding removes is not part of a later one.
+/// All kinds of findings, in the order of their search. An operation that one finding removes is not part of a later one.
 const KINDS: &[Kind] = kinds! {
     attention::find, code(aorta::schedule::split_attention);
     products::find, code(aorta::schedule::joint_products);

@@ -29,7 +29,7 @@ fn is_simple(spec: &Spec) -> bool {
     spec.inputs[1].dims.len() == 2 && !spec.attrs.bool("accumulate")
 }
 
-/// Groups of products that could be one, of products that have the left matrix in common.
+/// Returns the advice to join products that share the left matrix, one for each group that could be a single product.
 fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Found> {
     let mut found = Vec::new();
     let mut rest = ops.to_vec();

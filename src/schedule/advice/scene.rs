@@ -31,7 +31,7 @@ pub struct Found {
     pub message: String,
     pub help: String,
     pub places: Vec<(SrcSpan, String)>,
-    /// The operations that vanish, and those that become others.
+    /// Operations that the new text changes, each with its new spec; `None` for one that it no longer has.
     pub changes: Vec<(OpId, Option<Spec>)>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Scene<'a> {
         (whole && !readers.is_empty()).then_some(readers)
     }
 
-    /// The only reader of an operation's first output.
+    /// The only reader of an operation's first output; `None` if it has another number of readers.
     pub fn reader(&self, op: OpId) -> Option<Use> {
         match self.readers(op)? {
             [reader] => Some(*reader),
@@ -136,7 +136,8 @@ impl<'a> Scene<'a> {
         names.iter().map(|name| format!("`{name}`")).collect()
     }
 
-    /// An operand as the text would name it: the slice of a buffer, or the label of the operation that made it.
+    /// An operand as the text would name it: the slice of a buffer, or the label of the operation that made it; `None`
+    /// if it has no name.
     pub fn operand(&self, reader: Use) -> Option<String> {
         let view = self.input(reader);
         match self.program.memory(self.program.views.memory(view)).kind {

@@ -28,7 +28,7 @@ pub enum Level {
 pub struct Tokens<'a> {
     pub text: &'a str,
     pub outline: &'a Outline,
-    /// Index of the first word of the current declaration, which is a keyword there.
+    /// Index of the first word of the current declaration, which is a keyword there; `None` outside of declarations.
     pub lead: Option<usize>,
 }
 

@@ -281,7 +281,7 @@ fn operator(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Help for heads of declarations and blocks.
+/// Help for heads of declarations and blocks; `None` if this is no known mistake.
 fn head(place: &FailurePoint) -> Option<String> {
     let (next, name) = (place.rest.chars().next(), place.word_before());
     match (place.lead(), next) {
@@ -372,7 +372,7 @@ fn choice(place: &FailurePoint) -> Option<String> {
     (inside && (place.expects("else") || place.expects("{"))).then(|| CHOICE.to_owned())
 }
 
-/// Help for two values in a row, which a comma or an arrow should separate.
+/// Help for two values in a row, which a comma or an arrow should separate; `None` if this is another mistake.
 fn comma(place: &FailurePoint) -> Option<String> {
     let next = place.rest.chars().next()?;
     if !place.expects(",") || !(is_word(next) || next == '"') {
@@ -389,7 +389,7 @@ fn comma(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Help for a missing token.
+/// Help for a missing token; `None` if none is known to be missing.
 fn missing(place: &FailurePoint) -> Option<String> {
     let at_end = place.rest.is_empty();
     let behind = place.before.rsplit(char::is_whitespace).next().unwrap_or("");
@@ -433,7 +433,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Help for an unexpected token, if no other help applies.
+/// Help for an unexpected token, if no other help applies; `None` for an unknown mistake.
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
     if place.lead() == "require" && found == "," {

@@ -1,4 +1,6 @@
 //! Parses pieces to a syntax tree with pest.
+//!
+//! If no doc comment says otherwise, a parsing function returns `None` after an error, which it has reported.
 
 mod advice;
 mod decl;
@@ -167,7 +169,7 @@ impl<'a> Builder<'a> {
         &self.text[start..start + span.len as usize]
     }
 
-    /// Records the offset of a head that could not be parsed.
+    /// Returns `head`. If it is `None`, records that the head at `span` could not be parsed.
     fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
         if head.is_none() {
             self.unread.push(span.start);
@@ -181,7 +183,7 @@ impl<'a> Builder<'a> {
         text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()
     }
 
-    /// Parses one piece and returns its parts. `what` names the piece in messages.
+    /// Parses one piece and returns its parts; `None` after an error, which is reported. `what` names the piece in messages.
     fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Parts<'a>> {
         self.parsed += 1;
         let text = self.slice(span);
@@ -235,7 +237,7 @@ fn item_span(pair: &Pair<'_, Rule>, base: u32) -> SrcSpan {
     SrcSpan::new(start, start + text.len())
 }
 
-/// The parts of a pair, in order.
+/// Iterator over the parts of a construct, which pest calls the inner pairs.
 struct Parts<'a> {
     pairs: Pairs<'a, Rule>,
     base: u32,

@@ -90,24 +90,24 @@ impl OldTrees {
         old
     }
 
-    /// Takes the declaration at a location, with an empty block.
+    /// Takes the declaration at a location, with an empty block; `None` if the old tree has none there.
     pub fn decl(&mut self, place: SrcSpan, has_block: bool) -> Option<DeclKind> {
         self.decls.remove(&(place, has_block))
     }
 
-    /// Takes the statement at a location, with an empty block; never an `if`.
+    /// Takes the statement at a location, with an empty block, never an `if`; `None` if the old tree has none there.
     pub fn stmt(&mut self, place: SrcSpan, has_block: bool) -> Option<StmtKind> {
         self.stmts.remove(&(place, has_block))
     }
 
-    /// Takes the condition of the arm at a location.
+    /// Takes the condition of the arm at a location; `None` if the old tree has none there.
     pub fn condition(&mut self, place: SrcSpan) -> Option<Expr> {
         self.conditions.remove(&place)
     }
 
     /// Moves a part of a head, and adds the statements of a block. If the edit touches the head, `moved` is `None` and
     /// none of its parts are reused.
-    fn child(&mut self, child: ChildMut, moved: Option<Moved>, edited: &Edited) {
+    fn child(&mut self, child: ChildMut, moved: Option<ByteShift>, edited: &Edited) {
         match (child, moved) {
             (ChildMut::Block(block), _) => {
                 for stmt in std::mem::take(&mut block.stmts) {
@@ -158,20 +158,20 @@ struct Edited {
 
 /// Number of bytes by which a tree moves.
 #[derive(Clone, Copy)]
-struct Moved(i64);
+struct ByteShift(i64);
 
 impl Edited {
     /// Returns the shift of a range; `None` if the edit touches it.
-    fn moved(&self, span: SrcSpan) -> Option<Moved> {
+    fn moved(&self, span: SrcSpan) -> Option<ByteShift> {
         match span {
-            _ if span.end() <= self.start => Some(Moved(0)),
-            _ if span.start >= self.end => Some(Moved(self.by)),
+            _ if span.end() <= self.start => Some(ByteShift(0)),
+            _ if span.start >= self.end => Some(ByteShift(self.by)),
             _ => None,
         }
     }
 }
 
-impl Moved {
+impl ByteShift {
     fn place(self, span: SrcSpan) -> SrcSpan {
         SrcSpan { start: (i64::from(span.start) + self.0) as u32, len: span.len }
     }

@@ -147,7 +147,7 @@ impl<'a> Builder<'a> {
                     Some(at) => {
                         let mut at = at.inner();
                         at.keyword();
-                        Some(At { rank: self.next_expr(&mut at)?, when: self.when(&mut at)? })
+                        Some(AtClause { rank: self.next_expr(&mut at)?, when: self.when(&mut at)? })
                     }
                     None => None,
                 };
