@@ -51,6 +51,14 @@ pub struct Profile {
     pub kernel_floor: SourcedFigure,
     /// Additional time for the first access to memory.
     pub memory_latency: SourcedFigure,
+    /// Time from an instruction of a thread to its next, on average, and time for which a thread waits for an element in memory
+    /// and in the last-level cache.
+    #[serde(default = "SourcedFigure::none")]
+    pub instruction_latency: SourcedFigure,
+    #[serde(default = "SourcedFigure::none")]
+    pub memory_wait: SourcedFigure,
+    #[serde(default = "SourcedFigure::none")]
+    pub cache_wait: SourcedFigure,
     /// Minimum duration of a matrix product.
     pub matrix_floor: SourcedFigure,
     /// Additional time of a product whose depth blocks share.

@@ -98,7 +98,7 @@ pub use host::{host_operations, on_device};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;
-pub use occupancy::SECTOR;
+pub use occupancy::{SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
@@ -134,6 +134,11 @@ pub trait Operation: Sync {
 
     /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
+
+    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if the launches do equal parts of the work.
+    fn launch_costs(&self, _spec: &Spec) -> Vec<Cost> {
+        Vec::new()
+    }
 
     /// Computes the result in double precision. `inputs` and `outputs` are contiguous, in the order of the spec. On entry,
     /// `outputs` holds the previous contents of their memory, which an operation may update. The default is for operations
@@ -357,6 +362,12 @@ impl Spec {
             Some(_) => host::cost(self),
             None => self.operation.cost(self),
         })
+    }
+
+    /// Returns the costs of these launches of the operation.
+    pub fn launch_costs(&self, launches: usize) -> Vec<Cost> {
+        let costs = if self.threads.is_some() { Vec::new() } else { self.operation.launch_costs(self) };
+        if costs.len() == launches { costs } else { vec![self.cost().each_of(launches.max(1) as u64); launches] }
     }
 
     pub fn launch(&self) -> Vec<Launch> {

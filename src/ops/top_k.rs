@@ -3,7 +3,7 @@
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::BUSY_BLOCKS;
+use super::occupancy::{BUSY_BLOCKS, share};
 use super::rows::{Rows, row_length};
 use super::select::{is_wide, keys};
 use super::*;
@@ -48,19 +48,33 @@ impl Operation for TopK {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let elements = spec.inputs[0].elements() as f64;
-        let stages = stages(spec);
-        let threads: u64 = stages.iter().map(|stage| stage.blocks * u64::from(stage.threads)).sum();
-        let own = match stages[0].source {
-            Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stages[0].held + PER_ROUND)) as f64,
-            _ => PER_SELECTION,
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let x = &spec.inputs[0];
+        let rows = x.elements() / row_length(spec).max(1) as u64;
+        let cost = |stage: &Stage| {
+            let elements = rows * stage.length;
+            let threads = stage.blocks * u64::from(stage.threads);
+            let own = match stage.source {
+                Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stage.held + PER_ROUND)) as f64,
+                _ => PER_SELECTION,
+            };
+            let rounds = stage.length.div_ceil(stage.parts).div_ceil(u64::from(stage.threads) * stage.held);
+            let places = Traffic::of(Space::Device, rows * spec.attrs.int("k") as u64 * stage.parts * 4);
+            Cost {
+                instructions: EACH * elements as f64 + own * threads as f64,
+                read: Traffic::of(x.space, elements * x.dtype.size()),
+                written: if stage.parts > 1 { places } else { Spec::bytes_of(&spec.outputs) },
+                blocks: stage.blocks,
+                share: share(u64::from(stage.threads)),
+                // The chosen elements are read again, and candidates by their places.
+                waits: (rounds - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts))) as f64,
+                ..Cost::default()
+            }
         };
-        Cost {
-            instructions: EACH * elements + own * threads as f64,
-            blocks: stages.iter().map(|stage| stage.blocks).sum(),
-            share: (stages[0].threads / 64).max(1),
-            ..spec.streaming_cost(elements, 1)
-        }
+        stages(spec).iter().map(cost).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

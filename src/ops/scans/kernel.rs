@@ -25,6 +25,9 @@ const MAX_PACK: u64 = 8;
 const UNDER_WAY: u64 = 4;
 const ELEMENTS_UNDER_WAY: u64 = 16;
 
+/// Number of totals of earlier parts that a thread with its own lines reads at once.
+const TOTALS_AT_ONCE: u64 = 8;
+
 /// Instructions per element, and per pack for the exchange between threads.
 const EACH: f64 = 5.0;
 const PER_PACK: f64 = 40.0;
@@ -136,19 +139,28 @@ impl Split {
         self.length.div_ceil(self.parts).div_ceil(pack) * pack
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements = spec.inputs[0].elements() as f64;
-        let launches = if self.parts > 1 { 2 } else { 1 };
-        Cost {
-            instructions: EACH * elements + PER_PACK * elements / self.pack as f64 * f64::from(launches as u32),
-            reread: match self.parts {
-                1 => Traffic::NONE,
-                _ => Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
-            },
-            blocks: self.blocks() * launches,
+        let totals = self.count * self.parts * compute_type(spec).size();
+        let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
+        let rounds = self.span().div_ceil(if self.along { self.threads * self.pack } else { 1 }).div_ceil(self.under_way);
+        let cost = Cost {
+            instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
+            blocks: self.blocks(),
             share: share(u64::from(BLOCK)),
+            waits: rounds.saturating_sub(1) as f64,
             ..spec.streaming_cost(elements, 1)
+        };
+        if self.parts == 1 {
+            return vec![cost];
         }
+        // The last block of a line reads the totals of all other parts.
+        let earlier = if self.along { self.parts.div_ceil(u64::from(BLOCK)) } else { self.parts.div_ceil(TOTALS_AT_ONCE) };
+        let again = Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes());
+        vec![
+            Cost { written: of_totals, ..cost },
+            Cost { read: of_totals, reread: again, waits: cost.waits + earlier as f64, ..cost },
+        ]
     }
 
     pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {

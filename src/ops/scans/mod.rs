@@ -46,7 +46,11 @@ impl Operation for Scan {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec).cost(spec)
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        Split::of(spec).launch_costs(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
