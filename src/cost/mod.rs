@@ -210,12 +210,13 @@ fn issue_time(cost: &Cost, grid: Grid, profile: &Profile) -> f64 {
     issued.max(special) * units * (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0))
 }
 
-/// Time in ns of a thread that executes an equal part of the instructions, each after the one before it, and waits for memory.
+/// Time in ns of a thread that executes an equal part of the instructions, each after the one before it, and waits for memory and for
+/// the other threads of its block.
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     let Some(threads) = grid.threads else { return 0.0 };
     let each = cost.instructions / (grid.blocks * threads) as f64;
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
-    each * profile.instruction_latency.value() + cost.waits * wait
+    each * profile.instruction_latency.value() + cost.waits * wait + cost.exchanges * profile.block_exchange.value()
 }
 
 /// Peak rate of the device's matrix units in operations per second.

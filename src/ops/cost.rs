@@ -28,6 +28,8 @@ pub struct Cost {
     pub sectors: f64,
     /// Number of accesses to memory after the first for which a thread waits, one after the other.
     pub waits: f64,
+    /// Number of exchanges of values among all threads of a block, one after the other: shuffles, shared memory and a barrier.
+    pub exchanges: f64,
     /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
     pub blocks: u64,
     /// Part of an SM or compute unit that a block occupies, in units of 1/32.
@@ -65,6 +67,7 @@ impl Cost {
             reread: each(self.reread),
             sectors: self.sectors / parts,
             waits: self.waits / parts,
+            exchanges: self.exchanges / parts,
             blocks: self.blocks.div_ceil(launches),
             tiling: Tiling { flops: self.tiling.flops / parts, ..self.tiling },
             ..self
@@ -86,6 +89,7 @@ impl std::iter::Sum for Cost {
             reread: a.reread + b.reread,
             sectors: a.sectors + b.sectors,
             waits: a.waits + b.waits,
+            exchanges: a.exchanges + b.exchanges,
             blocks: a.blocks + b.blocks,
             share: a.share.max(b.share),
             matrix: a.matrix.or(b.matrix),

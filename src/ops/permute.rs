@@ -101,8 +101,12 @@ impl Operation for Permute {
             written: Spec::bytes_of(&spec.outputs),
             blocks: chunks.blocks(),
             share: share(u64::from(BLOCK)),
-            // A thread that counts the rows of an expert finds its first row by halving. Others read a position, then the row.
-            waits: f64::from((choices.elements().max(2) - 1).ilog2() + 1).max(chunks.rounds(&columns)),
+            // A thread reads a position, then the row. One that counts the rows of an expert finds the first of them by halving, while
+            // others move rows.
+            waits: match chunks.blocks() <= RESIDENT_BLOCKS {
+                true => f64::from((choices.elements().max(2) - 1).ilog2() + 1).max(chunks.rounds(&columns)),
+                false => chunks.rounds(&columns),
+            },
             ..Cost::default()
         };
         sort.launch_costs(choices.dtype.size(), sort.entry()).into_iter().chain([moves]).collect()

@@ -25,11 +25,22 @@ const MAX_HELD: u64 = 16;
 /// Maximum number of tiles whose counts each block adds up itself.
 const TILES: u64 = UNITS;
 
-/// Instructions per position and pass of the kernels that count and that move, and of the only kernel of short lists: machine code for
-/// sm_90 by NVRTC 13.0 for a thread with 16 positions, divided by 16.
+/// Instructions per position and pass of the kernels that count and that move, from hardware counters of an H100.
 const PER_COUNTED: f64 = 53.0;
-const PER_MOVED: f64 = 201.0;
-const PER_POSITION_ALONE: f64 = 165.0;
+const PER_MOVED: f64 = 75.0;
+
+/// Instructions of the kernel that moves per thread and pass.
+const PER_MOVER: f64 = 700.0;
+
+/// Instructions that an SM could issue per position while it serves conflicting accesses to shared memory and compares the digits of
+/// warps: a pass over 16.8 million positions took 363 µs on an H100, 90 µs of which are instructions. Of the only kernel of short lists,
+/// and of the kernel that counts.
+const CONFLICTS: f64 = 360.0;
+const CONFLICTS_ALONE: f64 = 220.0;
+const COUNT_CONFLICTS: f64 = 30.0;
+
+/// Exchanges of a block per pass: two sums over all threads, and eight barriers.
+const EXCHANGES: f64 = 4.0;
 
 /// Instructions per count of a tile that is added up.
 const PER_COUNT: f64 = 10.0;
@@ -132,8 +143,7 @@ impl Radix {
     }
 
     pub fn instructions(&self) -> f64 {
-        let each = if self.is_alone() { PER_POSITION_ALONE } else { PER_COUNTED + PER_MOVED };
-        each * f64::from(self.passes) * (self.lists * self.length) as f64
+        self.launch_costs(self.key, self.entry()).iter().map(|cost| cost.instructions).sum()
     }
 
     /// The cost of each launch. `given` is the size in bytes of a key as the first pass reads it, and `left` that of an element of the
@@ -152,8 +162,10 @@ impl Radix {
         };
         let threads = u64::from(BLOCK);
         if self.is_alone() {
-            let cost = with(self.instructions(), positions * given, positions * left, tiles, threads);
-            return vec![Cost { waits: 1.0, ..cost }];
+            let of_passes = (PER_MOVED + CONFLICTS_ALONE) * positions as f64 + PER_MOVER * (tiles * threads) as f64;
+            let passes = f64::from(self.passes);
+            let cost = with(passes * of_passes, positions * given, positions * left, tiles, threads);
+            return vec![Cost { waits: 1.0, exchanges: EXCHANGES * passes, ..cost }];
         }
         let size = if self.is_summed() { 4 } else { 2 };
         let counts = tiles * self.buckets();
@@ -164,7 +176,8 @@ impl Radix {
             let (of_key, of_entry) = if pass == 0 { (given, given) } else { (self.key, entry) };
             let is_last = pass + 1 == self.passes;
             let written = if is_last { left } else { entry };
-            costs.push(with(PER_COUNTED * positions as f64, positions * of_key, counts * size, tiles, threads));
+            let counting = (PER_COUNTED + COUNT_CONFLICTS) * positions as f64;
+            costs.push(Cost { exchanges: 1.0, ..with(counting, positions * of_key, counts * size, tiles, threads) });
             if self.is_summed() {
                 let each = self.tiles.div_ceil(32);
                 let cost = with(2.0 * PER_COUNT * counts as f64, counts * size, counts * size, self.summing(), LARGEST_BLOCK);
@@ -173,12 +186,15 @@ impl Radix {
             // Without sums, each tile adds up the counts of all tiles of its list.
             let added = if self.is_summed() { 0 } else { counts * self.tiles };
             let rounds = (added / tiles / 8).div_ceil(threads).div_ceil(ADDED_AT_ONCE);
-            let instructions = PER_MOVED * positions as f64 + PER_COUNT / 8.0 * added as f64;
+            let instructions = (PER_MOVED + CONFLICTS) * positions as f64
+                + PER_MOVER * (tiles * threads) as f64
+                + PER_COUNT / 2.0 * added as f64;
             let cost = with(instructions, positions * of_entry, positions * written, tiles, threads);
             costs.push(Cost {
                 reread: device(added * size),
                 sectors: (positions * (of_entry + written) / SECTOR) as f64 + ranges,
                 waits: (rounds + u64::from(is_last)) as f64,
+                exchanges: EXCHANGES,
                 ..cost
             });
         }

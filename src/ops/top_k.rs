@@ -54,23 +54,35 @@ impl Operation for TopK {
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let x = &spec.inputs[0];
         let rows = x.elements() / row_length(spec).max(1) as u64;
+        let k = spec.attrs.int("k") as u64;
+        let bits = if is_wide(x.dtype) { 32 } else { 16 };
         let cost = |stage: &Stage| {
             let elements = rows * stage.length;
-            let threads = stage.blocks * u64::from(stage.threads);
-            let own = match stage.source {
-                Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stage.held + PER_ROUND)) as f64,
-                _ => PER_SELECTION,
+            let threads = u64::from(stage.threads);
+            let pieces = stage.length.div_ceil(stage.parts).div_ceil(threads * stage.held);
+            let is_long = stage.length.div_ceil(stage.parts) > FEW;
+            // The list holds all elements of a short row; otherwise those above a threshold, which are more than `k`.
+            let listed = if is_long { (3 * k).min(ROOM) } else { stage.length }.next_power_of_two();
+            let steps = listed.ilog2() * (listed.ilog2() + 1) / 2;
+            let (each, exchanges) = match stage.source {
+                Candidates::Short => (k * (3 * stage.held + PER_ROUND) + PER_HELD * stage.held + PER_THREAD, 0.0),
+                _ => {
+                    let sorts = PER_PAIR * u64::from(steps) * (listed / 2).div_ceil(threads);
+                    let searches = if is_long { PER_BIT * bits } else { 0 };
+                    let own = pieces * (PER_CANDIDATE * stage.held + PER_PIECE) + searches + sorts + PER_SELECTION;
+                    (own, (4 * pieces) as f64 + f64::from(steps) / 4.0 + if is_long { bits as f64 / 4.0 } else { 0.0 })
+                }
             };
-            let rounds = stage.length.div_ceil(stage.parts).div_ceil(u64::from(stage.threads) * stage.held);
-            let places = Traffic::of(Space::Device, rows * spec.attrs.int("k") as u64 * stage.parts * 4);
+            let places = Traffic::of(Space::Device, rows * k * stage.parts * 4);
             Cost {
-                instructions: EACH * elements as f64 + own * threads as f64,
+                instructions: (each * stage.blocks * threads) as f64,
+                exchanges,
                 read: Traffic::of(x.space, elements * x.dtype.size()),
                 written: if stage.parts > 1 { places } else { Spec::bytes_of(&spec.outputs) },
                 blocks: stage.blocks,
-                share: share(u64::from(stage.threads)),
+                share: share(threads),
                 // The chosen elements are read again, and candidates by their places.
-                waits: (rounds - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts))) as f64,
+                waits: (pieces - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts))) as f64,
                 ..Cost::default()
             }
         };
@@ -109,7 +121,7 @@ impl Operation for TopK {
                 Candidates::Parts => ("top_k_rest", "chosen[row * n + (j)]", LONG),
             };
             let before = format!(
-                "{}#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
+                "{}#define ROOM {ROOM}\n#define FEW {FEW}\n#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
                 bounds(stage.threads),
                 stage.threads,
                 stage.held,
@@ -171,12 +183,23 @@ const FEW_ROUNDS: u64 = 16;
 const LONG_ROW: u64 = 1 << 15;
 const MIN_PART: u64 = 1 << 12;
 
-/// Instructions per element, and per thread of a block: a search of 20 rounds and a sort of 256 candidates.
-const EACH: f64 = 12.0;
-const PER_SELECTION: f64 = 700.0;
+/// Capacity of the list of candidates, and number of elements that enter it without a comparison.
+const ROOM: u64 = 2048;
+const FEW: u64 = 512;
 
-/// Instructions per thread and round of the short form, excluding those per element.
+/// Instructions of a thread of the short form per element and others, and per round excluding those per element. These and the
+/// following are executed instructions of 16 selections on an H100, from hardware counters.
+const PER_HELD: u64 = 25;
+const PER_THREAD: u64 = 60;
 const PER_ROUND: u64 = 45;
+
+/// Instructions of a thread of the long form: per element, per piece of a row, per bit of a threshold, per pair of elements of the list
+/// and step of its sort, and others.
+const PER_CANDIDATE: u64 = 14;
+const PER_PIECE: u64 = 150;
+const PER_BIT: u64 = 12;
+const PER_PAIR: u64 = 28;
+const PER_SELECTION: u64 = 300;
 
 /// Returns the selection kernels: one, or two for few long rows, where the second selects from the results of the
 /// parts.
@@ -241,10 +264,6 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
 
 /// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
 const SORT: &str = r#"
-// Capacity of the list, and number of elements that enter it without a comparison.
-#define ROOM 2048
-#define FEW 512
-
 __device__ inline void sort(K* best, u32* places, u32 count) {
   u32 size = 2;
   while (size < count) size *= 2;

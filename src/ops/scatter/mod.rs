@@ -301,8 +301,8 @@ impl Split {
             Finder::Buckets(buckets) => buckets.launch_costs(spec),
             Finder::Sort(_) | Finder::Last => Vec::new(),
         };
-        if let Some(last) = costs.last_mut() {
-            last.flops = self.flops(spec);
+        if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
+            adds.flops = self.flops(spec);
         }
         costs
     }
