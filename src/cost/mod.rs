@@ -129,8 +129,11 @@ fn task(launch: &Launch, cost: &Cost, cached: f64, profile: &Profile) -> Task {
                 Some(time) => time.0 as f64,
                 None => {
                     let arithmetic = cost.flops.max(cost.tiling.flops) / block_rate(cost, grid.share, profile);
-                    let of_block = arithmetic.max(issue_time(cost, grid, profile)) / grid.blocks as f64 * 1e9;
-                    of_block.max(thread_time(cost, grid, cached, profile))
+                    let units = profile.units.value();
+                    let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
+                    (arithmetic / grid.blocks as f64 * 1e9)
+                        .max(issue_time(cost, grid, beside, profile))
+                        .max(thread_time(cost, grid, cached, profile))
                 }
             };
             let floor = match cost.matrix {
@@ -196,27 +199,31 @@ fn block_rate(cost: &Cost, share: u32, profile: &Profile) -> f64 {
     peak / resident
 }
 
-/// Time in seconds to issue the instructions of a launch on one unit, times the number of blocks that share a unit: those of the
-/// launch that fit, and at least one.
+/// Time in ns in which a block issues its instructions, beside this many blocks of the launch on the same unit.
 ///
 /// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
 /// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps
 /// (docs/measurements/2026-11-21-beside-others.md).
-fn issue_time(cost: &Cost, grid: Grid, profile: &Profile) -> f64 {
+fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
     // The peak counts a fused multiply-add as two operations, but it is one instruction.
-    let issued = cost.instructions / (profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value());
+    let rate = profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value();
+    let issued = (cost.instructions + cost.conflicts) / rate;
     let special = cost.special / profile.peak["special"].value();
-    let units = profile.units.value();
-    issued.max(special) * units * (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0))
+    issued.max(special) * profile.units.value() * beside / grid.blocks as f64 * 1e9
 }
 
-/// Time in ns of a thread that executes an equal part of the instructions, each after the one before it, and waits for memory and for
-/// the other threads of its block.
+/// Time in ns of a block that has a unit to itself: its instructions, each of which waits for the one before it, and its accesses to
+/// memory and exchanges between threads, one after the other.
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     let Some(threads) = grid.threads else { return 0.0 };
     let each = cost.instructions / (grid.blocks * threads) as f64;
+    // The first access of the first blocks is part of the launch's latency.
+    let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
-    each * profile.instruction_latency.value() + cost.waits * wait + cost.exchanges * profile.block_exchange.value()
+    issue_time(cost, grid, 1.0, profile)
+        + each * profile.instruction_latency.value()
+        + (cost.waits + first) * wait
+        + cost.exchanges * profile.block_exchange.value()
 }
 
 /// Peak rate of the device's matrix units in operations per second.

@@ -12,6 +12,9 @@ pub struct Cost {
     pub flops: f64,
     /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
+    /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units that
+    /// warps share are busy.
+    pub conflicts: f64,
     /// Instructions of the special-function units, included in `instructions`: base-2 exponentials, reciprocals, square
     /// roots.
     pub special: f64,
@@ -59,6 +62,7 @@ impl Cost {
         Cost {
             flops: self.flops / parts,
             instructions: self.instructions / parts,
+            conflicts: self.conflicts / parts,
             special: self.special / parts,
             read: each(self.read),
             written: each(self.written),
@@ -81,6 +85,7 @@ impl std::iter::Sum for Cost {
         costs.fold(Cost::default(), |a, b| Cost {
             flops: a.flops + b.flops,
             instructions: a.instructions + b.instructions,
+            conflicts: a.conflicts + b.conflicts,
             special: a.special + b.special,
             read: a.read + b.read,
             written: a.written + b.written,

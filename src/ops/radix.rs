@@ -162,10 +162,11 @@ impl Radix {
         };
         let threads = u64::from(BLOCK);
         if self.is_alone() {
-            let of_passes = (PER_MOVED + CONFLICTS_ALONE) * positions as f64 + PER_MOVER * (tiles * threads) as f64;
+            let of_passes = PER_MOVED * positions as f64 + PER_MOVER * (tiles * threads) as f64;
             let passes = f64::from(self.passes);
             let cost = with(passes * of_passes, positions * given, positions * left, tiles, threads);
-            return vec![Cost { waits: 1.0, exchanges: EXCHANGES * passes, ..cost }];
+            let conflicts = CONFLICTS_ALONE * passes * positions as f64;
+            return vec![Cost { conflicts, waits: 1.0, exchanges: EXCHANGES * passes, ..cost }];
         }
         let size = if self.is_summed() { 4 } else { 2 };
         let counts = tiles * self.buckets();
@@ -176,8 +177,8 @@ impl Radix {
             let (of_key, of_entry) = if pass == 0 { (given, given) } else { (self.key, entry) };
             let is_last = pass + 1 == self.passes;
             let written = if is_last { left } else { entry };
-            let counting = (PER_COUNTED + COUNT_CONFLICTS) * positions as f64;
-            costs.push(Cost { exchanges: 1.0, ..with(counting, positions * of_key, counts * size, tiles, threads) });
+            let cost = with(PER_COUNTED * positions as f64, positions * of_key, counts * size, tiles, threads);
+            costs.push(Cost { conflicts: COUNT_CONFLICTS * positions as f64, exchanges: 1.0, ..cost });
             if self.is_summed() {
                 let each = self.tiles.div_ceil(32);
                 let cost = with(2.0 * PER_COUNT * counts as f64, counts * size, counts * size, self.summing(), LARGEST_BLOCK);
@@ -186,13 +187,14 @@ impl Radix {
             // Without sums, each tile adds up the counts of all tiles of its list.
             let added = if self.is_summed() { 0 } else { counts * self.tiles };
             let rounds = (added / tiles / 8).div_ceil(threads).div_ceil(ADDED_AT_ONCE);
-            let instructions = (PER_MOVED + CONFLICTS) * positions as f64
+            let instructions = PER_MOVED * positions as f64
                 + PER_MOVER * (tiles * threads) as f64
                 + PER_COUNT / 2.0 * added as f64;
             let cost = with(instructions, positions * of_entry, positions * written, tiles, threads);
             costs.push(Cost {
                 reread: device(added * size),
                 sectors: (positions * (of_entry + written) / SECTOR) as f64 + ranges,
+                conflicts: CONFLICTS * positions as f64,
                 waits: (rounds + u64::from(is_last)) as f64,
                 exchanges: EXCHANGES,
                 ..cost
