@@ -94,11 +94,20 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
     if let [Launch::Peer(_)] = launches {
         return vec![peer(spec, profile)];
     }
-    let costs = spec.launch_costs(launches.len());
-    launches.iter().zip(&costs).map(|(launch, cost)| task(launch, cost, cached, profile)).collect()
+    match spec.launch_costs(launches.len()) {
+        Some(costs) => {
+            let of_launch = |(launch, cost): (&Launch, &Cost)| task(launch, cost, Grid::of(launch, cost), cached, profile);
+            launches.iter().zip(&costs).map(of_launch).collect()
+        }
+        // The work of all launches is divided evenly, and so are their blocks.
+        None => {
+            let cost = spec.cost().each_of(launches.len().max(1) as u64);
+            launches.iter().map(|launch| task(launch, &cost, Grid::unknown(&cost), cached, profile)).collect()
+        }
+    }
 }
 
-fn task(launch: &Launch, cost: &Cost, cached: f64, profile: &Profile) -> Task {
+fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> Task {
     let busy = busy(cost, cached, profile);
     // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
@@ -124,7 +133,6 @@ fn task(launch: &Launch, cost: &Cost, cached: f64, profile: &Profile) -> Task {
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) => {
-            let grid = Grid::of(launch, cost);
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
                 None => {
@@ -152,15 +160,17 @@ struct Grid {
     blocks: u64,
     /// Part of a compute unit that a block occupies, in 1/32.
     share: u32,
-    /// Number of threads of a block; `None` for a library's kernel, whose blocks are not known.
+    /// Number of threads of a block; `None` if it is not known, as for a library's kernel.
     threads: Option<u64>,
 }
 
 impl Grid {
+    fn unknown(cost: &Cost) -> Grid {
+        Grid { blocks: cost.blocks.max(1), share: cost.share.max(1), threads: None }
+    }
+
     fn of(launch: &Launch, cost: &Cost) -> Grid {
-        let Launch::Kernel(kernel) = launch else {
-            return Grid { blocks: cost.blocks.max(1), share: cost.share.max(1), threads: None };
-        };
+        let Launch::Kernel(kernel) = launch else { return Grid::unknown(cost) };
         let threads = kernel.block.iter().copied().map(u64::from).product();
         Grid {
             blocks: kernel.grid.iter().product::<u64>().max(1),

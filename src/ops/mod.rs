@@ -135,7 +135,8 @@ pub trait Operation: Sync {
     /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
-    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if the launches do equal parts of the work.
+    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if only the sum is known. The simulator then divides it
+    /// evenly.
     fn launch_costs(&self, _spec: &Spec) -> Vec<Cost> {
         Vec::new()
     }
@@ -364,10 +365,12 @@ impl Spec {
         })
     }
 
-    /// Returns the costs of these launches of the operation.
-    pub fn launch_costs(&self, launches: usize) -> Vec<Cost> {
-        let costs = if self.threads.is_some() { Vec::new() } else { self.operation.launch_costs(self) };
-        if costs.len() == launches { costs } else { vec![self.cost().each_of(launches.max(1) as u64); launches] }
+    /// Returns the cost of each of this many launches; `None` if only that of all launches together is known.
+    pub fn launch_costs(&self, launches: usize) -> Option<Vec<Cost>> {
+        if launches == 1 {
+            return Some(vec![self.cost()]);
+        }
+        Some(self.operation.launch_costs(self)).filter(|costs| costs.len() == launches)
     }
 
     pub fn launch(&self) -> Vec<Launch> {

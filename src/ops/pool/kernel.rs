@@ -219,39 +219,20 @@ impl<'a> Kernels<'a> {
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
 
-    /// Returns the cost of each launch of these kernels.
-    pub fn launch_costs(&self, tasks: &[Task]) -> Vec<Cost> {
-        tasks.iter().flat_map(|&task| self.costs_of(task)).collect()
-    }
-
-    /// Returns the cost of a task's kernel, and that of the kernel which joins the parts of windows if there are any.
-    fn costs_of(&self, task: Task) -> Vec<Cost> {
-        let (inputs, outputs) = (&self.spec.inputs, Spec::bytes_of(&self.spec.outputs));
-        let device = |bytes| Traffic { device: bytes, host: 0 };
-        let (places, of_parts) = self.workspace(task);
-        let (read, written) = match task {
-            Task::Forward | Task::Columns | Task::Cells | Task::Spread => (Spec::bytes_of(inputs), outputs),
-            Task::Places => (Spec::bytes_of(&inputs[..1]), device(places)),
-            Task::Backward | Task::Gather => (Spec::bytes_of(&inputs[1..]) + device(places), outputs),
-        };
-        let (_, threads) = self.division(task);
-        let elements = self.positions(task).1;
-        // A thread reads the elements of a position at once, or some of them in each step.
-        let at_once = if self.is_unrolled(task) { elements } else { AHEAD };
-        let steps = elements.div_ceil(self.threads(task) * self.parts(task)).div_ceil(at_once.max(1)).max(1);
-        let parts = self.parts(task);
-        let own = Cost {
+    /// Returns the cost of these kernels.
+    pub fn cost(&self, tasks: &[Task]) -> Cost {
+        let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
+        let places = Traffic::of(Space::Device, places);
+        let threads = tasks.iter().map(|&task| self.division(task).1).max().unwrap_or(1);
+        Cost {
             flops: self.windows() as f64 * self.grid.window() as f64,
-            instructions: self.instructions(task),
-            read,
-            written: if parts > 1 { device(of_parts) } else { written },
+            instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
+            read: Spec::bytes_of(&self.spec.inputs) + places,
+            written: Spec::bytes_of(&self.spec.outputs) + places,
             blocks: threads.div_ceil(u64::from(BLOCK)).max(1),
             share: share(u64::from(BLOCK)),
-            waits: (steps - 1) as f64,
             ..Cost::default()
-        };
-        let joins = (parts > 1).then(|| Cost { read: device(of_parts), written, blocks: 1, share: own.share, ..Cost::default() });
-        std::iter::once(own).chain(joins).collect()
+        }
     }
 
     /// Number of instructions of a kernel. The constants are counts in code for sm_90a by NVRTC 13.0; their sums are 0.8 to 1.4 of the

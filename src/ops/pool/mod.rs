@@ -66,12 +66,8 @@ impl Operation for Pool {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
-    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let kernels = Kernels::of(spec);
-        kernels.launch_costs(&[kernels.forward()])
+        kernels.cost(&[kernels.forward()])
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -204,54 +204,30 @@ impl Buckets {
         if self.segments == 1 { 0 } else { (self.rows * self.chunks * self.lanes).div_ceil(u64::from(BLOCK)) }
     }
 
-    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+    pub fn cost(&self, spec: &Spec) -> Cost {
         let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
         let threads = (self.blocks() * u64::from(BLOCK)) as f64;
-        let device = |bytes| Traffic { device: bytes, host: 0 };
-        let is_all = self.source == Source::All;
-        let looks = if is_all { PER_LOOK * count * (self.blocks() / self.segments) as f64 } else { 0.0 };
+        let (found, before) = match self.source {
+            Source::All => (PER_LOOK * count * (self.blocks() / self.segments) as f64, 0),
+            Source::Tiles { threads, .. } => {
+                (PER_SPLIT * count + PER_SPLITTER * (self.tiles() * threads) as f64, self.tiles())
+            }
+        };
         let grouped = count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes);
         let written = PER_SUM * (self.segments * self.rows) as f64 * lanes;
-        let outputs = Spec::bytes_of(&spec.outputs);
-        let partials = device(self.partials(spec));
-        let sorted = device(self.workspace());
-        // Steps over all indices, or over the runs of all tiles; then terms, of which each thread reads some at once.
-        let of_block = self.count / (self.buckets() * self.segments);
-        let ahead = AHEAD[usize::from(self.pack <= 4)];
-        let terms = (of_block * self.lanes).div_ceil(u64::from(BLOCK) * ahead).max(1);
-        let steps = if is_all { (self.count / self.segments).div_ceil(STEP) } else { 2 };
-        let adds = Cost {
-            instructions: looks + grouped + written + PER_THREAD * threads,
-            read: Spec::bytes_of(&spec.inputs) + sorted,
-            written: if self.segments > 1 { partials } else { outputs },
+        let partials = Traffic::of(Space::Device, self.partials(spec));
+        Cost {
+            instructions: found + grouped + written + PER_THREAD * threads,
+            read: Spec::bytes_of(&spec.inputs) + partials,
+            written: Spec::bytes_of(&spec.outputs) + partials,
             sectors: self.sectors(spec),
-            blocks: self.blocks(),
-            share: Cost::WHOLE_UNIT / if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT } as u32,
-            waits: (steps - 1 + terms) as f64,
-            ..Cost::default()
-        };
-        let splits = |threads: u64, held: u64| Cost {
-            instructions: PER_SPLIT * count + PER_SPLITTER * (self.tiles() * threads) as f64,
-            read: Spec::bytes_of(&spec.inputs[1..2]),
-            written: sorted,
-            blocks: self.tiles(),
-            share: share(threads),
-            waits: if held > EACH { 1.0 } else { 0.0 },
-            ..Cost::default()
-        };
-        let joins = (self.segments > 1).then(|| Cost {
-            instructions: PER_SUM * (self.segments * self.rows) as f64 * lanes,
-            read: partials,
-            written: outputs,
-            blocks: self.joining(),
+            blocks: before + self.blocks() + self.joining(),
             share: share(BLOCK.into()),
             ..Cost::default()
-        });
-        let before = if let Source::Tiles { threads, held } = self.source { Some(splits(threads, held)) } else { None };
-        before.into_iter().chain([adds]).chain(joins).collect()
+        }
     }
 
-    /// Number of sectors of memory that the kernel which adds accesses. A row of terms and the run of a bucket begin in any sector.
+    /// Number of sectors of memory that the kernels access. A row of terms and the run of a bucket begin in any sector.
     fn sectors(&self, spec: &Spec) -> f64 {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let streamed = (i.bytes() + y.bytes() + self.workspace()) / SECTOR;

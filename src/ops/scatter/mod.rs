@@ -80,6 +80,9 @@ impl Operation for Scatter {
         if !costs.is_empty() {
             return costs.into_iter().sum();
         }
+        if let Finder::Buckets(buckets) = split.finder {
+            return Cost { flops: split.flops(spec), ..buckets.cost(spec) };
+        }
         let count = spec.inputs[1].elements();
         let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
         let (found, of_indices, before) = match split.finder {
@@ -292,14 +295,13 @@ struct Split {
 }
 
 impl Split {
-    /// The cost of each launch; empty for the ways of this file.
+    /// The cost of each launch; empty if only the cost of all launches together is known.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let mut costs = match self.finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
             Finder::Look(look) => look.launch_costs(spec),
-            Finder::Buckets(buckets) => buckets.launch_costs(spec),
-            Finder::Sort(_) | Finder::Last => Vec::new(),
+            Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
         };
         if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
             adds.flops = self.flops(spec);

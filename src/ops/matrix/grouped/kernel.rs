@@ -267,7 +267,7 @@ impl Tiling {
             share: Cost::WHOLE_UNIT / resident,
             matrix: Some(arithmetic(spec)),
             tiling: super::super::super::Tiling {
-                flops: self.block_time() * FASTEST / f64::from(resident) * self.blocks() as f64,
+                flops: if self.by_units { self.block_time() * FASTEST / f64::from(resident) * self.blocks() as f64 } else { 0.0 },
                 ..Default::default()
             },
             ..Cost::default()
@@ -284,26 +284,14 @@ impl Tiling {
         copies.chain([products]).chain(joins).collect()
     }
 
-    /// Time of a block in ns, with the table of groups that it makes first. The sizes of groups are data: on average, half a tile of each
-    /// group is empty.
+    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first.
     fn block_time(&self) -> f64 {
-        let Shape { in_depth, groups, rows, columns, depth } = self.shape;
-        let [tile_rows, tile_columns] = self.tile();
-        let across = columns.div_ceil(tile_columns) as f64;
-        let (tiles, steps) = match in_depth {
-            true => (
-                (groups * rows.div_ceil(tile_rows)) as f64 * across,
-                depth as f64 / (groups.max(1) * DEPTH) as f64 + 0.5,
-            ),
-            false => (
-                (rows as f64 / tile_rows as f64 + groups.min(rows) as f64 / 2.0) * across,
-                depth.div_ceil(DEPTH) as f64,
-            ),
-        };
-        let rounds = tiles / self.at_once() as f64;
-        let rounds = if self.splits { rounds.max(MIN_STEPS as f64 / steps.max(1.0)).min(rounds.ceil()) } else { rounds.ceil() };
-        let step = if self.step > 1 { self.step } else { SMALL_STEP };
-        TABLE + rounds * (steps + (WRITE_STEPS / self.resident) as f64) * step as f64
+        let (whole, shared) = self.steps();
+        let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time() };
+        // Threads load two packs and shift them for each pack of an unaligned factor.
+        let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
+        let flops = 2.0 * (self.rows * self.columns * DEPTH * whole.min(shared) * self.resident) as f64;
+        TABLE + time as f64 + unaligned * flops * align::GAIN * UNITS as f64 * 1e9
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
