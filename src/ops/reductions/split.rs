@@ -385,7 +385,6 @@ impl Split {
             written: Spec::bytes_of(&spec.outputs),
             blocks,
             share: share(beside * threads),
-            waits: (self.last.parts.div_ceil(threads) - 1) as f64,
             ..Cost::default()
         };
         vec![first, second]

@@ -41,6 +41,10 @@ const HUGE: u64 = 512;
 /// Number of words, of 32 positions each, that a group of threads has in a window.
 const WORDS_EACH: u64 = 16;
 
+/// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
+/// H100 (docs/measurements/2026-11-26-simulator.md).
+const ATOMIC_SECTORS: u64 = 5;
+
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
@@ -202,7 +206,7 @@ impl Lists {
             cost(0.0, Traffic::NONE, device(heads), of_each(self.heads())),
             // An index counts its position atomically and writes it, each in a sector of its own.
             Cost {
-                sectors: (i.bytes() / SECTOR + 2 * self.count) as f64,
+                sectors: (i.bytes() / SECTOR + (ATOMIC_SECTORS + 1) * self.count) as f64,
                 waits: 1.0,
                 ..cost(PER_PLACE * self.count as f64, Spec::bytes_of(&spec.inputs[1..2]), device(places), of_each(self.count))
             },
