@@ -96,7 +96,8 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
     }
     match spec.launch_costs(launches.len()) {
         Some(costs) => {
-            let of_launch = |(launch, cost): (&Launch, &Cost)| task(launch, cost, Grid::of(launch, cost), cached, profile);
+            let of_launch =
+                |(launch, cost): (&Launch, &Cost)| task(launch, cost, Grid::of(launch, cost), cached, profile);
             launches.iter().zip(&costs).map(of_launch).collect()
         }
         // The work of all launches is divided evenly, and so are their blocks.

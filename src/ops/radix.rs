@@ -181,15 +181,15 @@ impl Radix {
             costs.push(Cost { conflicts: COUNT_CONFLICTS * positions as f64, exchanges: 1.0, ..cost });
             if self.is_summed() {
                 let each = self.tiles.div_ceil(32);
-                let cost = with(2.0 * PER_COUNT * counts as f64, counts * size, counts * size, self.summing(), LARGEST_BLOCK);
+                let cost =
+                    with(2.0 * PER_COUNT * counts as f64, counts * size, counts * size, self.summing(), LARGEST_BLOCK);
                 costs.push(Cost { waits: (2 * each.div_ceil(SUMMED_AT_ONCE)) as f64, ..cost });
             }
             // Without sums, each tile adds up the counts of all tiles of its list.
             let added = if self.is_summed() { 0 } else { counts * self.tiles };
             let rounds = (added / tiles / 8).div_ceil(threads).div_ceil(ADDED_AT_ONCE);
-            let instructions = PER_MOVED * positions as f64
-                + PER_MOVER * (tiles * threads) as f64
-                + PER_COUNT / 2.0 * added as f64;
+            let instructions =
+                PER_MOVED * positions as f64 + PER_MOVER * (tiles * threads) as f64 + PER_COUNT / 2.0 * added as f64;
             let cost = with(instructions, positions * of_entry, positions * written, tiles, threads);
             costs.push(Cost {
                 reread: device(added * size),

@@ -260,11 +260,7 @@ impl RowSplit {
 
     /// The cost of a kernel that reads each row once if registers hold it, otherwise twice.
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
-        let (passes, of_round) = (if self.whole { 1 } else { 2 }, self.threads * self.pack * self.packs * self.chunks);
-        let rounds = self.rows.length.div_ceil(of_round).max(1);
         Cost {
-            waits: (passes * rounds - 1) as f64,
-            exchanges: if self.threads > WARP { 2.0 } else { 0.0 },
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
             blocks: self.blocks() * if self.chunks > 1 { 2 } else { 1 },
             share: share(self.block()),

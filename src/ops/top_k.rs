@@ -82,7 +82,8 @@ impl Operation for TopK {
                 blocks: stage.blocks,
                 share: share(threads),
                 // The chosen elements are read again, and candidates by their places.
-                waits: (pieces - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts))) as f64,
+                waits: (pieces - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts)))
+                    as f64,
                 ..Cost::default()
             }
         };

@@ -200,7 +200,8 @@ impl Walk {
                 Step::Apart => {
                     let part = |distance: u64| (distance * size) as f64 / SECTOR as f64;
                     // The threads of a warp access elements of several tiles, which can be neighbours.
-                    let next = strides.last().map_or(1.0, |&stride| part(stride).max(self.threads as f64 / WARP as f64));
+                    let next =
+                        strides.last().map_or(1.0, |&stride| part(stride).max(self.threads as f64 / WARP as f64));
                     elements * part(self.distances[place]).min(next).min(1.0)
                 }
                 Step::Neighbours(width) => {

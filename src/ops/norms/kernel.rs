@@ -73,8 +73,6 @@ impl Split {
         let elements = spec.inputs[0].elements() as f64;
         let threads = (self.rows.count * self.sharing.threads) as f64;
         let each = if norm.centred { EACH_CENTRED } else { EACH } + if self.shifted { EACH_SHIFTED } else { 0.0 };
-        let Sharing { pack, packs, threads: sharing, whole } = self.sharing;
-        let (passes, rounds) = (if whole { 1 } else { 2 }, self.rows.length.div_ceil(sharing * pack * packs).max(1));
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
         Cost {
             instructions: each * elements + PER_THREAD * threads,
@@ -82,8 +80,6 @@ impl Split {
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
             share: share(self.sharing.block()),
-            waits: (passes * rounds - 1) as f64,
-            exchanges: if self.sharing.threads > WARP { if norm.centred { 2.0 } else { 1.0 } } else { 0.0 },
             // At most a square, an addition, a subtraction and a multiplication per element.
             ..spec.streaming_cost(4.0 * elements, 1)
         }

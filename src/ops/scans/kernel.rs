@@ -147,7 +147,8 @@ impl Split {
         let elements = spec.inputs[0].elements() as f64;
         let totals = self.count * self.parts * compute_type(spec).size();
         let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
-        let rounds = self.span().div_ceil(if self.along { self.threads * self.pack } else { 1 }).div_ceil(self.under_way);
+        let rounds =
+            self.span().div_ceil(if self.along { self.threads * self.pack } else { 1 }).div_ceil(self.under_way);
         let of_pack = if self.along { PER_PACK } else { 0.0 };
         let cost = Cost {
             instructions: EACH * elements + of_pack * elements / self.pack as f64,
@@ -162,7 +163,8 @@ impl Split {
             return vec![writes];
         }
         // The last block of a line reads the totals of all other parts.
-        let earlier = if self.along { self.parts.div_ceil(u64::from(BLOCK)) } else { self.parts.div_ceil(TOTALS_AT_ONCE) };
+        let earlier =
+            if self.along { self.parts.div_ceil(u64::from(BLOCK)) } else { self.parts.div_ceil(TOTALS_AT_ONCE) };
         let again = Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes());
         vec![
             Cost { written: of_totals, ..cost },

@@ -208,7 +208,12 @@ impl Lists {
             Cost {
                 sectors: (i.bytes() / SECTOR + (ATOMIC_SECTORS + 1) * self.count) as f64,
                 waits: 1.0,
-                ..cost(PER_PLACE * self.count as f64, Spec::bytes_of(&spec.inputs[1..2]), device(places), of_each(self.count))
+                ..cost(
+                    PER_PLACE * self.count as f64,
+                    Spec::bytes_of(&spec.inputs[1..2]),
+                    device(places),
+                    of_each(self.count),
+                )
             },
             // A block reads the lengths of its lists, then the lists, then their terms.
             Cost {

@@ -267,19 +267,34 @@ impl Tiling {
             share: Cost::WHOLE_UNIT / resident,
             matrix: Some(arithmetic(spec)),
             tiling: super::super::super::Tiling {
-                flops: if self.by_units { self.block_time() * FASTEST / f64::from(resident) * self.blocks() as f64 } else { 0.0 },
+                flops: if self.by_units {
+                    self.block_time() * FASTEST / f64::from(resident) * self.blocks() as f64
+                } else {
+                    0.0
+                },
                 ..Default::default()
             },
             ..Cost::default()
         };
         let copies = self.sources.iter().filter(|source| source.offset.is_some()).map(|source| {
             let bytes = Traffic::of(Space::Device, source.tensor.bytes());
-            Cost { instructions: 4.0 * source.tensor.elements() as f64, read: bytes, written: bytes, blocks: UNITS, ..Cost::default() }
+            Cost {
+                instructions: 4.0 * source.tensor.elements() as f64,
+                read: bytes,
+                written: bytes,
+                blocks: UNITS,
+                ..Cost::default()
+            }
         });
         let joins = self.splits.then(|| {
             let (whole, shared) = self.steps();
             let parts = if shared < whole { 4 * self.blocks() * self.rows * self.columns } else { 0 };
-            Cost { read: Traffic::of(Space::Device, parts), written: Traffic::of(Space::Device, parts / 4), blocks: self.blocks(), ..Cost::default() }
+            Cost {
+                read: Traffic::of(Space::Device, parts),
+                written: Traffic::of(Space::Device, parts / 4),
+                blocks: self.blocks(),
+                ..Cost::default()
+            }
         });
         copies.chain([products]).chain(joins).collect()
     }
