@@ -22,6 +22,10 @@ fn ideal() -> Profile {
     for figure in [
         &mut profile.kernel_floor,
         &mut profile.memory_latency,
+        &mut profile.instruction_latency,
+        &mut profile.memory_wait,
+        &mut profile.cache_wait,
+        &mut profile.block_exchange,
         &mut profile.matrix_floor,
         &mut profile.gap_same,
         &mut profile.gap_event,
@@ -486,7 +490,8 @@ fn special_functions_take_the_rate_of_their_units() {
 #[test]
 fn few_blocks_share_no_unit() {
     // A block has its unit to itself until there are more blocks than units; two take as long as one alone, twice.
-    let time = |blocks: u64| over(blocks * 1024, arithmetic(1e12, 1e15), "map(exp(x) -> y)").0;
+    // A thread has an element, as long as there are few.
+    let time = |blocks: u64| over(blocks * 256, arithmetic(1e12, 1e15), "map(exp(x) -> y)").0;
     assert_eq!(time(1), time(132));
     assert!((time(264) - 2 * time(132)).abs() <= 1);
 }

@@ -223,11 +223,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=540, help="begin no operation after that many")
     args = parser.parse_args()
     began = time.monotonic()
-    torch, peak, device, rows = None, math.nan, "", []
+    torch, peak, device, profile, rows = None, math.nan, "", "h200", []
     if not args.simulated:
         import torch
         peak = bandwidth(torch)
         device = next((name for name in ("H100", "H200") if name in torch.cuda.get_device_name()), torch.cuda.get_device_name())
+        profile = device.lower() if device in ("H100", "H200") else profile
         print(f"{torch.cuda.get_device_name()}: a copy of 1 GiB moves {peak / 1e6:.2f} TB/s; PyTorch {torch.__version__}")
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -246,7 +247,7 @@ def main():
             path = pathlib.Path(folder) / f"{name}.aorta"
             path.write_text(workload(cases))
             options = ["--fuse"] if name in CHAINS else []
-            simulated = ours(args, path, cases, "sim", options)
+            simulated = ours(args, path, cases, "sim", [*options, "--config", f"profile={profile}"])
             if args.simulated:
                 print(f"{name}: {len(cases)} cases, {min(simulated):.2f} to {max(simulated):.2f} µs simulated")
                 continue

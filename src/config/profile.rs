@@ -51,6 +51,16 @@ pub struct Profile {
     pub kernel_floor: SourcedFigure,
     /// Additional time for the first access to memory.
     pub memory_latency: SourcedFigure,
+    /// Time from an instruction of a thread to its next, on average; time for which a thread waits for an element in memory and in the
+    /// last-level cache; and time in which the threads of a block exchange values.
+    #[serde(default = "SourcedFigure::none")]
+    pub instruction_latency: SourcedFigure,
+    #[serde(default = "SourcedFigure::none")]
+    pub memory_wait: SourcedFigure,
+    #[serde(default = "SourcedFigure::none")]
+    pub cache_wait: SourcedFigure,
+    #[serde(default = "SourcedFigure::none")]
+    pub block_exchange: SourcedFigure,
     /// Minimum duration of a matrix product.
     pub matrix_floor: SourcedFigure,
     /// Additional time of a product whose depth blocks share.

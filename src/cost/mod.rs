@@ -94,13 +94,22 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
     if let [Launch::Peer(_)] = launches {
         return vec![peer(spec, profile)];
     }
-    let cost = spec.cost();
-    let parts = launches.len() as f64;
-    let busy = busy(spec, cached, profile).scaled(1.0 / parts);
-    launches.iter().map(|launch| task(launch, &cost, parts, busy, profile)).collect()
+    match spec.launch_costs(launches.len()) {
+        Some(costs) => {
+            let of_launch =
+                |(launch, cost): (&Launch, &Cost)| task(launch, cost, Grid::of(launch, cost), cached, profile);
+            launches.iter().zip(&costs).map(of_launch).collect()
+        }
+        // The work of all launches is divided evenly, and so are their blocks.
+        None => {
+            let cost = spec.cost().each_of(launches.len().max(1) as u64);
+            launches.iter().map(|launch| task(launch, &cost, Grid::unknown(&cost), cached, profile)).collect()
+        }
+    }
 }
 
-fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile) -> Task {
+fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> Task {
+    let busy = busy(cost, cached, profile);
     // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
@@ -125,15 +134,15 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) => {
-            let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
                 None => {
-                    (cost.flops.max(cost.tiling.flops) / block_rate(cost, profile))
-                        .max(issue_time(cost, blocks, profile))
-                        / parts
-                        / blocks as f64
-                        * 1e9
+                    let arithmetic = cost.flops.max(cost.tiling.flops) / block_rate(cost, grid.share, profile);
+                    let units = profile.units.value();
+                    let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
+                    (arithmetic / grid.blocks as f64 * 1e9)
+                        .max(issue_time(cost, grid, beside, profile))
+                        .max(thread_time(cost, grid, cached, profile))
                 }
             };
             let floor = match cost.matrix {
@@ -141,8 +150,39 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
-            Task::Kernel { blocks, share: cost.share.max(1), block_time, busy, floor: floor + latency }
+            Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor: floor + latency }
         }
+    }
+}
+
+/// How a launch divides its work.
+#[derive(Clone, Copy)]
+struct Grid {
+    blocks: u64,
+    /// Part of a compute unit that a block occupies, in 1/32.
+    share: u32,
+    /// Number of threads of a block; `None` if it is not known, as for a library's kernel.
+    threads: Option<u64>,
+}
+
+impl Grid {
+    fn unknown(cost: &Cost) -> Grid {
+        Grid { blocks: cost.blocks.max(1), share: cost.share.max(1), threads: None }
+    }
+
+    fn of(launch: &Launch, cost: &Cost) -> Grid {
+        let Launch::Kernel(kernel) = launch else { return Grid::unknown(cost) };
+        let threads = kernel.block.iter().copied().map(u64::from).product();
+        Grid {
+            blocks: kernel.grid.iter().product::<u64>().max(1),
+            share: cost.share.max(ops::share(threads)),
+            threads: Some(threads),
+        }
+    }
+
+    /// Number of blocks that fit on a compute unit.
+    fn fit(self) -> f64 {
+        f64::from(Cost::WHOLE_UNIT) / f64::from(self.share)
     }
 }
 
@@ -158,7 +198,7 @@ fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
 }
 
 /// Operations per second of one block, if as many run as fit.
-fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
+fn block_rate(cost: &Cost, share: u32, profile: &Profile) -> f64 {
     let peak = match cost.matrix {
         Some(arithmetic) => {
             let share = if cost.tiling.unaligned { profile.unaligned_matrix.value() } else { 1.0 };
@@ -166,23 +206,35 @@ fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
         }
         None => profile.peak["vector"].value(),
     };
-    let resident = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
+    let resident = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(share);
     peak / resident
 }
 
-/// Time in seconds to issue the instructions of all launches on one unit, times the number of blocks that share a unit: those of the
-/// `blocks` of a launch that fit, and at least one.
+/// Time in ns in which a block issues its instructions, beside this many blocks of the launch on the same unit.
 ///
 /// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
 /// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps
 /// (docs/measurements/2026-11-21-beside-others.md).
-fn issue_time(cost: &Cost, blocks: u64, profile: &Profile) -> f64 {
+fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
     // The peak counts a fused multiply-add as two operations, but it is one instruction.
-    let issued = cost.instructions / (profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value());
+    let rate = profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value();
+    let issued = (cost.instructions + cost.conflicts) / rate;
     let special = cost.special / profile.peak["special"].value();
-    let units = profile.units.value();
-    let fit = f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
-    issued.max(special) * units * (blocks as f64 / units).ceil().clamp(1.0, fit.max(1.0))
+    issued.max(special) * profile.units.value() * beside / grid.blocks as f64 * 1e9
+}
+
+/// Time in ns of a block that has a unit to itself: its instructions, each of which waits for the one before it, and its accesses to
+/// memory and exchanges between threads, one after the other.
+fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
+    let Some(threads) = grid.threads else { return 0.0 };
+    let each = cost.instructions / (grid.blocks * threads) as f64;
+    // The first access of the first blocks is part of the launch's latency.
+    let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
+    let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
+    issue_time(cost, grid, 1.0, profile)
+        + each * profile.instruction_latency.value()
+        + (cost.waits + first) * wait
+        + cost.exchanges * profile.block_exchange.value()
 }
 
 /// Peak rate of the device's matrix units in operations per second.
@@ -194,13 +246,12 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.matrix_efficiency[arithmetic.name()].value()
 }
 
-/// Times for which an operation's traffic occupies memories and links, each without other traffic.
-fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
-    let cost = spec.cost();
+/// Times for which a launch's traffic occupies memories and links, each without other traffic.
+fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
     let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
-    let bytes = memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile);
+    let bytes = memory_time(device, cached, profile) / share + reread_time(cost, cached, profile);
     let sectors = memory_time(cost.sectors * ops::SECTOR as f64, 1.0, profile);
     Busy {
         memory: bytes.max(sectors),

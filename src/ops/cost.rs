@@ -12,6 +12,9 @@ pub struct Cost {
     pub flops: f64,
     /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
+    /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units that
+    /// warps share are busy.
+    pub conflicts: f64,
     /// Instructions of the special-function units, included in `instructions`: base-2 exponentials, reciprocals, square
     /// roots.
     pub special: f64,
@@ -27,6 +30,10 @@ pub struct Cost {
     /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access
     /// sectors as a whole.
     pub sectors: f64,
+    /// Number of accesses to memory after the first for which a thread waits, one after the other.
+    pub waits: f64,
+    /// Number of exchanges of values among all threads of a block, one after the other: shuffles, shared memory and a barrier.
+    pub exchanges: f64,
     /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
     pub blocks: u64,
     /// Part of an SM or compute unit that a block occupies, in units of 1/32.
@@ -47,6 +54,58 @@ impl Cost {
     /// bytes counts.
     pub fn bytes(&self) -> u64 {
         self.read.total() + self.written.total() + self.sent.max(self.received)
+    }
+
+    /// The cost of each of this many launches that do equal parts of the work.
+    pub fn each_of(self, launches: u64) -> Cost {
+        let parts = launches as f64;
+        let each = |bytes: Traffic| Traffic { device: bytes.device / launches, host: bytes.host / launches };
+        Cost {
+            flops: self.flops / parts,
+            instructions: self.instructions / parts,
+            conflicts: self.conflicts / parts,
+            special: self.special / parts,
+            read: each(self.read),
+            written: each(self.written),
+            sent: self.sent / launches,
+            received: self.received / launches,
+            reread: each(self.reread),
+            sectors: self.sectors / parts,
+            waits: self.waits / parts,
+            exchanges: self.exchanges / parts,
+            blocks: self.blocks.div_ceil(launches),
+            tiling: Tiling { flops: self.tiling.flops / parts, ..self.tiling },
+            ..self
+        }
+    }
+}
+
+/// The cost of launches that follow each other.
+impl std::iter::Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        costs.fold(Cost::default(), |a, b| Cost {
+            flops: a.flops + b.flops,
+            instructions: a.instructions + b.instructions,
+            conflicts: a.conflicts + b.conflicts,
+            special: a.special + b.special,
+            read: a.read + b.read,
+            written: a.written + b.written,
+            sent: a.sent + b.sent,
+            received: a.received + b.received,
+            reread: a.reread + b.reread,
+            sectors: a.sectors + b.sectors,
+            waits: a.waits + b.waits,
+            exchanges: a.exchanges + b.exchanges,
+            blocks: a.blocks + b.blocks,
+            share: a.share.max(b.share),
+            matrix: a.matrix.or(b.matrix),
+            tiling: Tiling {
+                flops: a.tiling.flops + b.tiling.flops,
+                shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,
+                unaligned: a.tiling.unaligned || b.tiling.unaligned,
+            },
+            hold: a.hold.max(b.hold),
+        })
     }
 }
 

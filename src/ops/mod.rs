@@ -99,7 +99,7 @@ pub use host::{host_operations, on_device};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;
-pub use occupancy::SECTOR;
+pub use occupancy::{SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
@@ -135,6 +135,12 @@ pub trait Operation: Sync {
 
     /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
+
+    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if only the sum is known. The simulator then divides it
+    /// evenly.
+    fn launch_costs(&self, _spec: &Spec) -> Vec<Cost> {
+        Vec::new()
+    }
 
     /// Computes the result in double precision. `inputs` and `outputs` are contiguous, in the order of the spec. On entry,
     /// `outputs` holds the previous contents of their memory, which an operation may update. The default is for operations
@@ -358,6 +364,14 @@ impl Spec {
             Some(_) => host::cost(self),
             None => self.operation.cost(self),
         })
+    }
+
+    /// Returns the cost of each of this many launches; `None` if only that of all launches together is known.
+    pub fn launch_costs(&self, launches: usize) -> Option<Vec<Cost>> {
+        if launches == 1 {
+            return Some(vec![self.cost()]);
+        }
+        Some(self.operation.launch_costs(self)).filter(|costs| costs.len() == launches)
     }
 
     pub fn launch(&self) -> Vec<Launch> {

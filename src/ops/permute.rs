@@ -3,7 +3,7 @@
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::movement::{Columns, head_geometry, packs_of_rows};
-use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS};
+use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, share};
 use super::radix::RowSort;
 use super::*;
 
@@ -85,21 +85,31 @@ impl Operation for Permute {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let (x, choices, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let sort = RowSort::of(choices.elements(), spec.attrs.int("experts") as u64);
+        let sort = *RowSort::of(choices.elements(), spec.attrs.int("experts") as u64).radix();
         let columns = Columns::of(y, 1, x, 1);
-        let sort = *sort.radix();
-        let sorted = Traffic::of(Space::Device, sort.moved());
         let chunks = Chunks::of(choices.elements(), &columns, x.dtype);
         let packs = choices.elements() * chunks.packs(&columns);
-        Cost {
-            instructions: sort.instructions() + PER_CHOICE * choices.elements() as f64 + PER_PACK * packs as f64,
-            read: Spec::bytes_of(&[*choices]) + Traffic::of(x.space, y.bytes()) + sorted,
-            written: Spec::bytes_of(&spec.outputs) + sorted,
-            blocks: sort.blocks() + chunks.blocks(),
-            share: 4,
+        let found = Traffic::of(Space::Device, choices.elements() * 4) + Spec::bytes_of(&[*choices]);
+        let moves = Cost {
+            instructions: PER_CHOICE * choices.elements() as f64 + PER_PACK * packs as f64,
+            read: Traffic::of(x.space, y.bytes()) + found,
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: chunks.blocks(),
+            share: share(u64::from(BLOCK)),
+            // A thread reads a position, then the row. One that counts the rows of an expert finds the first of them by halving, while
+            // others move rows.
+            waits: match chunks.blocks() <= RESIDENT_BLOCKS {
+                true => f64::from((choices.elements().max(2) - 1).ilog2() + 1).max(chunks.rounds(&columns)),
+                false => chunks.rounds(&columns),
+            },
             ..Cost::default()
-        }
+        };
+        sort.launch_costs(choices.dtype.size(), sort.entry()).into_iter().chain([moves]).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -193,6 +203,11 @@ impl Chunks {
         self.along * self.of_row
     }
 
+    /// Number of packs that a thread moves one after the other.
+    fn rounds(&self, columns: &Columns) -> f64 {
+        self.packs(columns).div_ceil(self.lanes * self.of_row).max(1) as f64
+    }
+
     /// Number of packs of a row.
     fn packs(&self, columns: &Columns) -> u64 {
         packs_of_rows(columns.length, self.pack, self.ragged)
@@ -281,7 +296,9 @@ impl Operation for Unpermute {
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
             blocks: chunks.blocks(),
-            share: 4,
+            share: share(u64::from(BLOCK)),
+            // Places, then rows: four at once.
+            waits: chunks.rounds(&columns) * per_row(places).div_ceil(4) as f64 * 2.0 - 1.0,
             ..Cost::default()
         }
     }

@@ -30,10 +30,11 @@ const EACH_WIDE: u64 = 4;
 /// Maximum length of a row with keys of 64 bits that a block sorts by a network rather than by digits.
 const ALONE_WIDE: u64 = 1024;
 
-/// Instructions per pair of elements and step of the network, and per element and merge pass. One and ten of them access shared
-/// memory or shuffle, and each of these counts as four.
-const PER_PAIR: f64 = 10.0 + 4.0;
-const PER_MERGE: f64 = 40.0 + 10.0 * 4.0;
+/// Instructions per pair of elements and step of the network, for entries of 4, 8 and 12 bytes; per element that the kernel loads
+/// and stores; and per element and merge pass. Executed instructions of 14 sorts on an H100, from hardware counters.
+const PER_PAIR: [f64; 3] = [7.5, 12.5, 50.0];
+const PER_ENTRY: f64 = 75.0;
+const PER_MERGE: f64 = 100.0;
 
 /// The division of rows among blocks.
 struct Split {
@@ -120,37 +121,58 @@ impl Operation for Sort {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let split = Split::of(spec);
+        let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+        let elements = spec.inputs[0].elements();
         if let Some(radix) = split.radix {
-            let moved = Traffic::of(Space::Device, radix.moved());
+            let mut costs = radix.launch_costs(spec.inputs[0].dtype.size(), written.total() / elements.max(1));
             // The last pass reads each element again, from a sector of its own.
-            let again = if radix.is_alone() { 0 } else { spec.inputs[0].elements() };
-            let streamed = (spec.inputs[0].bytes() + Spec::bytes_of(&spec.outputs).total()) / SECTOR;
-            return Cost {
-                instructions: radix.instructions(),
-                sectors: radix.sectors() + (again + streamed) as f64,
-                read: Spec::bytes_of(&spec.inputs) + moved,
-                written: Spec::bytes_of(&spec.outputs) + moved,
-                blocks: radix.blocks(),
-                share: share(u64::from(BLOCK)),
-                ..Cost::default()
-            };
+            if let Some(last) = costs.last_mut() {
+                last.reread = last.reread + read;
+                last.sectors += if radix.is_alone() { 0.0 } else { elements as f64 };
+            }
+            return costs;
         }
         let listed = (split.blocks() * split.list()) as f64;
         let steps = f64::from(split.run.ilog2() * (split.run.ilog2() + 1) / 2);
-        let elements = spec.inputs[0].elements() as f64;
         let passes = split.passes();
-        // Each pass reads and writes all keys and indices in memory.
-        let moved = Traffic::of(Space::Device, split.entries() * passes);
-        let tiles = split.rows.count * split.rows.length.div_ceil(RUN);
-        Cost {
-            instructions: PER_PAIR * listed / 2.0 * steps + PER_MERGE * elements * passes as f64,
-            read: Spec::bytes_of(&spec.inputs) + moved,
-            written: Spec::bytes_of(&spec.outputs) + moved,
-            blocks: split.blocks() + tiles * passes,
+        let entries = Traffic::of(Space::Device, split.entries());
+        let leaves = |pass: u64| if pass == passes { written } else { entries };
+        let of_pair = PER_PAIR[match spec.inputs[0].dtype.size() {
+            0..=2 => 0,
+            3..=4 => 1,
+            _ => 2,
+        }];
+        // In these steps, threads compare elements of other warps.
+        let wide = (split.run / (WARP * split.each)).max(1).ilog2();
+        let runs = Cost {
+            instructions: of_pair * listed / 2.0 * steps + PER_ENTRY * listed,
+            read,
+            written: leaves(0),
+            blocks: split.blocks(),
             share: share(split.threads()),
-            ..spec.streaming_cost(listed / 2.0 * steps + elements * passes as f64, 1)
-        }
+            waits: 1.0,
+            exchanges: f64::from(wide * (wide + 1) / 2),
+            ..Cost::default()
+        };
+        let merge = |pass: u64| Cost {
+            instructions: PER_MERGE * elements as f64,
+            read: entries,
+            written: leaves(pass),
+            blocks: split.rows.count * split.rows.length.div_ceil(RUN),
+            share: share(u64::from(BLOCK)),
+            // The last pass reads each element again, from a sector of its own.
+            sectors: if pass == passes { ((read + entries + written).total() / SECTOR + elements) as f64 } else { 0.0 },
+            exchanges: 3.0,
+            // A warp finds a cut by steps, each of which leaves a 32nd of a run, before the block reads the elements; they name elements.
+            waits: f64::from((RUN << (pass - 1)).ilog2() / WARP.ilog2() + 1) + if pass == passes { 1.0 } else { 0.0 },
+            ..Cost::default()
+        };
+        std::iter::once(runs).chain((1..=passes).map(merge)).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -3,7 +3,7 @@
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::BUSY_BLOCKS;
+use super::occupancy::{BUSY_BLOCKS, share};
 use super::rows::{Rows, row_length};
 use super::select::{is_wide, keys};
 use super::*;
@@ -48,19 +48,46 @@ impl Operation for TopK {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let elements = spec.inputs[0].elements() as f64;
-        let stages = stages(spec);
-        let threads: u64 = stages.iter().map(|stage| stage.blocks * u64::from(stage.threads)).sum();
-        let own = match stages[0].source {
-            Candidates::Short => (spec.attrs.int("k") as u64 * (3 * stages[0].held + PER_ROUND)) as f64,
-            _ => PER_SELECTION,
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let x = &spec.inputs[0];
+        let rows = x.elements() / row_length(spec).max(1) as u64;
+        let k = spec.attrs.int("k") as u64;
+        let bits = if is_wide(x.dtype) { 32 } else { 16 };
+        let cost = |stage: &Stage| {
+            let elements = rows * stage.length;
+            let threads = u64::from(stage.threads);
+            let pieces = stage.length.div_ceil(stage.parts).div_ceil(threads * stage.held);
+            let is_long = stage.length.div_ceil(stage.parts) > FEW;
+            // The list holds all elements of a short row; otherwise those above a threshold, which are more than `k`.
+            let listed = if is_long { (3 * k).min(ROOM) } else { stage.length }.next_power_of_two();
+            let steps = listed.ilog2() * (listed.ilog2() + 1) / 2;
+            let (each, exchanges) = match stage.source {
+                Candidates::Short => (k * (3 * stage.held + PER_ROUND) + PER_HELD * stage.held + PER_THREAD, 0.0),
+                _ => {
+                    let sorts = PER_PAIR * u64::from(steps) * (listed / 2).div_ceil(threads);
+                    let searches = if is_long { PER_BIT * bits } else { 0 };
+                    let own = pieces * (PER_CANDIDATE * stage.held + PER_PIECE) + searches + sorts + PER_SELECTION;
+                    (own, (4 * pieces) as f64 + f64::from(steps) / 4.0 + if is_long { bits as f64 / 4.0 } else { 0.0 })
+                }
+            };
+            let places = Traffic::of(Space::Device, rows * k * stage.parts * 4);
+            Cost {
+                instructions: (each * stage.blocks * threads) as f64,
+                exchanges,
+                read: Traffic::of(x.space, elements * x.dtype.size()),
+                written: if stage.parts > 1 { places } else { Spec::bytes_of(&spec.outputs) },
+                blocks: stage.blocks,
+                share: share(threads),
+                // The chosen elements are read again, and candidates by their places.
+                waits: (pieces - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts)))
+                    as f64,
+                ..Cost::default()
+            }
         };
-        Cost {
-            instructions: EACH * elements + own * threads as f64,
-            blocks: stages.iter().map(|stage| stage.blocks).sum(),
-            share: (stages[0].threads / 64).max(1),
-            ..spec.streaming_cost(elements, 1)
-        }
+        stages(spec).iter().map(cost).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -95,7 +122,7 @@ impl Operation for TopK {
                 Candidates::Parts => ("top_k_rest", "chosen[row * n + (j)]", LONG),
             };
             let before = format!(
-                "{}#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
+                "{}#define ROOM {ROOM}\n#define FEW {FEW}\n#define T {}\n#define HELD {}\n#define PLACE(j) {place}\n#define LAST {}\ntypedef {} Index;\n{}{SORT}",
                 bounds(stage.threads),
                 stage.threads,
                 stage.held,
@@ -157,12 +184,23 @@ const FEW_ROUNDS: u64 = 16;
 const LONG_ROW: u64 = 1 << 15;
 const MIN_PART: u64 = 1 << 12;
 
-/// Instructions per element, and per thread of a block: a search of 20 rounds and a sort of 256 candidates.
-const EACH: f64 = 12.0;
-const PER_SELECTION: f64 = 700.0;
+/// Capacity of the list of candidates, and number of elements that enter it without a comparison.
+const ROOM: u64 = 2048;
+const FEW: u64 = 512;
 
-/// Instructions per thread and round of the short form, excluding those per element.
+/// Instructions of a thread of the short form per element and others, and per round excluding those per element. These and the
+/// following are executed instructions of 16 selections on an H100, from hardware counters.
+const PER_HELD: u64 = 25;
+const PER_THREAD: u64 = 60;
 const PER_ROUND: u64 = 45;
+
+/// Instructions of a thread of the long form: per element, per piece of a row, per bit of a threshold, per pair of elements of the list
+/// and step of its sort, and others.
+const PER_CANDIDATE: u64 = 14;
+const PER_PIECE: u64 = 150;
+const PER_BIT: u64 = 12;
+const PER_PAIR: u64 = 28;
+const PER_SELECTION: u64 = 300;
 
 /// Returns the selection kernels: one, or two for few long rows, where the second selects from the results of the
 /// parts.
@@ -227,10 +265,6 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
 
 /// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
 const SORT: &str = r#"
-// Capacity of the list, and number of elements that enter it without a comparison.
-#define ROOM 2048
-#define FEW 512
-
 __device__ inline void sort(K* best, u32* places, u32 count) {
   u32 size = 2;
   while (size < count) size *= 2;

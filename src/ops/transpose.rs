@@ -71,7 +71,14 @@ impl Operation for Transpose {
                 let instructions = tiles.instructions(&spec.outputs[0]);
                 Cost { instructions, ..spec.streaming_cost(0.0, tiles.elements()) }
             }
-            None => spec.streaming_cost(0.0, 1024),
+            None => {
+                let (dims, strides) = moved(spec);
+                let sectors = match stream::moved("transpose", spec, dims, &strides) {
+                    Some(_) => 0.0,
+                    None => walk::sectors(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
+                };
+                Cost { sectors, ..spec.streaming_cost(0.0, 1024) }
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, index_type, param, u64_param};
 use super::layout::collapse;
-use super::occupancy::SECTOR;
+use super::occupancy::{SECTOR, WARP};
 use super::*;
 
 /// Number of blocks beyond which additional blocks gain nothing over more work per block: several per SM of a large
@@ -197,7 +197,13 @@ impl Walk {
             let repeats = self.outer.dims.iter().zip(strides.iter()).filter(|(_, stride)| **stride == 0);
             let sectors = match self.steps[place] {
                 Step::Repeated => 0.0,
-                Step::Apart => elements * ((self.distances[place] * size) as f64 / SECTOR as f64).min(1.0),
+                Step::Apart => {
+                    let part = |distance: u64| (distance * size) as f64 / SECTOR as f64;
+                    // The threads of a warp access elements of several tiles, which can be neighbours.
+                    let next =
+                        strides.last().map_or(1.0, |&stride| part(stride).max(self.threads as f64 / WARP as f64));
+                    elements * part(self.distances[place]).min(next).min(1.0)
+                }
                 Step::Neighbours(width) => {
                     let (piece, apart, span) = (width * size, self.pack * size, self.threads * self.pack * size);
                     let covered =

@@ -57,9 +57,14 @@ impl Operation for CrossEntropy {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let spec = across(spec);
         let function = function(&spec);
-        Split::of(&spec, &extent(&spec), compute(&spec), function).cost(&spec, &Expression::identity(), function)
+        let split = Split::of(&spec, &extent(&spec), compute(&spec), function);
+        split.launch_costs(&spec, &Expression::identity(), function)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

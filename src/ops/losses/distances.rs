@@ -124,7 +124,11 @@ impl Operation for Distance {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        self.sums(&spec.attrs).cost(spec, &self.extent(spec))
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        self.sums(&spec.attrs).launch_costs(spec, &self.extent(spec))
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

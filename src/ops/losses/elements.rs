@@ -84,12 +84,17 @@ impl Operation for ElementLoss {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let expression = self.expression(spec);
         match function(spec) {
             Some(function) => {
-                Split::of(spec, &Extent::all(spec), compute_type(spec), function).cost(spec, &expression, function)
+                let split = Split::of(spec, &Extent::all(spec), compute_type(spec), function);
+                split.launch_costs(spec, &expression, function)
             }
-            None => elementwise::cost(&expression, spec),
+            None => vec![elementwise::cost(&expression, spec)],
         }
     }
 

@@ -98,9 +98,9 @@ impl Statistics {
         self.extent.groups().map(|mut places| places.next().map_or(0.0, |place| x[place as usize])).collect()
     }
 
-    fn cost(&self) -> Cost {
+    fn launch_costs(&self) -> Vec<Cost> {
         let split = reductions::Split::of(&self.spec, &self.extent, compute_type(&self.spec), Function::Sums(2));
-        split.cost(&self.spec, &terms(), Function::Sums(2))
+        split.launch_costs(&self.spec, &terms(), Function::Sums(2))
     }
 
     fn launches(&self, inputs: usize) -> Vec<Launch> {
@@ -153,19 +153,28 @@ impl Operation for BatchNorm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         if let Some(held) = HeldChannels::of(spec) {
-            return held.cost(spec);
+            return vec![held.cost(spec)];
         }
-        let (statistics, expression) = (Statistics::of(spec).cost(), normalized(spec));
-        let elements = spec.inputs[0].elements() as f64;
-        let plain = spec.streaming_cost(statistics.flops + f64::from(expression.flops()) * elements, 1024);
-        Cost {
-            instructions: statistics.instructions + f64::from(expression.instructions()) * elements,
+        let (x, expression) = (&spec.inputs[0], normalized(spec));
+        let elements = x.elements() as f64;
+        let plain = spec.streaming_cost(f64::from(expression.flops()) * elements, 1024);
+        let again = Traffic::of(x.space, x.bytes());
+        let normalizes = Cost {
+            instructions: f64::from(expression.instructions()) * elements,
             special: f64::from(expression.special()) * elements,
-            reread: Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
-            blocks: statistics.blocks + plain.blocks,
+            read: Spec::bytes_of(&spec.inputs[1..]),
+            reread: again,
             ..plain
-        }
+        };
+        let mut costs = Statistics::of(spec).launch_costs();
+        // The first element of each channel is read twice.
+        costs.iter_mut().take(1).for_each(|cost| cost.read = again);
+        costs.into_iter().chain([normalizes]).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

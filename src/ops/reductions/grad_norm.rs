@@ -75,14 +75,28 @@ impl Operation for GradNorm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements: u64 = spec.inputs.iter().map(Tensor::elements).sum();
         let chunks = Chunks::of(spec).count();
-        Cost {
+        let sums = Traffic::of(Space::Device, chunks * compute_type(spec).size());
+        let squares = Cost {
             instructions: PER_ELEMENT * elements as f64 + PER_THREAD * (chunks * u64::from(BLOCK)) as f64,
-            blocks: chunks + 1,
+            written: sums,
+            blocks: chunks,
             share: share(u64::from(BLOCK)),
             ..spec.streaming_cost(2.0 * elements as f64, 1)
-        }
+        };
+        let joins = Cost {
+            instructions: PER_ELEMENT * chunks as f64,
+            read: sums,
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: 1,
+            ..Cost::default()
+        };
+        vec![squares, joins]
     }
 
     fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

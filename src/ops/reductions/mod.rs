@@ -127,8 +127,13 @@ impl Operation for Reduce {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let Some(expression) = &spec.expression else { return Cost::default() };
-        Split::of(spec, &Extent::of(spec), self.compute_type(spec), self.0).cost(spec, expression, self.0)
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let Some(expression) = &spec.expression else { return Vec::new() };
+        let split = Split::of(spec, &Extent::of(spec), self.compute_type(spec), self.0);
+        split.launch_costs(spec, expression, self.0)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -369,8 +369,8 @@ impl Split {
         (beside, threads, self.last.results.div_ceil(beside))
     }
 
-    /// The cost of the reduction of an expression.
-    pub fn cost(&self, spec: &Spec, expression: &Expression, function: Function) -> Cost {
+    /// The cost of each launch of the reduction of an expression.
+    pub fn launch_costs(&self, spec: &Spec, expression: &Expression, function: Function) -> Vec<Cost> {
         let elements = (self.results * self.terms) as f64;
         let (own, special) = match function {
             Function::Sum | Function::Mean | Function::Prod => (2.0, 0.0),
@@ -379,23 +379,33 @@ impl Split {
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
             Function::LogSumExp | Function::LogSumExpAndSum => (8.0, 1.0),
         };
-        let pieces = elements / self.pack as f64;
-        let mut threads = (self.blocks() * self.block()) as f64;
         let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
-        let mut cost = spec.streaming_cost((f64::from(expression.flops()) + sums) * elements, 1);
-        cost.blocks = self.blocks();
-        if self.last.parts > 1 {
-            let (beside, sharing, blocks) = self.second();
-            cost.blocks += blocks;
-            threads += (blocks * beside * sharing) as f64;
-        }
-        Cost {
+        let partials = Traffic::of(Space::Device, self.last.results * self.last.parts * 4 * sums as u64);
+        let is_whole = self.last.parts == 1;
+        let first = Cost {
             instructions: (f64::from(expression.instructions()) + own) * elements
-                + PER_PIECE * pieces
-                + PER_THREAD * threads,
+                + PER_PIECE * elements / self.pack as f64
+                + PER_THREAD * (self.blocks() * self.block()) as f64,
             special: (f64::from(expression.special()) + special) * elements,
+            written: if is_whole { Spec::bytes_of(&spec.outputs) } else { partials },
+            blocks: self.blocks(),
             share: share(self.block()),
-            ..cost
+            waits: (self.span().div_ceil(self.threads).div_ceil(self.under_way.max(1)).max(1) - 1) as f64,
+            ..spec.streaming_cost((f64::from(expression.flops()) + sums) * elements, 1)
+        };
+        if is_whole {
+            return vec![first];
         }
+        let (beside, threads, blocks) = self.second();
+        let second = Cost {
+            instructions: own * (self.last.results * self.last.parts) as f64
+                + PER_THREAD * (blocks * beside * threads) as f64,
+            read: partials,
+            written: Spec::bytes_of(&spec.outputs),
+            blocks,
+            share: share(beside * threads),
+            ..Cost::default()
+        };
+        vec![first, second]
     }
 }

@@ -18,9 +18,10 @@ impl Sums {
         Function::Sums(self.terms.outputs().len() as u8)
     }
 
-    pub fn cost(&self, spec: &Spec, extent: &Extent) -> Cost {
+    /// The cost of each launch.
+    pub fn launch_costs(&self, spec: &Spec, extent: &Extent) -> Vec<Cost> {
         let function = self.function();
-        Split::of(spec, extent, compute_type(spec), function).cost(spec, &self.terms, function)
+        Split::of(spec, extent, compute_type(spec), function).launch_costs(spec, &self.terms, function)
     }
 
     /// The results in `f64`.

@@ -23,6 +23,13 @@ pub const MAX_PACK: u64 = 8;
 const UNDER_WAY: u64 = 4;
 const ELEMENTS_UNDER_WAY: u64 = 16;
 
+/// Registers of a thread without those of elements, and of an SM.
+const OTHER_REGISTERS: u64 = 40;
+const UNIT_REGISTERS: u64 = 1 << 16;
+
+/// Number of totals of earlier parts that a thread with its own lines reads at once.
+const TOTALS_AT_ONCE: u64 = 8;
+
 /// Instructions per element, and per pack for the exchange between threads.
 pub const EACH: f64 = 5.0;
 pub const PER_PACK: f64 = 40.0;
@@ -147,19 +154,41 @@ impl Split {
         self.lines.length.div_ceil(self.parts)
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements = spec.inputs[0].elements() as f64;
-        let launches = if self.parts > 1 { 2 } else { 1 };
-        Cost {
-            instructions: EACH * elements + PER_PACK * elements / self.pack as f64 * f64::from(launches as u32),
-            reread: match self.parts {
-                1 => Traffic::NONE,
-                _ => Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
-            },
-            blocks: self.blocks() * launches,
+        let totals = self.lines.count * self.parts * compute_type(spec).size();
+        let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
+        let rounds =
+            self.span().div_ceil(if self.lines.along { self.threads * self.pack } else { 1 }).div_ceil(self.under_way);
+        let of_pack = if self.lines.along { PER_PACK } else { 0.0 };
+        let cost = Cost {
+            instructions: EACH * elements + of_pack * elements / self.pack as f64,
+            blocks: self.blocks(),
             share: share(u64::from(BLOCK)),
+            waits: rounds.saturating_sub(1) as f64,
+            exchanges: if self.lines.along { rounds as f64 } else { 0.0 },
             ..spec.streaming_cost(elements, 1)
+        };
+        let writes = Cost { share: cost.share.max(self.registers_share(compute_type(spec))), ..cost };
+        if self.parts == 1 {
+            return vec![writes];
         }
+        // The last block of a line reads the totals of all other parts.
+        let earlier =
+            if self.lines.along { self.parts.div_ceil(u64::from(BLOCK)) } else { self.parts.div_ceil(TOTALS_AT_ONCE) };
+        let again = Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes());
+        vec![
+            Cost { written: of_totals, ..cost },
+            Cost { read: of_totals, reread: again, waits: cost.waits + earlier as f64, ..writes },
+        ]
+    }
+
+    /// Part of an SM that the registers of a block occupy: a thread of the kernel that writes holds each element as it was read, with its
+    /// own sum and with that of lower threads.
+    fn registers_share(&self, compute: DType) -> u32 {
+        let held = if self.lines.along { self.under_way * self.pack * compute.size() / 4 } else { 0 };
+        let registers = (OTHER_REGISTERS + 3 * held).next_multiple_of(8) * u64::from(BLOCK);
+        Cost::WHOLE_UNIT / (UNIT_REGISTERS / registers).clamp(1, 8) as u32
     }
 
     pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {

@@ -48,9 +48,13 @@ impl Operation for Scan {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         match Tiles::of(spec) {
-            Some(tiles) => tiles.cost(spec),
-            None => Split::of(spec).cost(spec),
+            Some(tiles) => tiles.launch_costs(spec),
+            None => Split::of(spec).launch_costs(spec),
         }
     }
 

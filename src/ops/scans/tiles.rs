@@ -77,14 +77,23 @@ impl Tiles {
         compute.size() / 4
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    /// Returns the cost of the launch that clears the totals, and of the scan.
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements = spec.inputs[0].elements() as f64;
-        Cost {
+        let all = self.totals().iter().sum::<u64>() * Self::words(compute_type(spec));
+        let clear = Cost {
+            written: Traffic::of(Space::Device, 8 * all),
+            blocks: all.div_ceil(u64::from(BLOCK)),
+            share: share(u64::from(BLOCK)),
+            ..Cost::default()
+        };
+        let scan = Cost {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.lines.count * self.count,
             share: share(u64::from(BLOCK)),
             ..spec.streaming_cost(elements, 1)
-        }
+        };
+        vec![clear, scan]
     }
 
     pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {

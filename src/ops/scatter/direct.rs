@@ -110,15 +110,22 @@ impl Direct {
         self.items().div_ceil(self.threads() / (WARP * self.segments)).max(1)
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
-        Cost {
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let written = Spec::bytes_of(&spec.outputs);
+        let rounds = self.steps().div_ceil((BITS / self.lanes).min(MAX_EACH));
+        // A thread reads the terms of a round behind its indices.
+        let of_warp = self.count.div_ceil(self.owners * self.segments).max(1);
+        let batches = of_warp.min(rounds).max((of_warp * self.lanes / WARP).div_ceil(AHEAD));
+        let kernel = Cost {
             instructions: (self.instructions() * WARP) as f64,
             read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
+            written: if self.sparse { Spec::bytes_of(&spec.inputs[..1]) } else { written },
             blocks: self.blocks(),
             share: super::super::occupancy::share(self.threads()),
+            waits: (rounds - 1 + batches + u64::from(self.sparse)) as f64,
             ..Cost::default()
-        }
+        };
+        zeros(self.sparse, spec).into_iter().chain([kernel]).collect()
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {

@@ -41,6 +41,13 @@ const HUGE: u64 = 512;
 /// Number of words, of 32 positions each, that a group of threads has in a window.
 const WORDS_EACH: u64 = 16;
 
+/// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
+/// H100 (docs/measurements/2026-11-26-simulator.md).
+const ATOMIC_SECTORS: u64 = 5;
+
+/// Number of terms that a thread reads at once.
+const AHEAD: u64 = 4;
+
 /// Number of blocks for long lists.
 const LONG_BLOCKS: u64 = UNITS;
 
@@ -178,26 +185,49 @@ impl Lists {
         if self.windows() == 1 { 0 } else { self.huges() * self.windows() * self.width() * scatter_type(spec).size() }
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
-        let threads = (self.blocks() * u64::from(BLOCK)) as f64;
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let (x, i) = (&spec.inputs[0], &spec.inputs[1]);
+        let device = |bytes| Traffic { device: bytes, host: 0 };
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK));
-        Cost {
-            instructions: PER_PLACE * self.count as f64
-                + PER_ELEMENT * spec.inputs[0].elements() as f64
-                + PER_THREAD * threads,
-            read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
-            sectors: self.sectors(spec),
-            blocks: of_each(self.heads()) + of_each(self.count) + LONG_BLOCKS + self.blocks(),
+        let (heads, places) = (4 * self.heads(), 4 * self.count);
+        let cost = |instructions, read, written, blocks| Cost {
+            instructions,
+            read,
+            written,
+            blocks,
+            share: super::super::occupancy::share(u64::from(BLOCK)),
             ..Cost::default()
-        }
+        };
+        let blocks = LONG_BLOCKS + self.blocks();
+        let adding = PER_ELEMENT * x.elements() as f64 + PER_THREAD * (blocks * u64::from(BLOCK)) as f64;
+        let terms = (self.count.div_ceil(self.rows * self.terms)).div_ceil(AHEAD) * self.several;
+        let found = device(places + 4 * self.rows);
+        vec![
+            cost(0.0, Traffic::NONE, device(heads), of_each(self.heads())),
+            // An index counts its position atomically and writes it, each in a sector of its own.
+            Cost {
+                sectors: (i.bytes() / SECTOR + (ATOMIC_SECTORS + 1) * self.count) as f64,
+                waits: 1.0,
+                ..cost(
+                    PER_PLACE * self.count as f64,
+                    Spec::bytes_of(&spec.inputs[1..2]),
+                    device(places),
+                    of_each(self.count),
+                )
+            },
+            // A block reads the lengths of its lists, then the lists, then their terms.
+            Cost {
+                sectors: self.sectors(spec),
+                waits: (2 + terms) as f64,
+                ..cost(adding, Spec::bytes_of(&spec.inputs) + found, Spec::bytes_of(&spec.outputs), blocks)
+            },
+        ]
     }
 
-    /// Number of sectors of memory that the kernels access. An index counts its position atomically and writes it, each in a sector of
-    /// its own; a list and a row of terms begin in any sector.
+    /// Number of sectors of memory that the kernel which adds accesses. A list and a row of terms begin in any sector.
     fn sectors(&self, spec: &Spec) -> f64 {
-        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let streamed = (i.bytes() + y.bytes() + 12 * self.rows) / SECTOR + 2 * self.count + self.rows;
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let streamed = (y.bytes() + 12 * self.rows) / SECTOR + self.rows;
         streamed as f64 + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
     }
 
@@ -205,7 +235,7 @@ impl Lists {
         let parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
         let before = format!(
             "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
-             #define AHEAD 4\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
+             #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
              #define PLACE(l) order[l]\n#define TERM(row, j) FETCH(row, j)\n{}",
             self.lanes,

@@ -113,17 +113,21 @@ impl Look {
         owned.div_ceil(self.own()).saturating_mul(self.chunks).max(1)
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let looks = self.blocks().saturating_mul(self.count);
-        Cost {
+        let is_sparse = self.search == Search::Indices;
+        let kernel = Cost {
             instructions: PER_INDEX * looks as f64
                 + PER_ELEMENT * spec.inputs[0].elements() as f64
                 + PER_THREAD * self.blocks() as f64 * f64::from(BLOCK),
             read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
+            written: Spec::bytes_of(if is_sparse { &spec.inputs[..1] } else { &spec.outputs }),
             blocks: self.blocks(),
+            share: super::super::occupancy::share(u64::from(BLOCK)),
+            waits: (self.count.div_ceil(ROUND) + u64::from(is_sparse)) as f64,
             ..Cost::default()
-        }
+        };
+        zeros(is_sparse, spec).into_iter().chain([kernel]).collect()
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {

@@ -75,32 +75,23 @@ impl Operation for Scatter {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let adds = if spec.attrs.word("combine") == "add" { spec.inputs[0].elements() } else { 0 };
-        let weights = if spec.inputs.len() > 2 { spec.inputs[0].elements() } else { 0 };
         let split = Split::of(spec);
+        let costs = split.launch_costs(spec);
+        if !costs.is_empty() {
+            return costs.into_iter().sum();
+        }
+        if let Finder::Buckets(buckets) = split.finder {
+            return Cost { flops: split.flops(spec), ..buckets.cost(spec) };
+        }
         let count = spec.inputs[1].elements();
         let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
         let (found, of_indices, before) = match split.finder {
-            Finder::Direct(direct) => {
-                return Cost { flops: (adds + weights) as f64, ..direct.cost(spec) };
-            }
-            Finder::Lists(lists) => {
-                return Cost { flops: (adds + weights) as f64, share: 4, ..lists.cost(spec) };
-            }
-            Finder::Look(look) => {
-                return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
-            }
-            Finder::Buckets(buckets) => {
-                return Cost { flops: (adds + weights) as f64, ..buckets.cost(spec) };
-            }
             Finder::Sort(sort) => (sort.radix().moved(), sort.radix().instructions(), sort.radix().blocks()),
-            Finder::Last => {
-                (split.found(spec), PER_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
-            }
+            _ => (split.found(spec), PER_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count)),
         };
         let found = Traffic::of(Space::Device, found);
         Cost {
-            flops: (adds + weights) as f64,
+            flops: split.flops(spec),
             instructions: of_indices + PER_ELEMENT * spec.inputs[0].elements() as f64,
             read: Spec::bytes_of(&spec.inputs) + found,
             written: Spec::bytes_of(&spec.outputs) + found,
@@ -108,6 +99,10 @@ impl Operation for Scatter {
             share: 4,
             ..Cost::default()
         }
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        Split::of(spec).launch_costs(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -275,6 +270,11 @@ impl Parts {
     }
 }
 
+/// The cost of a launch that sets the output to zero, if there is one.
+fn zeros(is_sparse: bool, spec: &Spec) -> Option<Cost> {
+    is_sparse.then(|| Cost { written: Spec::bytes_of(&spec.outputs), blocks: 1, ..Cost::default() })
+}
+
 /// The division of the work among blocks.
 struct Split {
     columns: Columns,
@@ -295,6 +295,25 @@ struct Split {
 }
 
 impl Split {
+    /// The cost of each launch; empty if only the cost of all launches together is known.
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let mut costs = match self.finder {
+            Finder::Direct(direct) => direct.launch_costs(spec),
+            Finder::Lists(lists) => lists.launch_costs(spec),
+            Finder::Look(look) => look.launch_costs(spec),
+            Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
+        };
+        if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
+            adds.flops = self.flops(spec);
+        }
+        costs
+    }
+
+    /// Number of additions and multiplications by weights.
+    fn flops(&self, spec: &Spec) -> f64 {
+        (spec.inputs[0].elements() * (u64::from(self.adds) + u64::from(spec.inputs.len() > 2))) as f64
+    }
+
     fn of(spec: &Spec) -> Split {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let mut columns = Columns::of(y, 1, x, i.dims.len());

@@ -66,6 +66,11 @@ const WRITE_STEPS: u64 = 4;
 /// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
 
+/// Time of a step of tiles of [`SMALL_ROWS`], and of the table of groups, in ns; and operations per ns of an SM in the fastest tiles.
+const SMALL_STEP: u64 = 400;
+const TABLE: f64 = 2500.0;
+const FASTEST: f64 = 5400.0;
+
 /// Number of blocks that add the parts of one tile.
 const JOINERS: u64 = 8;
 
@@ -248,18 +253,60 @@ impl Tiling {
         tiles * self.together()
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    /// Returns the cost of each launch.
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let Shape { rows, columns, depth, .. } = self.shape;
         let of_epilogue = f64::from(finish(spec).expression().flops());
-        Cost {
+        let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+        let resident = self.resident as u32;
+        let products = Cost {
             flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * spec.outputs[0].elements() as f64,
-            read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
-            blocks: (self.tiles() * self.together()).max(if self.splits { self.blocks() } else { 1 }),
-            share: Cost::WHOLE_UNIT / self.resident as u32,
+            read,
+            written,
+            blocks: self.blocks(),
+            share: Cost::WHOLE_UNIT / resident,
             matrix: Some(arithmetic(spec)),
+            tiling: super::super::super::Tiling {
+                flops: if self.by_units {
+                    self.block_time() * FASTEST / f64::from(resident) * self.blocks() as f64
+                } else {
+                    0.0
+                },
+                ..Default::default()
+            },
             ..Cost::default()
-        }
+        };
+        let copies = self.sources.iter().filter(|source| source.offset.is_some()).map(|source| {
+            let bytes = Traffic::of(Space::Device, source.tensor.bytes());
+            Cost {
+                instructions: 4.0 * source.tensor.elements() as f64,
+                read: bytes,
+                written: bytes,
+                blocks: UNITS,
+                ..Cost::default()
+            }
+        });
+        let joins = self.splits.then(|| {
+            let (whole, shared) = self.steps();
+            let parts = if shared < whole { 4 * self.blocks() * self.rows * self.columns } else { 0 };
+            Cost {
+                read: Traffic::of(Space::Device, parts),
+                written: Traffic::of(Space::Device, parts / 4),
+                blocks: self.blocks(),
+                ..Cost::default()
+            }
+        });
+        copies.chain([products]).chain(joins).collect()
+    }
+
+    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first.
+    fn block_time(&self) -> f64 {
+        let (whole, shared) = self.steps();
+        let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time() };
+        // Threads load two packs and shift them for each pack of an unaligned factor.
+        let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
+        let flops = 2.0 * (self.rows * self.columns * DEPTH * whole.min(shared) * self.resident) as f64;
+        TABLE + time as f64 + unaligned * flops * align::GAIN * UNITS as f64 * 1e9
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
