@@ -86,6 +86,11 @@ impl Grid {
         (0..3).map(|axis| self.size(axis)).product()
     }
 
+    /// Maximum number of elements of a window along each dimension.
+    pub fn window_rows(&self) -> Three {
+        [0, 1, 2].map(|axis| self.size(axis))
+    }
+
     /// Maximum number of elements of a window along the last dimension.
     pub fn window_row(&self) -> u64 {
         self.size(2)

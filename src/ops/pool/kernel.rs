@@ -7,8 +7,8 @@ use super::*;
 
 /// Maximum number of elements of a window that one thread reads. A warp reads a larger window.
 const LARGE: u64 = 64;
-/// Maximum number of elements of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows
-/// exist to fill the device with warps.
+/// Maximum number of packs of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows exist to
+/// fill the device with warps.
 const LARGER: u64 = 1024;
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
@@ -30,21 +30,23 @@ const LARGEST_CELL: u64 = 64;
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
 
-/// Number of bytes that a thread reads before it uses the first element, if several threads share a window.
-const AHEAD_BYTES: u64 = 16;
-
-/// Number of elements, of any type, that a thread of a shared window reads in one step; a part of a window has no fewer.
+/// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
+
+/// Size in bytes of the largest pack, which one instruction reads.
+const PACK: u64 = 16;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Computes the results of windows.
     Forward,
-    /// Computes the results of windows with many short rows. A block joins the elements of columns first.
-    Columns,
     /// Finds the place of the maximum of each window, stored in the workspace.
     Places,
+    /// Finds the places, and writes zeros to all gradients.
+    PlacesAndZeros,
+    /// Writes the gradients of the elements that are maxima, after `PlacesAndZeros`.
+    Scatter,
     /// Computes the gradients of elements.
     Backward,
     /// Computes the gradients of cells, which are as many elements as the stride along each dimension.
@@ -55,6 +57,13 @@ pub enum Task {
     /// Finds the maximum of each window, and computes the gradients of its elements. For large windows that contain each element
     /// once.
     Spread,
+}
+
+impl Task {
+    /// Whether a kernel writes or reads the places of maxima.
+    fn uses_places(self) -> bool {
+        matches!(self, Task::Places | Task::PlacesAndZeros | Task::Backward | Task::Gather | Task::Scatter)
+    }
 }
 
 /// Generates the kernels of a pool.
@@ -70,22 +79,20 @@ impl<'a> Kernels<'a> {
         Kernels { spec, shape, grid: Grid::of(spec, &shape) }
     }
 
-    /// Returns the kernel of the results of windows.
-    pub fn forward(&self) -> Task {
-        if self.has_columns() { Task::Columns } else { Task::Forward }
-    }
-
     /// Returns the kernels of a gradient, in order.
     pub fn gradient(&self) -> Vec<Task> {
-        let backward = if self.gathers() { Task::Gather } else { Task::Backward };
         if !self.shape.is_max {
-            vec![backward]
+            vec![if self.gathers() { Task::Gather } else { Task::Backward }]
         } else if self.has_cells() {
             vec![Task::Cells]
         } else if self.grid.is_partition() && self.threads(Task::Spread) > 1 {
             vec![Task::Spread]
+        } else if self.gathers() {
+            vec![Task::Places, Task::Gather]
+        } else if 2 * self.grid.windows() <= self.grid.elements() {
+            vec![Task::PlacesAndZeros, Task::Scatter]
         } else {
-            vec![Task::Places, backward]
+            vec![Task::Places, Task::Backward]
         }
     }
 
@@ -105,12 +112,12 @@ impl<'a> Kernels<'a> {
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
     }
 
-    /// Whether windows have many short rows, and blocks that join columns occupy the device.
+    /// Whether windows have many short rows, and blocks of neighbouring windows, whose threads join columns first, occupy the device.
     fn has_columns(&self) -> bool {
         let Some([size, _, _, dilation]) = self.grid.steps else { return false };
         let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
         // Threads without a column would be idle.
-        let fills = 2 * self.tile()[1] >= u64::from(BLOCK);
+        let fills = self.tile()[1] >= WARP && 2 * self.tile()[1] >= self.column_threads();
         is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
     }
 
@@ -121,17 +128,82 @@ impl<'a> Kernels<'a> {
         [windows, (windows - 1) * stride[2] + size[2], self.grid.y[2].div_ceil(windows)]
     }
 
+    /// Number of blocks that join columns, and number of threads of each.
     fn column_blocks(&self) -> u64 {
         let [y0, y1, _] = self.grid.y;
         self.shape.planes * y0 * y1 * self.tile()[2]
     }
 
+    fn column_threads(&self) -> u64 {
+        self.tile()[1].next_multiple_of(WARP).min(u64::from(BLOCK))
+    }
+
+    /// Whether blocks of a kernel join columns.
+    fn joins_columns(&self, task: Task) -> bool {
+        matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros) && self.has_columns()
+    }
+
+    /// Number of threads of a block.
+    fn block(&self, task: Task) -> u64 {
+        if self.joins_columns(task) { self.column_threads() } else { u64::from(BLOCK) }
+    }
+
+    /// Number of elements of a pack that a thread of a shared window reads at once.
+    fn pack(&self) -> u64 {
+        let is_apart = self.grid.steps.is_some_and(|[.., dilation]| dilation[2] > 1);
+        // The gradients have the input's strides or none.
+        let has_gaps = self.grid.strides[0][2] > 1 || self.grid.strides[2][2] > 1;
+        if is_apart || has_gaps {
+            return 1;
+        }
+        let element = self.spec.inputs[0].dtype.size();
+        1 << (PACK / element).min(self.grid.window_row()).ilog2()
+    }
+
+    /// Whether a row of a window can begin within a pack of the operand, the input or its gradient.
+    fn leads(&self, operand: usize) -> bool {
+        let pack = self.pack();
+        let Grid { steps, y, .. } = self.grid;
+        let tensor = self.spec.operand(operand);
+        let strides = &self.grid.strides[operand];
+        let begins = match steps {
+            Some([_, stride, padding, _]) => padding[2] == 0 && (stride[2].is_multiple_of(pack) || y[2] == 1),
+            None => self.grid.covers(2),
+        };
+        let aligned = begins
+            && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+            && tensor.strides[..2].iter().chain(&strides[..2]).all(|stride| stride.is_multiple_of(pack));
+        !aligned
+    }
+
+    /// Whether rows of windows consist of whole packs of the input.
+    fn has_whole_packs(&self) -> bool {
+        let Grid { x, y, steps, .. } = self.grid;
+        let length = match steps {
+            Some([size, _, padding, _]) if padding[2] == 0 => size[2],
+            _ if y[2] == 1 => x[2],
+            _ => return false,
+        };
+        !self.leads(0) && length.is_multiple_of(self.pack())
+    }
+
+    /// Maximum number of packs of a row of a window.
+    fn row_packs(&self) -> u64 {
+        let leads = self.leads(0) || self.spec.outputs.len() + self.spec.inputs.len() > 2 && self.leads(2);
+        (self.grid.window_row() + if leads { self.pack() - 1 } else { 0 }).div_ceil(self.pack())
+    }
+
+    /// Maximum number of packs of a window.
+    fn window_packs(&self) -> u64 {
+        self.grid.window() / self.grid.window_row() * self.row_packs()
+    }
+
     /// Number of threads per window.
     fn lanes(&self) -> u64 {
-        let window = self.grid.window();
-        if window <= LARGE || self.has_short_rows() {
+        let packs = self.window_packs();
+        if self.grid.window() <= LARGE || self.has_short_rows() {
             1
-        } else if window <= LARGER && (window <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
+        } else if packs <= LARGER && (packs <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
             WARP
         } else {
             u64::from(BLOCK)
@@ -153,7 +225,10 @@ impl<'a> Kernels<'a> {
     /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
     fn positions(&self, task: Task) -> (u64, u64) {
         match task {
-            Task::Forward | Task::Columns | Task::Places | Task::Spread => (self.grid.windows(), self.grid.window()),
+            Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
+                (self.grid.windows(), self.grid.window())
+            }
+            Task::Scatter => (self.grid.windows(), self.grid.most().iter().product()),
             Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
             // Gradients and places, for maxima.
             Task::Gather => {
@@ -169,19 +244,20 @@ impl<'a> Kernels<'a> {
 
     /// Whether a thread reads all elements of a position at once, in loops of constant length.
     fn is_unrolled(&self, task: Task) -> bool {
-        let has_loops = task == Task::Backward || self.grid.steps.is_none() || self.threads(task) > 1;
+        let has_loops = matches!(task, Task::Backward | Task::Scatter) || self.grid.steps.is_none() || self.threads(task) > 1;
         !has_loops && self.positions(task).1 <= 2 * AT_ONCE
     }
 
     /// Number of threads for a position.
     fn threads(&self, task: Task) -> u64 {
-        if matches!(task, Task::Forward | Task::Places | Task::Spread) { self.lanes() } else { 1 }
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
+        if reads && !self.joins_columns(task) { self.lanes() } else { 1 }
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
     fn planes(&self, task: Task) -> u64 {
         let (positions, elements) = self.positions(task);
-        if self.threads(task) > 1 {
+        if self.threads(task) > 1 || task == Task::Scatter {
             return 1;
         }
         let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
@@ -204,7 +280,7 @@ impl<'a> Kernels<'a> {
     /// so every device adds in the same order.
     fn parts(&self, task: Task) -> u64 {
         match self.threads(task) {
-            lanes if lanes == u64::from(BLOCK) => parts(self.windows(), self.grid.window() / lanes, AHEAD),
+            lanes if lanes == u64::from(BLOCK) => parts(self.windows(), self.window_packs() / lanes, AHEAD),
             _ => 1,
         }
     }
@@ -213,8 +289,8 @@ impl<'a> Kernels<'a> {
     /// kernel.
     fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
-        if task == Task::Columns {
-            return (groups, self.column_blocks() * u64::from(BLOCK));
+        if self.joins_columns(task) {
+            return (groups, self.column_blocks() * self.column_threads());
         }
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
@@ -223,14 +299,14 @@ impl<'a> Kernels<'a> {
     pub fn cost(&self, tasks: &[Task]) -> Cost {
         let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
         let places = Traffic::of(Space::Device, places);
-        let threads = tasks.iter().map(|&task| self.division(task).1).max().unwrap_or(1);
+        let blocks = |&task: &Task| self.division(task).1.div_ceil(self.block(task));
         Cost {
             flops: self.windows() as f64 * self.grid.window() as f64,
             instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
             read: Spec::bytes_of(&self.spec.inputs) + places,
             written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: threads.div_ceil(u64::from(BLOCK)).max(1),
-            share: share(u64::from(BLOCK)),
+            blocks: tasks.iter().map(blocks).max().unwrap_or(1).max(1),
+            share: tasks.first().map_or(1, |&task| share(self.block(task))),
             ..Cost::default()
         }
     }
@@ -250,7 +326,7 @@ impl<'a> Kernels<'a> {
         const PER_ROW_TERM: f64 = 7.0;
         const PER_SHARED_TERM: f64 = 30.0;
         let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
-        if task == Task::Columns {
+        if self.joins_columns(task) {
             let Some([size, ..]) = self.grid.steps else { return 0.0 };
             let of_a_column = PER_TERM * (size[0] * size[1]) as f64;
             let of_a_window = PER_PLANE + PER_TERM * size[2] as f64;
@@ -289,7 +365,7 @@ impl<'a> Kernels<'a> {
 
     /// Size in bytes of the places in the workspace, and of the results of parts after them.
     fn workspace(&self, task: Task) -> (u64, u64) {
-        let places = matches!(task, Task::Places | Task::Backward | Task::Gather) && self.shape.is_max;
+        let places = task.uses_places() && self.shape.is_max;
         let places = if places { self.place().size() * self.windows() } else { 0 };
         let each = 2 * self.spec.inputs[0].dtype.compute().size();
         let parts = self.parts(task);
@@ -335,6 +411,7 @@ impl<'a> Kernels<'a> {
             ("Place", if self.is_relative() { "u8" } else { "u32" }),
         ];
         let [tile_windows, tile_columns, tiles] = self.tile();
+        let gives = spec.inputs.len() > 1;
         let numbers = [
             ("TILES", tiles),
             ("TILE_WINDOWS", tile_windows),
@@ -347,9 +424,14 @@ impl<'a> Kernels<'a> {
             ("LANES", self.threads(task)),
             ("PARTS", self.parts(task)),
             ("PLANES", self.planes(task)),
-            ("AHEAD", AHEAD.max(AHEAD_BYTES / dtype.size())),
-            ("PLACES", u64::from(matches!(task, Task::Places | Task::Cells | Task::Spread))),
-            ("SPREADS", u64::from(task == Task::Spread)),
+            ("AHEAD", AHEAD),
+            ("V", self.pack()),
+            ("PACKS", self.row_packs()),
+            ("WHOLE", u64::from(self.has_whole_packs())),
+            ("LEADS_X", u64::from(self.leads(0))),
+            ("LEADS_D", u64::from(gives && self.leads(2))),
+            ("ZERO_PACK", if gives && spec.outputs[0].contiguous() && spec.outputs[0].align >= 16 { PACK / dtype.size() } else { 1 }),
+            ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
             ("RELATIVE", u64::from(self.is_relative())),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
             ("PACKED", u64::from(self.is_packed(task))),
@@ -371,6 +453,7 @@ impl<'a> Kernels<'a> {
             each("COVERS", covers, ""),
             each("MOST", most, "u"),
             each("NEXT", next, "u"),
+            each("ROWS", grid.window_rows(), "u"),
             each("SIZE", size, "u"),
             each("STRIDE", stride, "u"),
             each("PADDING", padding, "u"),
@@ -394,47 +477,52 @@ impl<'a> Kernels<'a> {
             param("const Steps sy", self.steps(1)),
         ];
         let operands: &[(&str, u8)] = match task {
-            Task::Forward | Task::Columns => &[("const T* x", 0), ("T* y", 1)],
+            Task::Forward => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
-            Task::Backward | Task::Gather => &[("const T* y", 1), ("T* dx", 2)],
+            Task::PlacesAndZeros => &[("const T* x", 0), ("T* dx", 2)],
+            Task::Backward | Task::Gather | Task::Scatter => &[("const T* y", 1), ("T* dx", 2)],
             Task::Cells | Task::Spread => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
-        if matches!(task, Task::Places | Task::Backward | Task::Gather) || parts > 1 {
+        if task.uses_places() || parts > 1 {
             params.push(param("Place* places", Arg::Workspace(places + of_parts)));
         }
         if parts > 1 {
             params.push(u64_param("partial_at", places));
         }
-        if matches!(task, Task::Backward | Task::Gather | Task::Cells | Task::Spread) {
+        if !matches!(task, Task::Forward | Task::Places) {
             params.push(param("const Steps so", self.steps(2)));
         }
         let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
         let (shared, join) = (text::SHARED, text::JOIN);
         let body = match task {
-            Task::Columns => text::COLUMNS.to_owned(),
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Gather => text::GATHER.to_owned(),
+            Task::Scatter => text::SCATTER.to_owned(),
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
-            Task::Spread if parts == 1 => [shared, join, text::STORE_GRADIENT].concat(),
+            Task::Spread if parts > 1 => [partial, shared, join, text::SPREAD, text::STORE_PART].concat(),
+            Task::Spread => [shared, join, text::SPREAD].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
+            _ if self.joins_columns(task) => text::COLUMNS.to_owned(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
             _ => [text::PER_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
+        let zeros = if task == Task::PlacesAndZeros && !joins { text::ZERO } else { "" };
         let name = match (task, joins) {
-            (Task::Forward, false) | (Task::Columns, _) => "pool",
+            (Task::Forward, false) => "pool",
             (Task::Forward, true) => "pool_join",
-            (Task::Places, false) => "pool_places",
-            (Task::Places, true) => "pool_places_join",
+            (Task::Places | Task::PlacesAndZeros, false) => "pool_places",
+            (Task::Places | Task::PlacesAndZeros, true) => "pool_places_join",
             (Task::Spread, true) => "pool_backward_join",
-            (Task::Backward | Task::Gather | Task::Cells | Task::Spread, _) => "pool_backward",
+            (Task::Backward | Task::Gather | Task::Scatter | Task::Cells | Task::Spread, _) => "pool_backward",
         };
-        let blocks = if joins { self.windows() } else { threads.div_ceil(u64::from(BLOCK)) };
+        let block = self.block(task);
+        let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
         let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
         let before = self.definitions(task) + elements;
-        launch(name, &before, &params, &body, blocks, BLOCK)
+        launch(name, &before, &params, &(zeros.to_owned() + &body), blocks, block as u32)
     }
 }
