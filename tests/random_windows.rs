@@ -216,6 +216,36 @@ fn pools_of_columns() {
         let x = file.tensor(dtype, &[&lead[..], &sizes].concat());
         let y = file.tensor(dtype, &[&lead[..], &windows].concat());
         file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
+        if mode == "max" {
+            let [dy, dx] = [&windows, &sizes].map(|sizes| file.tensor(dtype, &[&lead[..], sizes].concat()));
+            let options = format!("mode: max, size: {size}, stride: {stride}, padding: {padding}");
+            file.add(&format!("pool_backward({x}, {dy} -> {dx}, {options})"));
+        }
+    }
+    file.check();
+}
+
+/// Gradients of maxima of fewer windows than elements, which windows share or no window contains: zeros, and then the gradients of
+/// the maxima. A place is that in the window or that in the plane.
+#[test]
+fn gradients_of_few_maxima() {
+    let mut file = File::new(39);
+    for (lengths, size, stride, padding) in
+        [(&[301][..], 64, 2, 1), (&[13, 12, 17], 3, 5, 1), (&[40, 33], 9, 4, 2), (&[11, 14, 13], 5, 2, 0), (&[31, 45], 0, 0, 0)]
+    {
+        let dtype = file.pick(&FLOATS);
+        let lead = [1 + file.below(3), 1 + file.below(4)];
+        let sizes: Vec<u64> = lengths.iter().map(|length| length + file.below(3)).collect();
+        let (windows, options): (Vec<u64>, _) = match size {
+            0 => (vec![1 + file.below(2), 7], "adaptive: true".to_owned()),
+            _ => {
+                let windows = sizes.iter().map(|length| (length + 2 * padding - size) / stride + 1).collect();
+                (windows, format!("size: {size}, stride: {stride}, padding: {padding}"))
+            }
+        };
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &sizes].concat()));
+        let dy = file.tensor(dtype, &[&lead[..], &windows].concat());
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: max, {options})"));
     }
     file.check();
 }

@@ -14,6 +14,10 @@ const PER_THREAD: f64 = 170.0;
 /// Number of elements that the registers of an SM hold beside addresses: a quarter of its 64 Ki registers.
 const HELD_ELEMENTS: u64 = 16 << 10;
 
+/// Minimum size in bytes of the packs of channels whose elements in one sample do not fill a sector of memory. Blocks of neighbouring
+/// channels read the same sectors then.
+const SMALLEST_PACK: u64 = 8;
+
 /// Division of channels among threads.
 pub struct HeldChannels {
     /// Number of elements of a channel in one sample. They are contiguous.
@@ -28,7 +32,7 @@ pub struct HeldChannels {
 
 impl HeldChannels {
     /// Returns the division; `None` if a channel does not fit into the registers of a block, if not all channels fit into those of the
-    /// device or there are few, or if its elements in one sample are not contiguous or less than a sector of memory.
+    /// device or there are few, or if its elements in one sample are not contiguous or neither fill a sector of memory nor half a pack.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;
@@ -38,7 +42,7 @@ impl HeldChannels {
             let axes = own.contiguous_strides();
             (2..dims.len()).all(|axis| dims[axis] == 1 || tensor.strides[axis] == axes[axis - 2])
         };
-        if segment * tensors[1].dtype.size() < SECTOR || !tensors.iter().all(is_contiguous) {
+        if !tensors.iter().all(is_contiguous) {
             return None;
         }
         let fits = |pack: &u64| {
@@ -51,6 +55,10 @@ impl HeldChannels {
         };
         let widest = 16 / tensors[1].dtype.size();
         let pack = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(fits)?;
+        let size = tensors[1].dtype.size();
+        if segment * size < SECTOR && pack * size < SMALLEST_PACK {
+            return None;
+        }
         let (channels, length) = (dims[1], dims[0] * segment);
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         let rows = Rows { length, count: channels, ..Rows::of(&tensors) };

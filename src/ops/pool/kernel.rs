@@ -30,6 +30,9 @@ const LARGEST_CELL: u64 = 64;
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
 
+/// Maximum number of columns that a block joins, whose results its shared memory holds.
+const MAX_COLUMNS: u64 = 2048;
+
 /// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
 
@@ -116,26 +119,45 @@ impl<'a> Kernels<'a> {
     fn has_columns(&self) -> bool {
         let Some([size, _, _, dilation]) = self.grid.steps else { return false };
         let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
+        let columns: u64 = self.depth().iter().product();
         // Threads without a column would be idle.
-        let fills = self.tile()[1] >= WARP && 2 * self.tile()[1] >= self.column_threads();
+        let fills = (WARP..=MAX_COLUMNS).contains(&columns) && 2 * columns >= self.column_threads();
         is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
     }
 
-    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows.
+    /// Number of windows along each dimension that a block reads by columns along the second dimension.
     fn tile(&self) -> Three {
         let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
-        let windows = ((u64::from(BLOCK).max(size[2]) - size[2]) / stride[2] + 1).min(self.grid.y[2]);
-        [windows, (windows - 1) * stride[2] + size[2], self.grid.y[2].div_ceil(windows)]
+        // Tiles are as equal as possible.
+        let within = |axis: usize, depth: u64| {
+            let (most, all) = ((depth.max(size[axis]) - size[axis]) / stride[axis] + 1, self.grid.y[axis]);
+            all.div_ceil(all.div_ceil(most))
+        };
+        let last = within(2, u64::from(BLOCK).min(MAX_COLUMNS / size[0]));
+        let columns = (last - 1) * stride[2] + size[2];
+        [within(0, MAX_COLUMNS / columns), 1, last]
+    }
+
+    /// Number of elements of a tile's windows along each dimension that threads join, one by one along the second dimension.
+    fn depth(&self) -> Three {
+        let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
+        let tile = self.tile();
+        [0, 1, 2].map(|axis| if axis == 1 { 1 } else { (tile[axis] - 1) * stride[axis] + size[axis] })
+    }
+
+    /// Number of tiles along each dimension.
+    fn tiles(&self) -> Three {
+        let tile = self.tile();
+        [0, 1, 2].map(|axis| self.grid.y[axis].div_ceil(tile[axis]))
     }
 
     /// Number of blocks that join columns, and number of threads of each.
     fn column_blocks(&self) -> u64 {
-        let [y0, y1, _] = self.grid.y;
-        self.shape.planes * y0 * y1 * self.tile()[2]
+        self.shape.planes * self.tiles().iter().product::<u64>()
     }
 
     fn column_threads(&self) -> u64 {
-        self.tile()[1].next_multiple_of(WARP).min(u64::from(BLOCK))
+        self.depth().iter().product::<u64>().next_multiple_of(WARP).min(u64::from(BLOCK))
     }
 
     /// Whether blocks of a kernel join columns.
@@ -160,20 +182,35 @@ impl<'a> Kernels<'a> {
         1 << (PACK / element).min(self.grid.window_row()).ilog2()
     }
 
+    /// Whether rows of an operand, the input or its gradient, begin with a pack of this many elements.
+    fn is_aligned(&self, operand: usize, pack: u64) -> bool {
+        let tensor = self.spec.operand(operand);
+        let mut strides = tensor.strides[..2].iter().chain(&self.grid.strides[operand][..2]);
+        u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+            && strides.all(|stride| stride.is_multiple_of(pack))
+    }
+
     /// Whether a row of a window can begin within a pack of the operand, the input or its gradient.
     fn leads(&self, operand: usize) -> bool {
         let pack = self.pack();
-        let Grid { steps, y, .. } = self.grid;
-        let tensor = self.spec.operand(operand);
-        let strides = &self.grid.strides[operand];
-        let begins = match steps {
-            Some([_, stride, padding, _]) => padding[2] == 0 && (stride[2].is_multiple_of(pack) || y[2] == 1),
+        let begins = match self.grid.steps {
+            Some([_, stride, padding, _]) => {
+                padding[2] == 0 && (stride[2].is_multiple_of(pack) || self.grid.y[2] == 1)
+            }
             None => self.grid.covers(2),
         };
-        let aligned = begins
-            && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
-            && tensor.strides[..2].iter().chain(&strides[..2]).all(|stride| stride.is_multiple_of(pack));
-        !aligned
+        !(begins && self.is_aligned(operand, pack))
+    }
+
+    /// Number of elements with the same gradient that a thread writes at once: part of a row that the same windows contain.
+    fn alike(&self, task: Task) -> u64 {
+        let largest = PACK / self.spec.inputs[0].dtype.size();
+        let is_alike = task == Task::Backward && !self.shape.is_max && self.grid.covers(2);
+        let fits = |pack: &u64| self.grid.x[2].is_multiple_of(*pack) && self.is_aligned(2, *pack);
+        match is_alike && self.grid.strides[2][2] == 1 {
+            true => std::iter::successors(Some(largest), |pack| Some(pack / 2)).find(fits).unwrap_or(1),
+            false => 1,
+        }
     }
 
     /// Whether rows of windows consist of whole packs of the input.
@@ -237,7 +274,7 @@ impl<'a> Kernels<'a> {
             }
             Task::Backward => {
                 let windows: u64 = self.grid.most().iter().product();
-                (self.grid.elements(), windows * if self.shape.is_max { 2 } else { 1 })
+                (self.grid.elements() / self.alike(task), windows * if self.shape.is_max { 2 } else { 1 })
             }
         }
     }
@@ -328,9 +365,10 @@ impl<'a> Kernels<'a> {
         let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
         if self.joins_columns(task) {
             let Some([size, ..]) = self.grid.steps else { return 0.0 };
-            let of_a_column = PER_TERM * (size[0] * size[1]) as f64;
-            let of_a_window = PER_PLANE + PER_TERM * size[2] as f64;
-            return threads as f64 * (PER_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
+            let columns = (self.column_blocks() * self.depth().iter().product::<u64>()) as f64;
+            let of_a_column = PER_PLANE + PER_TERM * size[1] as f64;
+            let of_a_window = PER_PLANE + PER_TERM * (size[0] * size[2]) as f64;
+            return threads as f64 * PER_POSITION + columns * of_a_column + self.windows() as f64 * of_a_window;
         }
         if self.threads(task) > 1 {
             let of_a_term = if self.grid.x[..2] == [1, 1] { PER_ROW_TERM } else { PER_SHARED_TERM };
@@ -410,12 +448,8 @@ impl<'a> Kernels<'a> {
             ("Offset", index_type(extents.max().unwrap_or(0))),
             ("Place", if self.is_relative() { "u8" } else { "u32" }),
         ];
-        let [tile_windows, tile_columns, tiles] = self.tile();
         let gives = spec.inputs.len() > 1;
         let numbers = [
-            ("TILES", tiles),
-            ("TILE_WINDOWS", tile_windows),
-            ("TILE_COLUMNS", tile_columns),
             ("MAX", u64::from(shape.is_max)),
             ("ADAPTIVE", u64::from(grid.steps.is_none())),
             ("WHOLE_DIVISOR", u64::from(grid.steps.is_some() && (shape.counts_padding || padding == [0; 3]))),
@@ -428,6 +462,8 @@ impl<'a> Kernels<'a> {
             ("V", self.pack()),
             ("PACKS", self.row_packs()),
             ("WHOLE", u64::from(self.has_whole_packs())),
+            ("ORDERED", u64::from(task != Task::Forward && dtype.compute() == DType::F32)),
+            ("ALIKE", self.alike(task)),
             ("LEADS_X", u64::from(self.leads(0))),
             ("LEADS_D", u64::from(gives && self.leads(2))),
             ("ZERO_PACK", if gives && spec.outputs[0].contiguous() && spec.outputs[0].align >= 16 { PACK / dtype.size() } else { 1 }),
@@ -453,6 +489,9 @@ impl<'a> Kernels<'a> {
             each("COVERS", covers, ""),
             each("MOST", most, "u"),
             each("NEXT", next, "u"),
+            each("TILE", self.tile(), "u"),
+            each("TILES", self.tiles(), "u"),
+            each("DEPTH", self.depth(), "u"),
             each("ROWS", grid.window_rows(), "u"),
             each("SIZE", size, "u"),
             each("STRIDE", stride, "u"),
@@ -521,8 +560,12 @@ impl<'a> Kernels<'a> {
         };
         let block = self.block(task);
         let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
-        let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
-        let before = self.definitions(task) + elements;
+        let own = match task {
+            Task::Gather | Task::Cells => text::ELEMENTS,
+            _ if self.joins_columns(task) => text::COLUMN,
+            _ => "",
+        };
+        let before = self.definitions(task) + own;
         launch(name, &before, &params, &(zeros.to_owned() + &body), blocks, block as u32)
     }
 }

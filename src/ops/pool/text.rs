@@ -211,45 +211,65 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
   }
 "#;
 
-/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of a column, and then the columns
-/// of a window.
-pub const COLUMNS: &str = r#"  __shared__ Best columns[TILE_COLUMNS];
+/// Kernel text: the result of a column. A maximum of 32 bits and its place are one integer, which is larger for a larger number, NaN the
+/// largest, and for an earlier place.
+pub const COLUMN: &str = r#"
+#if ORDERED
+typedef u64 Column;
+__device__ inline Column column_of(const Best& best) {
+  // Both zeros are equal.
+  const u32 bits = float_to_bits(best.value + 0.0f), order = bits ^ ((u32)((i32)bits >> 31) | 0x80000000u);
+  return (u64)(best.value != best.value ? 0xffffffffu : order) << 32 | (u32)~best.place;
+}
+__device__ inline void join_column(Column& column, Column other) { column = other > column ? other : column; }
+__device__ inline u32 place_of(Column column) { return ~(u32)column; }
+#else
+typedef Best Column;
+__device__ inline Column column_of(const Best& best) { return best; }
+__device__ inline void join_column(Column& column, const Column& other) {
+  if (PLACES) column.join(other.value, other.place);
+  else column.take(other.value, 0);
+}
+__device__ inline u32 place_of(const Column& column) { return column.place; }
+#endif
+"#;
+
+/// Kernel text: a block reads windows that are neighbours along the first and the last dimension. A thread joins the elements of a
+/// column along the second dimension, and then the columns of a window.
+pub const COLUMNS: &str = r#"  __shared__ Column columns[DEPTH(0) * DEPTH(2)];
   u32 index = blockIdx.x, window[3];
-  window[2] = index % TILES * TILE_WINDOWS, index /= TILES;
+  window[2] = index % TILES(2) * TILE(2), index /= TILES(2);
   window[1] = index % Y(1), index /= Y(1);
-  window[0] = index % Y(0);
-  const u32 plane = index / Y(0), begin = window[2] * STRIDE(2) - PADDING(2);
-  for (u32 column = threadIdx.x; column < TILE_COLUMNS; column += blockDim.x) {
+  window[0] = index % TILES(0) * TILE(0);
+  const u32 plane = index / TILES(0);
+  for (u32 column = threadIdx.x; column < DEPTH(0) * DEPTH(2); column += blockDim.x) {
     Best best = nothing();
     // Positions before the first element wrap around to large numbers.
-    if (u32 at[3] = {0, 0, begin + column}; at[2] < X(2)) {
-      const T* from = x + plane_at(plane, sx) + at[2] * SX(2);
-      for (u32 i = 0; i < SIZE(0); i++) {
-        at[0] = window[0] * STRIDE(0) + i - PADDING(0);
-        if (PADDING(0) > 0 && at[0] >= X(0)) continue;
+    u32 at[3];
+    at[0] = window[0] * STRIDE(0) - PADDING(0) + column / DEPTH(2), at[2] = window[2] * STRIDE(2) - PADDING(2) + column % DEPTH(2);
+    if (at[0] < X(0) && at[2] < X(2)) {
+      const T* from = x + plane_at(plane, sx) + (Offset)at[0] * SX(0) + (Offset)at[2] * SX(2);
 #pragma unroll 8
-        for (u32 j = 0; j < SIZE(1); j++) {
-          at[1] = window[1] * STRIDE(1) + j - PADDING(1);
-          if (PADDING(1) > 0 && at[1] >= X(1)) continue;
-          best.take(load<C>(from[(Offset)at[0] * SX(0) + (Offset)at[1] * SX(1)]), (at[0] * X(1) + at[1]) * X(2) + at[2]);
-        }
+      for (u32 j = 0; j < SIZE(1); j++) {
+        at[1] = window[1] * STRIDE(1) + j - PADDING(1);
+        if (PADDING(1) > 0 && at[1] >= X(1)) continue;
+        best.take(load<C>(from[(Offset)at[1] * SX(1)]), (at[0] * X(1) + at[1]) * X(2) + at[2]);
       }
     }
-    columns[column] = best;
+    columns[column] = column_of(best);
   }
   __syncthreads();
-  const u32 first = window[2];
-  for (u32 own = threadIdx.x; own < TILE_WINDOWS && first + own < Y(2); own += blockDim.x) {
-    Best best = nothing();
+  const u32 first[3] = {window[0], window[1], window[2]};
+  for (u32 own = threadIdx.x; own < TILE(0) * TILE(2); own += blockDim.x) {
+    const u32 a = own / TILE(2), c = own % TILE(2);
+    window[0] = first[0] + a, window[2] = first[2] + c;
+    if (window[0] >= Y(0) || window[2] >= Y(2)) continue;
+    Column best = column_of(nothing());
+    for (u32 i = 0; i < SIZE(0); i++)
 #pragma unroll
-    for (u32 k = 0; k < SIZE(2); k++) {
-      const Best other = columns[own * STRIDE(2) + k];
-      if (PLACES) best.join(other.value, other.place);
-      else best.take(other.value, 0);
-    }
-    window[2] = first + own;
+      for (u32 k = 0; k < SIZE(2); k++) join_column(best, columns[(a * STRIDE(0) + i) * DEPTH(2) + c * STRIDE(2) + k]);
 #if PLACES
-    places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = best.place;
+    places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = place_of(best);
 #else
     store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range_of(window)));
 #endif
@@ -444,12 +464,13 @@ pub const SCATTER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
 "#;
 
 /// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
-/// from the windows that contain it.
+/// from the windows that contain it. The next elements of the row, `ALIKE` in all, have the same gradient.
 pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
   u32 own[3];
-  const u32 first = (u32)(index / (X(0) * X(1) * X(2)));
-  split((u32)(index % (X(0) * X(1) * X(2))), X(1), X(2), own);
+  const u32 first = (u32)(index / (X(0) * X(1) * (X(2) / ALIKE)));
+  split((u32)(index % (X(0) * X(1) * (X(2) / ALIKE))), X(1), X(2) / ALIKE, own);
+  own[2] *= ALIKE;
   const Range windows = windows_of(own);
   const u32 (&from)[3] = windows.from, (&to)[3] = windows.to;
   const T* gradients[PLANES];
@@ -484,7 +505,11 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
       }
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;
-    if (plane < planes) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sums[r]);
+    if (plane >= planes) return;
+    Pack<T, ALIKE> alike;
+#pragma unroll
+    for (u32 v = 0; v < ALIKE; v++) store<C>(alike.at[v], sums[r]);
+    *(Pack<T, ALIKE>*)(dx + plane_at(plane, so) + OFFSET(SD, own)) = alike;
   }
 "#;
 
