@@ -202,6 +202,22 @@ fn pools_of_many_planes() {
     file.check();
 }
 
+/// So many planes with one or two windows that a few threads read each.
+#[test]
+fn pools_of_many_small_planes() {
+    let mut file = File::new(40);
+    for (mode, windows) in [("max", [1, 2]), ("mean", [1, 2]), ("max", [1, 1]), ("mean", [1, 1])] {
+        let dtype = file.pick(&["f32", "f16"]);
+        let lead = [37 + file.below(9), 61 + file.below(9)];
+        let sizes = [10 + file.below(3), 9];
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead, sizes].concat()));
+        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead, windows].concat()));
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, adaptive: true)"));
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: {mode}, adaptive: true)"));
+    }
+    file.check();
+}
+
 /// Windows with many short rows, of which a block joins the columns first.
 #[test]
 fn pools_of_columns() {

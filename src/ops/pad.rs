@@ -22,6 +22,9 @@ const PER_ELEMENT: f64 = 14.0;
 const LONG_ROW: u64 = 32 * SECTOR;
 const LARGE: u64 = 4;
 
+/// Minimum number of elements of an output whose rows are shorter than a pack. Threads for single elements finish earlier with fewer.
+const MANY: u64 = 1 << 18;
+
 /// Number of elements added before and after the input along each dimension.
 fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
     ["before", "after"].map(|name| match attrs.axes(name) {
@@ -201,6 +204,9 @@ impl Merged {
         let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
         let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
         let size = y.dtype.size();
+        if self.has_short_rows() {
+            return y.elements() >= MANY;
+        }
         y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
     }
 

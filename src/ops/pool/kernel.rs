@@ -1,7 +1,7 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::grid::{Grid, Three};
 use super::*;
 
@@ -23,6 +23,9 @@ const CACHED: u64 = 64;
 
 /// Number of threads among which planes are divided: half of those that can be resident.
 const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
+
+/// Number of threads with which each SM has some warps, so that one computes while the others wait for memory.
+const FEW_THREADS: u64 = UNITS * 8 * WARP;
 
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
@@ -235,16 +238,21 @@ impl<'a> Kernels<'a> {
         self.grid.window() / self.grid.window_row() * self.row_packs()
     }
 
-    /// Number of threads per window.
-    fn lanes(&self) -> u64 {
-        let packs = self.window_packs();
-        if self.grid.window() <= LARGE || self.has_short_rows() {
-            1
-        } else if packs <= LARGER && (packs <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
-            WARP
-        } else {
-            u64::from(BLOCK)
+    /// Number of threads per window: the fewest that read it in two steps, if that is enough threads for the device.
+    fn lanes(&self, task: Task) -> u64 {
+        let (packs, windows) = (self.window_packs(), self.windows());
+        // Threads of small windows read neighbouring elements, unless a window has whole rows.
+        let is_apart = self.grid.y[2] == 1 && self.grid.window() > AT_ONCE;
+        let is_shared = self.grid.window() > LARGE || is_apart && matches!(task, Task::Forward | Task::Spread);
+        if !is_shared || self.has_short_rows() {
+            return 1;
         }
+        let enough = |lanes: &u64| packs <= lanes * 2 * AHEAD && windows * lanes >= FEW_THREADS;
+        let larger = match packs <= LARGER && (packs <= AHEAD * WARP || windows * WARP >= UNITS * UNIT_THREADS) {
+            true => WARP,
+            false => u64::from(BLOCK),
+        };
+        [2, 4, 8, 16].into_iter().find(enough).unwrap_or(larger)
     }
 
     /// True if rows of windows are shorter than a warp, and there are enough windows to occupy the device with one
@@ -288,7 +296,7 @@ impl<'a> Kernels<'a> {
     /// Number of threads for a position.
     fn threads(&self, task: Task) -> u64 {
         let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
-        if reads && !self.joins_columns(task) { self.lanes() } else { 1 }
+        if reads && !self.joins_columns(task) { self.lanes(task) } else { 1 }
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
@@ -316,9 +324,14 @@ impl<'a> Kernels<'a> {
     /// Number of parts of a window. A block reads a part, and a second kernel joins the parts. The number depends on the shape alone,
     /// so every device adds in the same order.
     fn parts(&self, task: Task) -> u64 {
-        match self.threads(task) {
-            lanes if lanes == u64::from(BLOCK) => parts(self.windows(), self.window_packs() / lanes, AHEAD),
-            _ => 1,
+        let (windows, steps) = (self.windows(), self.window_packs() / u64::from(BLOCK));
+        if self.threads(task) < u64::from(BLOCK) || windows >= RESIDENT_BLOCKS {
+            return 1;
+        }
+        match task {
+            // The registers of packs leave room for half of the blocks, of which more are as even.
+            Task::Spread => parts(windows.div_ceil(2), steps, 2 * AHEAD),
+            _ => parts(windows, steps, AHEAD),
         }
     }
 

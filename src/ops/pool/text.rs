@@ -386,7 +386,7 @@ pub const JOIN: &str = r#"  auto join = [&](int masks) {
       else best.take(other, 0);
     }
   };
-  join(32);
+  join(LANES < 32 ? LANES : 32);
 #if LANES > 32
   __shared__ Best joined[LANES / 32];
   if (lane % 32 == 0) joined[lane / 32] = best;
