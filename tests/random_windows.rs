@@ -246,9 +246,13 @@ fn pools_of_columns() {
 #[test]
 fn gradients_of_few_maxima() {
     let mut file = File::new(39);
-    for (lengths, size, stride, padding) in
-        [(&[301][..], 64, 2, 1), (&[13, 12, 17], 3, 5, 1), (&[40, 33], 9, 4, 2), (&[11, 14, 13], 5, 2, 0), (&[31, 45], 0, 0, 0)]
-    {
+    for (lengths, size, stride, padding) in [
+        (&[301][..], 64, 2, 1),
+        (&[13, 12, 17], 3, 5, 1),
+        (&[40, 33], 9, 4, 2),
+        (&[11, 14, 13], 5, 2, 0),
+        (&[31, 45], 0, 0, 0),
+    ] {
         let dtype = file.pick(&FLOATS);
         let lead = [1 + file.below(3), 1 + file.below(4)];
         let sizes: Vec<u64> = lengths.iter().map(|length| length + file.below(3)).collect();

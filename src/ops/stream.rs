@@ -113,7 +113,9 @@ fn constant_rows(outer: &Geometry) -> String {
     let axes = outer.dims.iter().zip(outer.strides[0].iter()).enumerate().rev();
     let of_axis = |(axis, (size, stride)): (usize, (&u64, &u64))| match axis {
         0 => format!("    at += (i64)rest * {stride};\n"),
-        _ => format!("    next = rest / (Place){size}, at += (i64)(rest - next * (Place){size}) * {stride}, rest = next;\n"),
+        _ => format!(
+            "    next = rest / (Place){size}, at += (i64)(rest - next * (Place){size}) * {stride}, rest = next;\n"
+        ),
     };
     let text: String = axes.map(of_axis).collect();
     format!("    Place rest = which, next;\n    i64 at = 0;\n{text}    return x + at;\n")

@@ -1,7 +1,7 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
 use super::grid::{Grid, Three};
 use super::*;
 
@@ -40,7 +40,7 @@ const MAX_COLUMNS: u64 = 2048;
 const AHEAD: u64 = 4;
 
 /// Size in bytes of the largest pack, which one instruction reads.
-const PACK: u64 = 16;
+pub(super) const PACK: u64 = 16;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +74,9 @@ impl Task {
 
 /// Generates the kernels of a pool.
 pub struct Kernels<'a> {
-    spec: &'a Spec,
-    shape: Shape,
-    grid: Grid,
+    pub(super) spec: &'a Spec,
+    pub(super) shape: Shape,
+    pub(super) grid: Grid,
 }
 
 impl<'a> Kernels<'a> {
@@ -142,7 +142,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Number of elements of a tile's windows along each dimension that threads join, one by one along the second dimension.
-    fn depth(&self) -> Three {
+    pub(super) fn depth(&self) -> Three {
         let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
         let tile = self.tile();
         [0, 1, 2].map(|axis| if axis == 1 { 1 } else { (tile[axis] - 1) * stride[axis] + size[axis] })
@@ -155,7 +155,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Number of blocks that join columns, and number of threads of each.
-    fn column_blocks(&self) -> u64 {
+    pub(super) fn column_blocks(&self) -> u64 {
         self.shape.planes * self.tiles().iter().product::<u64>()
     }
 
@@ -164,17 +164,17 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether blocks of a kernel join columns.
-    fn joins_columns(&self, task: Task) -> bool {
+    pub(super) fn joins_columns(&self, task: Task) -> bool {
         matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros) && self.has_columns()
     }
 
     /// Number of threads of a block.
-    fn block(&self, task: Task) -> u64 {
+    pub(super) fn block(&self, task: Task) -> u64 {
         if self.joins_columns(task) { self.column_threads() } else { u64::from(BLOCK) }
     }
 
     /// Number of elements of a pack that a thread of a shared window reads at once.
-    fn pack(&self) -> u64 {
+    pub(super) fn pack(&self) -> u64 {
         let is_apart = self.grid.steps.is_some_and(|[.., dilation]| dilation[2] > 1);
         // The gradients have the input's strides or none.
         let has_gaps = self.grid.strides[0][2] > 1 || self.grid.strides[2][2] > 1;
@@ -197,9 +197,7 @@ impl<'a> Kernels<'a> {
     fn leads(&self, operand: usize) -> bool {
         let pack = self.pack();
         let begins = match self.grid.steps {
-            Some([_, stride, padding, _]) => {
-                padding[2] == 0 && (stride[2].is_multiple_of(pack) || self.grid.y[2] == 1)
-            }
+            Some([_, stride, padding, _]) => padding[2] == 0 && (stride[2].is_multiple_of(pack) || self.grid.y[2] == 1),
             None => self.grid.covers(2),
         };
         !(begins && self.is_aligned(operand, pack))
@@ -217,7 +215,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether rows of windows consist of whole packs of the input.
-    fn has_whole_packs(&self) -> bool {
+    pub(super) fn has_whole_packs(&self) -> bool {
         let Grid { x, y, steps, .. } = self.grid;
         let length = match steps {
             Some([size, _, padding, _]) if padding[2] == 0 => size[2],
@@ -234,7 +232,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Maximum number of packs of a window.
-    fn window_packs(&self) -> u64 {
+    pub(super) fn window_packs(&self) -> u64 {
         self.grid.window() / self.grid.window_row() * self.row_packs()
     }
 
@@ -263,12 +261,12 @@ impl<'a> Kernels<'a> {
     }
 
     /// Number of windows of all planes.
-    fn windows(&self) -> u64 {
+    pub(super) fn windows(&self) -> u64 {
         self.shape.planes * self.grid.windows()
     }
 
     /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
-    fn positions(&self, task: Task) -> (u64, u64) {
+    pub(super) fn positions(&self, task: Task) -> (u64, u64) {
         match task {
             Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
                 (self.grid.windows(), self.grid.window())
@@ -288,19 +286,20 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether a thread reads all elements of a position at once, in loops of constant length.
-    fn is_unrolled(&self, task: Task) -> bool {
-        let has_loops = matches!(task, Task::Backward | Task::Scatter) || self.grid.steps.is_none() || self.threads(task) > 1;
+    pub(super) fn is_unrolled(&self, task: Task) -> bool {
+        let has_loops =
+            matches!(task, Task::Backward | Task::Scatter) || self.grid.steps.is_none() || self.threads(task) > 1;
         !has_loops && self.positions(task).1 <= 2 * AT_ONCE
     }
 
     /// Number of threads for a position.
-    fn threads(&self, task: Task) -> u64 {
+    pub(super) fn threads(&self, task: Task) -> u64 {
         let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
         if reads && !self.joins_columns(task) { self.lanes(task) } else { 1 }
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
-    fn planes(&self, task: Task) -> u64 {
+    pub(super) fn planes(&self, task: Task) -> u64 {
         let (positions, elements) = self.positions(task);
         if self.threads(task) > 1 || task == Task::Scatter {
             return 1;
@@ -337,7 +336,7 @@ impl<'a> Kernels<'a> {
 
     /// Number of groups into which the planes are divided, of which a thread computes a plane each; and number of threads of a
     /// kernel.
-    fn division(&self, task: Task) -> (u64, u64) {
+    pub(super) fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
         if self.joins_columns(task) {
             return (groups, self.column_blocks() * self.column_threads());
@@ -345,55 +344,8 @@ impl<'a> Kernels<'a> {
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
 
-    /// Returns the cost of these kernels.
-    pub fn cost(&self, tasks: &[Task]) -> Cost {
-        let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
-        let places = Traffic::of(Space::Device, places);
-        let blocks = |&task: &Task| self.division(task).1.div_ceil(self.block(task));
-        Cost {
-            flops: self.windows() as f64 * self.grid.window() as f64,
-            instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
-            read: Spec::bytes_of(&self.spec.inputs) + places,
-            written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: tasks.iter().map(blocks).max().unwrap_or(1).max(1),
-            share: tasks.first().map_or(1, |&task| share(self.block(task))),
-            ..Cost::default()
-        }
-    }
-
-    /// Number of instructions of a kernel. The constants are counts in code for sm_90a by NVRTC 13.0; their sums are 0.8 to 1.4 of the
-    /// counts of six kernels.
-    fn instructions(&self, task: Task) -> f64 {
-        /// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and
-        /// for each element of a plane.
-        const PER_POSITION: f64 = 70.0;
-        const PER_PLANE: f64 = 14.0;
-        const PER_ELEMENT: f64 = 4.0;
-        const PER_STEP: f64 = 40.0;
-        const PER_TERM: f64 = 4.0;
-        /// Instructions of a thread that shares a window, and per element that it reads, in windows of one row and of several.
-        const PER_SHARER: f64 = 265.0;
-        const PER_ROW_TERM: f64 = 7.0;
-        const PER_SHARED_TERM: f64 = 30.0;
-        let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
-        if self.joins_columns(task) {
-            let Some([size, ..]) = self.grid.steps else { return 0.0 };
-            let columns = (self.column_blocks() * self.depth().iter().product::<u64>()) as f64;
-            let of_a_column = PER_PLANE + PER_TERM * size[1] as f64;
-            let of_a_window = PER_PLANE + PER_TERM * (size[0] * size[2]) as f64;
-            return threads as f64 * PER_POSITION + columns * of_a_column + self.windows() as f64 * of_a_window;
-        }
-        if self.threads(task) > 1 {
-            let of_a_term = if self.grid.x[..2] == [1, 1] { PER_ROW_TERM } else { PER_SHARED_TERM };
-            return threads as f64 * PER_SHARER + self.windows() as f64 * elements * of_a_term;
-        }
-        let of_an_element = if self.is_unrolled(task) { PER_ELEMENT } else { PER_STEP };
-        let of_a_plane = PER_PLANE + PER_TERM * elements;
-        threads as f64 * (PER_POSITION + of_an_element * elements + self.planes(task) as f64 * of_a_plane)
-    }
-
     /// Type of the places of maxima.
-    fn place(&self) -> DType {
+    pub(super) fn place(&self) -> DType {
         if self.is_relative() { DType::U8 } else { DType::I32 }
     }
 
@@ -479,7 +431,14 @@ impl<'a> Kernels<'a> {
             ("ALIKE", self.alike(task)),
             ("LEADS_X", u64::from(self.leads(0))),
             ("LEADS_D", u64::from(gives && self.leads(2))),
-            ("ZERO_PACK", if gives && spec.outputs[0].contiguous() && spec.outputs[0].align >= 16 { PACK / dtype.size() } else { 1 }),
+            (
+                "ZERO_PACK",
+                if gives && spec.outputs[0].contiguous() && spec.outputs[0].align >= 16 {
+                    PACK / dtype.size()
+                } else {
+                    1
+                },
+            ),
             ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
             ("RELATIVE", u64::from(self.is_relative())),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
