@@ -11,8 +11,8 @@ const EACH: f64 = 11.0;
 const PER_PACK: f64 = 12.0;
 const PER_THREAD: f64 = 170.0;
 
-/// Number of elements that the registers of an SM hold beside addresses: a quarter of its 64 Ki registers.
-const HELD_ELEMENTS: u64 = 16 << 10;
+/// Number of bytes of channels for each SM up to which its blocks take less time than two passes over memory.
+const HELD_BYTES: u64 = 64 << 10;
 
 /// Minimum size in bytes of the packs of channels whose elements in one sample do not fill a sector of memory. Blocks of neighbouring
 /// channels read the same sectors then.
@@ -66,7 +66,7 @@ impl HeldChannels {
         let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
         let held = HeldChannels { segment, strides, channels, length, sharing };
         // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
-        let is_one_wave = channels * length <= UNITS * HELD_ELEMENTS;
+        let is_one_wave = channels * length * size <= UNITS * HELD_BYTES;
         (held.sharing.whole && is_one_wave && held.blocks() > UNITS / 8).then_some(held)
     }
 

@@ -23,8 +23,9 @@ const MASKED: f64 = 2.0;
 const PER_WRITTEN: f64 = 10.0;
 const PER_GRADIENT: f64 = 2.0;
 
-/// Instructions per column and per window of columns, per element of the former for a place, and per column of the latter.
+/// Instructions per pack of columns and per window of columns; per element of a column for a place, and per column of a window.
 const PER_COLUMN: f64 = 45.0;
+const PER_WINDOW: f64 = 45.0;
 const PER_PLACE: f64 = 8.0;
 const PER_JOINED: f64 = 6.0;
 
@@ -55,11 +56,11 @@ impl Kernels<'_> {
             _ => 0.0,
         };
         let finds_places = matches!(task, Task::Places | Task::PlacesAndZeros | Task::Spread);
-        if self.joins_columns(task) {
-            let Some([size, ..]) = self.grid.steps else { return 0.0 };
-            let columns = (self.column_blocks() * self.depth().iter().product::<u64>()) as f64;
-            let of_a_column = PER_COLUMN + if finds_places { PER_PLACE } else { PER_TERM } * size[1] as f64;
-            let of_a_window = PER_COLUMN + PER_JOINED * (size[0] * size[2]) as f64;
+        if let (Some(joined), Some([size, ..])) = (self.columns(task), self.grid.steps) {
+            let columns = (joined.blocks() * joined.columns()) as f64;
+            let of_a_column =
+                PER_COLUMN / joined.pack as f64 + if finds_places { PER_PLACE } else { PER_TERM } * size[1] as f64;
+            let of_a_window = PER_WINDOW + PER_JOINED * (size[0] * size[2]) as f64;
             return threads * PER_POSITION + columns * of_a_column + windows * of_a_window + zeros;
         }
         if self.threads(task) > 1 {

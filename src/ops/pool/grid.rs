@@ -16,6 +16,11 @@ pub struct Grid {
     pub strides: [Three; 3],
 }
 
+/// Returns the definition of a macro with a value for each dimension.
+pub fn each(name: &str, [a, b, c]: Three, suffix: &str) -> String {
+    format!("#define {name}(j) (j == 0 ? {a}{suffix} : j == 1 ? {b}{suffix} : {c}{suffix})\n")
+}
+
 /// Extends sizes to three dimensions, with `absent` for the missing first ones.
 fn three(sizes: &[u64], absent: u64) -> Three {
     let mut all = [absent; 3];

@@ -1,15 +1,17 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
-use super::grid::{Grid, Three};
+use super::super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
+use super::columns::{self, Columns, LARGE};
+use super::grid::{Grid, Three, each};
 use super::*;
 
-/// Maximum number of elements of a window that one thread reads. A warp reads a larger window.
-const LARGE: u64 = 64;
 /// Maximum number of packs of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows exist to
 /// fill the device with warps.
 const LARGER: u64 = 1024;
+
+/// Maximum number of elements of a window of which a thread reads all, one after the other.
+const SMALL: u64 = 8;
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
 const AT_ONCE: u64 = 32;
@@ -32,9 +34,6 @@ const LARGEST_CELL: u64 = 64;
 
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
-
-/// Maximum number of columns that a block joins, whose results its shared memory holds.
-const MAX_COLUMNS: u64 = 2048;
 
 /// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
@@ -118,59 +117,19 @@ impl<'a> Kernels<'a> {
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
     }
 
-    /// Whether windows have many short rows, and blocks of neighbouring windows, whose threads join columns first, occupy the device.
-    fn has_columns(&self) -> bool {
-        let Some([size, _, _, dilation]) = self.grid.steps else { return false };
-        let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
-        let columns: u64 = self.depth().iter().product();
-        // Threads without a column would be idle.
-        let fills = (WARP..=MAX_COLUMNS).contains(&columns) && 2 * columns >= self.column_threads();
-        is_tall && fills && dilation == [1; 3] && self.column_blocks() >= BUSY_BLOCKS
-    }
-
-    /// Number of windows along each dimension that a block reads by columns along the second dimension.
-    fn tile(&self) -> Three {
-        let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
-        // Tiles are as equal as possible.
-        let within = |axis: usize, depth: u64| {
-            let (most, all) = ((depth.max(size[axis]) - size[axis]) / stride[axis] + 1, self.grid.y[axis]);
-            all.div_ceil(all.div_ceil(most))
-        };
-        let last = within(2, u64::from(BLOCK).min(MAX_COLUMNS / size[0]));
-        let columns = (last - 1) * stride[2] + size[2];
-        [within(0, MAX_COLUMNS / columns), 1, last]
-    }
-
-    /// Number of elements of a tile's windows along each dimension that threads join, one by one along the second dimension.
-    pub(super) fn depth(&self) -> Three {
-        let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
-        let tile = self.tile();
-        [0, 1, 2].map(|axis| if axis == 1 { 1 } else { (tile[axis] - 1) * stride[axis] + size[axis] })
-    }
-
-    /// Number of tiles along each dimension.
-    fn tiles(&self) -> Three {
-        let tile = self.tile();
-        [0, 1, 2].map(|axis| self.grid.y[axis].div_ceil(tile[axis]))
-    }
-
-    /// Number of blocks that join columns, and number of threads of each.
-    pub(super) fn column_blocks(&self) -> u64 {
-        self.shape.planes * self.tiles().iter().product::<u64>()
-    }
-
-    fn column_threads(&self) -> u64 {
-        self.depth().iter().product::<u64>().next_multiple_of(WARP).min(u64::from(BLOCK))
-    }
-
-    /// Whether blocks of a kernel join columns.
-    pub(super) fn joins_columns(&self, task: Task) -> bool {
-        matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros) && self.has_columns()
+    /// The columns that blocks of a kernel join, if they do.
+    pub(super) fn columns(&self, task: Task) -> Option<Columns> {
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
+        if !reads || self.grid.strides[0][2] != 1 {
+            return None;
+        }
+        let element = self.spec.inputs[0].dtype.size();
+        Columns::of(&self.grid, self.shape.planes, self.even_pack(0), element, task == Task::Forward)
     }
 
     /// Number of threads of a block.
     pub(super) fn block(&self, task: Task) -> u64 {
-        if self.joins_columns(task) { self.column_threads() } else { u64::from(BLOCK) }
+        self.columns(task).map_or(u64::from(BLOCK), |columns| columns.threads())
     }
 
     /// Number of elements of a pack that a thread of a shared window reads at once.
@@ -205,13 +164,15 @@ impl<'a> Kernels<'a> {
 
     /// Number of elements with the same gradient that a thread writes at once: part of a row that the same windows contain.
     fn alike(&self, task: Task) -> u64 {
-        let largest = PACK / self.spec.inputs[0].dtype.size();
         let is_alike = task == Task::Backward && !self.shape.is_max && self.grid.covers(2);
-        let fits = |pack: &u64| self.grid.x[2].is_multiple_of(*pack) && self.is_aligned(2, *pack);
-        match is_alike && self.grid.strides[2][2] == 1 {
-            true => std::iter::successors(Some(largest), |pack| Some(pack / 2)).find(fits).unwrap_or(1),
-            false => 1,
-        }
+        if is_alike && self.grid.strides[2][2] == 1 { self.even_pack(2) } else { 1 }
+    }
+
+    /// Number of elements of the largest packs of which rows of an operand, the input or its gradient, consist.
+    fn even_pack(&self, operand: usize) -> u64 {
+        let largest = PACK / self.spec.inputs[0].dtype.size();
+        let fits = |pack: &u64| self.grid.x[2].is_multiple_of(*pack) && self.is_aligned(operand, *pack);
+        std::iter::successors(Some(largest), |pack| Some(pack / 2)).find(fits).unwrap_or(1)
     }
 
     /// Whether rows of windows consist of whole packs of the input.
@@ -239,9 +200,15 @@ impl<'a> Kernels<'a> {
     /// Number of threads per window: the fewest that read it in two steps, if that is enough threads for the device.
     fn lanes(&self, task: Task) -> u64 {
         let (packs, windows) = (self.window_packs(), self.windows());
-        // Threads of small windows read neighbouring elements, unless a window has whole rows.
-        let is_apart = self.grid.y[2] == 1 && self.grid.window() > AT_ONCE;
-        let is_shared = self.grid.window() > LARGE || is_apart && matches!(task, Task::Forward | Task::Spread);
+        let Grid { y, steps, .. } = self.grid;
+        // Threads of small windows read neighbouring elements, unless a window has whole rows, and all of them at once, unless windows
+        // differ in size.
+        let least = match (steps, task) {
+            (None, _) => SMALL,
+            (_, Task::Forward | Task::Spread) if y[2] == 1 => AT_ONCE,
+            _ => LARGE,
+        };
+        let is_shared = self.grid.window() > least;
         if !is_shared || self.has_short_rows() {
             return 1;
         }
@@ -295,7 +262,7 @@ impl<'a> Kernels<'a> {
     /// Number of threads for a position.
     pub(super) fn threads(&self, task: Task) -> u64 {
         let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
-        if reads && !self.joins_columns(task) { self.lanes(task) } else { 1 }
+        if reads && self.columns(task).is_none() { self.lanes(task) } else { 1 }
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
@@ -329,7 +296,8 @@ impl<'a> Kernels<'a> {
         }
         match task {
             // The registers of packs leave room for half of the blocks, of which more are as even.
-            Task::Spread => parts(windows.div_ceil(2), steps, 2 * AHEAD),
+            Task::Spread if windows >= UNITS => parts(windows.div_ceil(2), steps, 2 * AHEAD),
+            Task::Spread => parts(windows.div_ceil(2), steps, AHEAD),
             _ => parts(windows, steps, AHEAD),
         }
     }
@@ -338,8 +306,8 @@ impl<'a> Kernels<'a> {
     /// kernel.
     pub(super) fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
-        if self.joins_columns(task) {
-            return (groups, self.column_blocks() * self.column_threads());
+        if let Some(columns) = self.columns(task) {
+            return (groups, columns.blocks() * columns.threads());
         }
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
@@ -393,10 +361,6 @@ impl<'a> Kernels<'a> {
     fn definitions(&self, task: Task) -> String {
         let Kernels { spec, shape, grid, .. } = self;
         let dtype = spec.inputs[0].dtype;
-        let each = |name: &str, values: Three, suffix: &str| {
-            let [a, b, c] = values;
-            format!("#define {name}(j) (j == 0 ? {a}{suffix} : j == 1 ? {b}{suffix} : {c}{suffix})\n")
-        };
         let [size, stride, padding, dilation] = grid.steps.unwrap_or([[1; 3], [1; 3], [0; 3], [1; 3]]);
         // Upper bounds of the products from which the ranges of adaptive windows are computed.
         let bounds = grid.x.iter().zip(grid.y).map(|(x, y)| x * y + x + y).max().unwrap_or(0);
@@ -461,9 +425,7 @@ impl<'a> Kernels<'a> {
             each("COVERS", covers, ""),
             each("MOST", most, "u"),
             each("NEXT", next, "u"),
-            each("TILE", self.tile(), "u"),
-            each("TILES", self.tiles(), "u"),
-            each("DEPTH", self.depth(), "u"),
+            self.columns(task).map_or(String::new(), |columns| columns.definitions()),
             each("ROWS", grid.window_rows(), "u"),
             each("SIZE", size, "u"),
             each("STRIDE", stride, "u"),
@@ -516,7 +478,7 @@ impl<'a> Kernels<'a> {
             Task::Spread if parts > 1 => [partial, shared, join, text::SPREAD, text::STORE_PART].concat(),
             Task::Spread => [shared, join, text::SPREAD].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
-            _ if self.joins_columns(task) => text::COLUMNS.to_owned(),
+            _ if self.columns(task).is_some() => columns::JOINED.to_owned(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
             _ => [text::PER_THREAD, text::STORE_OF_A_THREAD].concat(),
@@ -534,7 +496,7 @@ impl<'a> Kernels<'a> {
         let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
         let own = match task {
             Task::Gather | Task::Cells => text::ELEMENTS,
-            _ if self.joins_columns(task) => text::COLUMN,
+            _ if self.columns(task).is_some() => columns::COLUMN,
             _ => "",
         };
         let before = self.definitions(task) + own;
