@@ -241,6 +241,27 @@ fn pools_of_columns() {
     file.check();
 }
 
+/// So many small windows in whole packs that a block joins packs of columns: with padding, and with more rows than whole tiles have.
+#[test]
+fn pools_of_packs_of_columns() {
+    let mut file = File::new(42);
+    for (dtype, mode, size, stride, padding) in
+        [("f16", "max", 5, 2, 2), ("bf16", "mean", 5, 2, 2), ("f16", "mean", 6, 2, 1)]
+    {
+        let lead = [6, 68 + file.below(3)];
+        let x = loop {
+            let x = file.tensor(dtype, &[lead, [200, 16]].concat());
+            if !x.contains('[') {
+                break x;
+            }
+        };
+        let windows = [200, 16].map(|length| (length + 2 * padding - size) / stride + 1);
+        let y = file.tensor(dtype, &[lead, windows].concat());
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
+    }
+    file.check();
+}
+
 /// Gradients of maxima of fewer windows than elements, which windows share or no window contains: zeros, and then the gradients of
 /// the maxima. A place is that in the window or that in the plane.
 #[test]

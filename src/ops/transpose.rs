@@ -283,7 +283,8 @@ impl Tiles {
         let elements = spec.outputs[0].elements();
         let size = spec.inputs[0].dtype.size();
         let short = if read.length < written.length { &read } else { &written };
-        let is_apart = size > 1 && short.length * size < SECTOR && short.pack * size <= WALKED_PACK;
+        let is_apart = short.length * size < SECTOR && short.pack * size <= WALKED_PACK;
+        let is_apart = is_apart && size > 1 && elements * size < MIN_TENSOR;
         let is_short = short.length <= WALKED_SIDE || is_apart || read.length * written.length * size <= WALKED_TILE;
         if elements <= WALKED || (is_short && elements * size <= WALKED_TENSOR) {
             return None;

@@ -2,7 +2,7 @@
 //! normalize it.
 
 use super::super::kernel::{bounds, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{SECTOR, UNITS, share};
+use super::super::occupancy::{SECTOR, UNIT_THREADS, UNITS, share};
 use super::super::rows::{Rows, Sharing};
 use super::*;
 
@@ -66,7 +66,8 @@ impl HeldChannels {
         let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
         let held = HeldChannels { segment, strides, channels, length, sharing };
         // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
-        let is_one_wave = channels * length * size <= UNITS * HELD_BYTES;
+        let resident = UNITS * (UNIT_THREADS / held.sharing.block());
+        let is_one_wave = channels * length * size <= UNITS * HELD_BYTES && held.blocks() <= resident;
         (held.sharing.whole && is_one_wave && held.blocks() > UNITS / 8).then_some(held)
     }
 

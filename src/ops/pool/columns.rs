@@ -11,9 +11,11 @@ pub const LARGE: u64 = 64;
 /// Maximum number of columns of a block, whose results its shared memory holds.
 const MAX_COLUMNS: u64 = 2048;
 
-/// Minimum size in bytes of a pack, and minimum number of elements of a window, for windows that single threads could read.
+/// Minimum size in bytes of a pack, maximum size of an element, and minimum number of elements of a window, for windows that single threads
+/// could read: they read wider elements and fewer of them as fast.
 const MIN_PACK: u64 = 8;
-const MIN_WINDOW: u64 = 4;
+const MAX_ELEMENT: u64 = 2;
+const MIN_WINDOW: u64 = 25;
 
 /// The windows and columns of a block.
 pub struct Columns {
@@ -37,6 +39,7 @@ impl Columns {
         let is_tall = grid.window() > LARGE && size[0] * size[1] > 1;
         let is_small = results
             && (MIN_WINDOW..=LARGE).contains(&grid.window())
+            && element <= MAX_ELEMENT
             && pack * element >= MIN_PACK
             && stride[2] <= 2 * size[2]
             && planes * grid.windows() >= UNITS * UNIT_THREADS;
