@@ -385,10 +385,10 @@ fn pages_by_a_list() {
 #[test]
 fn pad_on_any_side() {
     let mut file = File::new(4);
-    for _ in 0..cases(12) {
-        let dtype = file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8"]);
+    for case in 0..cases(12) {
+        let dtype = if case == 0 { "i8" } else { file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8"]) };
         let elements = file.elements();
-        let dims = file.dims(elements);
+        let dims = if case == 0 { vec![2, 45_001, 3] } else { file.dims(elements) };
         let [before, after] = [0, 1].map(|_| dims.iter().map(|_| file.pick(&[0, 0, 1, 3, 8])).collect::<Vec<u64>>());
         let all: Vec<u64> = (0..dims.len()).map(|axis| before[axis] + dims[axis] + after[axis]).collect();
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &all));

@@ -204,6 +204,22 @@ fn pools_of_many_planes() {
     file.check();
 }
 
+/// So many planes with one or two windows that a few threads read each.
+#[test]
+fn pools_of_many_small_planes() {
+    let mut file = File::new(40);
+    for (mode, windows) in [("max", [1, 2]), ("mean", [1, 2]), ("max", [1, 1]), ("mean", [1, 1])] {
+        let dtype = file.pick(&["f32", "f16"]);
+        let lead = [37 + file.below(9), 61 + file.below(9)];
+        let sizes = [10 + file.below(3), 9];
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead, sizes].concat()));
+        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead, windows].concat()));
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, adaptive: true)"));
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: {mode}, adaptive: true)"));
+    }
+    file.check();
+}
+
 /// Windows with many short rows, of which a block joins the columns first.
 #[test]
 fn pools_of_columns() {
@@ -218,6 +234,61 @@ fn pools_of_columns() {
         let x = file.tensor(dtype, &[&lead[..], &sizes].concat());
         let y = file.tensor(dtype, &[&lead[..], &windows].concat());
         file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
+        if mode == "max" {
+            let [dy, dx] = [&windows, &sizes].map(|sizes| file.tensor(dtype, &[&lead[..], sizes].concat()));
+            let options = format!("mode: max, size: {size}, stride: {stride}, padding: {padding}");
+            file.add(&format!("pool_backward({x}, {dy} -> {dx}, {options})"));
+        }
+    }
+    file.check();
+}
+
+/// So many small windows in whole packs that a block joins packs of columns: with padding, and with more rows than whole tiles have.
+#[test]
+fn pools_of_packs_of_columns() {
+    let mut file = File::new(42);
+    for (dtype, mode, size, stride, padding) in
+        [("f16", "max", 5, 2, 2), ("bf16", "mean", 5, 2, 2), ("f16", "mean", 6, 2, 1)]
+    {
+        let lead = [6, 68 + file.below(3)];
+        let x = loop {
+            let x = file.tensor(dtype, &[lead, [200, 16]].concat());
+            if !x.contains('[') {
+                break x;
+            }
+        };
+        let windows = [200, 16].map(|length| (length + 2 * padding - size) / stride + 1);
+        let y = file.tensor(dtype, &[lead, windows].concat());
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, size: {size}, stride: {stride}, padding: {padding})"));
+    }
+    file.check();
+}
+
+/// Gradients of maxima of fewer windows than elements, which windows share or no window contains: zeros, and then the gradients of
+/// the maxima. A place is that in the window or that in the plane.
+#[test]
+fn gradients_of_few_maxima() {
+    let mut file = File::new(39);
+    for (lengths, size, stride, padding) in [
+        (&[301][..], 64, 2, 1),
+        (&[13, 12, 17], 3, 5, 1),
+        (&[40, 33], 9, 4, 2),
+        (&[11, 14, 13], 5, 2, 0),
+        (&[31, 45], 0, 0, 0),
+    ] {
+        let dtype = file.pick(&FLOATS);
+        let lead = [1 + file.below(3), 1 + file.below(4)];
+        let sizes: Vec<u64> = lengths.iter().map(|length| length + file.below(3)).collect();
+        let (windows, options): (Vec<u64>, _) = match size {
+            0 => (vec![1 + file.below(2), 7], "adaptive: true".to_owned()),
+            _ => {
+                let windows = sizes.iter().map(|length| (length + 2 * padding - size) / stride + 1).collect();
+                (windows, format!("size: {size}, stride: {stride}, padding: {padding}"))
+            }
+        };
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &sizes].concat()));
+        let dy = file.tensor(dtype, &[&lead[..], &windows].concat());
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: max, {options})"));
     }
     // Threads read packs of columns of wide rows. Some rows are no multiple of a pack, and some windows begin within one.
     for mode in ["max", "mean"] {

@@ -13,10 +13,17 @@ pub struct Pad;
 /// Instructions of a thread per pack, for elements of less than four bytes and for larger ones.
 const PER_PACK: [f64; 2] = [180.0, 100.0];
 
+/// Instructions of a thread per pack of short rows, and per element of it.
+const PER_SHORT_PACK: f64 = 60.0;
+const PER_ELEMENT: f64 = 14.0;
+
 /// Minimum length in bytes of an output row whose parts are written one by one, if packs of the input stay packs in the output or
 /// elements are large. The ends of shorter parts would share too many sectors of memory with their neighbours.
 const LONG_ROW: u64 = 32 * SECTOR;
 const LARGE: u64 = 4;
+
+/// Minimum number of elements of an output whose rows are shorter than a pack. Threads for single elements finish earlier with fewer.
+const MANY: u64 = 1 << 18;
 
 /// Number of elements added before and after the input along each dimension.
 fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
@@ -79,7 +86,11 @@ impl Operation for Pad {
             return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
         }
         let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
-        let instructions = PER_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)] * packs as f64;
+        let per_pack = match merged.has_short_rows() {
+            true => PER_SHORT_PACK + PER_ELEMENT * merged.pack() as f64,
+            false => PER_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)],
+        };
+        let instructions = per_pack * packs as f64;
         Cost { instructions, ..spec.streaming_cost(0.0, merged.pack() * u64::from(BLOCK)) }
     }
 
@@ -193,8 +204,16 @@ impl Merged {
         let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
         let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
         let size = y.dtype.size();
-        // A pack of shorter rows holds parts of many rows, and each part takes as long as several single elements.
-        y.dims[last] >= pack && (y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE))
+        if self.has_short_rows() {
+            return y.elements() >= MANY;
+        }
+        y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
+    }
+
+    /// Whether a pack of the output is longer than a row. It holds parts of several rows then, and a part takes as long as several single
+    /// elements.
+    fn has_short_rows(&self) -> bool {
+        self.y.dims.last().is_some_and(|&length| length < self.pack())
     }
 
     /// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which can hold elements of several rows.
@@ -220,16 +239,16 @@ impl Merged {
             if total < 1 << 31 { "i32" } else { "i64" },
         );
         let blocks = total.div_ceil(pack * u64::from(BLOCK)).max(1);
-        launch("pad", &text, &params, IN_PACKS, blocks, BLOCK)
+        let combined = if self.has_short_rows() { SHORT_ROWS } else { LONG_ROWS };
+        launch("pad", &text, &params, &[POSITION, combined].concat(), blocks, BLOCK)
     }
 }
 
 /// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.
 const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
 
-/// Kernel text: for each row with elements in a pack, reads the aligned packs that contain these elements, shifts them,
-/// and combines them with the border by byte masks.
-const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
+/// Kernel text: the position of a thread's pack in the output, filled with the value of the border.
+const POSITION: &str = r#"  const int LAST = RANK - 1;
   Place first = (Place)GLOBAL_INDEX * V, rest = first, at[RANK];
   if (first >= (Place)total) return;
 #pragma unroll
@@ -242,7 +261,11 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
   union Words { u32 w[4]; Pack<E, V> elements; __device__ Words() {} } all;
 #pragma unroll
   for (int c = 0; c < V; c++) store<C>(all.elements.at[c], value);
-  const Signed size = (Signed)border.sizes[LAST], length = (Signed)border.dims[LAST];
+"#;
+
+/// Kernel text: for each row with elements in a pack, reads the aligned packs that contain these elements, shifts them,
+/// and combines them with the border by byte masks.
+const LONG_ROWS: &str = r#"  const Signed size = (Signed)border.sizes[LAST], length = (Signed)border.dims[LAST];
   // Index in the pack of the row's first element; negative if the row begins before the pack. No row follows the last one.
   Signed begin = -(Signed)at[LAST];
   bool more = true;
@@ -305,5 +328,40 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
 #pragma unroll
     for (int p = 0; p < PARTS; p++) join(parts[p]);
   } while (more);
+  put_row(y, (i64)first, (i64)total, all.elements);
+"#;
+
+/// Kernel text: reads the elements of a pack one by one.
+const SHORT_ROWS: &str = r#"  const Place size = (Place)border.sizes[LAST], length = (Place)border.dims[LAST], before = (Place)border.before[LAST];
+  // The input's row, and whether the output's row has one.
+  const E* from;
+  bool inside;
+  auto find_row = [&]() {
+    from = x, inside = true;
+#pragma unroll
+    for (int axis = 0; axis < LAST; axis++) {
+      // Positions before the input wrap around to large numbers.
+      const Place place = at[axis] - (Place)border.before[axis];
+      inside = inside && place < (Place)border.sizes[axis];
+      from += (i64)place * border.strides[axis];
+    }
+  };
+  find_row();
+  Place column = at[LAST];
+#pragma unroll
+  for (int c = 0; c < V; c++, column++) {
+    if (LAST > 0 && column == length) {
+      column = 0;
+      bool ends = true;
+#pragma unroll
+      for (int axis = LAST - 1; axis >= 0; axis--) {
+        at[axis] += ends;
+        ends = ends && axis > 0 && at[axis] == (Place)border.dims[axis];
+        if (ends) at[axis] = 0;
+      }
+      find_row();
+    }
+    if (inside && column - before < size) all.elements.at[c] = from[column - before];
+  }
   put_row(y, (i64)first, (i64)total, all.elements);
 "#;

@@ -99,9 +99,26 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
-    let params = vec![geometry_param("outer", &outer)];
-    let row = RowText { params, text: "    return x + outer.offset(which, 0);\n" };
-    Some(Stream::of(y, last, false)?.launch(name, spec, (1, 0), row))
+    let stream = Stream::of(y, last, false)?;
+    let (params, text) = match last < pack {
+        true => (Vec::new(), constant_rows(&outer)),
+        false => (vec![geometry_param("outer", &outer)], "    return x + outer.offset(which, 0);\n".to_owned()),
+    };
+    Some(stream.launch(name, spec, (1, 0), RowText { params, text: &text }))
+}
+
+/// Returns text that finds a row of the input by divisions by constants. A pack of short rows takes several divisions, which are slow if
+/// the divisor is an argument.
+fn constant_rows(outer: &Geometry) -> String {
+    let axes = outer.dims.iter().zip(outer.strides[0].iter()).enumerate().rev();
+    let of_axis = |(axis, (size, stride)): (usize, (&u64, &u64))| match axis {
+        0 => format!("    at += (i64)rest * {stride};\n"),
+        _ => format!(
+            "    next = rest / (Place){size}, at += (i64)(rest - next * (Place){size}) * {stride}, rest = next;\n"
+        ),
+    };
+    let text: String = axes.map(of_axis).collect();
+    format!("    Place rest = which, next;\n    i64 at = 0;\n{text}    return x + at;\n")
 }
 
 const PLACES: &str = r#"  const Place length = (Place)row_length, total = (Place)total_elements;

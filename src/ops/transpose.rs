@@ -1,6 +1,7 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
+use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
 use super::*;
 
@@ -135,10 +136,11 @@ const MIN_WRITTEN: u64 = 512;
 const MIN_TENSOR: u64 = 1 << 20;
 
 /// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written: number of elements up to
-/// which all are; length of a side, and size in bytes of a tile with both sides whole, from which warps read few sectors more than once;
-/// and size in bytes of a tensor up to which the cache serves these.
+/// which all are; length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with both
+/// sides whole, from which warps read few sectors more than once; and size in bytes of a tensor up to which the cache serves these.
 const WALKED: u64 = 1 << 17;
 const WALKED_SIDE: u64 = 5;
+const WALKED_PACK: u64 = 4;
 const WALKED_TILE: u64 = 4 << 10;
 const WALKED_TENSOR: u64 = 8 << 20;
 
@@ -288,8 +290,10 @@ impl Tiles {
         let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
         let elements = spec.outputs[0].elements();
         let size = spec.inputs[0].dtype.size();
-        let is_short =
-            read.length.min(written.length) <= WALKED_SIDE || read.length * written.length * size <= WALKED_TILE;
+        let short = if read.length < written.length { &read } else { &written };
+        let is_apart = short.length * size < SECTOR && short.pack * size <= WALKED_PACK;
+        let is_apart = is_apart && size > 1 && elements * size < MIN_TENSOR;
+        let is_short = short.length <= WALKED_SIDE || is_apart || read.length * written.length * size <= WALKED_TILE;
         if elements <= WALKED || (is_short && elements * size <= WALKED_TENSOR) {
             return None;
         }

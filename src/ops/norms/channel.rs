@@ -2,7 +2,7 @@
 //! normalize it.
 
 use super::super::kernel::{bounds, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{SECTOR, UNITS, share};
+use super::super::occupancy::{SECTOR, UNIT_THREADS, UNITS, share};
 use super::super::rows::{Rows, Sharing};
 use super::*;
 
@@ -11,8 +11,12 @@ const EACH: f64 = 11.0;
 const PER_PACK: f64 = 12.0;
 const PER_THREAD: f64 = 170.0;
 
-/// Number of elements that the registers of an SM hold beside addresses: a quarter of its 64 Ki registers.
-const HELD_ELEMENTS: u64 = 16 << 10;
+/// Number of bytes of channels for each SM up to which its blocks take less time than two passes over memory.
+const HELD_BYTES: u64 = 64 << 10;
+
+/// Minimum size in bytes of the packs of channels whose elements in one sample do not fill a sector of memory. Blocks of neighbouring
+/// channels read the same sectors then.
+const SMALLEST_PACK: u64 = 8;
 
 /// Division of channels among threads.
 pub struct HeldChannels {
@@ -28,7 +32,7 @@ pub struct HeldChannels {
 
 impl HeldChannels {
     /// Returns the division; `None` if a channel does not fit into the registers of a block, if not all channels fit into those of the
-    /// device or there are few, or if its elements in one sample are not contiguous or less than a sector of memory.
+    /// device or there are few, or if its elements in one sample are not contiguous or neither fill a sector of memory nor half a pack.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;
@@ -38,7 +42,7 @@ impl HeldChannels {
             let axes = own.contiguous_strides();
             (2..dims.len()).all(|axis| dims[axis] == 1 || tensor.strides[axis] == axes[axis - 2])
         };
-        if segment * tensors[1].dtype.size() < SECTOR || !tensors.iter().all(is_contiguous) {
+        if !tensors.iter().all(is_contiguous) {
             return None;
         }
         let fits = |pack: &u64| {
@@ -51,6 +55,10 @@ impl HeldChannels {
         };
         let widest = 16 / tensors[1].dtype.size();
         let pack = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(fits)?;
+        let size = tensors[1].dtype.size();
+        if segment * size < SECTOR && pack * size < SMALLEST_PACK {
+            return None;
+        }
         let (channels, length) = (dims[1], dims[0] * segment);
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         let rows = Rows { length, count: channels, ..Rows::of(&tensors) };
@@ -58,7 +66,8 @@ impl HeldChannels {
         let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
         let held = HeldChannels { segment, strides, channels, length, sharing };
         // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
-        let is_one_wave = channels * length <= UNITS * HELD_ELEMENTS;
+        let resident = UNITS * (UNIT_THREADS / held.sharing.block());
+        let is_one_wave = channels * length * size <= UNITS * HELD_BYTES && held.blocks() <= resident;
         (held.sharing.whole && is_one_wave && held.blocks() > UNITS / 8).then_some(held)
     }
 

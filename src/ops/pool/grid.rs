@@ -16,6 +16,11 @@ pub struct Grid {
     pub strides: [Three; 3],
 }
 
+/// Returns the definition of a macro with a value for each dimension.
+pub fn each(name: &str, [a, b, c]: Three, suffix: &str) -> String {
+    format!("#define {name}(j) (j == 0 ? {a}{suffix} : j == 1 ? {b}{suffix} : {c}{suffix})\n")
+}
+
 /// Extends sizes to three dimensions, with `absent` for the missing first ones.
 fn three(sizes: &[u64], absent: u64) -> Three {
     let mut all = [absent; 3];
@@ -84,6 +89,11 @@ impl Grid {
     /// Maximum number of elements of a window.
     pub fn window(&self) -> u64 {
         (0..3).map(|axis| self.size(axis)).product()
+    }
+
+    /// Maximum number of elements of a window along each dimension.
+    pub fn window_rows(&self) -> Three {
+        [0, 1, 2].map(|axis| self.size(axis))
     }
 
     /// Maximum number of elements of a window along the last dimension.

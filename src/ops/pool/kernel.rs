@@ -1,15 +1,17 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
-use super::grid::{Grid, Three};
+use super::super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
+use super::columns::{self, Columns, LARGE};
+use super::grid::{Grid, Three, each};
 use super::*;
 
-/// Maximum number of elements of a window that one thread reads. A warp reads a larger window.
-const LARGE: u64 = 64;
-/// Maximum number of elements of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows
-/// exist to fill the device with warps.
+/// Maximum number of packs of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows exist to
+/// fill the device with warps.
 const LARGER: u64 = 1024;
+
+/// Maximum number of elements of a window of which a thread reads all, one after the other.
+const SMALL: u64 = 8;
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
 const AT_ONCE: u64 = 32;
@@ -24,34 +26,32 @@ const CACHED: u64 = 64;
 /// Number of threads among which planes are divided: half of those that can be resident.
 const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
 
+/// Number of threads with which each SM has some warps, so that one computes while the others wait for memory.
+const FEW_THREADS: u64 = UNITS * 8 * WARP;
+
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
 
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
 
-/// Number of bytes that a thread reads before it uses the first element, if several threads share a window.
-const AHEAD_BYTES: u64 = 16;
-
-/// Number of bytes of neighbouring columns that a thread reads at once, and of rows that it reads before it uses the first.
-const PACK_BYTES: u64 = 16;
-const ROWS_AHEAD: u64 = 16;
-
-/// Minimum number of threads of a block that joins columns.
-const SMALLEST_BLOCK: u64 = 64;
-
-/// Number of elements, of any type, that a thread of a shared window reads in one step; a part of a window has no fewer.
+/// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
 const AHEAD: u64 = 4;
+
+/// Size in bytes of the largest pack, which one instruction reads.
+pub(super) const PACK: u64 = 16;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Computes the results of windows.
     Forward,
-    /// Computes the results of windows with many short rows. A block joins the elements of columns first.
-    Columns,
     /// Finds the place of the maximum of each window, stored in the workspace.
     Places,
+    /// Finds the places, and writes zeros to all gradients.
+    PlacesAndZeros,
+    /// Writes the gradients of the elements that are maxima, after `PlacesAndZeros`.
+    Scatter,
     /// Computes the gradients of elements.
     Backward,
     /// Computes the gradients of cells, which are as many elements as the stride along each dimension.
@@ -64,11 +64,18 @@ pub enum Task {
     Spread,
 }
 
+impl Task {
+    /// Whether a kernel writes or reads the places of maxima.
+    fn uses_places(self) -> bool {
+        matches!(self, Task::Places | Task::PlacesAndZeros | Task::Backward | Task::Gather | Task::Scatter)
+    }
+}
+
 /// Generates the kernels of a pool.
 pub struct Kernels<'a> {
-    spec: &'a Spec,
-    shape: Shape,
-    grid: Grid,
+    pub(super) spec: &'a Spec,
+    pub(super) shape: Shape,
+    pub(super) grid: Grid,
 }
 
 impl<'a> Kernels<'a> {
@@ -77,22 +84,20 @@ impl<'a> Kernels<'a> {
         Kernels { spec, shape, grid: Grid::of(spec, &shape) }
     }
 
-    /// Returns the kernel of the results of windows.
-    pub fn forward(&self) -> Task {
-        if self.has_columns() { Task::Columns } else { Task::Forward }
-    }
-
     /// Returns the kernels of a gradient, in order.
     pub fn gradient(&self) -> Vec<Task> {
-        let backward = if self.gathers() { Task::Gather } else { Task::Backward };
         if !self.shape.is_max {
-            vec![backward]
+            vec![if self.gathers() { Task::Gather } else { Task::Backward }]
         } else if self.has_cells() {
             vec![Task::Cells]
         } else if self.grid.is_partition() && self.threads(Task::Spread) > 1 {
             vec![Task::Spread]
+        } else if self.gathers() {
+            vec![Task::Places, Task::Gather]
+        } else if 2 * self.grid.windows() <= self.grid.elements() {
+            vec![Task::PlacesAndZeros, Task::Scatter]
         } else {
-            vec![Task::Places, backward]
+            vec![Task::Places, Task::Backward]
         }
     }
 
@@ -112,65 +117,107 @@ impl<'a> Kernels<'a> {
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
     }
 
-    /// Whether windows have many short rows, and blocks that join columns occupy the device.
-    fn has_columns(&self) -> bool {
-        let Some([size, _, _, dilation]) = self.grid.steps else { return false };
-        let is_tall = size[2] < WARP && size[0] * size[1] > 1 && self.grid.window() > LARGE;
-        // Threads without a column would be idle.
-        let fills = self.tile(1)[1] >= SMALLEST_BLOCK;
-        is_tall && fills && dilation == [1; 3] && self.column_blocks(1) >= BUSY_BLOCKS
-    }
-
-    /// Number of neighbouring columns that a thread of [`Task::Columns`] reads at once.
-    fn column_pack(&self) -> u64 {
-        let x = self.spec.inputs[0];
-        let (size, contiguous) = (x.dtype.size(), self.grid.strides[0][2] == 1);
-        let outer = x.strides.iter().rev().skip(1);
-        let is_aligned = |pack: u64| {
-            u64::from(x.align).is_multiple_of(pack * size)
-                && self.grid.x[2].is_multiple_of(pack)
-                && outer.clone().all(|stride| stride.is_multiple_of(pack))
-        };
-        let packs = [8, 4, 2].into_iter().filter(|pack| contiguous && pack * size <= PACK_BYTES && is_aligned(*pack));
-        let fills = |pack: &u64| 2 * self.tile(*pack)[1] >= u64::from(BLOCK) * pack;
-        packs.into_iter().find(|pack| fills(pack) && self.column_blocks(*pack) >= RESIDENT_BLOCKS).unwrap_or(1)
+    /// The columns that blocks of a kernel join, if they do.
+    pub(super) fn columns(&self, task: Task) -> Option<Columns> {
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
+        if !reads || self.grid.strides[0][2] != 1 {
+            return None;
+        }
+        let element = self.spec.inputs[0].dtype.size();
+        Columns::of(&self.grid, self.shape.planes, self.even_pack(0), element, task == Task::Forward)
     }
 
     /// Number of threads of a block.
-    fn block(&self, task: Task) -> u64 {
-        let pack = self.column_pack();
-        match task {
-            Task::Columns => (self.tile(pack)[1] / pack).next_power_of_two().clamp(SMALLEST_BLOCK, u64::from(BLOCK)),
-            _ => u64::from(BLOCK),
+    pub(super) fn block(&self, task: Task) -> u64 {
+        self.columns(task).map_or(u64::from(BLOCK), |columns| columns.threads())
+    }
+
+    /// Number of elements of a pack that a thread of a shared window reads at once.
+    pub(super) fn pack(&self) -> u64 {
+        let is_apart = self.grid.steps.is_some_and(|[.., dilation]| dilation[2] > 1);
+        // The gradients have the input's strides or none.
+        let has_gaps = self.grid.strides[0][2] > 1 || self.grid.strides[2][2] > 1;
+        if is_apart || has_gaps {
+            return 1;
         }
+        let element = self.spec.inputs[0].dtype.size();
+        1 << (PACK / element).min(self.grid.window_row()).ilog2()
     }
 
-    /// Number of windows and of columns that a block reads, and number of blocks for a row of windows. A thread reads `pack` columns,
-    /// the first of which is a multiple of `pack`.
-    fn tile(&self, pack: u64) -> Three {
-        let Some([size, stride, ..]) = self.grid.steps else { return [1; 3] };
-        let columns = (u64::from(BLOCK) * pack - (pack - 1)).max(size[2]);
-        let tiles = self.grid.y[2].div_ceil((columns - size[2]) / stride[2] + 1);
-        let windows = self.grid.y[2].div_ceil(tiles);
-        let columns = (windows - 1) * stride[2] + size[2] + pack - 1;
-        [windows, columns.next_multiple_of(pack), tiles]
+    /// Whether rows of an operand, the input or its gradient, begin with a pack of this many elements.
+    fn is_aligned(&self, operand: usize, pack: u64) -> bool {
+        let tensor = self.spec.operand(operand);
+        let mut strides = tensor.strides[..2].iter().chain(&self.grid.strides[operand][..2]);
+        u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+            && strides.all(|stride| stride.is_multiple_of(pack))
     }
 
-    fn column_blocks(&self, pack: u64) -> u64 {
-        let [y0, y1, _] = self.grid.y;
-        self.shape.planes * y0 * y1 * self.tile(pack)[2]
+    /// Whether a row of a window can begin within a pack of the operand, the input or its gradient.
+    fn leads(&self, operand: usize) -> bool {
+        let pack = self.pack();
+        let begins = match self.grid.steps {
+            Some([_, stride, padding, _]) => padding[2] == 0 && (stride[2].is_multiple_of(pack) || self.grid.y[2] == 1),
+            None => self.grid.covers(2),
+        };
+        !(begins && self.is_aligned(operand, pack))
     }
 
-    /// Number of threads per window.
-    fn lanes(&self) -> u64 {
-        let window = self.grid.window();
-        if window <= LARGE || self.has_short_rows() {
-            1
-        } else if window <= LARGER && (window <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
-            WARP
-        } else {
-            u64::from(BLOCK)
+    /// Number of elements with the same gradient that a thread writes at once: part of a row that the same windows contain.
+    fn alike(&self, task: Task) -> u64 {
+        let is_alike = task == Task::Backward && !self.shape.is_max && self.grid.covers(2);
+        if is_alike && self.grid.strides[2][2] == 1 { self.even_pack(2) } else { 1 }
+    }
+
+    /// Number of elements of the largest packs of which rows of an operand, the input or its gradient, consist.
+    fn even_pack(&self, operand: usize) -> u64 {
+        let largest = PACK / self.spec.inputs[0].dtype.size();
+        let fits = |pack: &u64| self.grid.x[2].is_multiple_of(*pack) && self.is_aligned(operand, *pack);
+        std::iter::successors(Some(largest), |pack| Some(pack / 2)).find(fits).unwrap_or(1)
+    }
+
+    /// Whether rows of windows consist of whole packs of the input.
+    pub(super) fn has_whole_packs(&self) -> bool {
+        let Grid { x, y, steps, .. } = self.grid;
+        let length = match steps {
+            Some([size, _, padding, _]) if padding[2] == 0 => size[2],
+            _ if y[2] == 1 => x[2],
+            _ => return false,
+        };
+        !self.leads(0) && length.is_multiple_of(self.pack())
+    }
+
+    /// Maximum number of packs of a row of a window.
+    fn row_packs(&self) -> u64 {
+        let leads = self.leads(0) || self.spec.outputs.len() + self.spec.inputs.len() > 2 && self.leads(2);
+        (self.grid.window_row() + if leads { self.pack() - 1 } else { 0 }).div_ceil(self.pack())
+    }
+
+    /// Maximum number of packs of a window.
+    pub(super) fn window_packs(&self) -> u64 {
+        self.grid.window() / self.grid.window_row() * self.row_packs()
+    }
+
+    /// Number of threads per window: the fewest that read it in two steps, if that is enough threads for the device.
+    fn lanes(&self, task: Task) -> u64 {
+        let (packs, windows) = (self.window_packs(), self.windows());
+        let Grid { y, steps, .. } = self.grid;
+        // Threads of small windows read neighbouring elements, unless a window has whole rows, and all of them at once, unless windows
+        // differ in size.
+        let least = match (steps, task) {
+            (None, _) => SMALL,
+            (_, Task::Forward | Task::Spread) if y[2] == 1 => AT_ONCE,
+            _ => LARGE,
+        };
+        let is_shared = self.grid.window() > least;
+        if !is_shared || self.has_short_rows() {
+            return 1;
         }
+        let enough = |lanes: &u64| packs <= lanes * 2 * AHEAD && windows * lanes >= FEW_THREADS;
+        let larger = match packs <= LARGER && (packs <= AHEAD * WARP || windows * WARP >= UNITS * UNIT_THREADS) {
+            true => WARP,
+            false => u64::from(BLOCK),
+        };
+        [2, 4, 8, 16].into_iter().find(enough).unwrap_or(larger)
     }
 
     /// True if rows of windows are shorter than a warp, and there are enough windows to occupy the device with one
@@ -181,14 +228,17 @@ impl<'a> Kernels<'a> {
     }
 
     /// Number of windows of all planes.
-    fn windows(&self) -> u64 {
+    pub(super) fn windows(&self) -> u64 {
         self.shape.planes * self.grid.windows()
     }
 
     /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
-    fn positions(&self, task: Task) -> (u64, u64) {
+    pub(super) fn positions(&self, task: Task) -> (u64, u64) {
         match task {
-            Task::Forward | Task::Columns | Task::Places | Task::Spread => (self.grid.windows(), self.grid.window()),
+            Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
+                (self.grid.windows(), self.grid.window())
+            }
+            Task::Scatter => (self.grid.windows(), self.grid.most().iter().product()),
             Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
             // Gradients and places, for maxima.
             Task::Gather => {
@@ -197,26 +247,28 @@ impl<'a> Kernels<'a> {
             }
             Task::Backward => {
                 let windows: u64 = self.grid.most().iter().product();
-                (self.grid.elements(), windows * if self.shape.is_max { 2 } else { 1 })
+                (self.grid.elements() / self.alike(task), windows * if self.shape.is_max { 2 } else { 1 })
             }
         }
     }
 
     /// Whether a thread reads all elements of a position at once, in loops of constant length.
-    fn is_unrolled(&self, task: Task) -> bool {
-        let has_loops = task == Task::Backward || self.grid.steps.is_none() || self.threads(task) > 1;
+    pub(super) fn is_unrolled(&self, task: Task) -> bool {
+        let has_loops =
+            matches!(task, Task::Backward | Task::Scatter) || self.grid.steps.is_none() || self.threads(task) > 1;
         !has_loops && self.positions(task).1 <= 2 * AT_ONCE
     }
 
     /// Number of threads for a position.
-    fn threads(&self, task: Task) -> u64 {
-        if matches!(task, Task::Forward | Task::Places | Task::Spread) { self.lanes() } else { 1 }
+    pub(super) fn threads(&self, task: Task) -> u64 {
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
+        if reads && self.columns(task).is_none() { self.lanes(task) } else { 1 }
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
-    fn planes(&self, task: Task) -> u64 {
+    pub(super) fn planes(&self, task: Task) -> u64 {
         let (positions, elements) = self.positions(task);
-        if self.threads(task) > 1 {
+        if self.threads(task) > 1 || task == Task::Scatter {
             return 1;
         }
         let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
@@ -238,71 +290,30 @@ impl<'a> Kernels<'a> {
     /// Number of parts of a window. A block reads a part, and a second kernel joins the parts. The number depends on the shape alone,
     /// so every device adds in the same order.
     fn parts(&self, task: Task) -> u64 {
-        match self.threads(task) {
-            lanes if lanes == u64::from(BLOCK) => parts(self.windows(), self.grid.window() / lanes, AHEAD),
-            _ => 1,
+        let (windows, steps) = (self.windows(), self.window_packs() / u64::from(BLOCK));
+        if self.threads(task) < u64::from(BLOCK) || windows >= RESIDENT_BLOCKS {
+            return 1;
+        }
+        match task {
+            // The registers of packs leave room for half of the blocks, of which more are as even.
+            Task::Spread if windows >= UNITS => parts(windows.div_ceil(2), steps, 2 * AHEAD),
+            Task::Spread => parts(windows.div_ceil(2), steps, AHEAD),
+            _ => parts(windows, steps, AHEAD),
         }
     }
 
     /// Number of groups into which the planes are divided, of which a thread computes a plane each; and number of threads of a
     /// kernel.
-    fn division(&self, task: Task) -> (u64, u64) {
+    pub(super) fn division(&self, task: Task) -> (u64, u64) {
         let groups = self.shape.planes.div_ceil(self.planes(task));
-        if task == Task::Columns {
-            return (groups, self.column_blocks(self.column_pack()) * self.block(task));
+        if let Some(columns) = self.columns(task) {
+            return (groups, columns.blocks() * columns.threads());
         }
         (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
 
-    /// Returns the cost of these kernels.
-    pub fn cost(&self, tasks: &[Task]) -> Cost {
-        let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
-        let places = Traffic::of(Space::Device, places);
-        let threads = tasks.iter().map(|&task| self.division(task).1).max().unwrap_or(1);
-        let block = tasks.iter().map(|&task| self.block(task)).max().unwrap_or(u64::from(BLOCK));
-        Cost {
-            flops: self.windows() as f64 * self.grid.window() as f64,
-            instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
-            read: Spec::bytes_of(&self.spec.inputs) + places,
-            written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: threads.div_ceil(block).max(1),
-            share: share(block),
-            ..Cost::default()
-        }
-    }
-
-    /// Number of instructions of a kernel. The constants are counts in code for sm_90a by NVRTC 13.0; their sums are 0.8 to 1.4 of the
-    /// counts of six kernels.
-    fn instructions(&self, task: Task) -> f64 {
-        /// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and
-        /// for each element of a plane.
-        const PER_POSITION: f64 = 70.0;
-        const PER_PLANE: f64 = 14.0;
-        const PER_ELEMENT: f64 = 4.0;
-        const PER_STEP: f64 = 40.0;
-        const PER_TERM: f64 = 4.0;
-        /// Instructions of a thread that shares a window, and per element that it reads, in windows of one row and of several.
-        const PER_SHARER: f64 = 265.0;
-        const PER_ROW_TERM: f64 = 7.0;
-        const PER_SHARED_TERM: f64 = 30.0;
-        let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
-        if task == Task::Columns {
-            let Some([size, ..]) = self.grid.steps else { return 0.0 };
-            let of_a_column = (PER_TERM + (self.column_pack() - 1) as f64) * (size[0] * size[1]) as f64;
-            let of_a_window = PER_PLANE + PER_TERM * size[2] as f64;
-            return threads as f64 * (PER_POSITION + of_a_column) + self.windows() as f64 * of_a_window;
-        }
-        if self.threads(task) > 1 {
-            let of_a_term = if self.grid.x[..2] == [1, 1] { PER_ROW_TERM } else { PER_SHARED_TERM };
-            return threads as f64 * PER_SHARER + self.windows() as f64 * elements * of_a_term;
-        }
-        let of_an_element = if self.is_unrolled(task) { PER_ELEMENT } else { PER_STEP };
-        let of_a_plane = PER_PLANE + PER_TERM * elements;
-        threads as f64 * (PER_POSITION + of_an_element * elements + self.planes(task) as f64 * of_a_plane)
-    }
-
     /// Type of the places of maxima.
-    fn place(&self) -> DType {
+    pub(super) fn place(&self) -> DType {
         if self.is_relative() { DType::U8 } else { DType::I32 }
     }
 
@@ -325,7 +336,7 @@ impl<'a> Kernels<'a> {
 
     /// Size in bytes of the places in the workspace, and of the results of parts after them.
     fn workspace(&self, task: Task) -> (u64, u64) {
-        let places = matches!(task, Task::Places | Task::Backward | Task::Gather) && self.shape.is_max;
+        let places = task.uses_places() && self.shape.is_max;
         let places = if places { self.place().size() * self.windows() } else { 0 };
         let each = 2 * self.spec.inputs[0].dtype.compute().size();
         let parts = self.parts(task);
@@ -350,10 +361,6 @@ impl<'a> Kernels<'a> {
     fn definitions(&self, task: Task) -> String {
         let Kernels { spec, shape, grid, .. } = self;
         let dtype = spec.inputs[0].dtype;
-        let each = |name: &str, values: Three, suffix: &str| {
-            let [a, b, c] = values;
-            format!("#define {name}(j) (j == 0 ? {a}{suffix} : j == 1 ? {b}{suffix} : {c}{suffix})\n")
-        };
         let [size, stride, padding, dilation] = grid.steps.unwrap_or([[1; 3], [1; 3], [0; 3], [1; 3]]);
         // Upper bounds of the products from which the ranges of adaptive windows are computed.
         let bounds = grid.x.iter().zip(grid.y).map(|(x, y)| x * y + x + y).max().unwrap_or(0);
@@ -370,15 +377,8 @@ impl<'a> Kernels<'a> {
             ("Offset", index_type(extents.max().unwrap_or(0))),
             ("Place", if self.is_relative() { "u8" } else { "u32" }),
         ];
-        let pack = self.column_pack();
-        let [tile_windows, tile_columns, tiles] = self.tile(pack);
-        let rows = size[0] * size[1];
+        let gives = spec.inputs.len() > 1;
         let numbers = [
-            ("TILES", tiles),
-            ("TILE_WINDOWS", tile_windows),
-            ("TILE_COLUMNS", tile_columns),
-            ("COLUMN_PACK", pack),
-            ("ROWS_AHEAD", rows.div_ceil(rows.div_ceil(ROWS_AHEAD))),
             ("MAX", u64::from(shape.is_max)),
             ("ADAPTIVE", u64::from(grid.steps.is_none())),
             ("WHOLE_DIVISOR", u64::from(grid.steps.is_some() && (shape.counts_padding || padding == [0; 3]))),
@@ -387,9 +387,23 @@ impl<'a> Kernels<'a> {
             ("LANES", self.threads(task)),
             ("PARTS", self.parts(task)),
             ("PLANES", self.planes(task)),
-            ("AHEAD", AHEAD.max(AHEAD_BYTES / dtype.size())),
-            ("PLACES", u64::from(matches!(task, Task::Places | Task::Cells | Task::Spread))),
-            ("SPREADS", u64::from(task == Task::Spread)),
+            ("AHEAD", AHEAD),
+            ("V", self.pack()),
+            ("PACKS", self.row_packs()),
+            ("WHOLE", u64::from(self.has_whole_packs())),
+            ("ORDERED", u64::from(task != Task::Forward && dtype.compute() == DType::F32)),
+            ("ALIKE", self.alike(task)),
+            ("LEADS_X", u64::from(self.leads(0))),
+            ("LEADS_D", u64::from(gives && self.leads(2))),
+            (
+                "ZERO_PACK",
+                if gives && spec.outputs[0].contiguous() && spec.outputs[0].align >= 16 {
+                    PACK / dtype.size()
+                } else {
+                    1
+                },
+            ),
+            ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
             ("RELATIVE", u64::from(self.is_relative())),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
             ("PACKED", u64::from(self.is_packed(task))),
@@ -411,6 +425,8 @@ impl<'a> Kernels<'a> {
             each("COVERS", covers, ""),
             each("MOST", most, "u"),
             each("NEXT", next, "u"),
+            self.columns(task).map_or(String::new(), |columns| columns.definitions()),
+            each("ROWS", grid.window_rows(), "u"),
             each("SIZE", size, "u"),
             each("STRIDE", stride, "u"),
             each("PADDING", padding, "u"),
@@ -434,48 +450,56 @@ impl<'a> Kernels<'a> {
             param("const Steps sy", self.steps(1)),
         ];
         let operands: &[(&str, u8)] = match task {
-            Task::Forward | Task::Columns => &[("const T* x", 0), ("T* y", 1)],
+            Task::Forward => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
-            Task::Backward | Task::Gather => &[("const T* y", 1), ("T* dx", 2)],
+            Task::PlacesAndZeros => &[("const T* x", 0), ("T* dx", 2)],
+            Task::Backward | Task::Gather | Task::Scatter => &[("const T* y", 1), ("T* dx", 2)],
             Task::Cells | Task::Spread => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
-        if matches!(task, Task::Places | Task::Backward | Task::Gather) || parts > 1 {
+        if task.uses_places() || parts > 1 {
             params.push(param("Place* places", Arg::Workspace(places + of_parts)));
         }
         if parts > 1 {
             params.push(u64_param("partial_at", places));
         }
-        if matches!(task, Task::Backward | Task::Gather | Task::Cells | Task::Spread) {
+        if !matches!(task, Task::Forward | Task::Places) {
             params.push(param("const Steps so", self.steps(2)));
         }
         let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
         let (shared, join) = (text::SHARED, text::JOIN);
         let body = match task {
-            Task::Columns => text::COLUMNS.to_owned(),
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Gather => text::GATHER.to_owned(),
+            Task::Scatter => text::SCATTER.to_owned(),
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
-            Task::Spread if parts == 1 => [shared, join, text::STORE_GRADIENT].concat(),
+            Task::Spread if parts > 1 => [partial, shared, join, text::SPREAD, text::STORE_PART].concat(),
+            Task::Spread => [shared, join, text::SPREAD].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
+            _ if self.columns(task).is_some() => columns::JOINED.to_owned(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
             _ => [text::PER_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
+        let zeros = if task == Task::PlacesAndZeros && !joins { text::ZERO } else { "" };
         let name = match (task, joins) {
-            (Task::Forward, false) | (Task::Columns, _) => "pool",
+            (Task::Forward, false) => "pool",
             (Task::Forward, true) => "pool_join",
-            (Task::Places, false) => "pool_places",
-            (Task::Places, true) => "pool_places_join",
+            (Task::Places | Task::PlacesAndZeros, false) => "pool_places",
+            (Task::Places | Task::PlacesAndZeros, true) => "pool_places_join",
             (Task::Spread, true) => "pool_backward_join",
-            (Task::Backward | Task::Gather | Task::Cells | Task::Spread, _) => "pool_backward",
+            (Task::Backward | Task::Gather | Task::Scatter | Task::Cells | Task::Spread, _) => "pool_backward",
         };
         let block = self.block(task);
         let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
-        let elements = if matches!(task, Task::Gather | Task::Cells) { text::ELEMENTS } else { "" };
-        let before = self.definitions(task) + elements;
-        launch(name, &before, &params, &body, blocks, block as u32)
+        let own = match task {
+            Task::Gather | Task::Cells => text::ELEMENTS,
+            _ if self.columns(task).is_some() => columns::COLUMN,
+            _ => "",
+        };
+        let before = self.definitions(task) + own;
+        launch(name, &before, &params, &(zeros.to_owned() + &body), blocks, block as u32)
     }
 }

@@ -1,5 +1,7 @@
 //! `pool`: maximum or mean of sliding windows; and `pool_backward`, its gradient.
 
+mod columns;
+mod cost;
 mod gradient;
 mod grid;
 mod kernel;
@@ -11,7 +13,7 @@ use super::reductions::{Function, Group, parts};
 use super::windows::{self, MAX_VALUE};
 use super::*;
 pub use gradient::PoolBackward;
-use kernel::Kernels;
+use kernel::{Kernels, Task};
 use shape::Shape;
 
 /// `pool(x -> y)`, as `torch.nn.functional.max_pool1d` to `max_pool3d`, `avg_pool…` and `adaptive_…_pool…`.
@@ -66,8 +68,7 @@ impl Operation for Pool {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let kernels = Kernels::of(spec);
-        kernels.cost(&[kernels.forward()])
+        Kernels::of(spec).cost(&[Task::Forward])
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -84,8 +85,7 @@ impl Operation for Pool {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let kernels = Kernels::of(spec);
-        kernels.launches(kernels.forward())
+        Kernels::of(spec).launches(Task::Forward)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -43,6 +43,37 @@ __device__ inline C divisor_of(const Range& range) {
   EACH_DIM(j) inside *= range.to[j] - range.from[j];
   return (C)inside;
 }
+// Returns the range of the windows whose span includes an element. If dilation skips it in a window, it is not the window's maximum.
+__device__ inline Range windows_of(const u32 (&own)[3]) {
+  Range windows;
+  EACH_DIM(j) {
+    if (COVERS(j)) {
+      windows.from[j] = 0, windows.to[j] = 1;
+    } else if (ADAPTIVE) {
+      windows.from[j] = (u32)((Wide)own[j] * Y(j) / X(j));
+      windows.to[j] = (u32)((((Wide)own[j] + 1) * Y(j) + X(j) - 1) / X(j));
+    } else {
+      const u32 padded = own[j] + PADDING(j), last = padded / STRIDE(j) + 1;
+      windows.from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;
+      windows.to[j] = last < Y(j) ? last : Y(j);
+    }
+  }
+  return windows;
+}
+// Returns the place of an element as the kernels store it for the maximum of a window.
+__device__ inline u32 place_in(const u32 (&own)[3], const u32 (&window)[3]) {
+  if (!RELATIVE) return (own[0] * X(1) + own[1]) * X(2) + own[2];
+  u32 relative[3];
+  EACH_DIM(j) relative[j] = own[j] + PADDING(j) - window[j] * STRIDE(j);
+  return (relative[0] * SIZE(1) + relative[1]) * SIZE(2) + relative[2];
+}
+// Returns the larger number, or NaN if one is NaN.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ inline f32 larger(f32 a, f32 b) { f32 c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+#else
+__device__ inline f32 larger(f32 a, f32 b) { return f_max(a, b); }
+#endif
+__device__ inline f64 larger(f64 a, f64 b) { return f_max(a, b); }
 __device__ inline f32 multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 __device__ inline f64 multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 // Divides by a number whose inverse is known, and corrects the rounding.
@@ -69,7 +100,7 @@ struct Best {
   }
   __device__ inline void take(C other, u32 from) {
     if (PLACES) join_later(other, from);
-    else if (MAX) value = f_max(value, other);
+    else if (MAX) value = larger(value, other);
     else value += other;
   }
 };
@@ -180,111 +211,91 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
   }
 "#;
 
-/// Kernel text: a block reads neighbouring windows in one row of windows. A thread joins the elements of `COLUMN_PACK` columns each,
-/// and then the columns of a window.
-pub const COLUMNS: &str = r#"  __shared__ C columns[TILE_COLUMNS];
-  u32 index = blockIdx.x, window[3];
-  const u32 first = index % TILES * TILE_WINDOWS;
-  window[2] = first, index /= TILES;
-  window[1] = index % Y(1), index /= Y(1);
-  window[0] = index % Y(0);
-  // The block's first column is a multiple of the pack. Columns before the first element wrap around to large numbers.
-  const u32 plane = index / Y(0), begin = first * STRIDE(2) - PADDING(2), aligned = begin & (0u - COLUMN_PACK);
-  if (const u32 own = threadIdx.x * COLUMN_PACK; own < TILE_COLUMNS) {
-    typedef Pack<T, COLUMN_PACK> Columns;
-    Best best[COLUMN_PACK];
-#pragma unroll
-    for (u32 k = 0; k < COLUMN_PACK; k++) best[k] = nothing();
-    if (aligned + own < X(2)) {
-      const T* from = x + plane_at(plane, sx) + (Offset)(aligned + own) * SX(2);
-      const u32 top[2] = {window[0] * STRIDE(0) - PADDING(0), window[1] * STRIDE(1) - PADDING(1)};
-      auto is_inside = [&](u32 e) {
-        return e < SIZE(0) * SIZE(1) && (PADDING(0) == 0 || top[0] + e / SIZE(1) < X(0)) && (PADDING(1) == 0 || top[1] + e % SIZE(1) < X(1));
-      };
-#pragma unroll 1
-      for (u32 start = 0; start < SIZE(0) * SIZE(1); start += ROWS_AHEAD) {
-        Columns rows[ROWS_AHEAD];
-#pragma unroll
-        for (u32 i = 0; i < ROWS_AHEAD; i++)
-          if (const u32 e = start + i; is_inside(e))
-            rows[i] = *(const Columns*)(from + (Offset)(top[0] + e / SIZE(1)) * SX(0) + (Offset)(top[1] + e % SIZE(1)) * SX(1));
-#pragma unroll
-        for (u32 i = 0; i < ROWS_AHEAD; i++)
-          if (is_inside(start + i)) {
-#pragma unroll
-            for (u32 k = 0; k < COLUMN_PACK; k++) best[k].take(load<C>(rows[i].at[k]), 0);
-          }
-      }
+/// Kernel text: writes zeros to all gradients, as many packs per thread as the size of the grid requires.
+pub const ZERO: &str = r#"  const u64 elements = (u64)planes * X(0) * X(1) * X(2);
+  for (u64 first = GLOBAL_INDEX * ZERO_PACK; first < elements; first += (u64)gridDim.x * blockDim.x * ZERO_PACK) {
+    if (ZERO_PACK > 1 && first + ZERO_PACK <= elements) {
+      *(Pack<T, ZERO_PACK>*)(dx + first) = {};
+      continue;
     }
-#pragma unroll
-    for (u32 k = 0; k < COLUMN_PACK; k++) columns[own + k] = best[k].value;
-  }
-  __syncthreads();
-  for (u32 own = threadIdx.x; own < TILE_WINDOWS && first + own < Y(2); own += blockDim.x) {
-    Best best = nothing();
-#pragma unroll
-    for (u32 k = 0; k < SIZE(2); k++) best.take(columns[own * STRIDE(2) + begin - aligned + k], 0);
-    window[2] = first + own;
-    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range_of(window)));
+    for (u64 next = first; next < first + ZERO_PACK && next < elements; next++) {
+      u32 own[3];
+      split((u32)(next % (X(0) * X(1) * X(2))), X(1), X(2), own);
+      store<C>(dx[plane_at((u32)(next / (X(0) * X(1) * X(2))), so) + OFFSET(SD, own)], C(0));
+    }
   }
 "#;
 
-/// Kernel text: `LANES` threads read a window, or one of `PARTS` equal parts of its elements.
+/// Kernel text: `LANES` threads read a window, or one of `PARTS` equal parts of its packs. A row of a window has up to `PACKS` packs of
+/// `V` elements. They are aligned, so the first and the last one may contain elements outside of the row.
 pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   const u32 lane = threadIdx.x % LANES, part = (u32)(index % PARTS);
   index /= PARTS;
   if (index >= count) return;
   const u32 plane = (u32)(index / (Y(0) * Y(1) * Y(2)));
-  u32 window[3];
+  u32 window[3], inside[3];
   split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
   const Range range = range_of(window);
+  EACH_DIM(j) inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 1;
+  const i32 length = (i32)inside[2];
+  const u32 all = ROWS(0) * ROWS(1) * PACKS, each = (all + PARTS - 1) / PARTS;
+  const u32 begin = (u64)part * each < all ? part * each : all, end = all - begin < each ? all : begin + each;
+  // Finds the row of a pack, which is null beyond the end of the window, and the place of the pack in it.
+#define FIND_ROW(base, steps, leads) \
+  u32 own[3]; \
+  split(next, ROWS(1), PACKS, own); \
+  const u32 at[3] = {range.from[0] + own[0] * DILATION(0), range.from[1] + own[1] * DILATION(1), range.from[2]}; \
+  auto* row = base + OFFSET(steps, at); \
+  const i32 first = (i32)(own[2] * V) - (leads ? (i32)((u64)row / sizeof(T) % V) : 0); \
+  const bool exists = next < end && own[0] < inside[0] && own[1] < inside[1] && first < length;
   const T* from = x + plane_at(plane, sx);
-#if SPREADS
-  T* to = dx + plane_at(plane, so);
-#endif
   Best best = nothing();
-  u32 inside[3], all = 1;
-  EACH_DIM(j) {
-    inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 1;
-    all *= inside[j];
-  }
-  const u32 each = (all + PARTS - 1) / PARTS, begin = (u64)part * each < all ? part * each : all;
-  const u32 end = all - begin < each ? all : begin + each;
-  // The thread's next element, and the distance to the one after it.
-  u32 own[3], step[3];
-  split(begin + lane, inside[1], inside[2], own);
-  split(LANES, inside[1], inside[2], step);
-  auto advance = [&]() {
-    if (X(0) * X(1) == 1) {
-      own[2] += LANES;
-      return;
-    }
-    own[2] += step[2];
-    u32 carry = own[2] >= inside[2];
-    if (carry) own[2] -= inside[2];
-    own[1] += step[1] + carry;
-    carry = own[1] >= inside[1];
-    if (carry) own[1] -= inside[1];
-    own[0] += step[0] + carry;
-  };
-  if (X(0) * X(1) == 1) own[0] = own[1] = 0, own[2] = begin + lane;
-  for (u32 next = begin + lane; next < end; next += AHEAD * LANES) {
-    C values[AHEAD];
-    u32 found[AHEAD];
+  // The pack with the maximum, its place in its row, and the place of the row in the plane.
+  Pack<T, V> kept;
+  i32 kept_first = length;
+  u32 kept_row = 0;
+  for (u32 base = begin + lane; base < end; base += AHEAD * LANES) {
+    Pack<T, V> packs[AHEAD];
+    i32 firsts[AHEAD];
+    u32 rows[AHEAD];
 #pragma unroll
-    for (u32 u = 0; u < AHEAD; u++, advance()) {
-      u32 at[3];
-      EACH_DIM(j) at[j] = range.from[j] + own[j] * DILATION(j);
-      found[u] = (at[0] * X(1) + at[1]) * X(2) + at[2];
-      if (next + u * LANES >= end) continue;
-      values[u] = load<C>(from[OFFSET(SX, at)]);
-#if SPREADS
-      store<C>(to[OFFSET(SD, at)], C(0));
+    for (u32 u = 0; u < AHEAD; u++) {
+      const u32 next = base + u * LANES;
+      FIND_ROW(from, SX, LEADS_X)
+      firsts[u] = exists ? first : length;
+      rows[u] = (at[0] * X(1) + at[1]) * X(2) + at[2];
+      if (exists) packs[u] = *(const Pack<T, V>*)(row + (i64)first * (V == 1 ? DILATION(2) * SX(2) : 1));
+    }
+#pragma unroll
+    for (u32 u = 0; u < AHEAD; u++) {
+      if (firsts[u] == length) continue;
+      C values[V];
+#pragma unroll
+      for (i32 v = 0; v < V; v++) values[v] = load<C>(packs[u].at[v]);
+      if (!WHOLE && (firsts[u] < 0 || firsts[u] + V > length)) {
+#pragma unroll
+        for (i32 v = 0; v < V; v++) if ((u32)(firsts[u] + v) >= (u32)length) values[v] = nothing().value;
+      }
+      C joined = values[0];
+#pragma unroll
+      for (i32 v = 1; v < V; v++) joined = MAX ? larger(joined, values[v]) : joined + values[v];
+      if (!PLACES) {
+        best.value = MAX ? larger(best.value, joined) : best.value + joined;
+      } else if (joined > best.value || (joined != joined && best.value == best.value) || kept_first == length) {
+        best.value = joined, kept = packs[u], kept_first = firsts[u], kept_row = rows[u];
+      }
+    }
+  }
+#if PLACES
+  if (kept_first < length) {
+#pragma unroll
+    for (i32 v = V - 1; v >= 0; v--) {
+      const C value = load<C>(kept.at[v]);
+      const bool same = value == best.value || (value != value && best.value != best.value);
+      if (same && (u32)(kept_first + v) < (u32)length) best.place = kept_row + (u32)(kept_first + v) * DILATION(2);
+    }
+  }
 #endif
-    }
-#pragma unroll
-    for (u32 u = 0; u < AHEAD; u++) if (next + u * LANES < end) best.take(values[u], found[u]);
-  }
 "#;
 
 /// Kernel text: a block reads the results of a window's parts.
@@ -302,8 +313,7 @@ pub const FINISH: &str = r#"  const Index index = (Index)blockIdx.x;
 "#;
 
 /// Kernel text: joins the results of the threads of a window in each of them.
-pub const JOIN: &str = r#"  const u32 own_place = best.place;
-  auto join = [&](int masks) {
+pub const JOIN: &str = r#"  auto join = [&](int masks) {
 #pragma unroll
     for (int mask = masks / 2; mask > 0; mask /= 2) {
       const C other = SHUFFLE_XOR(best.value, mask);
@@ -311,7 +321,7 @@ pub const JOIN: &str = r#"  const u32 own_place = best.place;
       else best.take(other, 0);
     }
   };
-  join(32);
+  join(LANES < 32 ? LANES : 32);
 #if LANES > 32
   __shared__ Best joined[LANES / 32];
   if (lane % 32 == 0) joined[lane / 32] = best;
@@ -333,34 +343,71 @@ pub const STORE: &str = r#"  if (lane > 0) return;
 #endif
 "#;
 
-/// Kernel text: writes the gradient of a window to its maximum. All other elements of the window are zero already, and the thread that
-/// has read the maximum has written a zero there.
-pub const STORE_GRADIENT: &str = r#"  if (PARTS > 1 ? lane > 0 : own_place != best.place) return;
+/// Kernel text: writes the gradients of a window's elements: zeros, and the gradient of the window at the place of its maximum. A
+/// second kernel writes the latter if the window has parts.
+pub const SPREAD: &str = r#"  T* to = dx + plane_at(plane, so);
+  const u32 largest = PARTS > 1 ? NOWHERE : best.place;
+  const C gradient = PARTS > 1 ? C(0) : load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]);
+  for (u32 next = begin + lane; next < end; next += LANES) {
+    FIND_ROW(to, SD, LEADS_D)
+    if (!exists) continue;
+    const u32 hit = largest - ((at[0] * X(1) + at[1]) * X(2) + at[2]) - first;
+    Pack<T, V> pack = {};
+#pragma unroll
+    for (u32 v = 0; v < V; v++) if (v == hit) store<C>(pack.at[v], gradient);
+    if (first >= 0 && first + V <= length) {
+      *(Pack<T, V>*)(row + (i64)first * (V == 1 ? SD(2) : 1)) = pack;
+      continue;
+    }
+#pragma unroll
+    for (i32 v = 0; v < V; v++) if (first + v >= 0 && first + v < length) row[first + v] = pack.at[v];
+  }
+"#;
+
+/// Kernel text: writes the gradient of a window with parts to its maximum. All other gradients are written already.
+pub const STORE_GRADIENT: &str = r#"  if (lane > 0) return;
   u32 at[3];
   split(best.place, X(1), X(2), at);
   store<C>(*(dx + plane_at(plane, so) + OFFSET(SD, at)), load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]));
 "#;
 
+/// Kernel text: a thread reads the place of a window's maximum. If no window before it has the same maximum, it adds the gradients of
+/// all windows that have. All elements are zero already.
+pub const SCATTER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
+  if (index >= count) return;
+  const u32 plane = (u32)(index / (Y(0) * Y(1) * Y(2)));
+  u32 window[3], own[3];
+  split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
+  split(places[index], RELATIVE ? SIZE(1) : X(1), RELATIVE ? SIZE(2) : X(2), own);
+  if (RELATIVE) EACH_DIM(j) own[j] += window[j] * STRIDE(j) - PADDING(j);
+  const Range windows = windows_of(own);
+  const Place* own_places = places + (u64)plane * (Y(0) * Y(1) * Y(2));
+  const T* gradients = y + plane_at(plane, sy);
+  bool leads = true;
+  C sum = 0;
+  u32 at[3];
+  for (at[0] = windows.from[0]; at[0] < windows.to[0]; at[0]++)
+    for (at[1] = windows.from[1]; at[1] < windows.to[1]; at[1]++)
+#pragma unroll 4
+      for (at[2] = windows.from[2]; at[2] < windows.to[2]; at[2]++) {
+        const u32 number = (at[0] * Y(1) + at[1]) * Y(2) + at[2];
+        if (own_places[number] != place_in(own, at)) continue;
+        leads = leads && number >= (window[0] * Y(1) + window[1]) * Y(2) + window[2];
+        sum += load<C>(gradients[OFFSET(SY, at)]);
+      }
+  if (leads) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sum);
+"#;
+
 /// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
-/// from the windows that contain it.
+/// from the windows that contain it. The next elements of the row, `ALIKE` in all, have the same gradient.
 pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
-  u32 own[3], from[3], to[3];
-  const u32 first = (u32)(index / (X(0) * X(1) * X(2)));
-  split((u32)(index % (X(0) * X(1) * X(2))), X(1), X(2), own);
-  EACH_DIM(j) {
-    if (COVERS(j)) {
-      from[j] = 0, to[j] = 1;
-    } else if (ADAPTIVE) {
-      from[j] = (u32)((Wide)own[j] * Y(j) / X(j));
-      to[j] = (u32)((((Wide)own[j] + 1) * Y(j) + X(j) - 1) / X(j));
-    } else {
-      // Windows whose span includes the element. If dilation skips it in a window, it is not the window's maximum.
-      const u32 padded = own[j] + PADDING(j), last = padded / STRIDE(j) + 1;
-      from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;
-      to[j] = last < Y(j) ? last : Y(j);
-    }
-  }
+  u32 own[3];
+  const u32 first = (u32)(index / (X(0) * X(1) * (X(2) / ALIKE)));
+  split((u32)(index % (X(0) * X(1) * (X(2) / ALIKE))), X(1), X(2) / ALIKE, own);
+  own[2] *= ALIKE;
+  const Range windows = windows_of(own);
+  const u32 (&from)[3] = windows.from, (&to)[3] = windows.to;
   const T* gradients[PLANES];
   const Place* own_places[PLANES];
   C sums[PLANES];
@@ -376,12 +423,7 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   auto add = [&](u32 a, u32 b, u32 c, const C (&values)[PLANES], const u32 (&found)[PLANES]) {
     const u32 window[3] = {from[0] + a, from[1] + b, from[2] + c};
     if (MAX) {
-      u32 place = (own[0] * X(1) + own[1]) * X(2) + own[2];
-      if (RELATIVE) {
-        u32 relative[3];
-        EACH_DIM(j) relative[j] = own[j] + PADDING(j) - window[j] * STRIDE(j);
-        place = (relative[0] * SIZE(1) + relative[1]) * SIZE(2) + relative[2];
-      }
+      const u32 place = place_in(own, window);
       EACH_PLANE(r) sums[r] += found[r] == place ? values[r] : C(0);
     } else {
       const C share = C(1) / divisor_of(range_of(window));
@@ -398,7 +440,11 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
       }
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;
-    if (plane < planes) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sums[r]);
+    if (plane >= planes) return;
+    Pack<T, ALIKE> alike;
+#pragma unroll
+    for (u32 v = 0; v < ALIKE; v++) store<C>(alike.at[v], sums[r]);
+    *(Pack<T, ALIKE>*)(dx + plane_at(plane, so) + OFFSET(SD, own)) = alike;
   }
 "#;
 

@@ -1,0 +1,80 @@
+//! The cost of the kernels of pools.
+
+use super::super::occupancy::share;
+use super::kernel::{Kernels, PACK, Task};
+use super::*;
+
+/// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and for each
+/// element of a plane. All constants are counts in code for sm_90a by NVRTC 13.0.
+const PER_POSITION: f64 = 70.0;
+const PER_PLANE: f64 = 14.0;
+const PER_ELEMENT: f64 = 4.0;
+const PER_STEP: f64 = 40.0;
+const PER_TERM: f64 = 4.0;
+
+/// Instructions of a thread that shares a window; per pack that it reads, and per element of the pack. Packs at the edges of rows take
+/// [`MASKED`] times as many to find a place.
+const PER_SHARER: f64 = 190.0;
+const PER_PACK: f64 = 12.0;
+const PER_PACKED: f64 = 5.0;
+const MASKED: f64 = 2.0;
+
+/// Instructions per pack that is written, and per element of it.
+const PER_WRITTEN: f64 = 10.0;
+const PER_GRADIENT: f64 = 2.0;
+
+/// Instructions per pack of columns and per window of columns; per element of a column for a place, and per column of a window.
+const PER_COLUMN: f64 = 45.0;
+const PER_WINDOW: f64 = 45.0;
+const PER_PLACE: f64 = 8.0;
+const PER_JOINED: f64 = 6.0;
+
+impl Kernels<'_> {
+    /// Returns the cost of these kernels.
+    pub fn cost(&self, tasks: &[Task]) -> Cost {
+        let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
+        let places = Traffic::of(Space::Device, places);
+        let blocks = |&task: &Task| self.division(task).1.div_ceil(self.block(task));
+        Cost {
+            flops: self.windows() as f64 * self.grid.window() as f64,
+            instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
+            read: Spec::bytes_of(&self.spec.inputs) + places,
+            written: Spec::bytes_of(&self.spec.outputs) + places,
+            blocks: tasks.iter().map(blocks).max().unwrap_or(1).max(1),
+            share: tasks.first().map_or(1, |&task| share(self.block(task))),
+            ..Cost::default()
+        }
+    }
+
+    /// Number of instructions of a kernel.
+    fn instructions(&self, task: Task) -> f64 {
+        let ((_, threads), elements) = (self.division(task), self.positions(task).1 as f64);
+        let (threads, windows) = (threads as f64, self.windows() as f64);
+        let all = (self.shape.planes * self.grid.elements()) as f64;
+        let zeros = match task {
+            Task::PlacesAndZeros => PER_WRITTEN * all / (PACK / self.spec.inputs[0].dtype.size()) as f64,
+            _ => 0.0,
+        };
+        let finds_places = matches!(task, Task::Places | Task::PlacesAndZeros | Task::Spread);
+        if let (Some(joined), Some([size, ..])) = (self.columns(task), self.grid.steps) {
+            let columns = (joined.blocks() * joined.columns()) as f64;
+            let of_a_column =
+                PER_COLUMN / joined.pack as f64 + if finds_places { PER_PLACE } else { PER_TERM } * size[1] as f64;
+            let of_a_window = PER_WINDOW + PER_JOINED * (size[0] * size[2]) as f64;
+            return threads * PER_POSITION + columns * of_a_column + windows * of_a_window + zeros;
+        }
+        if self.threads(task) > 1 {
+            let packs = windows * self.window_packs() as f64;
+            let of_elements = PER_PACKED * self.pack() as f64;
+            let masked = if finds_places && !self.has_whole_packs() { MASKED } else { 1.0 };
+            let of_written = match task {
+                Task::Spread => PER_WRITTEN + PER_GRADIENT * self.pack() as f64,
+                _ => 0.0,
+            };
+            return threads * PER_SHARER + packs * ((PER_PACK + of_elements) * masked + of_written) + zeros;
+        }
+        let of_an_element = if self.is_unrolled(task) { PER_ELEMENT } else { PER_STEP };
+        let of_a_plane = PER_PLANE + PER_TERM * elements;
+        threads * (PER_POSITION + of_an_element * elements + self.planes(task) as f64 * of_a_plane) + zeros
+    }
+}
