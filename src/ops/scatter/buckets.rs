@@ -1,13 +1,14 @@
 //! The kernels of a `scatter` with `combine: add` whose blocks own buckets of consecutive rows.
 //!
 //! A block collects the positions of its rows' terms, groups them by row in their order, and divides all terms evenly among its threads,
-//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few indices are searched by every block; for more, a first kernel
-//! sorts the positions of each tile of indices by bucket, and blocks read the runs of their bucket in all tiles.
+//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few
+//! indices are searched by every block; for more, a first kernel sorts the positions of each tile of indices by bucket, and blocks read
+//! the runs of their bucket in all tiles. In the second way, blocks share a bucket that has far more positions than others.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::lists::{MAX_TERMS, sectors_of};
 use super::*;
@@ -55,6 +56,12 @@ const PER_BUCKET: u64 = 1024;
 
 /// Maximum average number of terms of a block before blocks share a bucket.
 const PER_BLOCK: u64 = 4096;
+
+/// Number of parts and of even averages of an item's positions above which blocks share the item.
+const HEAVY: u64 = 2;
+
+/// Number of parts of an item whose sums a block adds up.
+const JOINED: u64 = 16;
 
 /// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
 const EACH: u64 = 8;
@@ -185,8 +192,38 @@ impl Buckets {
         4 * self.tiles() * self.tile()
     }
 
+    /// Offset in bytes of the numbers of shared items and of their parts.
+    fn heads_at(&self) -> u64 {
+        self.offsets_at() + 4 * self.tiles() * self.words()
+    }
+
     fn workspace(&self) -> u64 {
-        if self.source == Source::All { 0 } else { self.offsets_at() + 4 * self.tiles() * self.words() }
+        if self.source == Source::All { 0 } else { self.heads_at() + 4 * self.heads() }
+    }
+
+    /// Number of positions of a part of an item. A block reads all runs of the item to find those of its part.
+    fn part(&self) -> u64 {
+        self.round * self.tiles().div_ceil(self.segments).div_ceil(u64::from(BLOCK))
+    }
+
+    /// Number of positions above which blocks share an item.
+    fn heavy(&self) -> u64 {
+        HEAVY * self.part().max(self.count / (self.buckets() * self.segments))
+    }
+
+    /// Maximum number of shared items and of their parts; none is shared if all positions of a chunk are in one.
+    fn records(&self) -> u64 {
+        if self.buckets() == 1 { 0 } else { self.count * self.chunks / self.heavy() }
+    }
+
+    fn parts(&self) -> u64 {
+        if self.records() == 0 { 0 } else { self.count * self.chunks / self.part() + self.records() }
+    }
+
+    /// Number of words that are set to zero first: the number of shared items and of their parts, four words for each item, and the
+    /// number of parts added up.
+    fn heads(&self) -> u64 {
+        2 + 4 * self.records() + self.parts() + JOINED
     }
 
     /// Number of elements of a row, rounded up to whole chunks.
@@ -194,9 +231,14 @@ impl Buckets {
         self.chunks * self.lanes * self.pack
     }
 
-    /// Size in bytes of the segments' sums of all rows.
-    fn partials(&self, spec: &Spec) -> u64 {
-        if self.segments == 1 { 0 } else { self.segments * self.rows * self.width() * scatter_type(spec).size() }
+    /// Number of the segments' sums of all rows.
+    fn partials(&self) -> u64 {
+        if self.segments == 1 { 0 } else { self.segments * self.rows * self.width() }
+    }
+
+    /// Number of the sums of all parts.
+    fn shared(&self) -> u64 {
+        if self.source == Source::All { 0 } else { self.parts() * self.own * self.lanes * self.pack }
     }
 
     /// Number of blocks of the kernel that adds the segments' sums.
@@ -215,7 +257,7 @@ impl Buckets {
         };
         let grouped = count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes);
         let written = PER_SUM * (self.segments * self.rows) as f64 * lanes;
-        let partials = Traffic::of(Space::Device, self.partials(spec));
+        let partials = Traffic::of(Space::Device, self.partials() * scatter_type(spec).size());
         Cost {
             instructions: found + grouped + written + PER_THREAD * threads,
             read: Spec::bytes_of(&spec.inputs) + partials,
@@ -241,14 +283,17 @@ impl Buckets {
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
-        let mut parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
+        let sums = (self.partials() + self.shared()) * scatter_type(spec).size();
+        let mut parts = Parts::of(spec, columns, self.workspace(), sums);
         parts.bind("offsets_at", self.offsets_at());
+        parts.bind("heads_at", self.heads_at());
         let buckets = self.buckets();
         let is_few = self.finds_few();
         let run = self.count / (self.tiles() * buckets).max(1);
         let before = format!(
             "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
              #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define MATES {}\n#define SEGMENTS {}u\n\
+             #define PART {}u\n#define HEAVY {}u\n#define HEADS {}u\n#define RECORDS {}u\n#define JOINED {JOINED}u\n#define SHARED_AT {}ull\n\
              #define EACH {EACH}\n#define AHEAD {}\n{}",
             c_type(spec.inputs[1].dtype),
             self.round,
@@ -261,6 +306,11 @@ impl Buckets {
             self.tiles(),
             run.clamp(1, WARP).next_power_of_two(),
             self.segments,
+            self.part(),
+            self.heavy(),
+            self.heads(),
+            self.records(),
+            self.partials(),
             AHEAD[usize::from(self.pack <= 4)],
             columns.text_of_packs(self.pack, self.ragged),
         );
@@ -273,11 +323,11 @@ impl Buckets {
             parts.launch(name, &format!("{before}{bounds}"), body, grid, threads as u32)
         };
         let mut launches = Vec::new();
-        let find = if self.source == Source::All { ALL } else { RUNS };
+        let find = if self.source == Source::All { ALL.to_owned() } else { format!("{JOIN_PARTS}{RUNS}") };
         if let Source::Tiles { threads, .. } = self.source {
             launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
         }
-        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"), self.blocks(), BLOCK.into()));
+        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{WRITE}{find}"), self.blocks(), BLOCK.into()));
         if self.segments > 1 {
             launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
         }
