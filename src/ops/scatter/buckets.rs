@@ -8,7 +8,7 @@
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::bucket_kernels::{ADD, ADD_RANKED, ALL, GROUP, JOIN, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::lists::{MAX_TERMS, sectors_of};
 use super::*;
@@ -60,8 +60,14 @@ const PER_BLOCK: u64 = 4096;
 /// Number of parts and of even averages of an item's positions above which blocks share the item.
 const HEAVY: u64 = 2;
 
+/// Number of terms of a part for each group of threads that add terms at the same time.
+const TERMS_OF_A_GROUP: u64 = 64;
+
 /// Number of parts of an item whose sums a block adds up.
 const JOINED: u64 = 16;
+
+/// Minimum number of neighbouring terms of a warp with the same row that are added by shuffles.
+const CROWD: u64 = 6;
 
 /// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
 const EACH: u64 = 8;
@@ -91,6 +97,8 @@ enum Source {
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
     source: Source,
+    /// True if each warp has sums of all rows of a bucket, to which it adds terms in their order without grouping them by row.
+    is_ranked: bool,
     /// True if rows are not aligned to a pack.
     ragged: bool,
     /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
@@ -133,6 +141,12 @@ impl Buckets {
         let (_, threads, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
         let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(MIN_HELD, most_held);
         tiled.source = Source::Tiles { threads, held };
+        let own = Buckets { own: tiled.rows.div_ceil((wanted / tiled.chunks).max(1)).min(MAX_ROWS), ..tiled };
+        let of_warps = u64::from(BLOCK) / WARP * own.own * own.lanes * own.pack * scatter_type(spec).size();
+        let is_spread = own.own * own.lanes >= 2 * WARP;
+        if is_spread && of_warps + 6 * round + 12 * u64::from(BLOCK) <= SHARED {
+            tiled = Buckets { is_ranked: true, ..own };
+        }
         let average = count / tiled.buckets();
         tiled.segments = (average / PER_BLOCK).min(RESIDENT * UNITS / tiled.blocks()).min(tiled.tiles()).max(1);
         Some(tiled)
@@ -146,7 +160,7 @@ impl Buckets {
         let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
         let source = Source::All;
-        let one = Buckets { source, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
+        let one = Buckets { source, is_ranked: false, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
         (count < 1 << 31).then_some(one)
     }
 
@@ -203,7 +217,8 @@ impl Buckets {
 
     /// Number of positions of a part of an item. A block reads all runs of the item to find those of its part.
     fn part(&self) -> u64 {
-        self.round * self.tiles().div_ceil(self.segments).div_ceil(u64::from(BLOCK))
+        let terms = TERMS_OF_A_GROUP * u64::from(BLOCK) / self.lanes;
+        terms.min(self.round) * self.tiles().div_ceil(self.segments).div_ceil(u64::from(BLOCK))
     }
 
     /// Number of positions above which blocks share an item.
@@ -289,22 +304,23 @@ impl Buckets {
         parts.bind("heads_at", self.heads_at());
         let buckets = self.buckets();
         let is_few = self.finds_few();
-        let run = self.count / (self.tiles() * buckets).max(1);
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
-             #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define MATES {}\n#define SEGMENTS {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n#define BUCKETS_BITS {}\n#define CROWD {CROWD}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+             #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define SEGMENTS {}u\n\
              #define PART {}u\n#define HEAVY {}u\n#define HEADS {}u\n#define RECORDS {}u\n#define JOINED {JOINED}u\n#define SHARED_AT {}ull\n\
              #define EACH {EACH}\n#define AHEAD {}\n{}",
             c_type(spec.inputs[1].dtype),
             self.round,
             u32::from(is_few),
-            u32::from(self.own > 1 || is_few),
+            u32::from((self.own > 1 || is_few) && !self.is_ranked),
+            if self.is_ranked { u64::from(BLOCK) / WARP } else { 1 },
+            self.own.ilog2() + 1,
+            buckets.ilog2() + 1,
             self.lanes,
             self.chunks,
             self.own,
             self.tile(),
             self.tiles(),
-            run.clamp(1, WARP).next_power_of_two(),
             self.segments,
             self.part(),
             self.heavy(),
@@ -324,10 +340,11 @@ impl Buckets {
         };
         let mut launches = Vec::new();
         let find = if self.source == Source::All { ALL.to_owned() } else { format!("{JOIN_PARTS}{RUNS}") };
+        let add = if self.is_ranked { ADD_RANKED } else { ADD };
         if let Source::Tiles { threads, .. } = self.source {
             launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
         }
-        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{WRITE}{find}"), self.blocks(), BLOCK.into()));
+        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{add}{WRITE}{find}"), self.blocks(), BLOCK.into()));
         if self.segments > 1 {
             launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
         }
