@@ -184,6 +184,10 @@ fn scatter_into_any_number_of_rows() {
         (70_000, 2, 5, 5),
         (90_000, 9, 1000, 1000),
         (140_000, 3, 1400, 3),
+        // Warps have sums of their own, even or for few rows.
+        (150_000, 1, 60_000, 60_000),
+        (70_000, 6, 30_000, 900),
+        (80_000, 2, 20_000, 4),
     ] {
         let dtype = file.pick(&FLOATS);
         let index = file.pick(&["i32", "i64"]);

@@ -252,7 +252,15 @@ pub const ADD: &str = r#"  auto add = [&](u32 m) {
 
 /// Kernel text: adds the terms of `m` positions in their order to the sums of each warp. A warp has consecutive terms, `TERMS` at a time. If
 /// several of them have the same row, they are added one after the other; many are added by shuffles first.
-pub const ADD_RANKED: &str = r#"  auto add = [&](u32 m) {
+pub const ADD_RANKED: &str = r#"  // A bit for each thread of the warp with the same row.
+  auto same_row = [](u32 row) {
+#if defined(__CUDA_ARCH__)
+    return __match_any_sync(0xffffffffu, row);
+#else
+    return equal_bits<OWN_BITS>(row);
+#endif
+  };
+  auto add = [&](u32 m) {
     const u32 TERMS = 32 / LANES, each = (m + GROUPS - 1) / GROUPS;
     Sum* own = sums + warp * (OWN * LANES) + lane;
     for (u32 step = 0; step < each; step += AHEAD) {
@@ -279,7 +287,7 @@ pub const ADD_RANKED: &str = r#"  auto add = [&](u32 m) {
         C term[V];
 #pragma unroll
         for (int c = 0; c < V; c++) term[c] = weight[a] * load<C>(v.at[c]);
-        const u32 equal = equal_bits<OWN_BITS>(row[a]), rank = __popc(equal & ((1u << lane32) - 1)) / LANES;
+        const u32 equal = same_row(row[a]), rank = __popc(equal & ((1u << lane32) - 1)) / LANES;
         bool is_left = row[a] < OWN;
         u32 crowds = votes32(is_left && __popc(equal) >= CROWD * LANES);
         while (any_vote(crowds != 0)) {

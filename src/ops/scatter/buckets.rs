@@ -60,9 +60,6 @@ const PER_BLOCK: u64 = 4096;
 /// Number of parts and of even averages of an item's positions above which blocks share the item.
 const HEAVY: u64 = 2;
 
-/// Number of terms of a part for each group of threads that add terms at the same time.
-const TERMS_OF_A_GROUP: u64 = 64;
-
 /// Number of parts of an item whose sums a block adds up.
 const JOINED: u64 = 16;
 
@@ -75,14 +72,14 @@ const AHEAD: [u64; 2] = [4, 8];
 
 /// Instructions of the kernel that adds: per index that a block examines, per position that it groups by row, per thread that adds a term,
 /// per thread that writes a sum, and others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed
-/// instructions of seven scatters on an H100, from hardware counters.
+/// instructions of ten scatters on an H100, from hardware counters.
 const PER_LOOK: f64 = 12.5;
 const PER_PLACE: f64 = 142.0;
 const PER_TERM: f64 = 48.0;
 const PER_SUM: f64 = 45.0;
 const PER_THREAD: f64 = 500.0;
-const PER_SPLIT: f64 = 92.0;
-const PER_SPLITTER: f64 = 163.0;
+const PER_SPLIT: f64 = 163.0;
+const PER_SPLITTER: f64 = 162.0;
 
 /// The way in which a block finds the positions of its rows' terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +140,7 @@ impl Buckets {
         tiled.source = Source::Tiles { threads, held };
         let own = Buckets { own: tiled.rows.div_ceil((wanted / tiled.chunks).max(1)).min(MAX_ROWS), ..tiled };
         let of_warps = u64::from(BLOCK) / WARP * own.own * own.lanes * own.pack * scatter_type(spec).size();
-        let is_spread = own.own * own.lanes >= 2 * WARP;
+        let is_spread = own.own * own.lanes >= WARP / 2;
         if is_spread && of_warps + 6 * round + 12 * u64::from(BLOCK) <= SHARED {
             tiled = Buckets { is_ranked: true, ..own };
         }
@@ -217,8 +214,7 @@ impl Buckets {
 
     /// Number of positions of a part of an item. A block reads all runs of the item to find those of its part.
     fn part(&self) -> u64 {
-        let terms = TERMS_OF_A_GROUP * u64::from(BLOCK) / self.lanes;
-        terms.min(self.round) * self.tiles().div_ceil(self.segments).div_ceil(u64::from(BLOCK))
+        self.round * self.tiles().div_ceil(self.segments).div_ceil(u64::from(BLOCK))
     }
 
     /// Number of positions above which blocks share an item.
