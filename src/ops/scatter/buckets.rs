@@ -157,7 +157,8 @@ impl Buckets {
         let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
         let source = Source::All;
-        let one = Buckets { source, is_ranked: false, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
+        let one =
+            Buckets { source, is_ranked: false, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
         (count < 1 << 31).then_some(one)
     }
 
