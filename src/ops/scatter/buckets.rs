@@ -63,6 +63,11 @@ const HEAVY: u64 = 2;
 /// Number of parts of an item whose sums a block adds up.
 const JOINED: u64 = 16;
 
+/// Minimum number of threads that process the rows of a bucket, and maximum number of those of a row, for which sums of each warp are faster
+/// than terms grouped by row: else many of a warp's terms have the same row, or few terms share the work of grouping.
+const MIN_SPREAD: u64 = 16;
+const MAX_RANKED_LANES: u64 = 4;
+
 /// Minimum number of neighbouring terms of a warp with the same row that are added by shuffles.
 const CROWD: u64 = 6;
 
@@ -140,7 +145,7 @@ impl Buckets {
         tiled.source = Source::Tiles { threads, held };
         let own = Buckets { own: tiled.rows.div_ceil((wanted / tiled.chunks).max(1)).min(MAX_ROWS), ..tiled };
         let of_warps = u64::from(BLOCK) / WARP * own.own * own.lanes * own.pack * scatter_type(spec).size();
-        let is_spread = own.own * own.lanes >= WARP / 2;
+        let is_spread = own.own * own.lanes >= MIN_SPREAD && own.lanes <= MAX_RANKED_LANES;
         if is_spread && of_warps + 6 * round + 12 * u64::from(BLOCK) <= SHARED {
             tiled = Buckets { is_ranked: true, ..own };
         }
