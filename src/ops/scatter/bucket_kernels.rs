@@ -415,7 +415,7 @@ pub const ALL: &str = r#"  __shared__ u32 counted[2][WARPS], found_all;
 
 /// Kernel text: a block reads the runs of its bucket, one for each tile.
 ///
-/// An item of more than [`HEAVY`] positions is divided into parts of `PART` positions, which depend on the indices alone. Its block lists
+/// An item of more than `HEAVY` positions is divided into parts of `PART` positions, which depend on the indices alone. Its block lists
 /// it; then blocks without other work take parts, until none is left. No block waits for another one. `records` has four numbers for each
 /// listed item: the item and one, its number of positions, the number of its first part among those of all items, and how many parts are
 /// taken.
@@ -528,7 +528,7 @@ pub const RUNS: &str = r#"  __shared__ u32 left_of[THREADS], task[4], record;
 "#;
 
 /// Kernel text: `join` adds the block's sums to those of the other parts of its item; true for the block that has the sum of all. The last
-/// block of every [`JOINED`] parts adds up their sums in the order of the parts; then the last of as many such groups, and so on.
+/// block of every `JOINED` parts adds up their sums in the order of the parts; then the last of as many such groups, and so on.
 /// A group's sums take the place of those of its first part.
 pub const JOIN_PARTS: &str = r#"  auto join = [&](u32 slot, u32 part, u32 parts) {
     __shared__ bool is_last;
