@@ -1,5 +1,6 @@
 """Cases of each operation for shapes.py, drawn by seed: odd sizes, primes, broadcasts, gaps, every type."""
 import itertools
+import math
 
 from drawn_case import SIZES, Case, count, elements, log_uniform, shape, size
 from drawn_products import draw_gemm, draw_grouped_gemm, draw_scaled_gemm
@@ -99,10 +100,15 @@ def draw_transpose(draw):
                 lambda t, torch: (lambda: t["y"].copy_(t["x"].permute(order))), 2 * count(dims) * SIZES[dtype])
 
 
-def indices(draw, name, n, below, dtype="i32"):
-    """Buffers and operations that make `n` indices below a bound."""
+def indices(name, n, below, dtype="i32", kind="even"):
+    """Buffers and operations that make `n` indices below a bound, from numbers from 0 to 99. PyTorch evaluates the same expression.
+
+    Of the indices, `hot` makes half 0; with `zipf`, index k is as frequent as 1 / (k + 1)."""
     parts = {f"{name}a": ("i32", [n]), f"{name}b": ("i32", [n]), f"{name}c": ("i32", [n]), name: (dtype, [n])}
-    return parts, f"map(({name}a * 10000 + {name}b * 100 + {name}c) % {below} -> {name})"
+    below_million = f"({name}a * 10000 + {name}b * 100 + {name}c)"
+    made = {"even": f"{below_million} % {below}", "hot": f"{below_million} % {below} * ({name}a % 2)",
+            "zipf": f"exp({below_million} * {math.log(below) / 1e6:.12f}) - 1"}[kind]
+    return parts, f"map({made} -> {name})"
 
 
 def draw_gather(draw):
@@ -110,7 +116,7 @@ def draw_gather(draw):
     inner = size(draw, 1, 16384)
     n = max(1, min(elements(draw, dtype) // inner, 1 << 22))
     rows = max(1, min(size(draw, 1, 200_000), (1 << 27) // SIZES[dtype] // inner))
-    parts, setup = indices(draw, "i", n, rows)
+    parts, setup = indices("i", n, rows)
     return Case(f"{n} of {dtype}[{rows}, {inner}]", {"x": (dtype, [rows, inner]), "y": (dtype, [n, inner]), **parts},
                 "gather(x, i -> y)", lambda t, torch: (lambda: torch.index_select(t["x"], 0, t["i"], out=t["y"])),
                 (n + min(n, rows)) * inner * SIZES[dtype] + 4 * n, setup)
@@ -135,14 +141,16 @@ def draw_scatter(draw):
     inner = size(draw, 1, 8192)
     n = max(1, min(elements(draw, dtype) // inner, 1 << 20))
     rows = max(1, min(size(draw, 1, 100_000), (1 << 27) // SIZES[dtype] // inner))
-    parts, setup = indices(draw, "i", n, rows)
+    kind = draw.choice(("even", "even", "even", "hot", "zipf"))
+    parts, setup = indices("i", n, rows, kind=kind)
 
     def body(t, torch):
         def run():
             y = torch.zeros_like(t["y"])
             return y.index_add_(0, t["i"], t["x"])
         return run
-    return Case(f"{dtype}[{n}, {inner}] into {rows}", {"x": (dtype, [n, inner]), "y": (dtype, [rows, inner]), **parts},
+    return Case(f"{dtype}[{n}, {inner}] into {rows}, {kind}",
+                {"x": (dtype, [n, inner]), "y": (dtype, [rows, inner]), **parts},
                 "scatter(x, i -> y, combine: add)", body, (n + rows) * inner * SIZES[dtype] + 4 * n, setup)
 
 
@@ -217,7 +225,7 @@ def draw_embedding(draw):
     width, rows = size(draw, 32, 8192), size(draw, 1000, 200_000)
     rows = max(1, min(rows, (1 << 29) // SIZES[dtype] // width))
     n = max(1, min(elements(draw, dtype) // width, 1 << 17))
-    parts, setup = indices(draw, "i", n, rows, draw.choice(("i64", "i32")))
+    parts, setup = indices("i", n, rows, draw.choice(("i64", "i32")))
     return Case(f"{n} of {dtype}[{rows}, {width}]", {"x": (dtype, [rows, width]), "y": (dtype, [n, width]), **parts},
                 "embedding(x, i -> y)", lambda t, torch: (lambda: torch.nn.functional.embedding(t["i"], t["x"])),
                 (n + min(n, rows)) * width * SIZES[dtype] + SIZES[parts["i"][0]] * n, setup)
@@ -480,7 +488,8 @@ def draw_permute(draw):
     width, experts, each = size(draw, 64, 8192), draw.choice((8, 60, 64, 128, 256)), draw.choice((1, 2, 4, 8))
     rows = max(1, min(elements(draw, dtype) // width // each, 1 << 16))
     if draw.random() < 0.5:
-        parts, setup = indices(draw, "i", rows * each, experts)
+        kind = draw.choice(("even", "even", "even", "hot", "zipf"))
+        parts, setup = indices("i", rows * each, experts, kind=kind)
 
         def body(t, torch):
             # `bincount` waits for the device, which a graph cannot hold.
@@ -491,12 +500,12 @@ def draw_permute(draw):
                 order = t["i"].sort(stable=True).indices
                 return t["x"].index_select(0, order // each), counts.zero_().index_add_(0, t["i"], ones)
             return run
-        return Case(f"permute {each} of {experts}, {dtype}[{rows}, {width}]",
+        return Case(f"permute {each} of {experts}, {dtype}[{rows}, {width}], {kind}",
                     {"x": (dtype, [rows, width]), "y": (dtype, [rows * each, width]), "q": ("i32", [rows, each]),
                      "d": ("i32", [experts]), **parts},
                     f"permute(x, view(i, [{rows}, {each}]), experts: {experts} -> y, q, d)", body,
                     2 * rows * each * width * SIZES[dtype] + 8 * rows * each, setup)
-    parts, setup = indices(draw, "i", rows * each, rows * each)
+    parts, setup = indices("i", rows * each, rows * each)
 
     def body(t, torch):
         return lambda: (t["y"].index_select(0, t["i"]).view(rows, each, width) * t["w"][..., None]).sum(1)

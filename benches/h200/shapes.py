@@ -104,10 +104,8 @@ def tensors(case, torch):
         if name in ("r", "c"):
             made[name] = torch.arange(count(dims), device="cuda", dtype=torch.int32).reshape(dims)
         elif name == "i" and case.setup:
-            below = int(case.setup.split("%")[1].split("-")[0].split(")")[0])
-            made[name] = torch.randint(0, below, dims, device="cuda", dtype=types[dtype])
-        elif name in ("ia", "ib", "ic"):
-            continue
+            expression = case.setup.removeprefix("map(").split(" -> ")[0]
+            made[name] = eval(expression, {"exp": torch.exp, **made}).round().to(types[dtype])
         elif dtype in FLOATS:
             made[name] = torch.randn(dims, device="cuda", dtype=torch.float32).to(types[dtype])
         else:

@@ -1,13 +1,14 @@
 //! The kernels of a `scatter` with `combine: add` whose blocks own buckets of consecutive rows.
 //!
 //! A block collects the positions of its rows' terms, groups them by row in their order, and divides all terms evenly among its threads,
-//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few indices are searched by every block; for more, a first kernel
-//! sorts the positions of each tile of indices by bucket, and blocks read the runs of their bucket in all tiles.
+//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few
+//! indices are searched by every block; for more, a first kernel sorts the positions of each tile of indices by bucket, and blocks read
+//! the runs of their bucket in all tiles. In the second way, blocks share a bucket that has far more positions than others.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD, ALL, GROUP, JOIN, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::bucket_kernels::{ADD, ADD_RANKED, ALL, GROUP, JOIN, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::lists::{MAX_TERMS, sectors_of};
 use super::*;
@@ -56,20 +57,34 @@ const PER_BUCKET: u64 = 1024;
 /// Maximum average number of terms of a block before blocks share a bucket.
 const PER_BLOCK: u64 = 4096;
 
+/// Number of parts and of even averages of an item's positions above which blocks share the item.
+const HEAVY: u64 = 2;
+
+/// Number of parts of an item whose sums a block adds up.
+const JOINED: u64 = 16;
+
+/// Minimum number of threads that process the rows of a bucket, and maximum number of those of a row, for which sums of each warp are faster
+/// than terms grouped by row: else many of a warp's terms have the same row, or few terms share the work of grouping.
+const MIN_SPREAD: u64 = 16;
+const MAX_RANKED_LANES: u64 = 4;
+
+/// Minimum number of neighbouring terms of a warp with the same row that are added by shuffles.
+const CROWD: u64 = 6;
+
 /// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
 const EACH: u64 = 8;
 const AHEAD: [u64; 2] = [4, 8];
 
 /// Instructions of the kernel that adds: per index that a block examines, per position that it groups by row, per thread that adds a term,
 /// per thread that writes a sum, and others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed
-/// instructions of seven scatters on an H100, from hardware counters.
+/// instructions of ten scatters on an H100, from hardware counters.
 const PER_LOOK: f64 = 12.5;
 const PER_PLACE: f64 = 142.0;
 const PER_TERM: f64 = 48.0;
 const PER_SUM: f64 = 45.0;
 const PER_THREAD: f64 = 500.0;
-const PER_SPLIT: f64 = 92.0;
-const PER_SPLITTER: f64 = 163.0;
+const PER_SPLIT: f64 = 163.0;
+const PER_SPLITTER: f64 = 162.0;
 
 /// The way in which a block finds the positions of its rows' terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +99,8 @@ enum Source {
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
     source: Source,
+    /// True if each warp has sums of all rows of a bucket, to which it adds terms in their order without grouping them by row.
+    is_ranked: bool,
     /// True if rows are not aligned to a pack.
     ragged: bool,
     /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
@@ -126,6 +143,12 @@ impl Buckets {
         let (_, threads, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
         let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(MIN_HELD, most_held);
         tiled.source = Source::Tiles { threads, held };
+        let own = Buckets { own: tiled.rows.div_ceil((wanted / tiled.chunks).max(1)).min(MAX_ROWS), ..tiled };
+        let of_warps = u64::from(BLOCK) / WARP * own.own * own.lanes * own.pack * scatter_type(spec).size();
+        let is_spread = own.own * own.lanes >= MIN_SPREAD && own.lanes <= MAX_RANKED_LANES;
+        if is_spread && of_warps + 6 * round + 12 * u64::from(BLOCK) <= SHARED {
+            tiled = Buckets { is_ranked: true, ..own };
+        }
         let average = count / tiled.buckets();
         tiled.segments = (average / PER_BLOCK).min(RESIDENT * UNITS / tiled.blocks()).min(tiled.tiles()).max(1);
         Some(tiled)
@@ -139,7 +162,8 @@ impl Buckets {
         let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
         let source = Source::All;
-        let one = Buckets { source, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
+        let one =
+            Buckets { source, is_ranked: false, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
         (count < 1 << 31).then_some(one)
     }
 
@@ -185,8 +209,38 @@ impl Buckets {
         4 * self.tiles() * self.tile()
     }
 
+    /// Offset in bytes of the numbers of shared items and of their parts.
+    fn heads_at(&self) -> u64 {
+        self.offsets_at() + 4 * self.tiles() * self.words()
+    }
+
     fn workspace(&self) -> u64 {
-        if self.source == Source::All { 0 } else { self.offsets_at() + 4 * self.tiles() * self.words() }
+        if self.source == Source::All { 0 } else { self.heads_at() + 4 * self.heads() }
+    }
+
+    /// Number of positions of a part of an item. A block reads all runs of the item to find those of its part.
+    fn part(&self) -> u64 {
+        self.round * self.tiles().div_ceil(self.segments).div_ceil(u64::from(BLOCK))
+    }
+
+    /// Number of positions above which blocks share an item.
+    fn heavy(&self) -> u64 {
+        HEAVY * self.part().max(self.count / (self.buckets() * self.segments))
+    }
+
+    /// Maximum number of shared items and of their parts; none is shared if all positions of a chunk are in one.
+    fn records(&self) -> u64 {
+        if self.buckets() == 1 { 0 } else { self.count * self.chunks / self.heavy() }
+    }
+
+    fn parts(&self) -> u64 {
+        if self.records() == 0 { 0 } else { self.count * self.chunks / self.part() + self.records() }
+    }
+
+    /// Number of words that are set to zero first: the number of shared items and of their parts, four words for each item, and the
+    /// number of parts added up.
+    fn heads(&self) -> u64 {
+        2 + 4 * self.records() + self.parts() + JOINED
     }
 
     /// Number of elements of a row, rounded up to whole chunks.
@@ -194,9 +248,14 @@ impl Buckets {
         self.chunks * self.lanes * self.pack
     }
 
-    /// Size in bytes of the segments' sums of all rows.
-    fn partials(&self, spec: &Spec) -> u64 {
-        if self.segments == 1 { 0 } else { self.segments * self.rows * self.width() * scatter_type(spec).size() }
+    /// Number of the segments' sums of all rows.
+    fn partials(&self) -> u64 {
+        if self.segments == 1 { 0 } else { self.segments * self.rows * self.width() }
+    }
+
+    /// Number of the sums of all parts.
+    fn shared(&self) -> u64 {
+        if self.source == Source::All { 0 } else { self.parts() * self.own * self.lanes * self.pack }
     }
 
     /// Number of blocks of the kernel that adds the segments' sums.
@@ -215,7 +274,7 @@ impl Buckets {
         };
         let grouped = count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes);
         let written = PER_SUM * (self.segments * self.rows) as f64 * lanes;
-        let partials = Traffic::of(Space::Device, self.partials(spec));
+        let partials = Traffic::of(Space::Device, self.partials() * scatter_type(spec).size());
         Cost {
             instructions: found + grouped + written + PER_THREAD * threads,
             read: Spec::bytes_of(&spec.inputs) + partials,
@@ -241,26 +300,35 @@ impl Buckets {
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
-        let mut parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
+        let sums = (self.partials() + self.shared()) * scatter_type(spec).size();
+        let mut parts = Parts::of(spec, columns, self.workspace(), sums);
         parts.bind("offsets_at", self.offsets_at());
+        parts.bind("heads_at", self.heads_at());
         let buckets = self.buckets();
         let is_few = self.finds_few();
-        let run = self.count / (self.tiles() * buckets).max(1);
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
-             #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define MATES {}\n#define SEGMENTS {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n#define BUCKETS_BITS {}\n#define CROWD {CROWD}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+             #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define SEGMENTS {}u\n\
+             #define PART {}u\n#define HEAVY {}u\n#define HEADS {}u\n#define RECORDS {}u\n#define JOINED {JOINED}u\n#define SHARED_AT {}ull\n\
              #define EACH {EACH}\n#define AHEAD {}\n{}",
             c_type(spec.inputs[1].dtype),
             self.round,
             u32::from(is_few),
-            u32::from(self.own > 1 || is_few),
+            u32::from((self.own > 1 || is_few) && !self.is_ranked),
+            if self.is_ranked { u64::from(BLOCK) / WARP } else { 1 },
+            self.own.ilog2() + 1,
+            buckets.ilog2() + 1,
             self.lanes,
             self.chunks,
             self.own,
             self.tile(),
             self.tiles(),
-            run.clamp(1, WARP).next_power_of_two(),
             self.segments,
+            self.part(),
+            self.heavy(),
+            self.heads(),
+            self.records(),
+            self.partials(),
             AHEAD[usize::from(self.pack <= 4)],
             columns.text_of_packs(self.pack, self.ragged),
         );
@@ -273,11 +341,12 @@ impl Buckets {
             parts.launch(name, &format!("{before}{bounds}"), body, grid, threads as u32)
         };
         let mut launches = Vec::new();
-        let find = if self.source == Source::All { ALL } else { RUNS };
+        let find = if self.source == Source::All { ALL.to_owned() } else { format!("{JOIN_PARTS}{RUNS}") };
+        let add = if self.is_ranked { ADD_RANKED } else { ADD };
         if let Source::Tiles { threads, .. } = self.source {
             launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
         }
-        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{ADD}{find}{WRITE}"), self.blocks(), BLOCK.into()));
+        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{add}{WRITE}{find}"), self.blocks(), BLOCK.into()));
         if self.segments > 1 {
             launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
         }

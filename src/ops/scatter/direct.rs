@@ -162,13 +162,28 @@ pub fn lanes_of_warp(packs: u64) -> u64 {
     }
 }
 
-/// Kernel text: the votes of a warp, or of half a wave.
+/// Kernel text: the votes of a warp, or of half a wave; whether any thread of the warp or wave agrees; a barrier that orders the accesses
+/// of its threads to shared memory; and a bit for each of the 32 threads that has the same number of `BITS` bits.
 pub const VOTES: &str = r#"
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 __device__ inline u32 votes32(bool vote) { return (u32)(__ballot(vote) >> (threadIdx.x & 32 & (warpSize - 1))); }
+__device__ inline bool any_vote(bool vote) { return __ballot(vote) != 0; }
+__device__ inline void order_warp() { __threadfence_block(); }
 #else
 __device__ inline u32 votes32(bool vote) { return __ballot_sync(0xffffffffu, vote); }
+__device__ inline bool any_vote(bool vote) { return __any_sync(0xffffffffu, vote); }
+__device__ inline void order_warp() { __syncwarp(); }
 #endif
+template <u32 BITS> __device__ inline u32 equal_bits(u32 value) {
+  u32 equal = 0xffffffffu;
+#pragma unroll
+  for (u32 bit = 0; bit < BITS; bit++) {
+    const bool is_set = (value >> bit & 1) != 0;
+    const u32 votes = votes32(is_set);
+    equal &= is_set ? votes : ~votes;
+  }
+  return equal;
+}
 "#;
 
 /// Kernel text: a group of `LANES` threads has `LANES` of the 32 positions of a word. All warps of a block take the same number of steps.

@@ -19,10 +19,9 @@ const SLOTS: u64 = 2048;
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
 const LEAST: u64 = 8;
 
-/// Maximum average number of terms per row, and number of indices or size of a row in bytes from which on only fewer terms are faster than
-/// tiles of indices sorted by ranges of rows.
+/// Maximum average number of terms per row. Above this number of indices, and below this size of a row in bytes, tiles of indices sorted by
+/// ranges of rows are faster unless most rows have no term.
 pub const MAX_TERMS: u64 = 64;
-const FEW_TERMS: u64 = 8;
 const MANY: u64 = 1 << 16;
 const WIDE: u64 = 128;
 
@@ -83,7 +82,7 @@ impl Lists {
         // Four standard deviations above the average of random indices, and room for small averages.
         let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(LEAST);
         let is_listed = count <= MANY || columns.length * x.dtype.size() >= WIDE;
-        let is_fast = average <= if is_listed { MAX_TERMS } else { FEW_TERMS };
+        let is_fast = if is_listed { average <= MAX_TERMS } else { count < rows };
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
