@@ -539,10 +539,15 @@ fn views_of_tensors_and_slices() {
 #[test]
 fn products_with_epilogues() {
     let mut file = File::new(17);
-    for _ in 0..cases(24) {
+    for case in 0..cases(36) {
         let dtype = file.pick(&FLOATS);
         let out = if matches!(dtype, "f16" | "bf16") { file.pick(&[dtype, "f32"]) } else { dtype };
-        let [m, n, k] = [(); 3].map(|()| file.pick(&[1, 2, 3, 7, 16, 33, 64, 97]));
+        // One kernel computes a product of few terms and many columns together with its epilogue.
+        let (rows, columns, terms): (&[u64], &[u64], &[u64]) = match case % 3 {
+            0 => (&[1, 33, 70], &[256, 259, 516, 602], &[1, 3, 8, 16]),
+            _ => (&[1, 2, 3, 7, 16, 33, 64, 97], &[1, 2, 3, 7, 16, 33, 64, 97], &[1, 2, 3, 7, 16, 33, 64, 97]),
+        };
+        let (m, n, k) = (file.pick(rows), file.pick(columns), file.pick(terms));
         let lead: Vec<u64> = if file.below(3) == 0 { vec![1 + file.below(3), 1 + file.below(3)] } else { Vec::new() };
         // Rows may have gaps between them, and elements of a row may not.
         let matrix = |file: &mut File, dtype: &str, lead: &[u64], rows: u64, columns: u64| {
@@ -557,11 +562,15 @@ fn products_with_epilogues() {
         let is_gated = function.ends_with("glu") || function == "geglu_tanh";
         let (width, n) = (n, if is_gated { 2 * n } else { n });
         let shared = file.below(2) == 0;
-        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, width));
-        let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, k, n);
+        let turned = [(); 2].map(|()| case % 3 == 0 && file.below(2) == 0);
+        let [[a_rows, a_columns], [b_rows, b_columns]] = [([m, k], turned[0]), ([k, n], turned[1])]
+            .map(|([rows, columns], turned)| if turned { [columns, rows] } else { [rows, columns] });
+        let (a, c) = (matrix(&mut file, dtype, &lead, a_rows, a_columns), matrix(&mut file, out, &lead, m, width));
+        let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, b_rows, b_columns);
         let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
         let accumulate = file.below(2) == 0 && !is_gated;
-        file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate})"));
+        let turns = format!("transpose_a: {}, transpose_b: {}", turned[0], turned[1]);
+        file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate}, {turns})"));
     }
     file.check();
 }
