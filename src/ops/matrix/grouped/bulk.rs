@@ -43,6 +43,17 @@ template <bool TO_ALL> __device__ inline void copy_box(const TensorMap& map, u16
 __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+// Sets the terms of boxes outside of `first..end` to zero. The terms are the rows of the boxes, or their columns.
+template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u32 first, u32 end) {
+  for (u32 i = threadIdx.x; i < COUNT / 8; i += THREADS) {
+    u32 row = i * 8 % BOX / 64, term = ROWS ? row : (i % 8 ^ row % 8) * 8;
+    if (term >= first && term + (ROWS ? 1 : 8) <= end) continue;
+    Pack<u16, 8> pack = {};
+    if (!ROWS) pack = *(Pack<u16, 8>*)(boxes + i * 8);
+    EACH(e, 8) if (ROWS || term + e < first || term + e >= end) pack.at[e] = 0;
+    *(Pack<u16, 8>*)(boxes + i * 8) = pack;
+  }
+}
 #endif
 "#;
 
@@ -113,12 +124,12 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
         u16* a_at = stages + stage * STAGE;
         u16* b_at = a_at + BM * BK;
 #if IN_DEPTH
-        // The terms behind the group are those of the next one. Each is a row of the boxes, since groups do not divide rows in memory.
-        u32 terms = place.depth_end - place.depth - step * BK;
-        if (terms < BK) {
-          Pack<u32, 4> none = {};
-          for (u32 i = threadIdx.x; i < STAGE / 8; i += THREADS)
-            if (i * 8 % BOX / 64 >= terms) *(Pack<u32, 4>*)(a_at + i * 8) = none;
+        // The other terms of the boxes are those of the groups before and behind.
+        u32 k = place.depth + step * BK, begin = place.group > 0 ? schedule.ends[place.group - 1] : 0;
+        if (k < begin || k + BK > place.depth_end) {
+          u32 first = left_of(begin, k), end = left_of(place.depth_end, k);
+          keep_terms<BM * BK, TURNED_A>(a_at, first, end);
+          keep_terms<BN * BK, !TURNED_B>(b_at, first, end);
           written_before();
           asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
         }

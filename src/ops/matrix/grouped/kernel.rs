@@ -70,7 +70,7 @@ const ROUNDS: u64 = 8;
 const JOINERS: u64 = 8;
 
 /// Bytes of the description of a shared tile in the workspace.
-const SHARED_TILE: u64 = 28;
+const SHARED_TILE: u64 = 32;
 
 /// Maximum number of groups for which four stages of the largest tiles fit in shared memory beside the table.
 const FEW_GROUPS: u64 = 316;
@@ -103,18 +103,9 @@ impl Tiling {
             return Tiling { splits: small.may_share(), ..small };
         }
         let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
-        let along = along_groups(spec, &shape);
-        let source = |operand: usize, offset| {
-            let given = &spec.inputs[operand];
-            match along[operand] {
-                true => Source::given(operand as u8, given),
-                false => Source::of(operand as u8, given, flops, offset),
-            }
-        };
-        let a = source(0, 0);
-        let b = source(1, a.end());
-        // A copy by a tensor map begins at a whole pack of a row; elsewhere, an H100 reports an illegal instruction.
-        let can_map = along == [false; 2] && [&a, &b].iter().all(|source| source.is_aligned());
+        let a = Source::of(0, &spec.inputs[0], flops, 0);
+        let b = Source::of(1, &spec.inputs[1], flops, a.end());
+        let can_map = [&a, &b].iter().all(|source| source.is_aligned());
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             sources: [a.clone(), b.clone()],
             ..with(rows, columns, threads, row_warps, stages, resident)
@@ -281,6 +272,7 @@ impl Tiling {
         let c = &spec.outputs[0];
         let Shape { in_depth, groups, rows, columns, depth } = self.shape;
         let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+        let [along_a, along_b] = along_groups(spec, &self.shape);
         let strides = |tensor: &Tensor| {
             let last = tensor.dims.len() - 1;
             let group = if last == 2 { tensor.strides[0] } else { 0 };
@@ -304,7 +296,7 @@ impl Tiling {
         let cluster = self.cluster.unwrap_or([1, 1]);
         let types = format!(
             "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
-             typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
+             typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n#define ALONG_A {}\n#define ALONG_B {}\n\
              #define MAX_GROUPS {MAX_GROUPS}\n",
             block,
             if self.by_units { self.resident } else { 1 },
@@ -315,7 +307,7 @@ impl Tiling {
             c_type(c.dtype),
             c_type(ends.dtype),
             c_type(a.dtype.compute()),
-            function(spec),
+            finish(spec).function_text(),
             u32::from(in_depth),
             u32::from(turned[0]),
             u32::from(turned[1]),
@@ -323,8 +315,9 @@ impl Tiling {
             self.rows,
             self.columns,
             u32::from(self.splits),
+            u32::from(along_a),
+            u32::from(along_b),
         );
-        let [along_a, along_b] = along_groups(spec, &self.shape);
         let (blocks, threads) = (self.blocks(), self.threads as u32);
         let [of_a, of_b] = &self.sources;
         let join_steps = self.join_steps();
@@ -391,12 +384,4 @@ impl Tiling {
 fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
     if shape.in_depth { [!turned_a, turned_b] } else { [turned_a, false] }
-}
-
-/// Returns kernel text that defines `finished`, the epilogue of a sum.
-fn function(spec: &Spec) -> String {
-    let expression = finish(spec).expression();
-    let constants = expression.constants().iter().enumerate();
-    let constants: String = constants.map(|(index, value)| format!("  const C c{index} = C({value:e});\n")).collect();
-    format!("__device__ inline C finished(C x0) {{\n{constants}{}}}\n", expression.c_text())
 }

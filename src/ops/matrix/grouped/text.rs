@@ -30,6 +30,10 @@ pub const SCHEDULE: &str = r#"
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define __grid_constant__
 #endif
+// First element at which the tiles of a group that begins at `begin` can begin: tensor maps copy whole packs of 16 bytes of rows
+// that groups divide.
+#define ALIGNS (BULK && (ALONG_A || ALONG_B))
+#define FIRST(begin) (ALIGNS ? (begin) / 8 * 8 : (begin))
 #define CLUSTER (CLUSTER_ROWS * CLUSTER_COLUMNS)
 #define ALL_THREADS (THREADS + (BULK ? 32 : 0))
 #define BAND (16 / CLUSTER_ROWS)
@@ -56,8 +60,8 @@ template <typename F> __device__ inline void join_all(u32* values, u32* room, u3
 }
 struct Place {
   u32 group;
-  // First row and column of the tile, and end of the group's rows.
-  u32 row, column, row_end;
+  // First row and column of the tile, and range of the rows that are written.
+  u32 row, column, row_begin, row_end;
   // Range of the terms of the sums.
   u32 depth, depth_end;
 };
@@ -84,7 +88,7 @@ struct Schedule {
     this->groups = groups;
     parts = groups + !IN_DEPTH;
     for (u32 g = threadIdx.x; g < parts; g += ALL_THREADS) {
-      u32 own = own_ends[g] - (g > 0 ? own_ends[g - 1] : 0);
+      u32 begin = g > 0 ? own_ends[g - 1] : 0, own = own_ends[g] > begin ? own_ends[g] - FIRST(begin) : 0;
       own_tiles[g] = IN_DEPTH ? steps_of(own) : (own + TILE_ROWS - 1) / TILE_ROWS;
     }
     __syncthreads();
@@ -116,8 +120,8 @@ struct Schedule {
     u32 left = (IN_DEPTH ? row_tiles : tiles[group] - before) - band, in_band = left < BAND ? left : BAND;
     own -= band * columns;
     u32 row = (band + own % in_band) * TILE_ROWS, column = own / in_band * TILE_COLUMNS;
-    if (IN_DEPTH) return {group, row, column, rows, begin, end};
-    return {group, begin + row, column, end, 0, group < groups ? depth : 0};
+    if (IN_DEPTH) return {group, row, column, 0, rows, begin < end ? FIRST(begin) : begin, end};
+    return {group, FIRST(begin) + row, column, ALIGNS ? begin : 0, end, 0, group < groups ? depth : 0};
   }
 
   // Number of steps of a tile of a part of the depth.
@@ -328,7 +332,7 @@ __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, 
   O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
   EACH(i, 16 * IN_ROW / LANES) {
     u32 number = i * LANES + lane_of(), r = number / IN_ROW, at = number % IN_ROW * PACK;
-    if (row + r >= place.row_end || column + at >= columns) continue;
+    if (row + r < place.row_begin || row + r >= place.row_end || column + at >= columns) continue;
     *(Pack<O, PACK>*)(own + (i64)(row + r) * sc.row + (i64)(column + at) * (PACKS_C ? 1 : sc.column)) =
         *(const Pack<O, PACK>*)(room + r * CHUNK_ROW + at);
   }
@@ -346,7 +350,7 @@ __device__ inline void store_tile(O* c, const Strides& sc, const Place& place, u
 #pragma unroll 8
   for (u32 i = threadIdx.x; i < BM * IN_ROW; i += THREADS) {
     u32 row = place.row + i / IN_ROW, column = place.column + i % IN_ROW * PACK;
-    if (row < place.row_end && column < columns) *(Pack<O, PACK>*)(own + (i64)row * sc.row + (i64)column * (PACKS_C ? 1 : sc.column)) = zeros;
+    if (row >= place.row_begin && row < place.row_end && column < columns) *(Pack<O, PACK>*)(own + (i64)row * sc.row + (i64)column * (PACKS_C ? 1 : sc.column)) = zeros;
   }
 }
 #if SPLIT
