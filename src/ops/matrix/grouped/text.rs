@@ -218,8 +218,10 @@ struct Shares {
   // follow.
   __device__ inline u32 first(u32 block) const {
     if (block == 0 || block >= blocks || begin == end) return block == 0 ? begin : end;
-    u32 before = parts ? parts[block - 1] : block, all = parts ? parts[blocks - 1] : blocks;
-    return begin + block + (u32)((u64)(end - begin - blocks) * before / all);
+    u32 left = end - begin - blocks;
+    // A division of 64 bits takes several times as long.
+    if (!parts) return begin + block + left / blocks * block + left % blocks * block / blocks;
+    return begin + block + (u32)((u64)left * parts[block - 1] / parts[blocks - 1]);
   }
 };
 
