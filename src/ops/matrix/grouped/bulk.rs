@@ -43,6 +43,8 @@ template <bool TO_ALL> __device__ inline void copy_box(const TensorMap& map, u16
 __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+// Number of boxes that cover this many rows or columns of a tile.
+__device__ inline u32 boxes_of(u32 left, u32 tile) { return (left < tile ? left + 63 : tile) / 64; }
 // Sets the terms of boxes outside of `first..end` to zero. The terms are the rows of the boxes, or their columns.
 template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u32 first, u32 end) {
   for (u32 i = threadIdx.x; i < COUNT / 8; i += THREADS) {
@@ -88,23 +90,23 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
   Work work(shares);
   if (threadIdx.x >= THREADS) {
     if (threadIdx.x == THREADS) {
+      // Each block copies its part of every box that several blocks of the cluster read.
+      const u32 part_a = own_column * (64 / CLUSTER_COLUMNS), part_b = own_row * (64 / CLUSTER_ROWS);
       while (work.next(schedule, shares, rows, depth)) {
         const Place& place = work.place;
         u32 row = place.row + own_row * BM, column = place.column + own_column * BN, group = IN_DEPTH ? 0 : place.group;
+        // Boxes behind the group's rows, or behind the last column, are not copied: no result depends on them.
+        u32 boxes_a = boxes_of(left_of(place.row_end, row), BM), boxes_b = boxes_of(left_of(columns, column), BN);
         for (u32 step = 0; step < work.steps; step++) {
           u32 k = place.depth + step * BK;
-          u16* to = stages + stage * STAGE;
+          u16 *to_a = stages + stage * STAGE + part_a * 64, *to_b = stages + stage * STAGE + BM * BK + part_b * 64;
           wait_for_phase(empty + stage, parity ^ 1);
-          expect_bytes(full + stage, 2 * STAGE);
-          // Each block copies a part of the boxes that all blocks of the cluster read.
-          EACH(i, BM / 64 / CLUSTER_COLUMNS) {
-            u32 box = i * CLUSTER_COLUMNS + own_column, r = row + box * 64;
-            copy_box<(CLUSTER_COLUMNS > 1)>(map_a, to + box * BOX, full + stage, TURNED_A ? r : k, TURNED_A ? k : r, 0);
-          }
-          EACH(i, BN / 64 / CLUSTER_ROWS) {
-            u32 box = i * CLUSTER_ROWS + own_row, c = column + box * 64;
-            copy_box<(CLUSTER_ROWS > 1)>(map_b, to + BM * BK + box * BOX, full + stage, TURNED_B ? k : c, TURNED_B ? c : k, group);
-          }
+          expect_bytes(full + stage, (boxes_a + boxes_b) * (2 * BOX));
+          for (u32 box = 0; box < boxes_a; box++, row += 64)
+            copy_box<(CLUSTER_COLUMNS > 1)>(map_a, to_a + box * BOX, full + stage, TURNED_A ? row : k, (TURNED_A ? k : row) + part_a, 0);
+          for (u32 box = 0; box < boxes_b; box++, column += 64)
+            copy_box<(CLUSTER_ROWS > 1)>(map_b, to_b + box * BOX, full + stage, TURNED_B ? k : column, (TURNED_B ? column : k) + part_b, group);
+          row -= boxes_a * 64, column -= boxes_b * 64;
           next_stage();
         }
       }

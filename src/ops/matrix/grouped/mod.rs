@@ -5,6 +5,7 @@ mod align;
 mod bulk;
 mod kernel;
 mod text;
+mod times;
 
 use std::ops::Range;
 
