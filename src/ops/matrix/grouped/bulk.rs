@@ -41,10 +41,24 @@ template <bool TO_ALL> __device__ inline void copy_box(const TensorMap& map, u16
 }
 // Waits for all threads of the cluster.
 __device__ inline void cluster_sync() {
+  if (CLUSTER == 1) return __syncthreads();
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// Number of boxes that cover this many rows or columns of a tile.
-__device__ inline u32 boxes_of(u32 left, u32 tile) { return (left < tile ? left + 63 : tile) / 64; }
+// Rows or columns of a tile that a copy covers: as many as possible of a factor whose rows lie along the depth, else 64.
+#define EXTENT_A (TURNED_A ? 64 : BM / CLUSTER_COLUMNS)
+#define EXTENT_B (TURNED_B ? BN / CLUSTER_ROWS : 64)
+// Number of copies for the rows or columns of a tile that exist.
+__device__ inline u32 copies_of(u32 left, u32 tile, u32 extent) { return ((left < tile ? left : tile) + extent - 1) / extent; }
+// Issues copies `0..count` of a factor, in a cluster of `BLOCKS` blocks that share them: each block issues some, or its terms of each.
+template <int BLOCKS, int TILE, int EXTENT, bool ALONG_DEPTH>
+__device__ inline void copy_tile(const TensorMap& map, u16* to, u64* barrier, u32 first, u32 k, u32 group, u32 count, u32 own) {
+  const bool TERMS = TILE / EXTENT % BLOCKS != 0;
+  u32 term = TERMS ? own * (64 / BLOCKS) : 0;
+  for (u32 i = TERMS ? 0 : own; i < count; i += TERMS ? 1 : BLOCKS) {
+    u32 at = first + i * EXTENT;
+    copy_box<(BLOCKS > 1)>(map, to + (i * EXTENT + term) * 64, barrier, ALONG_DEPTH ? k : at, ALONG_DEPTH ? at : k + term, group);
+  }
+}
 // Sets the terms of boxes outside of `first..end` to zero. The terms are the rows of the boxes, or their columns.
 template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u32 first, u32 end) {
   for (u32 i = threadIdx.x; i < COUNT / 8; i += THREADS) {
@@ -90,23 +104,18 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
   Work work(shares);
   if (threadIdx.x >= THREADS) {
     if (threadIdx.x == THREADS) {
-      // Each block copies its part of every box that several blocks of the cluster read.
-      const u32 part_a = own_column * (64 / CLUSTER_COLUMNS), part_b = own_row * (64 / CLUSTER_ROWS);
       while (work.next(schedule, shares, rows, depth)) {
         const Place& place = work.place;
         u32 row = place.row + own_row * BM, column = place.column + own_column * BN, group = IN_DEPTH ? 0 : place.group;
-        // Boxes behind the group's rows, or behind the last column, are not copied: no result depends on them.
-        u32 boxes_a = boxes_of(left_of(place.row_end, row), BM), boxes_b = boxes_of(left_of(columns, column), BN);
+        // Nothing behind the group's rows or behind the last column is copied: no result depends on it.
+        u32 copies_a = copies_of(left_of(place.row_end, row), BM, EXTENT_A), copies_b = copies_of(left_of(columns, column), BN, EXTENT_B);
         for (u32 step = 0; step < work.steps; step++) {
           u32 k = place.depth + step * BK;
-          u16 *to_a = stages + stage * STAGE + part_a * 64, *to_b = stages + stage * STAGE + BM * BK + part_b * 64;
+          u16* to = stages + stage * STAGE;
           wait_for_phase(empty + stage, parity ^ 1);
-          expect_bytes(full + stage, (boxes_a + boxes_b) * (2 * BOX));
-          for (u32 box = 0; box < boxes_a; box++, row += 64)
-            copy_box<(CLUSTER_COLUMNS > 1)>(map_a, to_a + box * BOX, full + stage, TURNED_A ? row : k, (TURNED_A ? k : row) + part_a, 0);
-          for (u32 box = 0; box < boxes_b; box++, column += 64)
-            copy_box<(CLUSTER_ROWS > 1)>(map_b, to_b + box * BOX, full + stage, TURNED_B ? k : column, (TURNED_B ? column : k) + part_b, group);
-          row -= boxes_a * 64, column -= boxes_b * 64;
+          expect_bytes(full + stage, 2 * BK * (copies_a * EXTENT_A + copies_b * EXTENT_B));
+          copy_tile<CLUSTER_COLUMNS, BM, EXTENT_A, !TURNED_A>(map_a, to, full + stage, row, k, 0, copies_a, own_column);
+          copy_tile<CLUSTER_ROWS, BN, EXTENT_B, TURNED_B>(map_b, to + BM * BK, full + stage, column, k, group, copies_b, own_row);
           next_stage();
         }
       }

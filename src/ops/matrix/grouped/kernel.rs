@@ -118,8 +118,6 @@ impl Tiling {
             mapped(128, 192, 256, 5, [1, 1]),
             mapped(128, 128, 256, 6, [2, 1]),
             mapped(128, 128, 256, 6, [1, 1]),
-            mapped(128, 64, 256, 8, [1, 1]),
-            mapped(64, 256, 128, 5, [2, 1]),
             mapped(64, 256, 128, 5, [1, 1]),
             mapped(64, 192, 128, 6, [1, 1]),
             mapped(64, 128, 128, 8, [1, 1]),
@@ -127,7 +125,7 @@ impl Tiling {
         ];
         let fits = |tiling: &Tiling| match tiling.cluster {
             Some(_) => can_map,
-            None => tiling.rows < 192 || shape.groups <= FEW_GROUPS,
+            None => !can_map && (tiling.rows < 192 || shape.groups <= FEW_GROUPS),
         };
         let best = all.into_iter().filter(fits).min_by_key(|tiling| tiling.time(bytes)).unwrap_or(small);
         Tiling { splits: best.may_share(), ..best }
@@ -312,11 +310,10 @@ impl Tiling {
         let mut body = format!("{}{}", text::MEMORY, text::UNITS);
         if self.cluster.is_some() {
             let maps = ["map_a", "map_b"].map(|name| format!("const __grid_constant__ TensorMap {name}"));
-            // Blocks of a cluster that share the rows lie along its columns.
-            let [of_b, of_a] = cluster;
-            let maps = maps.into_iter().zip([(&self.sources[0], of_a), (&self.sources[1], of_b)]);
-            params
-                .extend(maps.map(|(name, (source, parts))| (name, source.map([DEPTH as u32, (DEPTH / parts) as u32]))));
+            // Blocks that share the rows of a tile lie along the columns of the cluster.
+            let extents = [extent(self.rows, cluster[1], !turned[0]), extent(self.columns, cluster[0], turned[1])];
+            let maps = maps.into_iter().zip(self.sources.iter().zip(extents));
+            params.extend(maps.map(|(name, (source, extent))| (name, source.map(extent))));
             bytes += self.threads / 32 * WARP_RESULTS + BARRIERS;
             body = format!("{}#if BULK\n{}#else\n{}#endif\n", text::MEMORY, bulk::BODY, text::UNITS);
         }
@@ -342,4 +339,15 @@ impl Tiling {
 fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
     if shape.in_depth { [!turned_a, turned_b] } else { [turned_a, false] }
+}
+
+/// Elements and rows of a copy for a tile of `length` rows or columns, which `blocks` blocks of a cluster share, as the text of the
+/// kernel divides it. Rows of the factor lie along the depth or not.
+fn extent(length: u64, blocks: u64, along_depth: bool) -> [u32; 2] {
+    let rows = match along_depth {
+        true => length / blocks,
+        false if (length / DEPTH).is_multiple_of(blocks) => DEPTH,
+        false => DEPTH / blocks,
+    };
+    [DEPTH as u32, rows as u32]
 }

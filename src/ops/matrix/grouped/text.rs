@@ -24,6 +24,9 @@ pub const SCHEDULE: &str = r#"
 #define CLUSTER_ROWS 1
 #define CLUSTER_COLUMNS 1
 #define CLUSTER_BOUNDS
+#elif CLUSTER_ROWS * CLUSTER_COLUMNS == 1
+// A cluster of one block takes longer to launch than a block.
+#define CLUSTER_BOUNDS
 #else
 #define CLUSTER_BOUNDS __cluster_dims__(CLUSTER, 1, 1)
 #endif
@@ -319,6 +322,36 @@ __device__ inline u32 first_column() { return WARPGROUPS ? 0 : threadIdx.x / LAN
 #define CHUNK_ROW (CHUNK * 16 + 16 / (int)sizeof(O))
 // Elements in shared memory through which a warp writes its sums.
 #define WARP_ROOM (16 * CHUNK_ROW)
+// Writes 16 rows of a chunk whose rows begin at any element: packs of 8 bytes, and the elements before and behind them.
+__device__ inline void store_unaligned(O* c, i64 stride, const Place& place, u32 row, u32 column, u32 left, const O* room) {
+  const u32 PACK = 8 / sizeof(O), IN_ROW = CHUNK * 16 / PACK, EDGES = 2 * PACK;
+  u32 width = left < CHUNK * 16 ? left : CHUNK * 16;
+  auto begin_of = [&](u32 r) { return c + (i64)(row + r) * stride + column; };
+  auto exists = [&](u32 r) { return row + r >= place.row_begin && row + r < place.row_end; };
+  // Number of elements before the first pack.
+  auto before = [&](const O* begin) {
+    u32 count = (PACK - (u32)((u64)begin / sizeof(O) % PACK)) % PACK;
+    return count < width ? count : width;
+  };
+  for (u32 i = lane_of(); i < 16 * IN_ROW; i += LANES) {
+    u32 r = i / IN_ROW;
+    if (!exists(r)) continue;
+    O* begin = begin_of(r);
+    u32 at = before(begin) + i % IN_ROW * PACK;
+    if (at + PACK > width) continue;
+    Pack<O, PACK> pack;
+    EACH(e, PACK) pack.at[e] = room[r * CHUNK_ROW + at + e];
+    *(Pack<O, PACK>*)(begin + at) = pack;
+  }
+  for (u32 i = lane_of(); i < 16 * EDGES; i += LANES) {
+    u32 r = i / EDGES, edge = i % EDGES;
+    if (!exists(r)) continue;
+    O* begin = begin_of(r);
+    u32 first = before(begin), last = (width - first) % PACK;
+    u32 at = edge < PACK ? edge : width - last + edge - PACK;
+    if (edge < PACK ? edge < first : edge - PACK < last) begin[at] = room[r * CHUNK_ROW + at];
+  }
+}
 // Writes a chunk of a warp's sums by way of its `room` in shared memory, so that neighbouring lanes write neighbouring elements.
 __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, u32 columns, u32 m, u32 n, const Sums* sums, O* room) {
   EACH(i, CHUNK) EACH(h, LANE_ROWS) EACH(j, 2) {
@@ -327,11 +360,16 @@ __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, 
     *(Pack<O, 2>*)(room + lane_row(h) * CHUNK_ROW + i * 16 + lane_column(2 * j)) = two;
   }
   WARP_BARRIER;
+  u32 row = place.row + first_row() + m * ROW_STEP, column = place.column + first_column() + n * 16;
+  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
+  if (!PACKS_C && sc.column == 1) {
+    store_unaligned(own, sc.row, place, row, column, column < columns ? columns - column : 0, room);
+    WARP_BARRIER;
+    return;
+  }
   const int PACK = PACKS_C ? 16 / sizeof(O) : 1, IN_ROW = CHUNK * 16 / PACK;
   static_assert(NT % CHUNK == 0, "the sums of a warp are whole chunks");
   static_assert(16 * IN_ROW % LANES == 0, "every lane writes the same number of packs");
-  u32 row = place.row + first_row() + m * ROW_STEP, column = place.column + first_column() + n * 16;
-  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
   EACH(i, 16 * IN_ROW / LANES) {
     u32 number = i * LANES + lane_of(), r = number / IN_ROW, at = number % IN_ROW * PACK;
     if (row + r < place.row_begin || row + r >= place.row_end || column + at >= columns) continue;

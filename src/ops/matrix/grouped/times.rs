@@ -31,8 +31,11 @@ const BANDWIDTH: f64 = 2500.0;
 
 /// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that
 /// share some.
-const JOIN_LAUNCH: u64 = 3000;
+const JOIN_LAUNCH: u64 = 6000;
 const JOIN_KIB: u64 = 1;
+
+/// Time in ns by which a kernel with clusters of several blocks takes longer to launch.
+const CLUSTER_LAUNCH: f64 = 2500.0;
 
 /// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
 /// 21 µs whole and 30 µs shared by blocks of 13 steps.
@@ -78,7 +81,8 @@ impl Tiling {
         let write = (2 * of_tile) as f64 / WRITTEN / self.resident as f64;
         let rounds = self.tiles().div_ceil(self.at_once());
         let computed = (whole.min(shared) * self.step) as f64 + rounds as f64 * write;
-        overlapped(computed, bytes as f64 / BANDWIDTH) as u64
+        let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
+        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
     }
 
     /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
