@@ -81,7 +81,7 @@ pub fn launch(spec: &Spec) -> Launch {
 }
 
 /// A block computes `ROWS` rows. Each thread keeps its columns of `b` in registers, and reads the rows of `a` from shared memory.
-const TEXT: &str = r#"  __shared__ alignas(16) C left[ROWS][(DEPTH + 3) / 4 * 4];
+const TEXT: &str = r#"  __shared__ Pack<C, 4> left[ROWS][(DEPTH + 3) / 4];
   const u32 WIDTH = THREADS * EACH * PACK;
   u32 across = (columns + WIDTH - 1) / WIDTH, down = (rows + ROWS - 1) / ROWS;
   u64 tile = blockIdx.x;
@@ -94,7 +94,7 @@ const TEXT: &str = r#"  __shared__ alignas(16) C left[ROWS][(DEPTH + 3) / 4 * 4]
   u32 count = rows - first_row < ROWS ? rows - first_row : ROWS;
   for (u32 i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
     u32 row = TURNED_A ? i % ROWS : i / DEPTH, term = TURNED_A ? i / ROWS : i % DEPTH;
-    if (row < count) left[row][term] = load<C>(a[TURNED_A ? term * row_a + first_row + row : (first_row + row) * row_a + term]);
+    if (row < count) left[row][term / 4].at[term % 4] = load<C>(a[TURNED_A ? term * row_a + first_row + row : (first_row + row) * row_a + term]);
   }
   C right[EACH][PACK][DEPTH], added[EACH][PACK];
 #pragma unroll
@@ -113,7 +113,7 @@ const TEXT: &str = r#"  __shared__ alignas(16) C left[ROWS][(DEPTH + 3) / 4 * 4]
   for (u32 row = 0; row < count; row++) {
     C terms[DEPTH];
 #pragma unroll
-    for (u32 term = 0; term < DEPTH; term++) terms[term] = left[row][term];
+    for (u32 term = 0; term < DEPTH; term++) terms[term] = left[row][term / 4].at[term % 4];
     O* own = c + (first_row + row) * row_c;
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {

@@ -280,7 +280,7 @@ impl Tiling {
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define MIN_STEPS {MIN_STEPS}\n\
              #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n\
-             #define ALONE {}\n#define TABLE {}\n{}{}{}{}",
+             #define ALONE {}\n#define TABLE {}\n{}{}{}{}{}",
             mma::FUNCTIONS,
             !along_a && of_a.in_packs(),
             !along_b && of_b.in_packs(),
@@ -293,6 +293,7 @@ impl Tiling {
             self.table(),
             text::SCHEDULE,
             text::TILES,
+            stores::STORES,
             if self.cluster.is_some() { bulk::COPIES } else { "" },
             warpgroups::functions(&[warpgroups::product(
                 "multiply_together",

@@ -4,6 +4,7 @@
 mod align;
 mod bulk;
 mod kernel;
+mod stores;
 mod text;
 mod times;
 
