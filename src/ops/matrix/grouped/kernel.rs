@@ -125,7 +125,7 @@ impl Tiling {
         ];
         let fits = |tiling: &Tiling| match tiling.cluster {
             Some(_) => can_map,
-            None => !can_map && (tiling.rows < 192 || shape.groups <= FEW_GROUPS),
+            None => (!can_map || tiling.is_shallow()) && (tiling.rows < 192 || shape.groups <= FEW_GROUPS),
         };
         let best = all.into_iter().filter(fits).min_by_key(|tiling| tiling.time(bytes)).unwrap_or(small);
         Tiling { splits: best.may_share(), ..best }

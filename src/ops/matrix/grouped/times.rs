@@ -44,6 +44,11 @@ const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 /// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
 
+/// Number of steps of a tile from which on blocks share its depth if there are few tiles, and number up to which writing takes as
+/// long as the steps.
+const DEEP: u64 = 4 * MIN_STEPS;
+const SHALLOW: u64 = 4;
+
 /// Returns the time of two activities that overlap.
 fn overlapped(a: f64, b: f64) -> f64 {
     a.max(b) + NOT_HIDDEN * a.min(b)
@@ -68,7 +73,9 @@ impl Tiling {
         let columns = self.shape.columns.div_ceil(across).next_multiple_of(DEPTH).min(self.columns);
         let [lines_a, lines_b] = [0, 1].map(|factor: usize| lines(&self.sources[factor].tensor));
         let read = self.rows as f64 / cluster_columns as f64 * lines_a + columns as f64 / cluster_rows as f64 * lines_b;
-        let busy = (self.tiles() as f64 / self.at_once() as f64).min(1.0);
+        // Blocks share deep tiles, so that all SMs are busy.
+        let busy =
+            if self.depth_steps() >= DEEP { 1.0 } else { (self.tiles() as f64 / self.at_once() as f64).min(1.0) };
         let copies = (read * LINE_CYCLES * busy).max((self.rows + columns) as f64 * ARRIVAL_CYCLES);
         let arithmetic = (self.rows * self.columns * DEPTH) as f64 / PRODUCTS;
         (overlapped(copies, arithmetic) / CYCLES) as u64
@@ -85,11 +92,21 @@ impl Tiling {
         (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
     }
 
+    /// Number of steps of a tile.
+    fn depth_steps(&self) -> u64 {
+        let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
+        (self.shape.depth / groups).div_ceil(DEPTH).max(1)
+    }
+
+    /// Whether tiles have so few steps that writing them takes as long: two blocks on an SM, which copy by all threads, can hide that.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.depth_steps() <= SHALLOW
+    }
+
     /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
     /// incomplete round.
     fn steps(&self) -> (u64, u64) {
-        let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
-        let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
+        let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
         let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
         let whole = (rounds + u64::from(last > 0)) * steps;
