@@ -54,6 +54,7 @@ mod plan_formats;
 mod processes;
 mod product_bounds;
 mod random_attention;
+mod random_products;
 mod random_shapes;
 mod random_windows;
 mod ranks;

@@ -18,9 +18,10 @@ pub fn cases(all: usize) -> usize {
 pub struct File {
     seed: u64,
     drawn: u64,
-    buffers: String,
+    pub buffers: String,
     statements: String,
-    count: usize,
+    /// Number of buffers so far.
+    pub count: usize,
 }
 
 impl File {
@@ -230,85 +231,6 @@ fn rows_by_expert_and_back() {
         file.add(&format!("permute({x}, {choices}, experts: {experts} -> {y}, {places}, _)"));
         let weights = if file.below(2) == 0 { format!(", {}", file.tensor(dtype, &shape)) } else { String::new() };
         file.add(&format!("unpermute({y}, {places}{weights} -> {z})"));
-    }
-    file.check();
-}
-
-#[test]
-fn grouped_products_of_any_form() {
-    let mut file = File::new(17);
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
-    for case in 0..cases(16) {
-        let dtype = file.pick(&["bf16", "f16", "bf16", "f32", "f64"]);
-        // Ends from -10 to below 90: some descend, and some are beyond the rows.
-        let [groups, rows] = [file.pick(&[1, 3, 17]), file.pick(&[1, 37, 64, 90, 130])];
-        let [depth, columns] = [file.pick(&[1, 8, 40, 72, 129]), file.pick(&[1, 33, 64, 136])];
-        let in_depth = file.below(2) == 0;
-        // Tiles of many rows are for products that fill a device, which is much for the double.
-        let (groups, rows, depth, columns) = match case {
-            0 if is_long => (2, 4200, 24, 1040),
-            _ if in_depth => (groups.min(3), rows, depth, columns),
-            _ => (groups, rows, depth, columns),
-        };
-        let in_depth = in_depth && !(is_long && case == 0);
-        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
-        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
-        let index = file.pick(&["i32", "i64"]);
-        let ends = file.indices(index, &[groups]);
-        let output = if file.below(3) == 0 && dtype.ends_with("16") { "f32" } else { dtype };
-        let (a, b, c) = match in_depth {
-            true => (
-                file.tensor(dtype, &matrix(depth, rows, turned_a)),
-                file.tensor(dtype, &matrix(rows, columns, turned_b)),
-                file.tensor(output, &[groups, depth, columns]),
-            ),
-            false => (
-                file.tensor(dtype, &matrix(rows, depth, turned_a)),
-                file.tensor(dtype, &[&[groups], matrix(depth, columns, turned_b).as_slice()].concat()),
-                file.tensor(output, &[rows, columns]),
-            ),
-        };
-        let epilogue = file.pick(&["", "", ", epilogue: relu", ", epilogue: gelu", ", epilogue: gelu_tanh"]);
-        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
-        file.add(&format!("grouped_gemm({a}, {b}, {ends} -> {c}, {turns}{epilogue})"));
-    }
-    file.check();
-}
-
-/// Few tiles with a long depth, which blocks share.
-#[test]
-fn grouped_products_with_few_deep_tiles() {
-    let mut file = File::new(18);
-    for case in 0..cases(6) {
-        let dtype = file.pick(&["bf16", "f16"]);
-        let output = file.pick(&[dtype, "f32"]);
-        let groups = file.pick(&[1, 3, 5]);
-        let [short, columns] = [file.pick(&[7, 40, 130]), file.pick(&[33, 64, 130])];
-        let long = 2000 + file.below(1500);
-        let index = file.count;
-        file.count += 1;
-        let in_depth = case % 2 == 0;
-        let length = if in_depth { long } else { short };
-        let _ = writeln!(file.buffers, "buffer n{index}: i32[{groups}] = iota\nbuffer e{index}: i32[{groups}]");
-        let power = file.pick(&["1", "2", "0.3"]);
-        file.add(&format!("map(floor({length} * pow((n{index} + 1) / {groups}, {power})) -> e{index})"));
-        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
-        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
-        let (a, b, c) = match in_depth {
-            true => (
-                file.tensor(dtype, &matrix(short, long, turned_a)),
-                file.tensor(dtype, &matrix(long, columns, turned_b)),
-                file.tensor(output, &[groups, short, columns]),
-            ),
-            false => (
-                file.tensor(dtype, &matrix(short, long, turned_a)),
-                file.tensor(dtype, &[&[groups], matrix(long, columns, turned_b).as_slice()].concat()),
-                file.tensor(output, &[short, columns]),
-            ),
-        };
-        let epilogue = file.pick(&["", ", epilogue: silu"]);
-        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
-        file.add(&format!("grouped_gemm({a}, {b}, e{index} -> {c}, {turns}{epilogue})"));
     }
     file.check();
 }
@@ -530,70 +452,6 @@ fn views_of_tensors_and_slices() {
         file.add(&format!("map(view({y}, [{}]) + 1 -> view({y}, [{}]))", 2 * a * b * c, 2 * a * b * c));
         file.add(&format!("gemm(view({y}[1], [{b}, {}]), {dtype}[{}, 5])", 2 * c, 2 * c));
         file.add(&format!("map(view({y}[.., 1..3], [{a}, {}]) - 1 -> view({y}[.., 1..3], [{a}, {}]))", 4 * c, 4 * c));
-    }
-    file.check();
-}
-
-/// Products that add to what their output holds, with a bias and a function of the sums: some by the library, some by a kernel.
-#[test]
-fn products_with_epilogues() {
-    let mut file = File::new(17);
-    for _ in 0..cases(24) {
-        let dtype = file.pick(&FLOATS);
-        let out = if matches!(dtype, "f16" | "bf16") { file.pick(&[dtype, "f32"]) } else { dtype };
-        let [m, n, k] = [(); 3].map(|()| file.pick(&[1, 2, 3, 7, 16, 33, 64, 97]));
-        let lead: Vec<u64> = if file.below(3) == 0 { vec![1 + file.below(3), 1 + file.below(3)] } else { Vec::new() };
-        // Rows may have gaps between them, and elements of a row may not.
-        let matrix = |file: &mut File, dtype: &str, lead: &[u64], rows: u64, columns: u64| {
-            let (name, more) = (format!("x{}", file.count), file.below(2) * (1 + file.below(9)));
-            file.count += 1;
-            let sizes = [lead, &[rows, columns + more]].concat();
-            let _ = writeln!(file.buffers, "buffer {name}: {dtype}{sizes:?}");
-            format!("{name}[{}..{columns}]", ".., ".repeat(sizes.len() - 1) + "0")
-        };
-        let function =
-            file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"]);
-        let is_gated = function.ends_with("glu") || function == "geglu_tanh";
-        let (width, n) = (n, if is_gated { 2 * n } else { n });
-        let shared = file.below(2) == 0;
-        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, width));
-        let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, k, n);
-        let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
-        let accumulate = file.below(2) == 0 && !is_gated;
-        file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate})"));
-    }
-    file.check();
-}
-
-/// Products of 8-bit floats with a factor for each matrix, or for each row and column.
-#[test]
-fn products_of_narrow_floats() {
-    let mut file = File::new(23);
-    for _ in 0..cases(12) {
-        let [m, n] = [(); 2].map(|()| file.pick(&[1, 2, 7, 16, 33, 64]));
-        let k = file.pick(&[16, 32, 144]);
-        let (a, b) = file.pick(&[("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")]);
-        let each = file.below(2) == 0;
-        let (rows, columns) = if each { (m, n) } else { (1, 1) };
-        let out = file.pick(&["bf16", "f16", "f32"]);
-        let number = file.count;
-        file.count += 1;
-        let _ = writeln!(
-            file.buffers,
-            "buffer a{number}: {a}[{m}, {k}]\nbuffer b{number}: {b}[{n}, {k}]\nbuffer s{number}: f32[{rows}]\n\
-             buffer t{number}: f32[{columns}]\nbuffer c{number}: {out}[{m}, {n}]"
-        );
-        let option = file.pick(&["", ", epilogue: relu", ", epilogue: silu", ", accumulate: true"]);
-        file.add(&format!(
-            "scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, transpose_b: true{option})"
-        ));
-        file.add(&format!("gemm(a{number}, b{number} -> c{number}, transpose_b: true)"));
-        let _ = writeln!(
-            file.buffers,
-            "buffer p{number}: i8[{m}, {k}]\nbuffer q{number}: i8[{n}, {k}]\nbuffer r{number}: i32[{m}, {n}]"
-        );
-        let accumulate = file.below(2) == 0;
-        file.add(&format!("gemm(p{number}, q{number} -> r{number}, transpose_b: true, accumulate: {accumulate})"));
     }
     file.check();
 }

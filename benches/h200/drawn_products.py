@@ -94,8 +94,29 @@ def draw_grouped_gemm(draw):
     return grouped_gemm(dtype, "depth" if in_depth else "turned" if turned else "rows", groups, tokens, skew, k, n)
 
 
+def zeroed(torch, result, empty):
+    """Two ways to set the results of empty groups to zero: for each run of them, and all by their numbers."""
+    if not empty:
+        return [lambda: None]
+    runs = []
+    for group in empty:
+        if runs and runs[-1][1] == group:
+            runs[-1][1] = group + 1
+        else:
+            runs.append([group, group + 1])
+    numbers = torch.tensor(empty, device="cuda")
+
+    def by_runs():
+        for first, end in runs:
+            result[first:end].zero_()
+    return [by_runs, lambda: result.index_fill_(0, numbers, 0)]
+
+
 def grouped_gemm(dtype, form, groups, tokens, skew, k, n):
-    """One grouped product: groups of `tokens` rows, or terms of the depth."""
+    """One grouped product: groups of `tokens` rows, or terms of the depth.
+
+    The result of a group without terms is zero. PyTorch does not write it, so that a fill of these groups follows.
+    """
     in_depth, turned = form == "depth", form == "turned"
     ends = [int(tokens * ((group + 1) / groups) ** skew) for group in range(groups)]
     parts = [slice(begin, end) for begin, end in zip([0, *ends], ends) if begin < end]
@@ -116,7 +137,9 @@ def grouped_gemm(dtype, form, groups, tokens, skew, k, n):
             def loop():
                 for group, part in zip(numbers, parts):
                     torch.mm(t["a"][part].T, t["b"][part], out=t["y"][group])
-            return fastest(torch, (loop, lambda: torch._grouped_mm(t["a"].T, t["b"], offs=offs))[:1 + has_own])
+            calls = (loop, lambda: torch._grouped_mm(t["a"].T, t["b"], offs=offs))[:1 + has_own]
+            fills = zeroed(torch, t["y"], sorted(set(range(groups)) - set(numbers)))
+            return fastest(torch, [lambda call=call, fill=fill: (call(), fill()) for call in calls for fill in fills])
         w = t["b"].transpose(1, 2) if turned else t["b"]
 
         def loop():

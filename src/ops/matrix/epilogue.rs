@@ -125,6 +125,17 @@ impl Finish {
         formula.with_outputs([self.function.of(sum)])
     }
 
+    /// Returns kernel text that defines `finished`, the epilogue of a sum `x0` and, if there is a bias, of its element
+    /// `x1`, in the type `C`.
+    pub fn function_text(&self) -> String {
+        let expression = self.expression();
+        let constants = expression.constants().iter().enumerate();
+        let constants: String =
+            constants.map(|(index, value)| format!("  const C c{index} = C({value:e});\n")).collect();
+        let bias = if self.bias.is_some() { ", C x1" } else { "" };
+        format!("__device__ inline C finished(C x0{bias}) {{\n{constants}{}}}\n", expression.c_text())
+    }
+
     /// Returns the part of the epilogue that the vendors' libraries can compute with the product; `None` if they
     /// cannot, or if there is no epilogue. The library may still have no algorithm for the product.
     pub fn in_library(&self, spec: &Spec) -> Option<Epilogue> {

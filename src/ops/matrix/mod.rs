@@ -5,6 +5,7 @@ mod epilogue;
 mod gated;
 mod grouped;
 mod product;
+mod short;
 mod tiling;
 
 use super::layout::collapse;
@@ -221,7 +222,7 @@ impl Operation for Gemm {
         let each = if finish.has_epilogue() { f64::from(finish.expression().flops()) } else { 0.0 };
         let terms = if finish.before.is_some() { each + 1.0 } else { each };
         // A separate kernel reads the sums that the product has written, and overwrites them with the result.
-        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() {
+        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() && !short::applies(spec) {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
         };
@@ -276,6 +277,9 @@ impl Operation for Gemm {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         if let Some(gate) = self.gate(spec) {
             return gate.launch(spec, self.launch(&gate.sums(spec)));
+        }
+        if short::applies(spec) {
+            return vec![short::launch(spec)];
         }
         let (m, n, k, _) = sizes(spec);
         let output = &spec.outputs[0];
@@ -347,6 +351,7 @@ impl Operation for Gemm {
             return Some(gated::CARRIED_OUT);
         }
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
+            _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
             (true, Some(_)) => {
                 Some("the library's epilogue, or a generated kernel behind the product where that is faster")
             }

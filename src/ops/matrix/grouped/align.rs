@@ -79,8 +79,8 @@ impl Source {
         }
     }
 
-    /// The factor as a tensor map with boxes of `extent` × `extent` elements.
-    pub fn map(&self, extent: u32) -> Arg {
+    /// The factor as a tensor map with boxes of these extents: elements of a row, and rows.
+    pub fn map(&self, extent: [u32; 2]) -> Arg {
         let Tensor { dims, strides, dtype, .. } = &self.tensor;
         let last = dims.len() - 1;
         let (groups, group) = if last == 2 { (dims[0], strides[0]) } else { (1, dims[0] * strides[0]) };
@@ -88,7 +88,7 @@ impl Source {
             base: self.offset.map_or(MapBase::Operand(self.operand), MapBase::Workspace),
             dims: [dims[last], dims[last - 1], groups].map(|size| size.max(1)),
             strides: [strides[last - 1], group].map(|stride| stride * dtype.size()),
-            extent: [extent; 2],
+            extent,
         }))
     }
 

@@ -41,7 +41,34 @@ template <bool TO_ALL> __device__ inline void copy_box(const TensorMap& map, u16
 }
 // Waits for all threads of the cluster.
 __device__ inline void cluster_sync() {
+  if (CLUSTER == 1) return __syncthreads();
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Rows or columns of a tile that a copy covers: as many as possible of a factor whose rows lie along the depth, else 64.
+#define EXTENT_A (TURNED_A ? 64 : BM / CLUSTER_COLUMNS)
+#define EXTENT_B (TURNED_B ? BN / CLUSTER_ROWS : 64)
+// Number of copies for the rows or columns of a tile that exist.
+__device__ inline u32 copies_of(u32 left, u32 tile, u32 extent) { return ((left < tile ? left : tile) + extent - 1) / extent; }
+// Issues copies `0..count` of a factor, in a cluster of `BLOCKS` blocks that share them: each block issues some, or its terms of each.
+template <int BLOCKS, int TILE, int EXTENT, bool ALONG_DEPTH>
+__device__ inline void copy_tile(const TensorMap& map, u16* to, u64* barrier, u32 first, u32 k, u32 group, u32 count, u32 own) {
+  const bool TERMS = TILE / EXTENT % BLOCKS != 0;
+  u32 term = TERMS ? own * (64 / BLOCKS) : 0;
+  for (u32 i = TERMS ? 0 : own; i < count; i += TERMS ? 1 : BLOCKS) {
+    u32 at = first + i * EXTENT;
+    copy_box<(BLOCKS > 1)>(map, to + (i * EXTENT + term) * 64, barrier, ALONG_DEPTH ? k : at, ALONG_DEPTH ? at : k + term, group);
+  }
+}
+// Sets the terms of boxes outside of `first..end` to zero. The terms are the rows of the boxes, or their columns.
+template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u32 first, u32 end) {
+  for (u32 i = threadIdx.x; i < COUNT / 8; i += THREADS) {
+    u32 row = i * 8 % BOX / 64, term = ROWS ? row : (i % 8 ^ row % 8) * 8;
+    if (term >= first && term + (ROWS ? 1 : 8) <= end) continue;
+    Pack<u16, 8> pack = {};
+    if (!ROWS) pack = *(Pack<u16, 8>*)(boxes + i * 8);
+    EACH(e, 8) if (ROWS || term + e < first || term + e >= end) pack.at[e] = 0;
+    *(Pack<u16, 8>*)(boxes + i * 8) = pack;
+  }
 }
 #endif
 "#;
@@ -80,20 +107,15 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
       while (work.next(schedule, shares, rows, depth)) {
         const Place& place = work.place;
         u32 row = place.row + own_row * BM, column = place.column + own_column * BN, group = IN_DEPTH ? 0 : place.group;
+        // Nothing behind the group's rows or behind the last column is copied: no result depends on it.
+        u32 copies_a = copies_of(left_of(place.row_end, row), BM, EXTENT_A), copies_b = copies_of(left_of(columns, column), BN, EXTENT_B);
         for (u32 step = 0; step < work.steps; step++) {
           u32 k = place.depth + step * BK;
           u16* to = stages + stage * STAGE;
           wait_for_phase(empty + stage, parity ^ 1);
-          expect_bytes(full + stage, 2 * STAGE);
-          // Each block copies a part of the boxes that all blocks of the cluster read.
-          EACH(i, BM / 64 / CLUSTER_COLUMNS) {
-            u32 box = i * CLUSTER_COLUMNS + own_column, r = row + box * 64;
-            copy_box<(CLUSTER_COLUMNS > 1)>(map_a, to + box * BOX, full + stage, TURNED_A ? r : k, TURNED_A ? k : r, 0);
-          }
-          EACH(i, BN / 64 / CLUSTER_ROWS) {
-            u32 box = i * CLUSTER_ROWS + own_row, c = column + box * 64;
-            copy_box<(CLUSTER_ROWS > 1)>(map_b, to + BM * BK + box * BOX, full + stage, TURNED_B ? k : c, TURNED_B ? c : k, group);
-          }
+          expect_bytes(full + stage, 2 * BK * (copies_a * EXTENT_A + copies_b * EXTENT_B));
+          copy_tile<CLUSTER_COLUMNS, BM, EXTENT_A, !TURNED_A>(map_a, to, full + stage, row, k, 0, copies_a, own_column);
+          copy_tile<CLUSTER_ROWS, BN, EXTENT_B, TURNED_B>(map_b, to + BM * BK, full + stage, column, k, group, copies_b, own_row);
           next_stage();
         }
       }
@@ -113,12 +135,12 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
         u16* a_at = stages + stage * STAGE;
         u16* b_at = a_at + BM * BK;
 #if IN_DEPTH
-        // The terms behind the group are those of the next one. Each is a row of the boxes, since groups do not divide rows in memory.
-        u32 terms = place.depth_end - place.depth - step * BK;
-        if (terms < BK) {
-          Pack<u32, 4> none = {};
-          for (u32 i = threadIdx.x; i < STAGE / 8; i += THREADS)
-            if (i * 8 % BOX / 64 >= terms) *(Pack<u32, 4>*)(a_at + i * 8) = none;
+        // The other terms of the boxes are those of the groups before and behind.
+        u32 k = place.depth + step * BK, begin = place.group > 0 ? schedule.ends[place.group - 1] : 0;
+        if (k < begin || k + BK > place.depth_end) {
+          u32 first = left_of(begin, k), end = left_of(place.depth_end, k);
+          keep_terms<BM * BK, TURNED_A>(a_at, first, end);
+          keep_terms<BN * BK, !TURNED_B>(b_at, first, end);
           written_before();
           asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
         }

@@ -11,24 +11,24 @@ use super::*;
 /// Division of a grouped product into tiles. A block computes one tile at a time and takes tiles until none is left (a
 /// persistent kernel).
 pub struct Tiling {
-    shape: Shape,
+    pub(super) shape: Shape,
     /// Rows and columns of a tile.
-    rows: u64,
-    columns: u64,
+    pub(super) rows: u64,
+    pub(super) columns: u64,
     /// Threads of a block, and maximum number of its warps that share the rows on devices without `wgmma`.
     threads: u64,
     row_warps: u64,
     /// Maximum number of stages, the parts of the depth that are in shared memory at the same time.
     stages: u64,
     /// Number of blocks that are resident on an SM or compute unit.
-    resident: u64,
+    pub(super) resident: u64,
     /// The factors as the product reads them.
-    sources: [Source; 2],
+    pub(super) sources: [Source; 2],
     /// Blocks of a cluster along the rows and along the columns, if they copy by tensor maps on a device that can; `None` if all
     /// threads copy.
-    cluster: Option<[u64; 2]>,
-    /// Time of a step of all resident blocks in ns, where all SMs are busy.
-    step: u64,
+    pub(super) cluster: Option<[u64; 2]>,
+    /// Time of a step of all resident blocks of an SM in ns.
+    pub(super) step: u64,
     /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
@@ -36,7 +36,7 @@ pub struct Tiling {
 }
 
 /// Depth of a stage in terms, and elements of a box of a tensor map in both directions.
-const DEPTH: u64 = 64;
+pub const DEPTH: u64 = 64;
 
 /// Threads that copy by tensor maps, behind those that multiply.
 const COPIERS: u64 = 32;
@@ -46,25 +46,10 @@ const WARP_RESULTS: u64 = 16 * 144;
 const BARRIERS: u64 = 128;
 
 /// Mean number of rows per group up to which tiles have as many rows.
-const SMALL_ROWS: u64 = 32;
+pub const SMALL_ROWS: u64 = 32;
 
 /// Minimum number of steps in a block's share of the depth.
-const MIN_STEPS: u64 = 12;
-
-/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that share
-/// some. Estimated from products on an H100 (docs/measurements/2026-11-26-products.md).
-const JOIN_LAUNCH: u64 = 3000;
-const JOIN_KIB: u64 = 1;
-
-/// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
-/// 21 µs whole and 30 µs shared by blocks of 13 steps.
-const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
-
-/// Cost of writing a tile, as a number of steps, if no other block on the SM computes meanwhile.
-const WRITE_STEPS: u64 = 4;
-
-/// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
-const ROUNDS: u64 = 8;
+pub const MIN_STEPS: u64 = 12;
 
 /// Time of a step of tiles of [`SMALL_ROWS`], and of the table of groups, in ns; and operations per ns of an SM in the fastest tiles.
 const SMALL_STEP: u64 = 400;
@@ -75,7 +60,7 @@ const FASTEST: f64 = 5400.0;
 const JOINERS: u64 = 8;
 
 /// Bytes of the description of a shared tile in the workspace.
-const SHARED_TILE: u64 = 28;
+const SHARED_TILE: u64 = 32;
 
 /// Maximum number of groups for which four stages of the largest tiles fit in shared memory beside the table.
 const FEW_GROUPS: u64 = 316;
@@ -107,28 +92,19 @@ impl Tiling {
         if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
             return Tiling { splits: small.may_share(), ..small };
         }
+        let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
         let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
-        let along = along_groups(spec, &shape);
-        let source = |operand: usize, offset| {
-            let given = &spec.inputs[operand];
-            match along[operand] {
-                true => Source::given(operand as u8, given),
-                false => Source::of(operand as u8, given, flops, offset),
-            }
-        };
-        let a = source(0, 0);
-        let b = source(1, a.end());
-        // A copy by a tensor map begins at a whole pack of a row; elsewhere, an H100 reports an illegal instruction.
-        let can_map = along == [false; 2] && [&a, &b].iter().all(|source| source.is_aligned());
+        let a = Source::of(0, &spec.inputs[0], flops, 0);
+        let b = Source::of(1, &spec.inputs[1], flops, a.end());
+        let can_map = [&a, &b].iter().all(|source| source.is_aligned());
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             sources: [a.clone(), b.clone()],
             ..with(rows, columns, threads, row_warps, stages, resident)
         };
         let timed = |step, tiling| Tiling { step, ..tiling };
-        let mapped = |step, rows, columns, threads, stages, cluster| Tiling {
-            cluster: Some(cluster),
-            step,
-            ..with(rows, columns, threads, 2, stages, 1)
+        let mapped = |rows, columns, threads, stages, cluster| {
+            let tiling = Tiling { cluster: Some(cluster), ..with(rows, columns, threads, 2, stages, 1) };
+            Tiling { step: tiling.mapped_step(), ..tiling }
         };
         // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
         let all = [
@@ -136,77 +112,44 @@ impl Tiling {
             timed(960, with(128, 256, 256, 2, 4, 1)),
             timed(1100, with(128, 128, 256, 2, 3, 2)),
             timed(680, with(64, 128, 128, 2, 4, 2)),
-            mapped(780, 128, 256, 256, 4, [2, 1]),
-            mapped(900, 128, 256, 256, 4, [1, 2]),
-            mapped(1000, 128, 256, 256, 4, [1, 1]),
-            mapped(850, 256, 128, 256, 4, [2, 1]),
-            mapped(860, 256, 128, 256, 4, [1, 2]),
-            mapped(900, 256, 128, 256, 4, [1, 1]),
-            mapped(550, 128, 128, 256, 6, [1, 1]),
-            mapped(590, 64, 256, 128, 5, [1, 1]),
-            mapped(370, 64, 128, 128, 8, [1, 1]),
+            mapped(128, 256, 256, 4, [2, 1]),
+            mapped(128, 256, 256, 4, [1, 2]),
+            mapped(128, 256, 256, 4, [1, 1]),
+            mapped(256, 128, 256, 4, [2, 1]),
+            mapped(256, 128, 256, 4, [1, 2]),
+            mapped(256, 128, 256, 4, [1, 1]),
+            mapped(128, 192, 256, 5, [2, 1]),
+            mapped(128, 192, 256, 5, [1, 2]),
+            mapped(128, 192, 256, 5, [1, 1]),
+            mapped(128, 128, 256, 6, [2, 1]),
+            mapped(128, 128, 256, 6, [1, 1]),
+            mapped(64, 256, 128, 5, [1, 1]),
+            mapped(64, 192, 128, 6, [1, 1]),
+            mapped(64, 128, 128, 8, [1, 1]),
+            mapped(64, 64, 128, 12, [1, 1]),
         ];
         let fits = |tiling: &Tiling| match tiling.cluster {
             Some(_) => can_map,
-            None => tiling.rows < 192 || shape.groups <= FEW_GROUPS,
+            None => (!can_map || tiling.is_shallow()) && (tiling.rows < 192 || shape.groups <= FEW_GROUPS),
         };
-        let best = all.into_iter().filter(fits).min_by_key(Tiling::time).unwrap_or(small);
+        let best = all.into_iter().filter(fits).min_by_key(|tiling| tiling.time(bytes)).unwrap_or(small);
         Tiling { splits: best.may_share(), ..best }
     }
 
     /// Number of blocks that work on a tile together.
-    fn together(&self) -> u64 {
+    pub(super) fn together(&self) -> u64 {
         self.cluster.map_or(1, |[rows, columns]| rows * columns)
     }
 
     /// Rows and columns of a tile, of all blocks that work on it.
-    fn tile(&self) -> [u64; 2] {
+    pub(super) fn tile(&self) -> [u64; 2] {
         let [rows, columns] = self.cluster.unwrap_or([1, 1]);
         [self.rows * rows, self.columns * columns]
     }
 
     /// Number of tiles on which resident blocks of the device work at the same time.
-    fn at_once(&self) -> u64 {
+    pub(super) fn at_once(&self) -> u64 {
         UNITS * self.resident / self.together()
-    }
-
-    /// Time in ns if the groups have equal sizes.
-    fn time(&self) -> u64 {
-        let (whole, shared) = self.steps();
-        let writes = self.tiles().div_ceil(self.at_once()) * (WRITE_STEPS / self.resident);
-        (whole.min(shared) + writes) * self.step
-    }
-
-    /// Maximum number of steps of the depth per block if the groups have equal sizes: if blocks compute whole tiles,
-    /// and if they share those of the last, incomplete round.
-    fn steps(&self) -> (u64, u64) {
-        let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
-        let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
-        let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
-        let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
-        let whole = (rounds + u64::from(last > 0)) * steps;
-        let [launch, all_blocks] = self.join_steps();
-        let join = launch + all_blocks * blocks / self.at_once();
-        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
-    }
-
-    /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
-    fn join_steps(&self) -> [u64; 2] {
-        if self.rows == SMALL_ROWS {
-            return SMALL_JOIN_STEPS;
-        }
-        let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
-        [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
-    }
-
-    /// Whether blocks gain from sharing the depth for some sizes of the groups.
-    fn may_share(&self) -> bool {
-        let (whole, shared) = self.steps();
-        // One group may have the whole depth.
-        let uneven = self.shape.in_depth
-            && self.shape.groups > 1
-            && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
-        self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 
     /// Bytes of the partial sums of shared tiles, two for each block, and of the tiles' descriptions.
@@ -227,7 +170,7 @@ impl Tiling {
     }
 
     /// Number of tiles of all groups, if they have equal sizes.
-    fn tiles(&self) -> u64 {
+    pub(super) fn tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let [tile_rows, tile_columns] = self.tile();
         let of_rows = match in_depth {
@@ -328,6 +271,7 @@ impl Tiling {
         let c = &spec.outputs[0];
         let Shape { in_depth, groups, rows, columns, depth } = self.shape;
         let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+        let [along_a, along_b] = along_groups(spec, &self.shape);
         let strides = |tensor: &Tensor| {
             let last = tensor.dims.len() - 1;
             let group = if last == 2 { tensor.strides[0] } else { 0 };
@@ -351,7 +295,7 @@ impl Tiling {
         let cluster = self.cluster.unwrap_or([1, 1]);
         let types = format!(
             "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
-             typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
+             typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n#define ALONG_A {}\n#define ALONG_B {}\n\
              #define MAX_GROUPS {MAX_GROUPS}\n",
             block,
             if self.by_units { self.resident } else { 1 },
@@ -362,7 +306,7 @@ impl Tiling {
             c_type(c.dtype),
             c_type(ends.dtype),
             c_type(a.dtype.compute()),
-            function(spec),
+            finish(spec).function_text(),
             u32::from(in_depth),
             u32::from(turned[0]),
             u32::from(turned[1]),
@@ -370,8 +314,9 @@ impl Tiling {
             self.rows,
             self.columns,
             u32::from(self.splits),
+            u32::from(along_a),
+            u32::from(along_b),
         );
-        let [along_a, along_b] = along_groups(spec, &self.shape);
         let (blocks, threads) = (self.blocks(), self.threads as u32);
         let [of_a, of_b] = &self.sources;
         let join_steps = self.join_steps();
@@ -382,7 +327,7 @@ impl Tiling {
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PACKS_C {}\n#define MIN_STEPS {MIN_STEPS}\n\
              #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n\
-             #define ALONE {}\n#define TABLE {}\n{}{}{}{}",
+             #define ALONE {}\n#define TABLE {}\n{}{}{}{}{}",
             mma::FUNCTIONS,
             !along_a && of_a.in_packs(),
             !along_b && of_b.in_packs(),
@@ -395,6 +340,7 @@ impl Tiling {
             self.table(),
             text::SCHEDULE,
             text::TILES,
+            stores::STORES,
             if self.cluster.is_some() { bulk::COPIES } else { "" },
             warpgroups::functions(&[warpgroups::product(
                 "multiply_together",
@@ -412,7 +358,10 @@ impl Tiling {
         let mut body = format!("{}{}", text::MEMORY, text::UNITS);
         if self.cluster.is_some() {
             let maps = ["map_a", "map_b"].map(|name| format!("const __grid_constant__ TensorMap {name}"));
-            params.extend(maps.into_iter().zip(self.sources.iter().map(|source| source.map(DEPTH as u32))));
+            // Blocks that share the rows of a tile lie along the columns of the cluster.
+            let extents = [extent(self.rows, cluster[1], !turned[0]), extent(self.columns, cluster[0], turned[1])];
+            let maps = maps.into_iter().zip(self.sources.iter().zip(extents));
+            params.extend(maps.map(|(name, (source, extent))| (name, source.map(extent))));
             bytes += self.threads / 32 * WARP_RESULTS + BARRIERS;
             body = format!("{}#if BULK\n{}#else\n{}#endif\n", text::MEMORY, bulk::BODY, text::UNITS);
         }
@@ -440,10 +389,13 @@ fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
     if shape.in_depth { [!turned_a, turned_b] } else { [turned_a, false] }
 }
 
-/// Returns kernel text that defines `finished`, the epilogue of a sum.
-fn function(spec: &Spec) -> String {
-    let expression = finish(spec).expression();
-    let constants = expression.constants().iter().enumerate();
-    let constants: String = constants.map(|(index, value)| format!("  const C c{index} = C({value:e});\n")).collect();
-    format!("__device__ inline C finished(C x0) {{\n{constants}{}}}\n", expression.c_text())
+/// Elements and rows of a copy for a tile of `length` rows or columns, which `blocks` blocks of a cluster share, as the text of the
+/// kernel divides it. Rows of the factor lie along the depth or not.
+fn extent(length: u64, blocks: u64, along_depth: bool) -> [u32; 2] {
+    let rows = match along_depth {
+        true => length / blocks,
+        false if (length / DEPTH).is_multiple_of(blocks) => DEPTH,
+        false => DEPTH / blocks,
+    };
+    [DEPTH as u32, rows as u32]
 }

@@ -4,7 +4,9 @@
 mod align;
 mod bulk;
 mod kernel;
+mod stores;
 mod text;
+mod times;
 
 use std::ops::Range;
 

@@ -24,12 +24,19 @@ pub const SCHEDULE: &str = r#"
 #define CLUSTER_ROWS 1
 #define CLUSTER_COLUMNS 1
 #define CLUSTER_BOUNDS
+#elif CLUSTER_ROWS * CLUSTER_COLUMNS == 1
+// A cluster of one block takes longer to launch than a block.
+#define CLUSTER_BOUNDS
 #else
 #define CLUSTER_BOUNDS __cluster_dims__(CLUSTER, 1, 1)
 #endif
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define __grid_constant__
 #endif
+// First element at which the tiles of a group that begins at `begin` can begin: tensor maps copy whole packs of 16 bytes of rows
+// that groups divide.
+#define ALIGNS (BULK && (ALONG_A || ALONG_B))
+#define FIRST(begin) (ALIGNS ? (begin) / 8 * 8 : (begin))
 #define CLUSTER (CLUSTER_ROWS * CLUSTER_COLUMNS)
 #define ALL_THREADS (THREADS + (BULK ? 32 : 0))
 #define BAND (16 / CLUSTER_ROWS)
@@ -56,8 +63,8 @@ template <typename F> __device__ inline void join_all(u32* values, u32* room, u3
 }
 struct Place {
   u32 group;
-  // First row and column of the tile, and end of the group's rows.
-  u32 row, column, row_end;
+  // First row and column of the tile, and range of the rows that are written.
+  u32 row, column, row_begin, row_end;
   // Range of the terms of the sums.
   u32 depth, depth_end;
 };
@@ -84,7 +91,7 @@ struct Schedule {
     this->groups = groups;
     parts = groups + !IN_DEPTH;
     for (u32 g = threadIdx.x; g < parts; g += ALL_THREADS) {
-      u32 own = own_ends[g] - (g > 0 ? own_ends[g - 1] : 0);
+      u32 begin = g > 0 ? own_ends[g - 1] : 0, own = own_ends[g] > begin ? own_ends[g] - FIRST(begin) : 0;
       own_tiles[g] = IN_DEPTH ? steps_of(own) : (own + TILE_ROWS - 1) / TILE_ROWS;
     }
     __syncthreads();
@@ -116,8 +123,8 @@ struct Schedule {
     u32 left = (IN_DEPTH ? row_tiles : tiles[group] - before) - band, in_band = left < BAND ? left : BAND;
     own -= band * columns;
     u32 row = (band + own % in_band) * TILE_ROWS, column = own / in_band * TILE_COLUMNS;
-    if (IN_DEPTH) return {group, row, column, rows, begin, end};
-    return {group, begin + row, column, end, 0, group < groups ? depth : 0};
+    if (IN_DEPTH) return {group, row, column, 0, rows, begin < end ? FIRST(begin) : begin, end};
+    return {group, FIRST(begin) + row, column, ALIGNS ? begin : 0, end, 0, group < groups ? depth : 0};
   }
 
   // Number of steps of a tile of a part of the depth.
@@ -214,8 +221,10 @@ struct Shares {
   // follow.
   __device__ inline u32 first(u32 block) const {
     if (block == 0 || block >= blocks || begin == end) return block == 0 ? begin : end;
-    u32 before = parts ? parts[block - 1] : block, all = parts ? parts[blocks - 1] : blocks;
-    return begin + block + (u32)((u64)(end - begin - blocks) * before / all);
+    u32 left = end - begin - blocks;
+    // A division of 64 bits takes several times as long.
+    if (!parts) return begin + block + left / blocks * block + left % blocks * block / blocks;
+    return begin + block + (u32)((u64)left * parts[block - 1] / parts[blocks - 1]);
   }
 };
 
@@ -307,48 +316,6 @@ __device__ inline u32 first_row() {
   return WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
 }
 __device__ inline u32 first_column() { return WARPGROUPS ? 0 : threadIdx.x / LANES / ROW_WARPS * (NT * 16); }
-// Number of tiles of 16 columns that a warp writes together: rows of up to 128 bytes.
-#define CHUNK (NT < 8 / (int)sizeof(O) ? NT : 8 / (int)sizeof(O))
-// Elements of a row in `room`. The padding of 16 bytes lets rows begin in different banks.
-#define CHUNK_ROW (CHUNK * 16 + 16 / (int)sizeof(O))
-// Elements in shared memory through which a warp writes its sums.
-#define WARP_ROOM (16 * CHUNK_ROW)
-// Writes a chunk of a warp's sums by way of its `room` in shared memory, so that neighbouring lanes write neighbouring elements.
-__device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, u32 columns, u32 m, u32 n, const Sums* sums, O* room) {
-  EACH(i, CHUNK) EACH(h, LANE_ROWS) EACH(j, 2) {
-    Pack<O, 2> two;
-    EACH(e, 2) store<f32>(two.at[e], finished(sums[i].at[h][2 * j + e]));
-    *(Pack<O, 2>*)(room + lane_row(h) * CHUNK_ROW + i * 16 + lane_column(2 * j)) = two;
-  }
-  WARP_BARRIER;
-  const int PACK = PACKS_C ? 16 / sizeof(O) : 1, IN_ROW = CHUNK * 16 / PACK;
-  static_assert(NT % CHUNK == 0, "the sums of a warp are whole chunks");
-  static_assert(16 * IN_ROW % LANES == 0, "every lane writes the same number of packs");
-  u32 row = place.row + first_row() + m * ROW_STEP, column = place.column + first_column() + n * 16;
-  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
-  EACH(i, 16 * IN_ROW / LANES) {
-    u32 number = i * LANES + lane_of(), r = number / IN_ROW, at = number % IN_ROW * PACK;
-    if (row + r >= place.row_end || column + at >= columns) continue;
-    *(Pack<O, PACK>*)(own + (i64)(row + r) * sc.row + (i64)(column + at) * (PACKS_C ? 1 : sc.column)) =
-        *(const Pack<O, PACK>*)(room + r * CHUNK_ROW + at);
-  }
-  WARP_BARRIER;
-}
-// Writes a tile from the sums of all warps; zeros if it has no terms.
-__device__ inline void store_tile(O* c, const Strides& sc, const Place& place, u32 columns, u32 steps, const Sums (&sum)[MT][NT], O* room) {
-  if (steps > 0) {
-    EACH(m, MT) EACH(n, NT / CHUNK) store_chunk(c, sc, place, columns, m, n * CHUNK, sum[m] + n * CHUNK, room);
-    return;
-  }
-  const int PACK = PACKS_C ? 16 / sizeof(O) : 1, IN_ROW = BN / PACK;
-  Pack<O, PACK> zeros = {};
-  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
-#pragma unroll 8
-  for (u32 i = threadIdx.x; i < BM * IN_ROW; i += THREADS) {
-    u32 row = place.row + i / IN_ROW, column = place.column + i % IN_ROW * PACK;
-    if (row < place.row_end && column < columns) *(Pack<O, PACK>*)(own + (i64)row * sc.row + (i64)column * (PACKS_C ? 1 : sc.column)) = zeros;
-  }
-}
 #if SPLIT
 // Memory for the partial sums of a block: one part for a tile that begins in its steps, one for a tile that began
 // earlier.

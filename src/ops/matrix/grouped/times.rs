@@ -1,0 +1,136 @@
+//! Times of a grouped product by its tiling, from which [`Tiling::of`] chooses.
+//!
+//! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). Groups have equal
+//! sizes in these estimates, since their sizes are known only at run time.
+
+use super::kernel::{DEPTH, MIN_STEPS, SMALL_ROWS, Tiling};
+use super::*;
+
+/// Clock cycles of an SM per ns while all matrix units are busy.
+const CYCLES: f64 = 1.65;
+
+/// Products of 16-bit numbers, a term deep, that the matrix units of an SM add in a cycle: an instruction of 64 × 256 sums and
+/// 16 terms takes 128 cycles.
+const PRODUCTS: f64 = 2048.0;
+
+/// Bytes of a line of the L2 cache, and cycles in which an SM reads one where all SMs read.
+const LINE: u64 = 128;
+const LINE_CYCLES: f64 = 3.3;
+
+/// Cycles in which a line arrives at an SM, also if another block of the cluster has read it.
+const ARRIVAL_CYCLES: f64 = 2.0;
+
+/// Part of the shorter one of two times, such as of copies and of arithmetic, that the longer one does not hide.
+const NOT_HIDDEN: f64 = 0.25;
+
+/// Bytes of results per ns that an SM writes.
+const WRITTEN: f64 = 75.0;
+
+/// Bytes per ns that the device reads from its memory, or writes.
+const BANDWIDTH: f64 = 2500.0;
+
+/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that
+/// share some.
+const JOIN_LAUNCH: u64 = 6000;
+const JOIN_KIB: u64 = 1;
+
+/// Time in ns by which a kernel with clusters of several blocks takes longer to launch.
+const CLUSTER_LAUNCH: f64 = 2500.0;
+
+/// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
+/// 21 µs whole and 30 µs shared by blocks of 13 steps.
+const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
+
+/// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
+const ROUNDS: u64 = 8;
+
+/// Number of steps of a tile from which on blocks share its depth if there are few tiles, and number up to which writing takes as
+/// long as the steps.
+const DEEP: u64 = 4 * MIN_STEPS;
+const SHALLOW: u64 = 4;
+
+/// Returns the time of two activities that overlap.
+fn overlapped(a: f64, b: f64) -> f64 {
+    a.max(b) + NOT_HIDDEN * a.min(b)
+}
+
+/// Mean number of lines of the L2 cache that hold the elements of a box in a row of the factor.
+fn lines(factor: &Tensor) -> f64 {
+    let last = factor.dims.len() - 1;
+    match factor.strides[last - 1] * factor.dtype.size() {
+        stride if stride.is_multiple_of(LINE) => 1.0,
+        stride if stride.is_multiple_of(LINE / 2) => 1.5,
+        _ => 2.0,
+    }
+}
+
+impl Tiling {
+    /// Time in ns of a step of a block that copies by tensor maps.
+    pub(super) fn mapped_step(&self) -> u64 {
+        let [cluster_rows, cluster_columns] = self.cluster.unwrap_or([1, 1]);
+        // Boxes behind the last column are not copied.
+        let across = self.shape.columns.div_ceil(self.columns);
+        let columns = self.shape.columns.div_ceil(across).next_multiple_of(DEPTH).min(self.columns);
+        let [lines_a, lines_b] = [0, 1].map(|factor: usize| lines(&self.sources[factor].tensor));
+        let read = self.rows as f64 / cluster_columns as f64 * lines_a + columns as f64 / cluster_rows as f64 * lines_b;
+        // Blocks share deep tiles, so that all SMs are busy.
+        let busy =
+            if self.depth_steps() >= DEEP { 1.0 } else { (self.tiles() as f64 / self.at_once() as f64).min(1.0) };
+        let copies = (read * LINE_CYCLES * busy).max((self.rows + columns) as f64 * ARRIVAL_CYCLES);
+        let arithmetic = (self.rows * self.columns * DEPTH) as f64 / PRODUCTS;
+        (overlapped(copies, arithmetic) / CYCLES) as u64
+    }
+
+    /// Time in ns of a product that moves this many bytes.
+    pub(super) fn time(&self, bytes: u64) -> u64 {
+        let (whole, shared) = self.steps();
+        let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
+        let write = (2 * of_tile) as f64 / WRITTEN / self.resident as f64;
+        let rounds = self.tiles().div_ceil(self.at_once());
+        let computed = (whole.min(shared) * self.step) as f64 + rounds as f64 * write;
+        let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
+        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
+    }
+
+    /// Number of steps of a tile.
+    fn depth_steps(&self) -> u64 {
+        let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
+        (self.shape.depth / groups).div_ceil(DEPTH).max(1)
+    }
+
+    /// Whether tiles have so few steps that writing them takes as long: two blocks on an SM, which copy by all threads, can hide that.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.depth_steps() <= SHALLOW
+    }
+
+    /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
+    /// incomplete round.
+    fn steps(&self) -> (u64, u64) {
+        let (tiles, steps) = (self.tiles(), self.depth_steps());
+        let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
+        let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
+        let whole = (rounds + u64::from(last > 0)) * steps;
+        let [launch, all_blocks] = self.join_steps();
+        let join = launch + all_blocks * blocks / self.at_once();
+        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
+    }
+
+    /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
+    pub(super) fn join_steps(&self) -> [u64; 2] {
+        if self.rows == SMALL_ROWS {
+            return SMALL_JOIN_STEPS;
+        }
+        let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
+        [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
+    }
+
+    /// Whether blocks gain from sharing the depth for some sizes of the groups.
+    pub(super) fn may_share(&self) -> bool {
+        let (whole, shared) = self.steps();
+        // One group may have the whole depth.
+        let uneven = self.shape.in_depth
+            && self.shape.groups > 1
+            && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
+        self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
+    }
+}
