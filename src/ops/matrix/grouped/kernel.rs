@@ -211,7 +211,7 @@ impl Tiling {
             matrix: Some(arithmetic(spec)),
             tiling: super::super::super::Tiling {
                 flops: if self.by_units {
-                    self.block_time() * FASTEST / f64::from(resident) * self.blocks() as f64
+                    self.block_time(spec) * FASTEST / f64::from(resident) * self.blocks() as f64
                 } else {
                     0.0
                 },
@@ -243,9 +243,10 @@ impl Tiling {
     }
 
     /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first.
-    fn block_time(&self) -> f64 {
+    fn block_time(&self, spec: &Spec) -> f64 {
         let (whole, shared) = self.steps();
-        let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time() };
+        let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
+        let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time(bytes) };
         // Threads load two packs and shift them for each pack of an unaligned factor.
         let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
         let flops = 2.0 * (self.rows * self.columns * DEPTH * whole.min(shared) * self.resident) as f64;

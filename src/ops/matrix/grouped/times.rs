@@ -105,7 +105,7 @@ impl Tiling {
 
     /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
     /// incomplete round.
-    fn steps(&self) -> (u64, u64) {
+    pub(super) fn steps(&self) -> (u64, u64) {
         let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
         let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
