@@ -8,6 +8,11 @@ use super::*;
 /// Minimum number of bytes per thread, as long as enough threads remain: with less, too few loads are in flight.
 const THREAD_BYTES: u64 = 16;
 
+/// Minimum number of bytes and of elements, and maximum number of elements, of a row that a thread holds if there are enough threads.
+const MIN_HELD_BYTES: u64 = 32;
+const MIN_HELD: u64 = 8;
+const MAX_HELD: u64 = 16;
+
 /// Threads of a block that processes a chunk of a row, and minimum number of elements of a chunk.
 const CHUNK_THREADS: u64 = 256;
 const MIN_CHUNK: u64 = 2048;
@@ -15,10 +20,8 @@ const MIN_CHUNK: u64 = 2048;
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
 
-/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs; and minimum number of bytes of aligned
-/// packs that divide the rows, from which these are read instead: partial packs cost more than larger packs save.
+/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs.
 const WORTH_A_SHIFT: u64 = 8;
-const LARGE_PACK: u64 = 4;
 
 /// Rows of tensors that differ in the last dimension at most.
 #[derive(Clone)]
@@ -191,14 +194,14 @@ impl RowSplit {
             _ if chunks > 1 => {
                 let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
                 // A block processes one chunk.
-                registers(packs, pack, held, ROWS_BLOCK, UNITS * UNIT_THREADS / (rows.count * chunks))
+                registers([packs, pack, size], held, ROWS_BLOCK, UNITS * UNIT_THREADS / (rows.count * chunks))
             }
             true => {
                 let packs = reach.div_ceil(pack);
                 // Neighbouring threads read the same memory sector, unless each thread has a row of its own.
                 let least = if length * size <= THREAD_BYTES { 1 } else { SECTOR / (pack * size) };
                 let least = least.clamp(1, packs.next_power_of_two());
-                registers(packs, pack, held, least, UNITS * UNIT_THREADS / rows.count)
+                registers([packs, pack, size], held, least, UNITS * UNIT_THREADS / rows.count)
             }
             false => (LARGEST_BLOCK, held / 2),
         };
@@ -214,7 +217,8 @@ impl RowSplit {
 
     /// Stages rows in shared memory if the rows of each block start at a pack.
     fn stage(&mut self, widest: u64, most: u64) {
-        let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
+        let (threads, each) =
+            registers([self.rows.length, 1, 16 / widest], most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
         let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
         let mut staged = RowSplit {
@@ -387,11 +391,11 @@ fn pack(tensor: &Tensor) -> u64 {
 /// Returns the number of threads per row, a power of two of at least `least`, and of packs per thread, `most` at most,
 /// whose registers hold `packs` packs. If the device has space for a thread per pack, it uses that many; a single warp
 /// may have two packs per thread, which is faster than an exchange with another warp. Otherwise it prefers, among
-/// divisions with little waste, about as many elements per thread as fill the device, from eight to sixteen.
-fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
+/// divisions with little waste, about as many elements per thread as fill the device, from [`MIN_HELD`] to [`MAX_HELD`]. A pack has `pack` elements of `size` bytes.
+fn registers([packs, pack, size]: [u64; 3], most: u64, least: u64, room: u64) -> (u64, u64) {
     let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
     let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
-    let wanted = (packs * pack / room.max(1)).clamp(8, 16);
+    let wanted = (packs * pack / room.max(1)).clamp((MIN_HELD_BYTES / size).clamp(MIN_HELD, MAX_HELD), MAX_HELD);
     let fewest = splits.iter().map(|(threads, each)| threads * each).min().unwrap_or(1);
     let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
         true => (if *threads == WARP { each.div_ceil(2) } else { *each }, *threads),
@@ -401,15 +405,13 @@ fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u
     splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
 }
 
-/// Whether long rows are read in aligned packs of 16 bytes, of which the first and the last of a row can be partial, because only
-/// smaller packs divide the rows.
+/// Whether long rows are read in aligned packs of 16 bytes, of which the first and the last of a row can be partial, because no
+/// pack divides the rows.
 pub fn is_shifted(tensors: &[&Tensor]) -> bool {
     let widest = 16 / tensors[0].dtype.size();
     let length = tensors[0].dims.last().copied().unwrap_or(1);
-    let aligned = common_pack(tensors);
-    let is_small = aligned * tensors[0].dtype.size() < LARGE_PACK;
     let is_long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
-    aligned < widest && is_small && is_long && shift_alike(tensors, widest)
+    common_pack(tensors) == 1 && widest > 1 && is_long && shift_alike(tensors, widest)
 }
 
 /// Whether rows of all tensors have the same misalignment relative to `widest` elements.

@@ -6,6 +6,7 @@
 
 use std::cell::OnceCell;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, ImageOp};
@@ -27,6 +28,10 @@ const MIN_FLOPS: f64 = 1e9;
 
 /// Largest number of copies of a product in a timed graph.
 const MAX_COPIES: f64 = 8.0;
+
+/// Maximum time that the host takes to issue all copies. A library computes some operations by thousands of launches, whose graph
+/// takes minutes to make.
+const MAX_ISSUE: Duration = Duration::from_millis(2);
 
 /// Ratio of times below which a later proposal replaces an earlier one; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.99;
@@ -259,8 +264,15 @@ impl<A: Api> Chooser<'_, A> {
     /// Median time of the work that `issue` issues on each of these lanes when all run concurrently. `issue` receives
     /// the lane's index in the list and its stream; `flops` is the arithmetic on one lane.
     pub fn time_lanes(&self, lanes: &[u32], flops: f64, issue: &dyn Fn(usize, Stream) -> Call) -> Call<Nanos> {
-        let repeats = (MIN_FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, MAX_COPIES) as u32;
         let first = self.streams[lanes[0] as usize];
+        // The first one may load code.
+        issue(0, first)?;
+        self.api.synchronize()?;
+        let began = Instant::now();
+        issue(0, first)?;
+        let most = (MAX_ISSUE.as_secs_f64() / began.elapsed().as_secs_f64()).clamp(1.0, MAX_COPIES);
+        self.api.synchronize()?;
+        let repeats = (MIN_FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, most) as u32;
         // SAFETY: streams and events are alive until the device is idle, and a capture that was begun is ended.
         unsafe {
             self.api.begin_capture(first)?;

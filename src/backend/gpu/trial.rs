@@ -1,11 +1,16 @@
 //! Times the candidates of a vendor's library and the generated kernels that compute the same, to use the fastest.
 
+use std::time::{Duration, Instant};
+
 use crate::base::Nanos;
 use crate::exec::ExecError;
 
 use super::api::{Api, Call};
 use super::products::Chooser;
 use super::runtime::Stream;
+
+/// Time after which no further candidate is timed, if one has been. Some engines of libraries issue thousands of launches.
+const TRIAL_BUDGET: Duration = Duration::from_secs(3);
 
 /// An operation that a library or generated kernels can compute.
 pub struct Trial<'a, C> {
@@ -59,9 +64,13 @@ impl<A: Api> Chooser<'_, A> {
             return Ok(Fastest { candidate, time: None, note: format!("{what}: {by}") });
         }
         let time = |by: Option<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
+        let began = Instant::now();
         let own = time(None);
         let mut best: Option<(Nanos, usize, C)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
+            if best.is_some() && began.elapsed() > TRIAL_BUDGET {
+                break;
+            }
             if let Ok(time) = self.runs(trial, &candidate).and_then(|()| time(Some(&candidate)))
                 && best.as_ref().is_none_or(|(least, ..)| time < *least)
             {

@@ -149,13 +149,17 @@ pub const JOINED: &str = r#"  __shared__ Pack<Column, COLUMN_PACK> columns[DEPTH
     if (at[0] < X(0) && at[2] < X(2)) {
       const T* from = x + plane_at(plane, sx) + (Offset)at[0] * SX(0) + (Offset)at[2] * SX(2);
       const u32 top = (first[1] + row % DEPTH(1)) * STRIDE(1) - PADDING(1);
-      auto is_inside = [&](u32 j) { return j < SIZE(1) && ((PADDING(1) == 0 && TILE(1) * TILES(1) == Y(1)) || top + j < X(1)); };
+      // Rows of padding are left out. Without padding, only windows behind the last one have rows that do not exist.
+      auto is_inside = [&](u32 j) { return j < SIZE(1) && (PADDING(1) == 0 || top + j < X(1)); };
 #pragma unroll 1
       for (u32 start = 0; start < SIZE(1); start += COLUMN_AHEAD) {
         Pack<T, COLUMN_PACK> packs[COLUMN_AHEAD];
 #pragma unroll
-        for (u32 j = 0; j < COLUMN_AHEAD; j++)
-          if (is_inside(start + j)) packs[j] = *(const Pack<T, COLUMN_PACK>*)(from + (Offset)(top + start + j) * SX(1));
+        for (u32 j = 0; j < COLUMN_AHEAD; j++) {
+          // Loads without branches are under way at the same time.
+          const u32 at1 = top + start + j < X(1) ? top + start + j : X(1) - 1;
+          packs[j] = *(const Pack<T, COLUMN_PACK>*)(from + (Offset)at1 * SX(1));
+        }
 #pragma unroll
         for (u32 j = 0; j < COLUMN_AHEAD; j++)
           if (is_inside(start + j)) {
