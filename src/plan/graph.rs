@@ -27,7 +27,7 @@ pub struct StepPlan {
 /// Why one operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// Both operations are on the same stream, which executes in order.
+    /// The earlier and the later operation are on the same stream, which executes in order.
     Stream,
     /// Both access overlapping memory: the later operation through `view`, the earlier one through `source`.
     Data { hazard: Hazard, view: ViewId, source: ViewId },

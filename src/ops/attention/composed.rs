@@ -1,7 +1,7 @@
 //! Attention as matrix products of the vendor's library, with the scores of some heads in the workspace.
 //!
-//! It is used where neither the tiled kernels of this folder nor the library's fused attention apply, such as for `f32`, `f64`
-//! and heads of more than 256 elements.
+//! `attention` takes these products for `f32`, `f64` and heads of more than 256 elements, for which neither the tiled kernels of this
+//! folder nor the library's fused attention exist.
 
 use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};

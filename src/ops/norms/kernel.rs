@@ -35,9 +35,9 @@ pub struct NormPartition {
 enum Weights {
     /// Each element has a weight of its own.
     Columns,
-    /// All elements of a row share a weight.
+    /// A row has one weight, which applies to each of its elements.
     OfRow,
-    /// All elements of a pack share a weight.
+    /// A pack of neighbouring elements has one weight, which applies to each of them.
     OfPack,
     /// Runs of neighbouring elements share a weight, and can continue in the next pack.
     Runs,

@@ -110,7 +110,7 @@ pub const COLUMN: &str = r#"
 #if ORDERED
 typedef u64 Column;
 __device__ inline Column column_of(const Best& best) {
-  // Both zeros are equal.
+  // The sum turns -0 into +0, since the two compare as equal.
   const u32 bits = float_to_bits(best.value + 0.0f), order = bits ^ ((u32)((i32)bits >> 31) | 0x80000000u);
   return (u64)(best.value != best.value ? 0xffffffffu : order) << 32 | (u32)~best.place;
 }

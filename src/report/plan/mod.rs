@@ -212,7 +212,7 @@ pub struct Edge {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
-    /// Both operations are on the same stream, which executes in order.
+    /// The earlier and the later operation are on the same stream, which executes in order.
     Stream,
     /// The later operation accesses `slice`, which overlaps `from_slice` of the earlier one.
     Data { hazard: Hazard, slice: Text, from_slice: Text },

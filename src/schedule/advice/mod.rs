@@ -46,7 +46,8 @@ macro_rules! kinds {
     };
 }
 
-/// All kinds of findings, in the order of their search. An operation that one finding removes is not part of a later one.
+/// The kinds of advice, in the order in which the plan is searched for them. An operation that one piece of advice would remove is not
+/// part of a later one.
 const KINDS: &[Kind] = kinds! {
     attention::find, code(aorta::schedule::split_attention);
     products::find, code(aorta::schedule::joint_products);

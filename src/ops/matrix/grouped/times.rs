@@ -127,7 +127,8 @@ impl Tiling {
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
     pub(super) fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
-        // One group may have the whole depth.
+        // The sizes of the groups are data: a single group can have the whole depth, and sharing then pays even if it does not for
+        // equal groups.
         let uneven = self.shape.in_depth
             && self.shape.groups > 1
             && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
