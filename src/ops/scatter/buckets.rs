@@ -18,14 +18,9 @@ use super::*;
 const ROUND: [u64; 2] = [512, 2816];
 const FEW: u64 = 192;
 
-/// Maximum number of indices that all blocks search together, and that each block searches: if lists of few terms are the alternative,
-/// and otherwise.
-const MAX_LOOKS: u64 = 1 << 23;
-const MAX_BESIDE_LISTS: u64 = 3 << 11;
-const MAX_SEARCHED: u64 = 1 << 15;
-
-/// Number of bytes that allows one more index, since SMs search while memory is busy.
-const BYTES_OF_A_LOOK: u64 = 4;
+/// Maximum number of steps in which the SMs search: if lists of few terms are the alternative, and otherwise.
+const MAX_BESIDE_LISTS: u64 = 3;
+const MAX_STEPS: u64 = 5;
 
 /// Number of indices that a block examines per step, number of steps that justifies a second launch, and minimum average number of terms
 /// per row and segment of the indices.
@@ -119,17 +114,15 @@ pub struct Buckets {
 impl Buckets {
     /// Returns the division if blocks search all indices; `None` if that is not fast.
     pub fn searching(spec: &Spec, columns: &Columns) -> Option<Buckets> {
-        let bytes = spec.inputs[0].bytes() + spec.outputs[0].bytes();
         let one = Buckets::with(spec, columns, ROUND[1])?;
         let mut all = one.owning(BUSY_BLOCKS, spec);
         if one.count > STEPS * STEP {
             let room = BUSY_BLOCKS / all.blocks();
             all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / MIN_TERMS).max(1);
         }
-        let searched = one.count / all.segments;
-        let looks = all.blocks().saturating_mul(searched);
-        let most = if one.count / one.rows <= MAX_TERMS / 2 { MAX_BESIDE_LISTS } else { MAX_SEARCHED };
-        (searched <= most && looks <= MAX_LOOKS + bytes / BYTES_OF_A_LOOK).then_some(all)
+        let steps = (one.count / all.segments).div_ceil(STEP) * all.blocks().div_ceil(all.resident() * UNITS);
+        let most = if one.count / one.rows <= MAX_TERMS { MAX_BESIDE_LISTS } else { MAX_STEPS };
+        (steps <= most).then_some(all)
     }
 
     /// Returns the division if tiles of indices are sorted by bucket; `None` if there are too many buckets or indices.
@@ -192,6 +185,11 @@ impl Buckets {
 
     fn tiles(&self) -> u64 {
         self.count.div_ceil(self.tile().max(1))
+    }
+
+    /// Number of blocks per SM of the kernel that adds.
+    fn resident(&self) -> u64 {
+        if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT }
     }
 
     /// Number of blocks of the kernel that adds.
@@ -332,7 +330,7 @@ impl Buckets {
             AHEAD[usize::from(self.pack <= 4)],
             columns.text_of_packs(self.pack, self.ragged),
         );
-        let resident = if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT };
+        let resident = self.resident();
         let launch = |name, body: &str, grid: u64, threads: u64| {
             let least = if threads > u64::from(BLOCK) { 2 } else { resident };
             let bounds = format!(

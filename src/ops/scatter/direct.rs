@@ -1,8 +1,7 @@
 //! The kernel of a small `scatter` with `combine: add`: warps compare indices with one row each.
 //!
 //! A warp reads 32 indices at a time, and its votes tell which of them name its row. Several warps of a block share a row, each with
-//! every so many words of 32 indices. If most rows have no term, the output is set to zero first, and warps own the row that an index
-//! names; those of its first index write the row. A thread adds terms in an order that depends on positions alone.
+//! every so many words of 32 indices. A thread adds terms in an order that depends on positions alone.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
@@ -42,8 +41,6 @@ const AHEAD: u64 = 4;
 /// The division of rows, columns and indices among warps.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct {
-    /// True if warps own the rows that indices name, and the output is set to zero first.
-    sparse: bool,
     /// True if rows are not aligned to a pack.
     ragged: bool,
     /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of warps that share its columns.
@@ -52,40 +49,37 @@ pub struct Direct {
     chunks: u64,
     /// Number of warps that share the indices.
     segments: u64,
-    /// Number of rows, or of indices that own a row.
-    owners: u64,
+    rows: u64,
     count: u64,
 }
 
 impl Direct {
-    /// Returns the division; `None` if warps would examine too many indices. `sparse` means that most rows have no term.
-    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Direct> {
+    /// Returns the division; `None` if warps would examine too many indices.
+    pub fn of(spec: &Spec, columns: &Columns) -> Option<Direct> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let bytes = x.bytes() + y.bytes();
-        let (most, steps) = (MAX_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION, MAX_STEPS + bytes / BYTES_OF_A_STEP);
-        let dense = Direct::with(columns, x.dtype, y.dims[0], i.elements(), false);
-        let owned = Direct::with(columns, x.dtype, i.elements(), i.elements(), true);
-        let is_small = |direct: &Direct| direct.instructions() <= most && direct.steps() <= steps;
-        [(true, dense), (sparse, owned)]
-            .into_iter()
-            .find(|(fits, direct)| *fits && is_small(direct))
-            .map(|(_, direct)| direct)
-    }
-
-    fn with(columns: &Columns, dtype: DType, owners: u64, count: u64, sparse: bool) -> Direct {
-        let (pack, ragged) = columns.packs(dtype);
+        let (rows, count) = (y.dims[0].max(1), i.elements());
+        let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
-        let room = UNITS * ENOUGH_WARPS / owners.saturating_mul(chunks).max(1);
+        let room = UNITS * ENOUGH_WARPS / rows.saturating_mul(chunks);
         let most = (MAX_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
         let segments = count.div_ceil(WARP).min(room).clamp(1, most);
-        Direct { sparse, ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), owners, count }
+        let direct = Direct { ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), rows, count };
+        let is_small = direct.instructions() <= MAX_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION
+            && direct.steps() <= MAX_STEPS + bytes / BYTES_OF_A_STEP;
+        is_small.then_some(direct)
     }
 
-    /// Number of warps that own a part of a row.
+    /// Number of terms that a thread adds if one row has all of them.
+    pub fn most_terms(&self) -> u64 {
+        self.count * self.lanes / (WARP * self.segments)
+    }
+
+    /// Number of warps, or of groups of warps, that own a part of a row.
     fn items(&self) -> u64 {
-        self.owners.saturating_mul(self.chunks)
+        self.rows.saturating_mul(self.chunks)
     }
 
     /// Number of instructions of all warps.
@@ -111,45 +105,38 @@ impl Direct {
     }
 
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        let written = Spec::bytes_of(&spec.outputs);
         let rounds = self.steps().div_ceil((BITS / self.lanes).min(MAX_EACH));
         // A thread reads the terms of a round behind its indices.
-        let of_warp = self.count.div_ceil(self.owners * self.segments).max(1);
+        let of_warp = self.count.div_ceil(self.rows * self.segments).max(1);
         let batches = of_warp.min(rounds).max((of_warp * self.lanes / WARP).div_ceil(AHEAD));
         let kernel = Cost {
             instructions: (self.instructions() * WARP) as f64,
             read: Spec::bytes_of(&spec.inputs),
-            written: if self.sparse { Spec::bytes_of(&spec.inputs[..1]) } else { written },
+            written: Spec::bytes_of(&spec.outputs),
             blocks: self.blocks(),
             share: super::super::occupancy::share(self.threads()),
-            waits: (rounds - 1 + batches + u64::from(self.sparse)) as f64,
+            waits: (rounds - 1 + batches) as f64,
             ..Cost::default()
         };
-        zeros(self.sparse, spec).into_iter().chain([kernel]).collect()
+        vec![kernel]
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
         let parts = Parts::of(spec, columns, 0, 0);
         let before = format!(
             "typedef u32 P;\ntypedef {} Index;\n{VOTES}#define LANES {}\n#define CHUNKS {}\n#define SEGMENTS {}\n#define WARPS {}\n#define EACH {}\n\
-             #define AHEAD {AHEAD}\n#define SPARSE {}\n#define OWNERS {}u\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({})\n",
+             #define AHEAD {AHEAD}\n#define ROWS {}u\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({})\n",
             c_type(spec.inputs[1].dtype),
             self.lanes,
             self.chunks,
             self.segments,
             self.threads() / WARP,
             (BITS / self.lanes).min(MAX_EACH),
-            u32::from(self.sparse),
-            self.owners,
+            self.rows,
             columns.text_of_packs(self.pack, self.ragged),
             self.threads(),
         );
-        let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
-        let zeros = self.sparse.then_some(Launch::Memset { operand, value: 0, bytes });
-        zeros
-            .into_iter()
-            .chain([parts.launch("scatter", &before, SEARCH, self.blocks(), self.threads() as u32)])
-            .collect()
+        vec![parts.launch("scatter", &before, SEARCH, self.blocks(), self.threads() as u32)]
     }
 }
 
@@ -190,17 +177,11 @@ template <u32 BITS> __device__ inline u32 equal_bits(u32 value) {
 const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.x / 32, lane = lane32 % LANES, group = lane32 / LANES;
   const u32 segment = warp % SEGMENTS, item = (blockIdx.x * WARPS + warp) / SEGMENTS;
   const u32 chunk = item % CHUNKS, owner = item / CHUNKS, all = (u32)count;
-#if SPARSE
-  const i64 row = owner < OWNERS ? (i64)INDEX(owner) : -1;
-  bool makes = row >= 0 && (u64)row < rows;
-#else
   const i64 row = owner;
-  const bool makes = owner < OWNERS;
-#endif
+  const bool makes = owner < ROWS;
   const i64 column = (i64)(chunk * LANES + lane) * V - (makes ? LEAD(y + row * sy) : 0);
   const bool is_inside = makes && column < (i64)n;
   C sum[V] = {};
-  bool is_earlier = false;
   for (u32 step = 0; step < all; step += 32 * SEGMENTS * EACH) {
     const u32 base = step + 32 * segment;
     Index index[EACH];
@@ -216,7 +197,6 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
       const u32 votes = votes32(makes && (i64)index[e] == row);
       const u32 own = LANES == 32 ? votes : votes >> group * LANES & ((1u << LANES % 32) - 1);
       bits |= (u64)own << e * LANES;
-      if (SPARSE && votes != 0) is_earlier |= base + 32 * SEGMENTS * e + __popc((votes & (~votes + 1)) - 1) < owner;
     }
     while (bits != 0 && is_inside) {
       Raw raw[AHEAD];
@@ -248,12 +228,10 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
 #if SEGMENTS > 1
   typedef Pack<C, V> Sum;
   __shared__ Sum sums[WARPS * LANES];
-  __shared__ bool was_earlier[WARPS];
   if (lane32 < LANES) {
 #pragma unroll
     for (int c = 0; c < V; c++) sums[warp * LANES + lane].at[c] = sum[c];
   }
-  if (lane32 == 0) was_earlier[warp] = is_earlier;
   __syncthreads();
   if (segment > 0) return;
 #pragma unroll
@@ -261,10 +239,9 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
     const Sum more = sums[(warp + other) * LANES + lane];
 #pragma unroll
     for (int c = 0; c < V; c++) sum[c] += more.at[c];
-    is_earlier |= was_earlier[warp + other];
   }
 #endif
-  if (!is_inside || lane32 >= LANES || (SPARSE && is_earlier)) return;
+  if (!is_inside || lane32 >= LANES) return;
   Pack<E, V> v;
 #pragma unroll
   for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);

@@ -8,7 +8,7 @@
 //! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP};
 use super::super::radix::EQUALS;
 use super::look::lanes;
 use super::*;
@@ -21,7 +21,7 @@ const LEAST: u64 = 8;
 
 /// Maximum average number of terms per row. Above this number of indices, and below this size of a row in bytes, tiles of indices sorted by
 /// ranges of rows are faster unless most rows have no term.
-pub const MAX_TERMS: u64 = 64;
+pub const MAX_TERMS: u64 = 32;
 const MANY: u64 = 1 << 16;
 const WIDE: u64 = 128;
 
@@ -35,10 +35,10 @@ const MAX_ROWS: u64 = 256;
 const MAX_CHUNKS: u64 = 4;
 
 /// Minimum length of a list that is divided into windows.
-const HUGE: u64 = 512;
+const HUGE: u64 = 256;
 
-/// Number of words, of 32 positions each, that a group of threads has in a window.
-const WORDS_EACH: u64 = 16;
+/// Minimum and maximum number of words, of 32 positions each, that a group of threads has in a window.
+const WORDS_EACH: [u64; 2] = [4, 16];
 
 /// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
 /// H100 (docs/measurements/2026-11-26-simulator.md).
@@ -71,11 +71,14 @@ pub struct Lists {
     capacity: u64,
     rows: u64,
     count: u64,
+    /// True if the output is set to zero first, and rows without terms are not written.
+    is_cleared: bool,
 }
 
 impl Lists {
     /// Returns the division; `None` if positions need more than 32 bits, or rows have too many terms or bytes.
-    pub fn of(spec: &Spec, columns: &Columns) -> Option<Lists> {
+    /// `sparse` means that most rows have no term.
+    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Lists> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let (rows, count) = (y.dims[0].max(1), i.elements());
         let average = count.div_ceil(rows);
@@ -96,7 +99,7 @@ impl Lists {
         while beside / terms * capacity > SLOTS {
             terms *= 2;
         }
-        let mut lists = Lists { ragged, pack, lanes, chunks, terms, several: 1, capacity, rows, count };
+        let mut lists = Lists { ragged, pack, lanes, chunks, terms, several: 1, capacity, rows, count, is_cleared: sparse && ragged };
         while 2 * lists.own() <= MAX_ROWS && 2 * lists.own() * capacity <= SLOTS {
             let twice = Lists { several: 2 * lists.several, ..lists };
             if twice.blocks() < 2 * BUSY_BLOCKS {
@@ -117,14 +120,19 @@ impl Lists {
         self.rows.div_ceil(self.own()).saturating_mul(self.chunks)
     }
 
-    /// Number of groups of threads of a block that share the terms of a long list.
+    /// Number of blocks that share the columns of a long list, and of groups of threads of each that share its terms.
+    fn pieces(&self) -> u64 {
+        self.chunks * self.lanes.div_ceil(WARP)
+    }
+
     fn groups(&self) -> u64 {
-        u64::from(BLOCK) / self.lanes
+        u64::from(BLOCK) / self.lanes.min(WARP)
     }
 
     /// Number of words of bits of a window, and of windows of a huge list.
     fn words(&self) -> u64 {
-        WORDS_EACH * self.groups()
+        let [least, most] = WORDS_EACH;
+        (self.count >> 14).next_power_of_two().clamp(least, most) * self.groups()
     }
 
     fn windows(&self) -> u64 {
@@ -133,7 +141,7 @@ impl Lists {
 
     /// Length from which on a list is huge: partial sums of windows are then fewer than terms.
     fn huge(&self) -> u64 {
-        HUGE.max(self.count / (WORDS_EACH * 16 * self.groups())).max(self.capacity).next_power_of_two().min(SLOTS)
+        HUGE.max(self.count / (WORDS_EACH[1] * 16 * self.groups())).max(self.capacity).next_power_of_two().min(SLOTS)
     }
 
     /// Maximum number of long and of huge lists.
@@ -148,7 +156,7 @@ impl Lists {
     /// Number of words that are set to zero first: the length of the pool in use, and the number of long and of huge lists; for each
     /// row the length of its list and the place of its second array; and for each huge list the number of windows that are done.
     fn heads(&self) -> u64 {
-        4 + 2 * self.rows + self.huges() * self.chunks
+        4 + 2 * self.rows + self.huges() * self.pieces()
     }
 
     /// Offset in bytes of the lists' first arrays in the workspace, of the rows with long and with huge lists, and of the pool.
@@ -201,7 +209,9 @@ impl Lists {
         let adding = PER_ELEMENT * x.elements() as f64 + PER_THREAD * (blocks * u64::from(BLOCK)) as f64;
         let terms = (self.count.div_ceil(self.rows * self.terms)).div_ceil(AHEAD) * self.several;
         let found = device(places + 4 * self.rows);
-        vec![
+        let written = if self.is_cleared { &spec.inputs[..1] } else { &spec.outputs };
+        let mut costs = zeros(self.is_cleared, spec).into_iter().collect::<Vec<_>>();
+        costs.extend([
             cost(0.0, Traffic::NONE, device(heads), of_each(self.heads())),
             // An index counts its position atomically and writes it, each in a sector of its own.
             Cost {
@@ -218,22 +228,24 @@ impl Lists {
             Cost {
                 sectors: self.sectors(spec),
                 waits: (2 + terms) as f64,
-                ..cost(adding, Spec::bytes_of(&spec.inputs) + found, Spec::bytes_of(&spec.outputs), blocks)
+                ..cost(adding, Spec::bytes_of(&spec.inputs) + found, Spec::bytes_of(written), blocks)
             },
-        ]
+        ]);
+        costs
     }
 
     /// Number of sectors of memory that the kernel which adds accesses. A list and a row of terms begin in any sector.
     fn sectors(&self, spec: &Spec) -> f64 {
         let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-        let streamed = (y.bytes() + 12 * self.rows) / SECTOR + self.rows;
+        let written = if self.is_cleared { x.bytes() } else { y.bytes() };
+        let streamed = (written + 12 * self.rows) / SECTOR + self.rows;
         streamed as f64 + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
         let parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
         let before = format!(
-            "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
+            "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n#define CLEARED {}\n\
              #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
              #define PLACE(l) order[l]\n#define TERM(row, j) FETCH(row, j)\n{}",
@@ -241,6 +253,7 @@ impl Lists {
             self.chunks,
             self.terms,
             self.several,
+            u32::from(self.is_cleared),
             self.capacity,
             self.huge(),
             self.words(),
@@ -254,11 +267,14 @@ impl Lists {
         );
         let launch = |name, body: &str, grid: u64| parts.launch(name, &before, &format!("{PARTS}{body}"), grid, BLOCK);
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK)).max(1);
-        vec![
+        let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
+        let zeros = self.is_cleared.then_some(Launch::Memset { operand, value: 0, bytes });
+        let kernels = [
             launch("scatter_clear", CLEAR, of_each(self.heads())),
             launch("scatter_append", APPEND, of_each(self.count)),
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
-        ]
+        ];
+        zeros.into_iter().chain(kernels).collect()
     }
 }
 
@@ -339,9 +355,10 @@ const WRITE: &str = r#"  auto column_of = [&](u64 row, u32 chunk) { return (i64)
   };
 "#;
 
-/// Kernel text: the first blocks add up the rows of long lists. Groups of `LANES` threads share the terms.
+/// Kernel text: the first blocks add up the rows of long lists. Groups of `NARROW` threads share the terms.
 const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
-    const u32 GROUPS = 256 / LANES, mate = t / LANES;
+    const u32 NARROW = LANES < 32 ? LANES : 32, PIECES = CHUNKS * (LANES / NARROW);
+    const u32 GROUPS = 256 / NARROW, mate = t / NARROW, own_lane = t % NARROW;
     C(*sums)[V] = (C(*)[V])room;
     __shared__ bool is_last;
     // Adds the sums of all groups; the first group gets the total.
@@ -353,19 +370,19 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
         }
         __syncthreads();
         if (mate < step) {
-          for (int c = 0; c < V; c++) sum[c] += sums[t + step * LANES][c];
+          for (int c = 0; c < V; c++) sum[c] += sums[t + step * NARROW][c];
         }
       }
     };
-    const u32 all_longs = used[1] * CHUNKS, items = all_longs + used[2] * WINDOWS * CHUNKS;
+    const u32 all_longs = used[1] * PIECES, items = all_longs + used[2] * WINDOWS * PIECES;
     for (u32 item = blockIdx.x; item < items; item += LONG_BLOCKS) {
       const bool is_huge = item >= all_longs;
-      const u32 number = is_huge ? item - all_longs : item, chunk = number % CHUNKS;
-      const u32 window = is_huge ? number / CHUNKS % WINDOWS : 0, which = number / CHUNKS / (is_huge ? WINDOWS : 1);
+      const u32 number = is_huge ? item - all_longs : item, piece = number % PIECES;
+      const u32 window = is_huge ? number / PIECES % WINDOWS : 0, which = number / PIECES / (is_huge ? WINDOWS : 1);
       const u64 row = is_huge ? huges[which] : longs[which];
       const u32 held = lengths[row];
       if (!is_huge && held > HUGE) continue;
-      const i64 column = column_of(row, chunk);
+      const i64 column = (i64)(piece * NARROW + own_lane) * V - LEAD(y + row * sy);
       C sum[V] = {};
       __syncthreads();
       for (u32 k = t; is_huge && k < WORDS; k += 256) all_bits[k] = 0;
@@ -437,19 +454,19 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
       }
       combine(sum);
       if (is_huge && WINDOWS > 1) {
-        C* partial = partials + ((u64)which * WINDOWS * CHUNKS + chunk) * LANES * V + lane * V;
+        C* partial = partials + (((u64)which * WINDOWS * PIECES + piece) * NARROW + own_lane) * V;
         if (mate == 0) {
-          for (int c = 0; c < V; c++) partial[(u64)window * CHUNKS * LANES * V + c] = sum[c];
+          for (int c = 0; c < V; c++) partial[(u64)window * PIECES * NARROW * V + c] = sum[c];
           __threadfence();
         }
         __syncthreads();
-        if (t == 0) is_last = atomicAdd(&done[which * CHUNKS + chunk], 1u) + 1 == WINDOWS;
+        if (t == 0) is_last = atomicAdd(&done[which * PIECES + piece], 1u) + 1 == WINDOWS;
         __syncthreads();
         if (!is_last) continue;
         __threadfence();
         for (int c = 0; c < V; c++) sum[c] = 0;
         for (u32 other = mate; other < WINDOWS; other += GROUPS) {
-          const volatile C* from = partial + (u64)other * CHUNKS * LANES * V;
+          const volatile C* from = partial + (u64)other * PIECES * NARROW * V;
           for (int c = 0; c < V; c++) sum[c] += from[c];
         }
         combine(sum);
@@ -504,7 +521,7 @@ const SORT: &str = r#"  const u32 block = blockIdx.x - LONG_BLOCKS, chunk = bloc
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
     const u32 own = s * BESIDE + group;
-    const bool is_short = own < own_rows && length[own] <= CAPACITY;
+    const bool is_short = own < own_rows && length[own] <= CAPACITY && !(CLEARED && length[own] == 0);
     const i64 column = own < own_rows ? column_of(first + own, chunk) : 0;
     C sum[V] = {};
     if (is_short && column < (i64)n) add_terms(own * CAPACITY, own * CAPACITY + length[own], column, sum);

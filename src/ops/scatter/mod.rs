@@ -5,6 +5,7 @@ mod buckets;
 mod direct;
 mod lists;
 mod look;
+mod owned;
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
@@ -18,6 +19,7 @@ use buckets::Buckets;
 use direct::Direct;
 use lists::Lists;
 use look::Look;
+use owned::Owned;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -134,6 +136,7 @@ impl Operation for Scatter {
         let columns = &split.columns;
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
+            Finder::Owned(owned) => return owned.launches(spec, columns),
             Finder::Lists(lists) => return lists.launches(spec, columns),
             Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
@@ -195,6 +198,12 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
+/// Maximum number of terms of one row that a thread adds, if other kernels can divide them among more threads.
+const MAX_OF_A_THREAD: u64 = 32;
+
+/// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
+const FAR: u64 = 1 << 20;
+
 /// Instructions per element that is added, and per index that is examined.
 const PER_ELEMENT: f64 = 3.0;
 const PER_INDEX: f64 = 12.0;
@@ -204,6 +213,8 @@ const PER_INDEX: f64 = 12.0;
 enum Finder {
     /// Warps compare all indices with one row each, and add its terms.
     Direct(Direct),
+    /// Warps compare all indices with one index each, and add the terms of the row that it names.
+    Owned(Owned),
     /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
     Buckets(Buckets),
     /// Kernels make a list of the terms of each row, and add them.
@@ -299,6 +310,7 @@ impl Split {
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let mut costs = match self.finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
+            Finder::Owned(owned) => owned.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
             Finder::Look(look) => look.launch_costs(spec),
             Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
@@ -321,12 +333,15 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let direct = || Direct::of(spec, &columns, sparse).map(Finder::Direct);
+        let direct = Direct::of(spec, &columns);
+        let is_even = direct.is_some_and(|direct| direct.most_terms() <= MAX_OF_A_THREAD);
+        let is_far = sparse && y.bytes() >= FAR;
+        let owned = Owned::of(spec, &columns).filter(|_| is_far || !is_even).map(Finder::Owned);
         let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
-        let lists = || Lists::of(spec, &columns).map(Finder::Lists);
+        let lists = || Lists::of(spec, &columns, sparse).map(Finder::Lists);
         let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            true => direct().or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
+            true => owned.or(direct.map(Finder::Direct)).or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
             false => match Look::of(spec, &columns, sparse) {
                 Some(look) => Finder::Look(look),
                 None if sparse => Finder::Sort(sort),
@@ -370,7 +385,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
+            Finder::Direct(_) | Finder::Owned(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
