@@ -6,6 +6,7 @@
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::WARP;
+use super::super::radix::EQUALS;
 use super::direct::{VOTES, lanes_of_warp};
 use super::*;
 
@@ -129,7 +130,7 @@ impl Owned {
         let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
         parts.bind("bytes", bytes);
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{VOTES}#define LANES {}\n#define CHUNKS {}\n#define EACH {EACH}\n#define AHEAD {AHEAD}\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define LANES {}\n#define CHUNKS {}\n#define EACH {EACH}\n#define AHEAD {AHEAD}\n\
              #define PART {}u\n#define PARTS {}u\n#define COUNTERS {}u\n#define ZEROS {ZEROS}\n{}",
             c_type(spec.inputs[1].dtype),
             self.lanes,
