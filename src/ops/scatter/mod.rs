@@ -3,6 +3,7 @@
 mod bucket_kernels;
 mod buckets;
 mod direct;
+mod fixed;
 mod lists;
 mod look;
 mod owned;
@@ -17,6 +18,7 @@ use super::*;
 
 use buckets::Buckets;
 use direct::Direct;
+use fixed::Fixed;
 use lists::Lists;
 use look::Look;
 use owned::Owned;
@@ -137,6 +139,7 @@ impl Operation for Scatter {
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
             Finder::Owned(owned) => return owned.launches(spec, columns),
+            Finder::Fixed(fixed) => return fixed.launches(spec, columns),
             Finder::Lists(lists) => return lists.launches(spec, columns),
             Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
@@ -215,6 +218,8 @@ enum Finder {
     Direct(Direct),
     /// Warps compare all indices with one index each, and add the terms of the row that it names.
     Owned(Owned),
+    /// Blocks search all indices for the terms of consecutive rows, and add them in any order.
+    Fixed(Fixed),
     /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
     Buckets(Buckets),
     /// Kernels make a list of the terms of each row, and add them.
@@ -311,6 +316,7 @@ impl Split {
         let mut costs = match self.finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
             Finder::Owned(owned) => owned.launch_costs(spec),
+            Finder::Fixed(fixed) => fixed.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
             Finder::Look(look) => look.launch_costs(spec),
             Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
@@ -337,11 +343,12 @@ impl Split {
         let is_even = direct.is_some_and(|direct| direct.most_terms() <= MAX_OF_A_THREAD);
         let is_far = sparse && y.bytes() >= FAR;
         let owned = Owned::of(spec, &columns).filter(|_| is_far || !is_even).map(Finder::Owned);
+        let fixed = || Fixed::of(spec, &columns).map(Finder::Fixed);
         let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
         let lists = || Lists::of(spec, &columns, sparse).map(Finder::Lists);
         let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            true => owned.or(direct.map(Finder::Direct)).or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
+            true => owned.or(direct.map(Finder::Direct)).or_else(fixed).or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
             false => match Look::of(spec, &columns, sparse) {
                 Some(look) => Finder::Look(look),
                 None if sparse => Finder::Sort(sort),
@@ -385,7 +392,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Owned(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
+            Finder::Direct(_) | Finder::Owned(_) | Finder::Fixed(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
