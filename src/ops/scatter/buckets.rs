@@ -19,7 +19,7 @@ const ROUND: [u64; 2] = [512, 2816];
 const FEW: u64 = 192;
 
 /// Maximum number of steps in which the SMs search: if lists of few terms are the alternative, and otherwise.
-const MAX_BESIDE_LISTS: u64 = 3;
+const MAX_BESIDE_LISTS: u64 = 2;
 const MAX_STEPS: u64 = 5;
 
 /// Number of indices that a block examines per step, number of steps that justifies a second launch, and minimum average number of terms

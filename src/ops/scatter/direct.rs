@@ -72,11 +72,6 @@ impl Direct {
         is_small.then_some(direct)
     }
 
-    /// Number of terms that a thread adds if one row has all of them.
-    pub fn most_terms(&self) -> u64 {
-        self.count * self.lanes / (WARP * self.segments)
-    }
-
     /// Number of warps, or of groups of warps, that own a part of a row.
     fn items(&self) -> u64 {
         self.rows.saturating_mul(self.chunks)

@@ -15,7 +15,7 @@ const EACH: u64 = 8;
 const AHEAD: u64 = 4;
 
 /// Numbers of threads of a block. A block examines all indices at once.
-const THREADS: [u64; 2] = [512, 1024];
+const THREADS: [u64; 3] = [256, 512, 1024];
 
 /// Maximum number of threads that process the packs of a row.
 const MAX_LANES: u64 = 4;
@@ -129,7 +129,7 @@ const SEARCH: &str = r#"  const u32 GROUPS = THREADS / LANES, PLACES = OWN * LAN
 /// Kernel text: finds the largest magnitude of each element, as the bits of a float, adds the terms, and writes the sums. With the largest
 /// exponent, an element below 2 to the power of 17 is the sum of a whole number, in `high`, and of a multiple of 2 to the power of -18, in
 /// `low`. If a term is not finite, `low` counts positive infinities, `high` negative ones, and both count NaNs.
-const SUM: &str = r#"  const u32 m = held, INFINITE = 0x7f800000u;
+const SUM: &str = r#"  const u32 m = held, INFINITY_BITS = 0x7f800000u;
   auto column_of = [&](u32 own) { return (i64)lane * V - LEAD(y + (first + own) * sy); };
   // Calls `visit` for the terms of a pack; all threads of a block call it equally often.
   auto each_term = [&](auto visit) {
@@ -186,9 +186,9 @@ const SUM: &str = r#"  const u32 m = held, INFINITE = 0x7f800000u;
 #pragma unroll
     for (int c = 0; c < V; c++) {
       const u32 most = adds ? largest[slot_of(own, c)] : 0, bits = float_to_bits(term[c]), size = bits & 0x7fffffffu;
-      if (most >= INFINITE) {
-        upper[c] = size > INFINITE || bits == (INFINITE | 0x80000000u);
-        lower[c] = size > INFINITE || bits == INFINITE;
+      if (most >= INFINITY_BITS) {
+        upper[c] = size > INFINITY_BITS || bits == (INFINITY_BITS | 0x80000000u);
+        lower[c] = size > INFINITY_BITS || bits == INFINITY_BITS;
       } else {
         f32 rest = scaled(term[c], 143 - exponent_of(most));
         upper[c] = whole_of(rest);
@@ -234,7 +234,7 @@ const SUM: &str = r#"  const u32 m = held, INFINITE = 0x7f800000u;
       const u32 slot = slot_of(own, c), most = largest[slot];
       const i64 all = (i64)high[slot] * 262144 + low[slot];
       C sum = scaled((f32)all, exponent_of(most) - 161);
-      if (most >= INFINITE) sum = bits_to_float(high[slot] == 0 ? INFINITE : low[slot] == 0 ? INFINITE | 0x80000000u : 0x7fc00000u);
+      if (most >= INFINITY_BITS) sum = bits_to_float(high[slot] == 0 ? INFINITY_BITS : low[slot] == 0 ? INFINITY_BITS | 0x80000000u : 0x7fc00000u);
       store<C>(v.at[c], sum);
     }
     PUT(y + (first + own) * sy, column, v);

@@ -40,7 +40,7 @@ const MAX_CHUNKS: u64 = 4;
 const HUGE: u64 = 256;
 
 /// Number of windows of a huge list, if a group of threads then has at most as many words of 32 positions in a window.
-const WINDOWS: u64 = 32;
+const WINDOWS: u64 = 8;
 const WORDS_EACH: u64 = 16;
 
 /// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
@@ -51,7 +51,7 @@ const ATOMIC_SECTORS: u64 = 5;
 const AHEAD: u64 = 4;
 
 /// Number of blocks for long lists.
-const LONG_BLOCKS: u64 = UNITS;
+const LONG_BLOCKS: u64 = 2 * UNITS;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
 /// the instructions of long lists, which are about half of the 832 to 1168 of the second.
@@ -74,14 +74,11 @@ pub struct Lists {
     capacity: u64,
     rows: u64,
     count: u64,
-    /// True if the output is set to zero first, and rows without terms are not written.
-    is_cleared: bool,
 }
 
 impl Lists {
     /// Returns the division; `None` if positions need more than 32 bits, or rows have too many terms or bytes.
-    /// `sparse` means that most rows have no term.
-    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Lists> {
+    pub fn of(spec: &Spec, columns: &Columns) -> Option<Lists> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let (rows, count) = (y.dims[0].max(1), i.elements());
         let average = count.div_ceil(rows);
@@ -102,7 +99,7 @@ impl Lists {
         while beside / terms * capacity > SLOTS {
             terms *= 2;
         }
-        let mut lists = Lists { ragged, pack, lanes, chunks, terms, several: 1, capacity, rows, count, is_cleared: sparse && ragged };
+        let mut lists = Lists { ragged, pack, lanes, chunks, terms, several: 1, capacity, rows, count };
         while 2 * lists.own() <= MAX_ROWS && 2 * lists.own() * capacity <= SLOTS {
             let twice = Lists { several: 2 * lists.several, ..lists };
             if twice.blocks() < 2 * BUSY_BLOCKS {
@@ -211,9 +208,7 @@ impl Lists {
         let adding = PER_ELEMENT * x.elements() as f64 + PER_THREAD * (blocks * u64::from(BLOCK)) as f64;
         let terms = (self.count.div_ceil(self.rows * self.terms)).div_ceil(AHEAD) * self.several;
         let found = device(places + 4 * self.rows);
-        let written = if self.is_cleared { &spec.inputs[..1] } else { &spec.outputs };
-        let mut costs = zeros(self.is_cleared, spec).into_iter().collect::<Vec<_>>();
-        costs.extend([
+        vec![
             cost(0.0, Traffic::NONE, device(heads), of_each(self.heads())),
             // An index counts its position atomically and writes it, each in a sector of its own.
             Cost {
@@ -230,24 +225,22 @@ impl Lists {
             Cost {
                 sectors: self.sectors(spec),
                 waits: (2 + terms) as f64,
-                ..cost(adding, Spec::bytes_of(&spec.inputs) + found, Spec::bytes_of(written), blocks)
+                ..cost(adding, Spec::bytes_of(&spec.inputs) + found, Spec::bytes_of(&spec.outputs), blocks)
             },
-        ]);
-        costs
+        ]
     }
 
     /// Number of sectors of memory that the kernel which adds accesses. A list and a row of terms begin in any sector.
     fn sectors(&self, spec: &Spec) -> f64 {
         let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-        let written = if self.is_cleared { x.bytes() } else { y.bytes() };
-        let streamed = (written + 12 * self.rows) / SECTOR + self.rows;
+        let streamed = (y.bytes() + 12 * self.rows) / SECTOR + self.rows;
         streamed as f64 + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
         let parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
         let before = format!(
-            "typedef u32 P;\n{EQUALS}{VOTES}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n#define CLEARED {}\n\
+            "typedef u32 P;\n{EQUALS}{VOTES}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
              #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
              #define PLACE(l) order[l]\n#define TERM(row, j) FETCH(row, j)\n{}",
@@ -255,7 +248,6 @@ impl Lists {
             self.chunks,
             self.terms,
             self.several,
-            u32::from(self.is_cleared),
             self.capacity,
             self.huge(),
             self.words(),
@@ -269,14 +261,11 @@ impl Lists {
         );
         let launch = |name, body: &str, grid: u64| parts.launch(name, &before, &format!("{PARTS}{body}"), grid, BLOCK);
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK)).max(1);
-        let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
-        let zeros = self.is_cleared.then_some(Launch::Memset { operand, value: 0, bytes });
-        let kernels = [
+        vec![
             launch("scatter_clear", CLEAR, of_each(self.heads())),
             launch("scatter_append", APPEND, of_each(self.count)),
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
-        ];
-        zeros.into_iter().chain(kernels).collect()
+        ]
     }
 }
 
@@ -526,7 +515,7 @@ const SORT: &str = r#"  const u32 block = blockIdx.x - LONG_BLOCKS, chunk = bloc
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
     const u32 own = s * BESIDE + group;
-    const bool is_short = own < own_rows && length[own] <= CAPACITY && !(CLEARED && length[own] == 0);
+    const bool is_short = own < own_rows && length[own] <= CAPACITY;
     const i64 column = own < own_rows ? column_of(first + own, chunk) : 0;
     C sum[V] = {};
     if (is_short && column < (i64)n) add_terms(own * CAPACITY, own * CAPACITY + length[own], column, sum);

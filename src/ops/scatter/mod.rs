@@ -201,9 +201,6 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Maximum number of terms of one row that a thread adds, if other kernels can divide them among more threads.
-const MAX_OF_A_THREAD: u64 = 32;
-
 /// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
 const FAR: u64 = 1 << 20;
 
@@ -339,16 +336,20 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let direct = Direct::of(spec, &columns);
-        let is_even = direct.is_some_and(|direct| direct.most_terms() <= MAX_OF_A_THREAD);
-        let is_far = sparse && y.bytes() >= FAR;
-        let owned = Owned::of(spec, &columns).filter(|_| is_far || !is_even).map(Finder::Owned);
+        let owned = || Owned::of(spec, &columns).filter(|_| sparse && y.bytes() >= FAR).map(Finder::Owned);
+        let direct = || Direct::of(spec, &columns).map(Finder::Direct);
         let fixed = || Fixed::of(spec, &columns).map(Finder::Fixed);
         let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
-        let lists = || Lists::of(spec, &columns, sparse).map(Finder::Lists);
+        let lists = || Lists::of(spec, &columns).map(Finder::Lists);
         let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            true => owned.or(direct.map(Finder::Direct)).or_else(fixed).or_else(searched).or_else(lists).or_else(sorted).unwrap_or(Finder::Sort(sort)),
+            true => owned()
+                .or_else(direct)
+                .or_else(fixed)
+                .or_else(searched)
+                .or_else(lists)
+                .or_else(sorted)
+                .unwrap_or(Finder::Sort(sort)),
             false => match Look::of(spec, &columns, sparse) {
                 Some(look) => Finder::Look(look),
                 None if sparse => Finder::Sort(sort),
@@ -392,7 +393,12 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Owned(_) | Finder::Fixed(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
+            Finder::Direct(_)
+            | Finder::Owned(_)
+            | Finder::Fixed(_)
+            | Finder::Buckets(_)
+            | Finder::Lists(_)
+            | Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }

@@ -1,4 +1,4 @@
-//! The kernel of a `scatter` with `combine: add` of a few thousand wide rows: a warp for each index.
+//! The kernel of a `scatter` with `combine: add` of a few hundred rows into many: a warp for each index.
 //!
 //! Each warp compares all indices with its own one, and its votes tell which of them name the same row. The terms of a row are divided into
 //! parts of [`Owned::part`] terms in the order of their positions. The warp of a part's first term adds the part; the other warps have no
@@ -12,7 +12,10 @@ use super::*;
 
 /// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of two
 /// launches.
-const MAX_INSTRUCTIONS: u64 = 3 << 20;
+const MAX_INSTRUCTIONS: u64 = 3 << 19;
+
+/// Maximum number of indices.
+const MAX_COUNT: u64 = 512;
 
 /// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
 const BYTES_OF_AN_INSTRUCTION: u64 = 4;
@@ -56,7 +59,7 @@ impl Owned {
         let chunks = packs.div_ceil(lanes).max(1);
         let owned = Owned { ragged, pack, lanes, chunks, count: i.elements() };
         let most = MAX_INSTRUCTIONS + (x.bytes() + y.bytes()) / BYTES_OF_AN_INSTRUCTION;
-        let is_small = owned.count < 1 << 20 && owned.instructions() <= most;
+        let is_small = owned.count <= MAX_COUNT && owned.instructions() <= most;
         (is_small && y.contiguous() && y.space == Space::Device).then_some(owned)
     }
 
