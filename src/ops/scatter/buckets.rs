@@ -19,7 +19,7 @@ const ROUND: [u64; 2] = [512, 2816];
 const FEW: u64 = 192;
 
 /// Maximum number of steps in which the SMs search: if lists of few terms are the alternative, and otherwise.
-const MAX_BESIDE_LISTS: u64 = 2;
+const MAX_BESIDE_LISTS: u64 = 3;
 const MAX_STEPS: u64 = 5;
 
 /// Number of indices that a block examines per step, number of steps that justifies a second launch, and minimum average number of terms
@@ -121,7 +121,7 @@ impl Buckets {
             all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / MIN_TERMS).max(1);
         }
         let steps = (one.count / all.segments).div_ceil(STEP) * all.blocks().div_ceil(all.resident() * UNITS);
-        let most = if one.count / one.rows <= MAX_TERMS { MAX_BESIDE_LISTS } else { MAX_STEPS };
+        let most = if one.count / one.rows <= MAX_TERMS[0] { MAX_BESIDE_LISTS } else { MAX_STEPS };
         (steps <= most).then_some(all)
     }
 

@@ -5,13 +5,11 @@
 //!
 //! A list begins in an array of [`Lists::capacity`] positions. A list that grows beyond takes further arrays from a pool, each twice
 //! as long as the one before. Such rows have blocks of their own: a block for each row, or for each window of positions of a huge
-//! row. In a window, a block compares the indices with the row, and a bit for each position gives the order of terms; the last block of a row
-//! adds up the sums of its windows. The list of a huge row ends at [`Lists::huge`] positions.
+//! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP};
 use super::super::radix::EQUALS;
-use super::direct::VOTES;
 use super::look::lanes;
 use super::*;
 
@@ -21,9 +19,9 @@ const SLOTS: u64 = 2048;
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
 const LEAST: u64 = 8;
 
-/// Maximum average number of terms per row. Above this number of indices, and below this size of a row in bytes, tiles of indices sorted by
+/// Maximum average number of terms per row, of rows of up to [`WIDE`] bytes and of longer ones. Above this number of indices, and below this size of a row in bytes, tiles of indices sorted by
 /// ranges of rows are faster unless most rows have no term.
-pub const MAX_TERMS: u64 = 32;
+pub const MAX_TERMS: [u64; 2] = [32, 64];
 const MANY: u64 = 1 << 16;
 const WIDE: u64 = 128;
 
@@ -36,12 +34,11 @@ const MAX_ROWS: u64 = 256;
 /// Maximum number of blocks that share a row; each sorts the list of the row.
 const MAX_CHUNKS: u64 = 4;
 
-/// Minimum length of a list that is divided into windows.
-const HUGE: u64 = 256;
+/// Minimum length of a list that is divided into windows, of up to [`MANY`] indices and of more.
+const HUGE: [u64; 2] = [256, 512];
 
-/// Number of windows of a huge list, if a group of threads then has at most as many words of 32 positions in a window.
-const WINDOWS: u64 = 8;
-const WORDS_EACH: u64 = 16;
+/// Minimum and maximum number of words, of 32 positions each, that a group of threads has in a window.
+const WORDS_EACH: [u64; 2] = [4, 16];
 
 /// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
 /// H100 (docs/measurements/2026-11-26-simulator.md).
@@ -51,7 +48,7 @@ const ATOMIC_SECTORS: u64 = 5;
 const AHEAD: u64 = 4;
 
 /// Number of blocks for long lists.
-const LONG_BLOCKS: u64 = 2 * UNITS;
+const LONG_BLOCKS: u64 = UNITS;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
 /// the instructions of long lists, which are about half of the 832 to 1168 of the second.
@@ -85,7 +82,8 @@ impl Lists {
         // Four standard deviations above the average of random indices, and room for small averages.
         let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(LEAST);
         let is_listed = count <= MANY || columns.length * x.dtype.size() >= WIDE;
-        let is_fast = if is_listed { average <= MAX_TERMS } else { count < rows };
+        let most_terms = MAX_TERMS[usize::from(columns.length * x.dtype.size() > WIDE)];
+        let is_fast = if is_listed { average <= most_terms } else { count < rows };
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
@@ -131,7 +129,8 @@ impl Lists {
 
     /// Number of words of bits of a window, and of windows of a huge list.
     fn words(&self) -> u64 {
-        (self.count / (32 * WINDOWS * self.groups())).next_power_of_two().min(WORDS_EACH) * self.groups()
+        let [least, most] = WORDS_EACH;
+        (self.count >> 14).next_power_of_two().clamp(least, most) * self.groups()
     }
 
     fn windows(&self) -> u64 {
@@ -140,7 +139,11 @@ impl Lists {
 
     /// Length from which on a list is huge: partial sums of windows are then fewer than terms.
     fn huge(&self) -> u64 {
-        HUGE.max(self.count / (WORDS_EACH * 16 * self.groups())).max(self.capacity).next_power_of_two().min(SLOTS)
+        HUGE[usize::from(self.count > MANY)]
+            .max(self.count / (WORDS_EACH[1] * 16 * self.groups()))
+            .max(self.capacity)
+            .next_power_of_two()
+            .min(SLOTS)
     }
 
     /// Maximum number of long and of huge lists.
@@ -240,7 +243,7 @@ impl Lists {
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
         let parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
         let before = format!(
-            "typedef u32 P;\n{EQUALS}{VOTES}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
+            "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
              #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
              #define PLACE(l) order[l]\n#define TERM(row, j) FETCH(row, j)\n{}",
@@ -302,7 +305,6 @@ const APPEND: &str = r#"  const u32 p = (u32)GLOBAL_INDEX, none = 0xffffffffu;
   slot = SHUFFLE(slot, leader) + lower;
   if (row == none) return;
   if (slot == HUGE) huges[atomicAdd(&used[2], 1u)] = row;
-  if (slot >= HUGE) return;
   if (slot < CAPACITY) {
     arrays[(u64)row * CAPACITY + slot] = p;
     return;
@@ -377,22 +379,20 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
       const i64 column = (i64)(piece * NARROW + own_lane) * V - LEAD(y + row * sy);
       C sum[V] = {};
       __syncthreads();
+      for (u32 k = t; is_huge && k < WORDS; k += 256) all_bits[k] = 0;
+      __syncthreads();
       const u32 base = window * 32 * WORDS;
-      if (is_huge) {
-#pragma unroll 8
-        for (u32 word = t / 32; word < WORDS; word += 8) {
-          const u32 p = base + 32 * word + t % 32, votes = votes32(p < count && (i64)INDEX(p) == (i64)row);
-          if (t % 32 == 0) all_bits[word] = votes;
-        }
-      } else {
-        for (u32 l = t; l < CAPACITY; l += 256) found[l] = arrays[row * CAPACITY + l];
-        u32 link = next[row];
-        for (u32 begin = CAPACITY; begin < held; begin *= 2) {
-          const u32 here = held - begin < begin ? held - begin : begin;
+      auto put_position = [&](u32 l, u32 p) {
+        if (!is_huge) found[l] = p;
+        else if (p - base < 32 * WORDS) atomicOr(&all_bits[(p - base) / 32], 1u << p % 32);
+      };
+      for (u32 l = t; l < CAPACITY; l += 256) put_position(l, arrays[row * CAPACITY + l]);
+      u32 link = next[row];
+      for (u32 begin = CAPACITY; begin < held; begin *= 2) {
+        const u32 here = held - begin < begin ? held - begin : begin;
 #pragma unroll 4
-          for (u32 l = t; l < here; l += 256) found[begin + l] = pool[link + 1 + l];
-          link = pool[link];
-        }
+        for (u32 l = t; l < here; l += 256) put_position(begin + l, pool[link + 1 + l]);
+        link = pool[link];
       }
       if (!is_huge && t < (0 - held) % 4) found[held + t] = NONE;
       __syncthreads();

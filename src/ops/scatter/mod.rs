@@ -3,7 +3,6 @@
 mod bucket_kernels;
 mod buckets;
 mod direct;
-mod fixed;
 mod lists;
 mod look;
 mod owned;
@@ -18,7 +17,6 @@ use super::*;
 
 use buckets::Buckets;
 use direct::Direct;
-use fixed::Fixed;
 use lists::Lists;
 use look::Look;
 use owned::Owned;
@@ -139,7 +137,6 @@ impl Operation for Scatter {
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
             Finder::Owned(owned) => return owned.launches(spec, columns),
-            Finder::Fixed(fixed) => return fixed.launches(spec, columns),
             Finder::Lists(lists) => return lists.launches(spec, columns),
             Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
@@ -215,8 +212,6 @@ enum Finder {
     Direct(Direct),
     /// Warps compare all indices with one index each, and add the terms of the row that it names.
     Owned(Owned),
-    /// Blocks search all indices for the terms of consecutive rows, and add them in any order.
-    Fixed(Fixed),
     /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
     Buckets(Buckets),
     /// Kernels make a list of the terms of each row, and add them.
@@ -313,7 +308,6 @@ impl Split {
         let mut costs = match self.finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
             Finder::Owned(owned) => owned.launch_costs(spec),
-            Finder::Fixed(fixed) => fixed.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
             Finder::Look(look) => look.launch_costs(spec),
             Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
@@ -337,25 +331,22 @@ impl Split {
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let owned = || Owned::of(spec, &columns).filter(|_| sparse && y.bytes() >= FAR).map(Finder::Owned);
+        let (_, ragged) = columns.packs(x.dtype);
         let direct = || Direct::of(spec, &columns).map(Finder::Direct);
-        let fixed = || Fixed::of(spec, &columns).map(Finder::Fixed);
         let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
         let lists = || Lists::of(spec, &columns).map(Finder::Lists);
         let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            true => owned()
-                .or_else(direct)
-                .or_else(fixed)
-                .or_else(searched)
-                .or_else(lists)
-                .or_else(sorted)
-                .unwrap_or(Finder::Sort(sort)),
+            // Warps write all rows slowly if packs do not divide them.
+            true if ragged => owned().or_else(direct).or_else(searched).or_else(lists).or_else(sorted),
+            true => direct().or_else(owned).or_else(searched).or_else(lists).or_else(sorted),
             false => match Look::of(spec, &columns, sparse) {
-                Some(look) => Finder::Look(look),
-                None if sparse => Finder::Sort(sort),
-                None => Finder::Last,
+                Some(look) => Some(Finder::Look(look)),
+                None if sparse => None,
+                None => Some(Finder::Last),
             },
         };
+        let finder = finder.unwrap_or(Finder::Sort(sort));
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
         let wanted = if adds { (count / rows.max(1) / TERMS_OF_A_THREAD).max(1).next_power_of_two() } else { 1 };
@@ -393,12 +384,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_)
-            | Finder::Owned(_)
-            | Finder::Fixed(_)
-            | Finder::Buckets(_)
-            | Finder::Lists(_)
-            | Finder::Look(_) => 0,
+            Finder::Direct(_) | Finder::Owned(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
