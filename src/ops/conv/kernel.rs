@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
+use super::few::Few;
 use super::*;
 
 /// Threads of a block.
-const THREADS: u64 = 256;
+pub const THREADS: u64 = 256;
 
 /// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column. Threads sum up a few weights
 /// each if there are at most this many rows and weights, or at most this many columns.
@@ -54,11 +55,19 @@ const PER_PLACE: f64 = 60.0;
 struct Split {
     phase: Phase,
     shape: Shape,
-    /// `None` if each thread gathers the elements that it multiplies.
-    tiles: Option<Tiles>,
+    method: Method,
     /// Number of blocks that share the depth, and the depth of each.
     splits: u64,
     share: u64,
+}
+
+/// Kernel that computes a phase.
+enum Method {
+    Tiles(Tiles),
+    /// Threads compute all rows of some positions.
+    Few(Few),
+    /// Threads gather the elements that they multiply.
+    Direct,
 }
 
 /// Tile sizes of a block.
@@ -74,7 +83,14 @@ struct Tiles {
 
 /// Returns the division of the work for each phase.
 fn splits(spec: &Spec) -> Vec<Split> {
-    Phase::all(Shape::of(spec)).into_iter().map(|phase| Split::of(spec, phase)).collect()
+    let shape = Shape::of(spec);
+    match Few::of(spec, &shape) {
+        Some(few) => {
+            let share = shape.product().2;
+            vec![Split { phase: Phase::whole(shape), shape, method: Method::Few(few), splits: 1, share }]
+        }
+        None => Phase::all(shape).into_iter().map(|phase| Split::of(spec, phase)).collect(),
+    }
 }
 
 /// Returns the cost of the kernels of all phases.
@@ -99,7 +115,11 @@ pub fn cost(spec: &Spec) -> Cost {
         read: Spec::bytes_of(&spec.inputs) + parts,
         written: Spec::bytes_of(&spec.outputs) + parts,
         blocks,
-        share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
+        share: if splits.iter().any(|split| matches!(split.method, Method::Tiles(_))) {
+            Cost::WHOLE_UNIT / 2
+        } else {
+            share(THREADS)
+        },
         matrix,
         reread: Traffic::of(Space::Device, copied),
         tiling: Tiling { flops: padded, ..Tiling::default() },
@@ -150,7 +170,7 @@ impl Split {
             Form::Forward | Form::Transposed => rows <= FEW_ROWS && depth <= SHALLOW,
         };
         if direct {
-            let mut all = Split { phase, shape, tiles: None, splits: 1, share: depth };
+            let mut all = Split { phase, shape, method: Method::Direct, splits: 1, share: depth };
             if shape.form == Form::Weights {
                 let blocks = all.weight_parts(spec).iter().product::<u64>() * shape.groups;
                 all.divide(spec, RESIDENT_BLOCKS / blocks, THREADS);
@@ -173,7 +193,7 @@ impl Split {
             (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
         };
         let tiles = Tiles { units, rows: tile, columns: wide, step, pack };
-        let mut all = Split { phase, shape, tiles: Some(tiles), splits: 1, share: depth };
+        let mut all = Split { phase, shape, method: Method::Tiles(tiles), splits: 1, share: depth };
         all.divide(spec, BUSY_BLOCKS / blocks(tile, wide).max(1), step);
         all
     }
@@ -206,12 +226,13 @@ impl Split {
     fn blocks(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let groups = self.shape.groups;
-        match &self.tiles {
-            Some(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
-            None if self.shape.form == Form::Weights => {
+        match &self.method {
+            Method::Few(few) => few.blocks(),
+            Method::Tiles(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
+            Method::Direct if self.shape.form == Form::Weights => {
                 groups * self.weight_parts(spec).iter().product::<u64>() * self.splits
             }
-            None => (groups * columns).div_ceil(THREADS),
+            Method::Direct => (groups * columns).div_ceil(THREADS),
         }
     }
 
@@ -235,25 +256,27 @@ impl Split {
     /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
     fn instructions(&self, spec: &Spec) -> (f64, Option<Arithmetic>) {
         let (rows, products) = (self.shape.product().0, self.shape.multiplications());
-        match &self.tiles {
-            Some(tiles) if tiles.units => {
+        match &self.method {
+            Method::Few(few) => (few.instructions(&self.shape), None),
+            Method::Tiles(tiles) if tiles.units => {
                 (PER_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
             }
-            Some(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
-            None if self.shape.form == Form::Weights => {
+            Method::Tiles(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
+            Method::Direct if self.shape.form == Form::Weights => {
                 let (own_rows, own_columns) = self.thread_weights(spec);
                 (products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64), None)
             }
-            None => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
+            Method::Direct => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
         }
     }
 
     /// Returns the kernels: one; or two if blocks share the depth of a product, of which the second adds the partial
     /// sums.
     fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
-        let mut all = vec![match &self.tiles {
-            Some(tiles) => self.tiles_kernel(spec, tiles),
-            None => self.direct_kernel(spec),
+        let mut all = vec![match &self.method {
+            Method::Tiles(tiles) => self.tiles_kernel(spec, tiles),
+            Method::Few(few) => self.few_kernel(spec, few),
+            Method::Direct => self.direct_kernel(spec),
         }];
         if self.splits > 1 {
             all.push(self.join_kernel(spec));
@@ -417,13 +440,10 @@ impl Split {
             Form::Weights => {
                 params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
                 let (own_rows, own_columns) = self.thread_weights(spec);
-                let gathered = spec.operand(self.operands(spec)[0]);
-                let extent =
-                    gathered.strides.iter().zip(gathered.dims.iter()).map(|(stride, size)| stride * (size - 1));
+                let offset = offset_type(spec.operand(self.operands(spec)[0]));
                 let longest = self.shape.kernel.iter().max().copied().unwrap_or(1);
                 let numbers = format!(
-                    "typedef {} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n",
-                    index_type(extent.sum())
+                    "typedef {offset} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n"
                 );
                 (numbers, text::DIRECT_WEIGHTS)
             }
@@ -436,6 +456,21 @@ impl Split {
         kernel(&self.name("direct"), &before, &params, &format!("{FIRST}{body}"), self.blocks(spec), THREADS as u32)
     }
 
+    fn few_kernel(&self, spec: &Spec, few: &Few) -> Kernel {
+        let mut params = self.parameters(spec);
+        params.extend(few.parameters());
+        let offset = offset_type(spec.operand(self.operands(spec)[0]));
+        let before = format!(
+            "{}{}typedef {offset} Offset;\n{}{}",
+            self.definitions(spec),
+            few.definitions(&self.shape),
+            text::PLACES,
+            few_text::DIMENSIONS
+        );
+        let body = format!("{FIRST}{}", few_text::FEW);
+        kernel(&self.name("few"), &before, &params, &body, few.blocks(), THREADS as u32)
+    }
+
     /// Returns the name of a kernel.
     fn name(&self, how: &str) -> String {
         let form = match self.shape.form {
@@ -445,4 +480,9 @@ impl Split {
         };
         format!("{form}_{how}")
     }
+}
+
+/// Returns the narrowest type of the offsets of a tensor's elements.
+fn offset_type(tensor: &Tensor) -> &'static str {
+    index_type(tensor.strides.iter().zip(tensor.dims.iter()).map(|(stride, size)| stride * (size - 1)).sum())
 }

@@ -1,5 +1,7 @@
 //! `conv` and `conv_weights`: convolutions, transposed convolutions, and the gradients of their weights.
 
+mod few;
+mod few_text;
 mod kernel;
 mod phase;
 mod reference;
