@@ -149,12 +149,11 @@ impl Few {
     }
 
     /// Returns the parameters that only this kernel has.
-    pub fn parameters(&self) -> [Parameter; 4] {
+    pub fn parameters(&self) -> [Parameter; 3] {
         let extents = self.first.iter().chain(&self.count).copied().collect();
         [
             param("const Extents extents", Arg::Words(extents)),
             u32_param("count", self.threads()),
-            u32_param("channels", self.channels),
             u32_param("group_blocks", self.group_blocks()),
         ]
     }
@@ -166,8 +165,9 @@ impl Few {
         let memory = (self.chunk * padded).max(sums);
         let spacing = self.count[2];
         format!(
-            "#define ROWS {}\n#define OWN {}\n#define SLICES {}\n#define CHUNK {}\n#define MEMORY {memory}\n#define SPACING {spacing}\n",
-            self.rows, self.own, self.slices, self.chunk
+            "#define ROWS {}\n#define CHANNELS {}\n#define OWN {}\n#define SLICES {}\n#define CHUNK {}\n#define MEMORY {memory}\n\
+             #define SPACING {spacing}\n",
+            self.rows, self.channels, self.own, self.slices, self.chunk
         )
     }
 }

@@ -19,6 +19,7 @@ pub const DIMENSIONS: &str = r#"
 #else
 #define VALUES(j, own) (((own) - 1) * S(j) + (K(j) - 1) * D(j) + 1)
 #define VALUE(j, i, k) ((i) * S(j) + (k) * D(j))
+#define LAST(j) 0
 #define PHASE(j, k) 0
 #define PHASES(j) 1
 #endif
@@ -52,61 +53,65 @@ pub const FEW: &str = r#"  __shared__ Pack<C, 4> memory[MEMORY / 4];
   rest /= (u32)extents.count[1];
   at[0] = rest % (u32)extents.count[0];
   const u32 sample = exists ? rest / (u32)extents.count[0] : 0;
-#if DIMS == 1
-  // A thread has every `SPACING`-th position of a part of the row.
-  const i32 position = (i32)(at[1] * SPACING + at[2]);
-#endif
-  // First gathered element of a position along a dimension.
-  auto begin = [&](i32 position, int j) {
-    return TURNED ? (i32)extents.first[j] + position - (VALUES(j, 1) - 1) : position * S(j) - (i32)sizes.padding[j - SKIP];
-  };
-  gathered += sample * sg.outer;
-#if DIMS == 1
-  i32 along[OWN][VALUES(2, 1)];
-  EACH(i, OWN) EACH(t, VALUES(2, 1)) {
-    const i32 source = begin(position + i * SPACING, 2) + t;
-    along[i][t] = exists && (u32)source < (u32)sizes.sources[0] ? source : -1;
+  // Strides in elements along a dimension.
+  auto step = [&](int j) { return j == 2 && UNIT_GATHERED ? (i64)1 : sg.at[j - SKIP]; };
+  auto out_step = [&](int j) { return j == 2 && UNIT_OUT ? (i64)1 : so.at[j - SKIP]; };
+  // First gathered elements and results of the thread along each dimension.
+  i32 from[3], to[3];
+  const T* origin = gathered + sample * sg.outer;
+  T* target = out + sample * so.outer;
+#pragma unroll
+  for (int j = SKIP; j < 3; j++) {
+    const i32 own = DIMS == 1 ? (i32)(at[1] * SPACING + at[2]) : (i32)at[j], first = (i32)extents.first[j] + own;
+    from[j] = TURNED ? first - LAST(j) : own * S(j) - (i32)sizes.padding[j - SKIP];
+    to[j] = TURNED ? first * S(j) - (i32)sizes.padding[j - SKIP] : own;
+    origin += from[j] * step(j);
+    target += to[j] * out_step(j);
   }
-#define MEETS(t, u, v) (along[u][v] >= 0)
-#define SOURCE(t, u, v) ((Offset)along[u][v] * (Offset)sg.at[0])
+  // Offset of a gathered element from the first, whether it exists, and whether all exist.
+#if DIMS == 1
+#define GATHERED(t, u, v) (((u) * SPACING * (TURNED ? 1 : S(2)) + (v)) * step(2))
+#define MEETS(t, u, v) (exists && (u32)(from[2] + (u) * SPACING * (TURNED ? 1 : S(2)) + (v)) < (u32)sizes.sources[0])
+  const bool whole = exists && from[2] >= 0 && from[2] + (OWN - 1) * SPACING * (TURNED ? 1 : S(2)) + VALUES(2, 1) <= (i32)sizes.sources[0];
 #else
-  Offset outer[VALUES(0, 1)], middle[VALUES_1], inner[VALUES(2, 1)];
-  bool in_outer[VALUES(0, 1)], in_middle[VALUES_1], in_inner[VALUES(2, 1)];
-  // Elements outside have the offset 0.
-  auto locate = [&](Offset* offsets, bool* inside, int values, int j) {
-    const i32 first = begin((i32)at[j], j);
+#define GATHERED(t, u, v) ((DIMS == 3 ? (t) * step(0) : 0) + (u) * step(1) + (v) * step(2))
+  bool in_outer[VALUES(0, 1)], in_middle[VALUES_1], in_inner[VALUES(2, 1)], whole = exists;
+  auto locate = [&](bool* inside, int values, int j) {
 #pragma unroll
     for (int t = 0; t < values; t++) {
-      inside[t] = exists && (u32)(first + t) < (u32)sizes.sources[j - SKIP];
-      offsets[t] = inside[t] ? (Offset)(first + t) * (Offset)sg.at[j - SKIP] : 0;
+      inside[t] = exists && (u32)(from[j] + t) < (u32)sizes.sources[j - SKIP];
+      whole = whole && inside[t];
     }
   };
 #if DIMS == 3
-  locate(outer, in_outer, VALUES(0, 1), 0);
+  locate(in_outer, VALUES(0, 1), 0);
 #else
-  outer[0] = 0;
   in_outer[0] = true;
 #endif
-  locate(middle, in_middle, VALUES_1, 1);
-  locate(inner, in_inner, VALUES(2, 1), 2);
+  locate(in_middle, VALUES_1, 1);
+  locate(in_inner, VALUES(2, 1), 2);
 #define MEETS(t, u, v) (in_outer[t] && in_middle[u] && in_inner[v])
-#define SOURCE(t, u, v) (outer[t] + middle[u] + inner[v])
 #endif
   C sums[OWN][ALL_PHASES][ROWS];
   EACH(i, OWN) EACH(p, ALL_PHASES) EACH(r, ROWS) sums[i][p][r] = 0;
   C* shared = memory->at;
-  for (u32 start = 0; start < channels; start += CHUNK) {
+  for (u32 start = 0; start < CHANNELS; start += CHUNK) {
     if (start > 0) __syncthreads();
-    const u32 part = channels - start < CHUNK ? channels - start : CHUNK;
+    const u32 part = CHANNELS - start < CHUNK ? CHANNELS - start : CHUNK;
     for (u32 i = threadIdx.x; i < part * ROWS * ELEMENTS; i += THREADS) {
       const u32 channel = i / (ROWS * ELEMENTS), row = i / ELEMENTS % ROWS, e = i % ELEMENTS;
       shared[channel * PADDED + e * ROWS + row] = load<C>(factor[weight_of((start + channel) * ELEMENTS + e, sf) + row * sf.outer]);
     }
     __syncthreads();
     for (u32 channel = slice; channel < part; channel += SLICES) {
-      const T* from = gathered + (start + channel) * sg.channel;
+      const T* own = origin + (start + channel) * sg.channel;
       C values[VALUES(0, 1)][VALUES_1][VALUES(2, 1)];
-      EACH(t, VALUES(0, 1)) EACH(u, VALUES_1) EACH(v, VALUES(2, 1)) values[t][u][v] = MEETS(t, u, v) ? load<C>(from[SOURCE(t, u, v)]) : C(0);
+#define EACH_VALUE EACH(t, VALUES(0, 1)) EACH(u, VALUES_1) EACH(v, VALUES(2, 1))
+      if (whole) {
+        EACH_VALUE values[t][u][v] = load<C>(own[GATHERED(t, u, v)]);
+      } else {
+        EACH_VALUE values[t][u][v] = MEETS(t, u, v) ? load<C>(own[GATHERED(t, u, v)]) : C(0);
+      }
       const Pack<C, 4>* weights = memory + channel * (PADDED / 4);
       EACH(e, ELEMENTS) {
         const int k2 = e % K(2), k1 = e / K(2) % K(1), k0 = e / (K(1) * K(2));
@@ -122,19 +127,14 @@ pub const FEW: &str = r#"  __shared__ Pack<C, 4> memory[MEMORY / 4];
     const int row = index % ROWS, phase = index / ROWS % ALL_PHASES, i = index / (ROWS * ALL_PHASES);
     const int phases[3] = {phase / (PHASES(1) * PHASES(2)), phase / PHASES(2) % PHASES(1), phase % PHASES(2)};
     bool inside = exists;
-    i64 to = sample * so.outer + row * so.channel;
+    i64 at = row * so.channel;
 #pragma unroll
     for (int j = SKIP; j < 3; j++) {
-#if DIMS == 1
-      const i32 own = position + i * SPACING;
-#else
-      const i32 own = (i32)at[j] + (j == 1 ? i : 0);
-#endif
-      const i32 place = TURNED ? ((i32)extents.first[j] + own) * S(j) + phases[j] - (i32)sizes.padding[j - SKIP] : own;
-      inside = inside && (u32)place < (u32)sizes.positions[j - SKIP];
-      to += place * so.at[j - SKIP];
+      const int apart = DIMS == 1 ? SPACING : j == 1, place = (TURNED ? S(j) : 1) * i * apart + phases[j];
+      inside = inside && (u32)(to[j] + place) < (u32)sizes.positions[j - SKIP];
+      at += place * out_step(j);
     }
-    if (inside) store<C>(out[to], finished(sum, bias, group * ROWS + row));
+    if (inside) store<C>(target[at], finished(sum, bias, group * ROWS + row));
   };
 #if SLICES == 1
   EACH(i, OWN) EACH(p, ALL_PHASES) EACH(r, ROWS) put((i * ALL_PHASES + p) * ROWS + r, sums[i][p][r]);

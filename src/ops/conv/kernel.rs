@@ -440,7 +440,10 @@ impl Split {
             Form::Weights => {
                 params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
                 let (own_rows, own_columns) = self.thread_weights(spec);
-                let offset = offset_type(spec.operand(self.operands(spec)[0]));
+                let gathered = spec.operand(self.operands(spec)[0]);
+                let extent =
+                    gathered.strides.iter().zip(gathered.dims.iter()).map(|(stride, size)| stride * (size - 1));
+                let offset = index_type(extent.sum());
                 let longest = self.shape.kernel.iter().max().copied().unwrap_or(1);
                 let numbers = format!(
                     "typedef {offset} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n"
@@ -459,11 +462,14 @@ impl Split {
     fn few_kernel(&self, spec: &Spec, few: &Few) -> Kernel {
         let mut params = self.parameters(spec);
         params.extend(few.parameters());
-        let offset = offset_type(spec.operand(self.operands(spec)[0]));
+        let [gathered, _, out] = self.operands(spec);
+        let unit = |operand: usize| u32::from(spec.operand(operand).strides.last() == Some(&1));
         let before = format!(
-            "{}{}typedef {offset} Offset;\n{}{}",
+            "{}{}#define UNIT_GATHERED {}\n#define UNIT_OUT {}\n{}{}",
             self.definitions(spec),
             few.definitions(&self.shape),
+            unit(gathered),
+            unit(out),
             text::PLACES,
             few_text::DIMENSIONS
         );
@@ -480,9 +486,4 @@ impl Split {
         };
         format!("{form}_{how}")
     }
-}
-
-/// Returns the narrowest type of the offsets of a tensor's elements.
-fn offset_type(tensor: &Tensor) -> &'static str {
-    index_type(tensor.strides.iter().zip(tensor.dims.iter()).map(|(stride, size)| stride * (size - 1)).sum())
 }
