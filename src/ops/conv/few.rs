@@ -4,7 +4,7 @@
 //! so that it loads each window once for all of them.
 
 use super::super::kernel::{Parameter, param, u32_param};
-use super::super::occupancy::{BUSY_BLOCKS, WARP};
+use super::super::occupancy::{UNITS, WARP};
 use super::kernel::THREADS;
 use super::*;
 
@@ -27,6 +27,10 @@ const MIN_CHANNELS: u64 = 4;
 
 /// Maximum number of weights in shared memory.
 const MAX_MEMORY: u64 = 6144;
+
+/// Minimum number of blocks for several positions per thread, and number up to which threads share channels.
+const MIN_BLOCKS: u64 = UNITS;
+const ENOUGH_BLOCKS: u64 = UNITS + UNITS / 2;
 
 /// Instructions of a thread for its place, for a gathered element, and for a result.
 const PER_THREAD: f64 = 80.0;
@@ -98,11 +102,11 @@ impl Few {
             }
             few.slices = 1;
             let most = MAX_SLICES.min(channels / MIN_CHANNELS).min(MAX_MEMORY / padded);
-            while few.blocks() < BUSY_BLOCKS && 2 * few.slices <= most {
+            while few.blocks() < ENOUGH_BLOCKS && 2 * few.slices <= most {
                 few.slices *= 2;
             }
             let fits = few.own * phases * rows * each <= MAX_SUMS && few.values(shape) * each <= MAX_VALUES;
-            if fits && (few.blocks() >= BUSY_BLOCKS || few.own == 1) {
+            if fits && (few.blocks() >= MIN_BLOCKS || few.own == 1) {
                 let most = MAX_MEMORY / padded / few.slices * few.slices;
                 few.chunk = channels.next_multiple_of(few.slices).min(most);
                 return Some(few);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
+use super::depthwise::{self, Depthwise};
 use super::few::Few;
 use super::*;
 
@@ -66,6 +67,8 @@ enum Method {
     Tiles(Tiles),
     /// Threads compute all rows of some positions.
     Few(Few),
+    /// Threads compute neighbouring results of one channel.
+    Depthwise(Depthwise),
     /// Threads gather the elements that they multiply.
     Direct,
 }
@@ -84,10 +87,10 @@ struct Tiles {
 /// Returns the division of the work for each phase.
 fn splits(spec: &Spec) -> Vec<Split> {
     let shape = Shape::of(spec);
-    match Few::of(spec, &shape) {
-        Some(few) => {
-            let share = shape.product().2;
-            vec![Split { phase: Phase::whole(shape), shape, method: Method::Few(few), splits: 1, share }]
+    let whole = Depthwise::of(spec, &shape).map(Method::Depthwise).or_else(|| Few::of(spec, &shape).map(Method::Few));
+    match whole {
+        Some(method) => {
+            vec![Split { phase: Phase::whole(shape), shape, method, splits: 1, share: shape.product().2 }]
         }
         None => Phase::all(shape).into_iter().map(|phase| Split::of(spec, phase)).collect(),
     }
@@ -228,6 +231,7 @@ impl Split {
         let groups = self.shape.groups;
         match &self.method {
             Method::Few(few) => few.blocks(),
+            Method::Depthwise(depthwise) => depthwise.blocks(),
             Method::Tiles(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
             Method::Direct if self.shape.form == Form::Weights => {
                 groups * self.weight_parts(spec).iter().product::<u64>() * self.splits
@@ -258,6 +262,7 @@ impl Split {
         let (rows, products) = (self.shape.product().0, self.shape.multiplications());
         match &self.method {
             Method::Few(few) => (few.instructions(&self.shape), None),
+            Method::Depthwise(depthwise) => (depthwise.instructions(), None),
             Method::Tiles(tiles) if tiles.units => {
                 (PER_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
             }
@@ -276,6 +281,7 @@ impl Split {
         let mut all = vec![match &self.method {
             Method::Tiles(tiles) => self.tiles_kernel(spec, tiles),
             Method::Few(few) => self.few_kernel(spec, few),
+            Method::Depthwise(depthwise) => self.depthwise_kernel(spec, depthwise),
             Method::Direct => self.direct_kernel(spec),
         }];
         if self.splits > 1 {
@@ -475,6 +481,15 @@ impl Split {
         );
         let body = format!("{FIRST}{}", few_text::FEW);
         kernel(&self.name("few"), &before, &params, &body, few.blocks(), THREADS as u32)
+    }
+
+    fn depthwise_kernel(&self, spec: &Spec, depthwise: &Depthwise) -> Kernel {
+        let mut params = self.parameters(spec);
+        params.extend(depthwise.parameters());
+        let narrow = spec.inputs[0].dtype.size() == 2;
+        let before = format!("{}{}{}", self.definitions(spec), text::PLACES, depthwise.definitions(narrow));
+        let body = format!("{FIRST}{}", depthwise::TEXT);
+        kernel(&self.name("depthwise"), &before, &params, &body, depthwise.blocks(), THREADS as u32)
     }
 
     /// Returns the name of a kernel.

@@ -1,5 +1,6 @@
 //! `conv` and `conv_weights`: convolutions, transposed convolutions, and the gradients of their weights.
 
+mod depthwise;
 mod few;
 mod few_text;
 mod kernel;
