@@ -12,6 +12,9 @@ use super::runtime::Stream;
 /// Time after which no further candidate is timed, if the operation can be computed without it.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);
 
+/// Time for runs of candidates that are not timed because they are far slower, after which no further candidate is tried.
+const SLOW_BUDGET: Duration = Duration::from_millis(700);
+
 /// A candidate is not timed if one run takes more than this multiple of the fastest time so far, plus [`HOST_TIME`]. Some
 /// engines of libraries issue thousands of launches, whose capture takes seconds.
 const MAX_RATIO: u32 = 4;
@@ -52,7 +55,7 @@ impl<A: Api> Chooser<'_, A> {
         self.api.synchronize()
     }
 
-    /// Returns the host's time for one run of a candidate after its first.
+    /// Returns the host's time for one run of a candidate. The first run of a candidate may load code for long.
     fn once<C>(&self, trial: &Trial<C>, candidate: &C) -> Call<Duration> {
         self.runs(trial, candidate)?;
         let began = Instant::now();
@@ -79,17 +82,18 @@ impl<A: Api> Chooser<'_, A> {
             return Ok(Fastest { candidate, time: None, note: format!("{what}: {by}") });
         }
         let time = |by: Option<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
-        let began = Instant::now();
+        let (began, mut wasted) = (Instant::now(), Duration::ZERO);
         let own = time(None);
         let mut best: Option<(Nanos, usize, C)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
             let least = best.iter().map(|&(least, ..)| least).chain(own.as_ref().ok().copied()).min();
-            if least.is_some() && began.elapsed() > TRIAL_BUDGET {
+            if least.is_some() && (began.elapsed() > TRIAL_BUDGET || wasted > SLOW_BUDGET) {
                 break;
             }
-            let Ok(once) = self.once(trial, &candidate) else { continue };
             let limit = least.map(|least| MAX_RATIO * Duration::from_nanos(least.0.max(0) as u64) + HOST_TIME);
+            let Ok(once) = self.once(trial, &candidate) else { continue };
             if limit.is_some_and(|limit| once > limit) {
+                wasted += 2 * once;
                 continue;
             }
             if let Ok(time) = time(Some(&candidate))
