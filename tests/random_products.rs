@@ -140,8 +140,7 @@ fn thin_products() {
         let matrix = |rows: u64, columns: u64, turned: bool| {
             [lead, &if turned { [columns, rows] } else { [rows, columns] }].concat()
         };
-        let (a, b) =
-            (file.tensor(dtype, &matrix(m, k, turned_a)), file.tensor(dtype, &matrix(k, n, turned_b)));
+        let (a, b) = (file.tensor(dtype, &matrix(m, k, turned_a)), file.tensor(dtype, &matrix(k, n, turned_b)));
         let c = file.tensor(out, &matrix(m, n, false));
         let bias = if file.below(2) == 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
         let function = file.pick(&["none", "relu", "gelu", "silu"]);

@@ -33,8 +33,10 @@ const MIN_STEPS: u64 = 8;
 const MANY_SPLITS: u64 = 32;
 const SHARERS: u64 = 8;
 
-/// Columns of a tile of the vector units for the gradient of a few weights, whose gathered elements all rows use.
-const WIDE_COLUMNS: u64 = 192;
+/// Columns of a tile of the vector units for the gradient of weights with up to [`MAX_WIDE_ROWS`] rows, which use all gathered
+/// elements. Each thread has three columns.
+const WIDE_COLUMNS: [u64; 3] = [192, 96, 48];
+const MAX_WIDE_ROWS: u64 = 64;
 
 /// Maximum size in bytes of the partial sums.
 const MAX_PARTS: u64 = 256 << 20;
@@ -82,6 +84,8 @@ struct Tiles {
     /// Depth per step, and number of neighbouring elements that a thread loads at once.
     step: u64,
     pack: u64,
+    /// Threads that have other rows, without matrix units.
+    row_threads: u64,
 }
 
 /// Returns the division of the work for each phase.
@@ -182,20 +186,24 @@ impl Split {
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
-        // Neither with idle columns nor with more shared memory than a block has.
-        let fills = columns.next_multiple_of(WIDE_COLUMNS) == columns.next_multiple_of(64);
-        let is_wide = shape.form == Form::Weights && fills && spec.inputs[0].dtype == DType::F32;
-        let (tile, wide, step, pack) = match (units, rows) {
-            (false, 0..=32) if is_wide => (if rows <= 16 { 16 } else { 32 }, WIDE_COLUMNS, 16, 4),
-            (false, 0..=16) => (16, 64, 16, 4),
-            (false, 0..=32) => (32, 64, 16, 4),
-            (false, _) => (64, 64, 16, 4),
-            (true, 0..=32) => (32, 128, 32, 8),
-            (true, 0..=64) => (64, 128, 32, 8),
-            // Uses smaller tiles if larger ones would leave SMs idle.
-            (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
+        // A wide tile must not have more idle columns than a narrow one.
+        let least = columns.next_multiple_of(64);
+        let wide = WIDE_COLUMNS.into_iter().find(|&wide| columns.next_multiple_of(wide) <= least);
+        let may_be_wide = shape.form == Form::Weights && spec.inputs[0].dtype == DType::F32 && rows <= MAX_WIDE_ROWS;
+        let tile = if rows <= 16 { 16 } else { rows.next_power_of_two().min(64) };
+        let tiles = match (units, rows, wide.filter(|_| may_be_wide)) {
+            (false, _, Some(columns)) => {
+                Tiles { units, rows: tile, columns, step: 16, pack: 4, row_threads: THREADS / (columns / 3) }
+            }
+            (false, _, None) => Tiles { units, rows: tile, columns: 64, step: 16, pack: 4, row_threads: 16 },
+            (true, ..) => {
+                // Uses smaller tiles if larger ones would leave SMs idle.
+                let largest = if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 };
+                let rows = rows.next_power_of_two().clamp(32, if rows <= 64 { 64 } else { largest });
+                Tiles { units, rows, columns: 128, step: 32, pack: 8, row_threads: 1 }
+            }
         };
-        let tiles = Tiles { units, rows: tile, columns: wide, step, pack };
+        let (tile, wide, step) = (tiles.rows, tiles.columns, tiles.step);
         let mut all = Split { phase, shape, method: Method::Tiles(tiles), splits: 1, share: depth };
         all.divide(spec, BUSY_BLOCKS / blocks(tile, wide).max(1), step);
         all
@@ -410,13 +418,14 @@ impl Split {
             && u64::from(weights.align).is_multiple_of(bytes)
             && [depth, self.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
         let before = format!(
-            "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
+            "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define ROW_THREADS {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
             if tiles.units { mma::FUNCTIONS } else { "" },
             self.definitions(spec),
             tiles.rows,
             tiles.columns,
             tiles.step,
             tiles.pack,
+            tiles.row_threads,
             u32::from(dense),
             u32::from(packs),
             text::PLACES,

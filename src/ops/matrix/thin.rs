@@ -95,8 +95,10 @@ impl Thin {
         let large = &spec.inputs[usize::from(is_b)];
         let size = large.dtype.size();
         let is_small = wide * depth * batch * size < MIN_BYTES;
+        // Products that share the large matrix are one product with more rows.
+        let is_shared = batches(spec).strides[usize::from(is_b)].contains(&0);
         let most = if size == 4 { MAX_THIN_F32 } else { MAX_THIN_NARROW };
-        if !floats || scales(spec).is_some() || thin == 0 || thin > most || is_small {
+        if !floats || scales(spec).is_some() || thin == 0 || thin > most || is_small || is_shared {
             return None;
         }
         // Rows of `b` lie along the depth if it is transposed, and those of `a` if it is not.
