@@ -2,7 +2,6 @@
 //! which it writes together, from a window of neighbouring elements.
 
 use super::super::kernel::{Parameter, index_type, param, u32_param, u64_param};
-use super::kernel::THREADS;
 use super::*;
 
 /// Maximum number of gathered elements of a thread.

@@ -5,7 +5,6 @@
 
 use super::super::kernel::{Parameter, param, u32_param};
 use super::super::occupancy::{UNITS, WARP};
-use super::kernel::THREADS;
 use super::*;
 
 /// Maximum number of rows; with more, tiles use the registers better.

@@ -9,9 +9,6 @@ use super::depthwise::{self, Depthwise};
 use super::few::Few;
 use super::*;
 
-/// Threads of a block.
-pub const THREADS: u64 = 256;
-
 /// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column. Threads sum up a few weights
 /// each if there are at most this many rows and weights, or at most this many columns.
 const FEW_ROWS: u64 = 8;

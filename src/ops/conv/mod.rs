@@ -27,6 +27,9 @@ pub enum Conv {
 
 const CONV_WEIGHTS: &str = "conv_weights";
 
+/// Threads of a block of the kernels.
+const THREADS: u64 = 256;
+
 const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MAX_VALUE, 1, "stride of the window");
 const PADDING: OptionSpec =
     OptionSpec::spatial("padding", 0, MAX_VALUE, 0, "zero padding on both sides of each spatial dimension");

@@ -33,6 +33,9 @@ const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
 const ACROSS: u64 = 32;
 const ACROSS_AHEAD: u64 = 4;
 
+/// Terms of the thin matrix in shared memory for a matrix across the depth.
+const STAGED: u64 = 512;
+
 /// Loads of each row along the depth that a thread has under way.
 const AHEAD: u64 = 4;
 
@@ -157,7 +160,9 @@ impl Thin {
     fn divide_depth(&mut self) {
         let step = if self.along { self.group * self.pack } else { THREADS / self.group };
         let step = step * self.ahead;
-        let wanted = (BUSY_BLOCKS / (self.tiles() * self.batch).max(1)).min(MAX_SPLITS);
+        // Columns have twice the blocks, since these read in parts of the depth.
+        let blocks = if self.along { BUSY_BLOCKS } else { 2 * BUSY_BLOCKS };
+        let wanted = (blocks / (self.tiles() * self.batch).max(1)).min(MAX_SPLITS);
         let splits = wanted.min(self.depth / (step * MIN_STEPS)).max(1);
         self.share = self.depth.div_ceil(splits).next_multiple_of(step);
         self.splits = self.depth.div_ceil(self.share);
@@ -218,6 +223,8 @@ impl Thin {
             ("AHEAD", self.ahead),
             ("SLICES", THREADS / self.group),
             ("WARP", WARP),
+            ("STAGED", STAGED),
+            ("FACTORS", self.thin.next_power_of_two().min(4)),
             ("MANY", (self.rows * self.thin).next_power_of_two()),
             ("ALONG", u64::from(along)),
             ("DENSE", u64::from(dense && !along)),

@@ -132,28 +132,35 @@ pub const ACROSS_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, slice 
   const T* large = (WIDE_COLUMNS ? b : a) + (WIDE_COLUMNS ? at[1] : at[0]) + (column < wide ? column : 0);
   C sums[THIN][V];
   EACH(n, THIN) EACH(v, V) sums[n][v] = 0;
-  auto add = [&](const Pack<T, V>& pack, const T (&factors)[THIN]) {
-    EACH(v, V) {
-      const C value = load<C>(pack.at[v]);
-      EACH(n, THIN) sums[n][v] += value * load<C>(factors[n]);
+  // The small matrix is read from shared memory, a part of the depth after the other.
+  __shared__ Pack<C, FACTORS> factors[STAGED][(THIN + FACTORS - 1) / FACTORS];
+  for (u32 start = begin; start < end; start += STAGED) {
+    const u32 terms = end - start < STAGED ? end - start : STAGED;
+    if (start > begin) __syncthreads();
+    for (u32 i = threadIdx.x; i < terms * THIN; i += THREADS) {
+      const u32 term = ALONG ? i % terms : i / THIN, n = ALONG ? i / terms : i % THIN;
+      factors[term][n / FACTORS].at[n % FACTORS] = load<C>(small[n * row_small + (start + term) * term_small]);
     }
-  };
-  auto fetch = [&](u32 term, Pack<T, V>& pack, T (&factors)[THIN]) {
-    pack = *(const Pack<T, V>*)(large + term * row_large);
-    EACH(n, THIN) factors[n] = small[n * row_small + term * term_small];
-  };
-  u32 term = begin + slice;
-  for (; term + (AHEAD - 1) * SLICES < end; term += AHEAD * SLICES) {
-    Pack<T, V> packs[AHEAD];
-    T factors[AHEAD][THIN];
-    EACH(u, AHEAD) fetch(term + u * SLICES, packs[u], factors[u]);
-    EACH(u, AHEAD) add(packs[u], factors[u]);
-  }
-  for (; term < end; term += SLICES) {
-    Pack<T, V> pack;
-    T factors[THIN];
-    fetch(term, pack, factors);
-    add(pack, factors);
+    __syncthreads();
+    const T* rows = large + start * row_large;
+    auto add = [&](const Pack<T, V>& pack, u32 term) {
+      EACH(n, THIN) {
+        const C factor = factors[term][n / FACTORS].at[n % FACTORS];
+        EACH(v, V) sums[n][v] += load<C>(pack.at[v]) * factor;
+      }
+    };
+    // Loads the next packs while it adds the current ones. Rows that do not exist are replaced by the last one.
+    Pack<T, V> next[AHEAD];
+    auto fetch = [&](u32 term) {
+      EACH(u, AHEAD) next[u] = *(const Pack<T, V>*)(rows + (term + u * SLICES < terms ? term + u * SLICES : terms - 1) * row_large);
+    };
+    fetch(slice);
+    for (u32 term = slice; term < terms; term += AHEAD * SLICES) {
+      Pack<T, V> packs[AHEAD];
+      EACH(u, AHEAD) packs[u] = next[u];
+      fetch(term + AHEAD * SLICES);
+      EACH(u, AHEAD) if (term + u * SLICES < terms) add(packs[u], term + u * SLICES);
+    }
   }
   __shared__ C shared[SLICES][GROUP * V + 1];
   EACH(n, THIN) {
