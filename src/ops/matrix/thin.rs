@@ -11,10 +11,9 @@ use super::thin_text as text;
 use super::{arithmetic, batches, scales, sizes};
 use crate::ops::{Arg, Arithmetic, Kernel, Launch, Spec, Tensor};
 
-/// Maximum number of rows or columns of a thin product, for 16-bit elements and for `f32`. With more, multiplying takes longer than reading the large
-/// matrix without matrix units.
-const MAX_THIN_NARROW: u64 = 4;
-const MAX_THIN_F32: u64 = 8;
+/// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without
+/// matrix units, and a library is as fast for `f32`.
+const MAX_THIN: u64 = 4;
 
 /// Minimum size of the large matrix in bytes. A library's kernel of a smaller product takes about as long as its launch.
 const MIN_BYTES: u64 = 1 << 20;
@@ -100,8 +99,7 @@ impl Thin {
         let is_small = wide * depth * batch * size < MIN_BYTES;
         // Products that share the large matrix are one product with more rows.
         let is_shared = batches(spec).strides[usize::from(is_b)].contains(&0);
-        let most = if size == 4 { MAX_THIN_F32 } else { MAX_THIN_NARROW };
-        if !floats || scales(spec).is_some() || thin == 0 || thin > most || is_small || is_shared {
+        if !floats || scales(spec).is_some() || thin == 0 || thin > MAX_THIN || is_small || is_shared {
             return None;
         }
         // Rows of `b` lie along the depth if it is transposed, and those of `a` if it is not.
@@ -136,11 +134,7 @@ impl Thin {
     /// Chooses how many threads share how many rows: several rows of a thin matrix use its elements more than once.
     fn divide_rows(&mut self) {
         self.ahead = AHEAD;
-        self.rows = match self.thin {
-            1 => 1,
-            2..=4 => 2,
-            _ => 4,
-        };
+        self.rows = if self.thin == 1 { 1 } else { 2 };
         let packs = self.depth / self.pack;
         for (group, most) in GROUPS {
             self.group = group;
@@ -148,8 +142,8 @@ impl Thin {
                 break;
             }
         }
-        while self.rows > 1 && self.tiles() * self.batch < BUSY_BLOCKS {
-            self.rows /= 2;
+        if self.tiles() * self.batch < BUSY_BLOCKS {
+            self.rows = 1;
         }
         if self.tiles() * self.batch < BUSY_BLOCKS && packs >= THREADS {
             self.group = THREADS;
@@ -224,7 +218,7 @@ impl Thin {
             ("SLICES", THREADS / self.group),
             ("WARP", WARP),
             ("STAGED", STAGED),
-            ("FACTORS", self.thin.next_power_of_two().min(4)),
+            ("FACTORS", self.thin.next_power_of_two()),
             ("MANY", (self.rows * self.thin).next_power_of_two()),
             ("ALONG", u64::from(along)),
             ("DENSE", u64::from(dense && !along)),

@@ -133,19 +133,19 @@ pub const ACROSS_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, slice 
   C sums[THIN][V];
   EACH(n, THIN) EACH(v, V) sums[n][v] = 0;
   // The small matrix is read from shared memory, a part of the depth after the other.
-  __shared__ Pack<C, FACTORS> factors[STAGED][(THIN + FACTORS - 1) / FACTORS];
+  __shared__ Pack<C, FACTORS> factors[STAGED];
   for (u32 start = begin; start < end; start += STAGED) {
     const u32 terms = end - start < STAGED ? end - start : STAGED;
     if (start > begin) __syncthreads();
     for (u32 i = threadIdx.x; i < terms * THIN; i += THREADS) {
       const u32 term = ALONG ? i % terms : i / THIN, n = ALONG ? i / terms : i % THIN;
-      factors[term][n / FACTORS].at[n % FACTORS] = load<C>(small[n * row_small + (start + term) * term_small]);
+      factors[term].at[n] = load<C>(small[n * row_small + (start + term) * term_small]);
     }
     __syncthreads();
     const T* rows = large + start * row_large;
     auto add = [&](const Pack<T, V>& pack, u32 term) {
       EACH(n, THIN) {
-        const C factor = factors[term][n / FACTORS].at[n % FACTORS];
+        const C factor = factors[term].at[n];
         EACH(v, V) sums[n][v] += load<C>(pack.at[v]) * factor;
       }
     };
