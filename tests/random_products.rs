@@ -125,6 +125,32 @@ fn products_with_epilogues() {
     file.check();
 }
 
+/// Products with few rows or few columns and a large matrix, which generated kernels compute.
+#[test]
+fn thin_products() {
+    let mut file = File::new(29);
+    for _ in 0..cases(10) {
+        let dtype = file.pick(&["f16", "bf16", "f32", "f32"]);
+        let out = if dtype == "f32" { dtype } else { file.pick(&[dtype, "f32"]) };
+        let thin = file.pick(&[1, 1, 2, 3, 4, 5, 8]);
+        let (wide, k) = file.pick(&[(61, 8704), (132, 4096), (2056, 272), (528, 1000), (5, 53_000)]);
+        let (m, n) = if file.below(2) == 0 { (thin, wide) } else { (wide, thin) };
+        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+        let lead: &[u64] = if file.below(4) == 0 { &[2] } else { &[] };
+        let matrix = |rows: u64, columns: u64, turned: bool| {
+            [lead, &if turned { [columns, rows] } else { [rows, columns] }].concat()
+        };
+        let (a, b) = (file.tensor(dtype, &matrix(m, k, turned_a)), file.tensor(dtype, &matrix(k, n, turned_b)));
+        let c = file.tensor(out, &matrix(m, n, false));
+        let bias = if file.below(2) == 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
+        let function = file.pick(&["none", "relu", "gelu", "silu"]);
+        let accumulate = file.below(2) == 0;
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+        file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate}, {turns})"));
+    }
+    file.check();
+}
+
 /// Products of 8-bit floats with a factor for each matrix, or for each row and column.
 #[test]
 fn products_of_narrow_floats() {

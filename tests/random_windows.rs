@@ -41,6 +41,37 @@ fn options(axes: &[Axis], groups: u64) -> String {
     )
 }
 
+/// Adds a convolution (0), a transposed convolution (1) or a gradient of weights (2), some of them with a bias.
+fn add_convolution(file: &mut File, form: usize, dtype: &str, axes: &[Axis], [groups, inputs, outputs]: [u64; 3]) {
+    let samples = 1 + file.below(3);
+    let x = [vec![samples, groups * inputs], each(axes, |axis| axis.x)].concat();
+    let w = [vec![groups * outputs, inputs], each(axes, |axis| axis.kernel)].concat();
+    let y = [vec![samples, groups * outputs], each(axes, |axis| axis.y)].concat();
+    let all = options(axes, groups);
+    let behind =
+        |axis: &Axis| axis.x + 2 * axis.padding - (axis.y - 1) * axis.stride - axis.dilation * (axis.kernel - 1) - 1;
+    let bias = |file: &mut File, channels: u64| match file.below(2) {
+        0 => String::new(),
+        _ => format!(", {}", file.tensor(dtype, &[channels])),
+    };
+    let [tx, tw, ty] = [&x, &w, &y].map(|dims| file.tensor(dtype, dims));
+    match form {
+        0 => {
+            let bias = bias(file, y[1]);
+            file.add(&format!("conv({tx}, {tw}{bias} -> {ty}{all})"));
+        }
+        1 => {
+            let added = each(axes, behind);
+            let bias = bias(file, x[1]);
+            file.add(&format!("conv({ty}, {tw}{bias} -> {tx}{all}, transposed: true, output_padding: {added:?})"));
+        }
+        _ => {
+            let size = each(axes, |axis| axis.kernel);
+            file.add(&format!("conv_weights({tx}, {ty} -> {tw}, size: {size:?}{all})"));
+        }
+    }
+}
+
 #[test]
 fn convolutions_of_any_form() {
     let mut file = File::new(31);
@@ -49,37 +80,42 @@ fn convolutions_of_any_form() {
         let spatial = 1 + file.below(3) as usize;
         let longest = [40, 9, 4][spatial - 1];
         let axes: Vec<Axis> = (0..spatial).map(|_| Axis::draw(&mut file, longest)).collect();
-        let groups = file.pick(&[1, 1, 2, 3]);
         // Few channels have kernels of their own, and many whole tiles.
-        let (inputs, outputs) = (file.pick(&[1, 2, 5, 16, 24]), file.pick(&[1, 3, 8, 17, 40, 72]));
-        let samples = 1 + file.below(3);
-        let x = [vec![samples, groups * inputs], each(&axes, |axis| axis.x)].concat();
-        let w = [vec![groups * outputs, inputs], each(&axes, |axis| axis.kernel)].concat();
-        let y = [vec![samples, groups * outputs], each(&axes, |axis| axis.y)].concat();
-        let all = options(&axes, groups);
-        let behind = |axis: &Axis| {
-            axis.x + 2 * axis.padding - (axis.y - 1) * axis.stride - axis.dilation * (axis.kernel - 1) - 1
-        };
-        let bias = |file: &mut File, channels: u64| match file.below(2) {
-            0 => String::new(),
-            _ => format!(", {}", file.tensor(dtype, &[channels])),
-        };
-        let [tx, tw, ty] = [&x, &w, &y].map(|dims| file.tensor(dtype, dims));
-        match case % 3 {
-            0 => {
-                let bias = bias(&mut file, y[1]);
-                file.add(&format!("conv({tx}, {tw}{bias} -> {ty}{all})"));
-            }
-            1 => {
-                let added = each(&axes, behind);
-                let bias = bias(&mut file, x[1]);
-                file.add(&format!("conv({ty}, {tw}{bias} -> {tx}{all}, transposed: true, output_padding: {added:?})"));
-            }
-            _ => {
-                let size = each(&axes, |axis| axis.kernel);
-                file.add(&format!("conv_weights({tx}, {ty} -> {tw}, size: {size:?}{all})"));
-            }
-        }
+        let sizes = [file.pick(&[1, 1, 2, 3]), file.pick(&[1, 2, 5, 16, 24]), file.pick(&[1, 3, 8, 17, 40, 72])];
+        add_convolution(&mut file, case % 3, dtype, &axes, sizes);
+    }
+    file.check();
+}
+
+/// Results of up to four channels per group, from few and from many channels.
+#[test]
+fn convolutions_with_few_rows() {
+    let mut file = File::new(37);
+    for case in 0..cases(20) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f32", "f64"]);
+        let spatial = 1 + file.below(3) as usize;
+        let axes: Vec<Axis> = (0..spatial).map(|_| Axis::draw(&mut file, [90, 20, 5][spatial - 1])).collect();
+        let (groups, few, many) = (file.pick(&[1, 1, 2, 7]), 1 + file.below(4), file.pick(&[1, 5, 37, 130]));
+        let channels = if case % 2 == 0 { [many, few] } else { [few, many] };
+        add_convolution(&mut file, case % 2, dtype, &axes, [groups, channels[0], channels[1]]);
+    }
+    file.check();
+}
+
+/// One gathered channel per group along one dimension without a stride, with rows shorter and longer than what a thread computes.
+#[test]
+fn depthwise_convolutions_along_one_dimension() {
+    let mut file = File::new(38);
+    for case in 0..cases(16) {
+        let dtype = file.pick(&["bf16", "f16", "f32"]);
+        let (kernel, dilation) = (file.pick(&[1, 3, 4, 9]), file.pick(&[1, 1, 2]));
+        let span = dilation * (kernel - 1) + 1;
+        let padding = file.pick(&[0, span / 2, span - 1]);
+        let x = file.pick(&[3, 8, 61, 300]).max(span);
+        let axis = Axis { x, kernel, y: x + 2 * padding - span + 1, stride: 1, padding, dilation };
+        let (groups, several) = (file.pick(&[1, 5, 48]), file.pick(&[1, 1, 3]));
+        let channels = if case % 2 == 0 { [1, several] } else { [several, 1] };
+        add_convolution(&mut file, case % 2, dtype, &[axis], [groups, channels[0], channels[1]]);
     }
     file.check();
 }

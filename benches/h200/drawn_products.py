@@ -4,6 +4,9 @@ import math
 from drawn_case import SIZES, Case, count, fastest, log_uniform, size
 
 
+KINDS = ("plain", "accumulate", "bias", "relu", "gelu_tanh", "silu")
+
+
 def draw_gemm(draw):
     """Products with what may follow them: a bias, a function, the sum with what the output held."""
     dtype = draw.choice(("bf16", "bf16", "f16", "f32"))
@@ -12,32 +15,47 @@ def draw_gemm(draw):
     k = max(1, min(16384, int(flops / (2 * m * n))))
     k = k if draw.random() < 0.3 else max(8, k // 8 * 8)
     turned = draw.random() < 0.5
-    b = [n, k] if turned else [k, n]
-    kind = draw.choice(("plain", "accumulate", "bias", "relu", "gelu_tanh", "silu"))
-    buffers = {"a": (dtype, [m, k]), "b": (dtype, b), "y": (dtype, [m, n])}
+    kind = draw.choice(KINDS)
+    return gemm(dtype, (m, n, k), (False, turned), kind)
+
+
+def draw_thin_gemm(draw):
+    """Products of a matrix with up to 16 vectors, which are rows or columns."""
+    dtype = draw.choice(("bf16", "f16", "f32"))
+    thin, wide, k = draw.choice((1, 1, 2, 3, 4, 5, 8, 8, 12, 16)), log_uniform(draw, 64, 32768), log_uniform(draw, 64, 32768)
+    k = max(64, min(k, (1 << 27) // wide))
+    wide, k = (x if draw.random() < 0.3 else max(8, x // 8 * 8) for x in (wide, k))
+    m, n = (thin, wide) if draw.random() < 0.5 else (wide, thin)
+    return gemm(dtype, (m, n, k), (draw.random() < 0.25, draw.random() < 0.5), draw.choice(("plain", *KINDS)))
+
+
+def gemm(dtype, sizes, turned, kind):
+    m, n, k = sizes
+    a, b = [k, m] if turned[0] else [m, k], [n, k] if turned[1] else [k, n]
+    buffers = {"a": (dtype, a), "b": (dtype, b), "y": (dtype, [m, n])}
     if kind not in ("plain", "accumulate"):
         buffers["v"] = (dtype, [n])
     bias = ", v" if "v" in buffers else ""
-    options = ", transpose_b: true" if turned else ""
+    options = "".join(f", {name}: true" for name, is_turned in zip(("transpose_a", "transpose_b"), turned) if is_turned)
     options += ", accumulate: true" if kind == "accumulate" else ""
     options += f", epilogue: {kind}" if kind in ("relu", "gelu_tanh", "silu") else ""
 
     def torch_call(t, torch):
-        w = t["b"].T if turned else t["b"]
+        x, w = t["a"].T if turned[0] else t["a"], t["b"].T if turned[1] else t["b"]
         if kind == "plain":
-            return lambda: torch.mm(t["a"], w, out=t["y"])
+            return lambda: torch.mm(x, w, out=t["y"])
         if kind == "accumulate":
-            return lambda: t["y"].addmm_(t["a"], w)
+            return lambda: t["y"].addmm_(x, w)
         if kind == "bias":
-            return lambda: torch.addmm(t["v"], t["a"], w)
+            return lambda: torch.addmm(t["v"], x, w)
         if kind == "silu":
-            return lambda: torch.nn.functional.silu(torch.addmm(t["v"], t["a"], w))
+            return lambda: torch.nn.functional.silu(torch.addmm(t["v"], x, w))
         # Both functions are epilogues of cuBLASLt where PyTorch can use them.
-        return lambda: torch.ops.aten._addmm_activation(t["v"], t["a"], w, use_gelu=kind == "gelu_tanh")
+        return lambda: torch.ops.aten._addmm_activation(t["v"], x, w, use_gelu=kind == "gelu_tanh")
 
     moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
-    return Case(f"{kind} {dtype} [{m}, {k}] x {'turned ' if turned else ''}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})",
-                torch_call, moved)
+    names = ["turned " if one else "" for one in turned]
+    return Case(f"{kind} {dtype} {names[0]}[{m}, {k}] x {names[1]}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})", torch_call, moved)
 
 
 def draw_scaled_gemm(draw):

@@ -36,18 +36,46 @@ def draw_conv(draw):
     span = dilation * (kernel[0] - 1) + 1
     y = spatial_sizes(draw, rank, windows / samples)
     x = [max(1, (n - 1) * stride + span - 2 * padding) for n in y]
-    y = [(n + 2 * padding - span) // stride + 1 for n in x]
-    dims = {"x": [samples, groups * inputs, *x], "w": [groups * outputs, inputs, *kernel], "y": [samples, groups * outputs, *y]}
     form = draw.choice(("forward", "forward", "dx", "dw"))
     biased = form == "forward" and draw.random() < 0.3
     tf32 = dtype == "f32" and draw.random() < 0.5
+    # PyTorch's default adds in any order too.
+    return conv(dtype, tf32, kind, form, ([samples, groups * inputs, *x], [groups * outputs, inputs, *kernel]), (stride, padding, dilation, groups),
+                biased, ", deterministic: false")
+
+
+def draw_few_conv(draw):
+    """Convolutions with up to four channels on one side, and depthwise ones along one dimension; PyTorch adds in any order, aorta in one."""
+    dtype = draw.choice(("bf16", "f16", "f32", "f32"))
+    tf32 = dtype == "f32" and draw.random() < 0.5
+    kind = draw.choice(("dx", "dw", "forward", "depthwise"))
+    if kind == "depthwise":
+        channels, length, kernel = log_uniform(draw, 64, 8192), log_uniform(draw, 64, 8192), draw.choice((3, 4))
+        samples = max(1, min(log_uniform(draw, 1, 32), (1 << 26) // (channels * length)))
+        sizes = ([samples, channels, length], [channels, 1, kernel])
+        return conv(dtype, tf32, kind, draw.choice(("forward", "dx")), sizes, (1, kernel - 1, 1, channels), False, "")
+    rank, side, stride = draw.choice((1, 2, 2, 2, 3)), draw.choice((1, 3, 3, 5, 7)), draw.choice((1, 2, 2))
+    kernel = [min(side, 3) if rank == 3 else side] * rank
+    few, many, padding = draw.choice((1, 2, 3, 3, 4)), log_uniform(draw, 16, 512), draw.choice((0, kernel[0] // 2))
+    windows = max(256, min(log_uniform(draw, 3e7, 3e9) // (few * many * count(kernel)), (1 << 24) // many))
+    samples = max(1, min(log_uniform(draw, 1, 32), windows // 64))
+    x = [max(kernel[0], n * stride) for n in spatial_sizes(draw, rank, windows / samples)]
+    inputs, outputs = (many, few) if kind == "forward" else (few, many)
+    return conv(dtype, tf32, "few", kind, ([samples, inputs, *x], [outputs, inputs, *kernel]), (stride, padding, 1, 1), False, "")
+
+
+def conv(dtype, tf32, kind, form, sizes, steps, biased, order):
+    """A convolution of the sizes of `x` and `w`, or a gradient of it."""
+    (x, w), (stride, padding, dilation, groups) = sizes, steps
+    rank, kernel = len(x) - 2, w[2:]
+    spans = [dilation * (k - 1) + 1 for k in kernel]
+    y = [(n + 2 * padding - span) // stride + 1 for n, span in zip(x[2:], spans)]
+    dims = {"x": x, "w": w, "y": [x[0], w[0], *y]}
     buffers = {name: (dtype, sizes) for name, sizes in dims.items()}
     if biased:
-        buffers["v"] = (dtype, [groups * outputs])
-    options = f"stride: {stride}, padding: {padding}, dilation: {dilation}, groups: {groups}" + (", compute: tf32" if tf32 else "")
-    # PyTorch's default adds in any order too.
-    options += ", deterministic: false"
-    added = [n + 2 * padding - (m - 1) * stride - span for n, m in zip(x, y)]
+        buffers["v"] = (dtype, [w[0]])
+    options = f"stride: {stride}, padding: {padding}, dilation: {dilation}, groups: {groups}" + (", compute: tf32" if tf32 else "") + order
+    added = [n + 2 * padding - (m - 1) * stride - span for n, m, span in zip(x[2:], y, spans)]
     call = {"forward": f"conv(x, w{', v' if biased else ''} -> y, {options})",
             "dx": f"conv(y, w -> x, {options}, transposed: true, output_padding: {added})",
             "dw": f"conv_weights(x, y -> w, size: {kernel}, {options})"}[form]
@@ -66,7 +94,7 @@ def draw_conv(draw):
             return body()
         return run
 
-    what = f"{form} {kind} {'tf32' if tf32 else dtype} {dims['x']} with {dims['w']}, {stride}, {padding}, {dilation}{', bias' if biased else ''}"
+    what = f"{form} {kind} {'tf32' if tf32 else dtype} {x} with {w}, {stride}, {padding}, {dilation}{', bias' if biased else ''}"
     return Case(what, buffers, call, torch_call, moved(buffers))
 
 

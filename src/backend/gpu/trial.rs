@@ -9,8 +9,18 @@ use super::api::{Api, Call};
 use super::products::Chooser;
 use super::runtime::Stream;
 
-/// Time after which no further candidate is timed, if one has been. Some engines of libraries issue thousands of launches.
+/// Time after which no further candidate is timed, if the operation can be computed without it.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);
+
+/// Time for runs of candidates that are not timed because they are far slower, after which no further candidate is tried.
+const SLOW_BUDGET: Duration = Duration::from_millis(700);
+
+/// A candidate is not timed if one run takes more than this multiple of the fastest time so far, plus [`HOST_TIME`]. Some
+/// engines of libraries issue thousands of launches, whose capture takes seconds.
+const MAX_RATIO: u32 = 4;
+
+/// Time that the host may take to issue one run and to wait for it.
+const HOST_TIME: Duration = Duration::from_millis(1);
 
 /// An operation that a library or generated kernels can compute.
 pub struct Trial<'a, C> {
@@ -45,6 +55,14 @@ impl<A: Api> Chooser<'_, A> {
         self.api.synchronize()
     }
 
+    /// Returns the host's time for one run of a candidate. The first run of a candidate may load code for long.
+    fn once<C>(&self, trial: &Trial<C>, candidate: &C) -> Call<Duration> {
+        self.runs(trial, candidate)?;
+        let began = Instant::now();
+        self.runs(trial, candidate)?;
+        Ok(began.elapsed())
+    }
+
     /// Returns the fastest of the candidates and the kernels. A candidate that fails is skipped. Fails if the kernels fail too.
     ///
     /// With one candidate for each operation, takes the first that runs, without timing it.
@@ -64,14 +82,21 @@ impl<A: Api> Chooser<'_, A> {
             return Ok(Fastest { candidate, time: None, note: format!("{what}: {by}") });
         }
         let time = |by: Option<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
-        let began = Instant::now();
+        let (began, mut wasted) = (Instant::now(), Duration::ZERO);
         let own = time(None);
         let mut best: Option<(Nanos, usize, C)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
-            if best.is_some() && began.elapsed() > TRIAL_BUDGET {
+            let least = best.iter().map(|&(least, ..)| least).chain(own.as_ref().ok().copied()).min();
+            if least.is_some() && (began.elapsed() > TRIAL_BUDGET || wasted > SLOW_BUDGET) {
                 break;
             }
-            if let Ok(time) = self.runs(trial, &candidate).and_then(|()| time(Some(&candidate)))
+            let limit = least.map(|least| MAX_RATIO * Duration::from_nanos(least.0.max(0) as u64) + HOST_TIME);
+            let Ok(once) = self.once(trial, &candidate) else { continue };
+            if limit.is_some_and(|limit| once > limit) {
+                wasted += 2 * once;
+                continue;
+            }
+            if let Ok(time) = time(Some(&candidate))
                 && best.as_ref().is_none_or(|(least, ..)| time < *least)
             {
                 best = Some((time, place, candidate));
@@ -85,7 +110,9 @@ impl<A: Api> Chooser<'_, A> {
             (Ok(own), Some((time, ..))) => {
                 (None, own, format!("kernels of aorta, {own}; the best of {count} of {library} {time}"))
             }
-            (Ok(own), None) => (None, own, format!("kernels of aorta, {own}; {library} computes none of {count}")),
+            (Ok(own), None) => {
+                (None, own, format!("kernels of aorta, {own}; each of {count} of {library} fails or takes far longer"))
+            }
             (Err(_), Some((time, place, candidate))) => {
                 (Some(candidate), time, format!("{term} {} of {count} of {library}, {time}", place + 1))
             }

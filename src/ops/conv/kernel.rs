@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
+use super::depthwise::{self, Depthwise};
+use super::few::Few;
 use super::*;
-
-/// Threads of a block.
-const THREADS: u64 = 256;
 
 /// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column. Threads sum up a few weights
 /// each if there are at most this many rows and weights, or at most this many columns.
@@ -31,8 +30,10 @@ const MIN_STEPS: u64 = 8;
 const MANY_SPLITS: u64 = 32;
 const SHARERS: u64 = 8;
 
-/// Columns of a tile of the vector units for the gradient of a few weights, whose gathered elements all rows use.
-const WIDE_COLUMNS: u64 = 192;
+/// Columns of a tile of the vector units for the gradient of weights with up to [`MAX_WIDE_ROWS`] rows, which use all gathered
+/// elements. Each thread has three columns.
+const WIDE_COLUMNS: [u64; 3] = [192, 96, 48];
+const MAX_WIDE_ROWS: u64 = 64;
 
 /// Maximum size in bytes of the partial sums.
 const MAX_PARTS: u64 = 256 << 20;
@@ -54,11 +55,21 @@ const PER_PLACE: f64 = 60.0;
 struct Split {
     phase: Phase,
     shape: Shape,
-    /// `None` if each thread gathers the elements that it multiplies.
-    tiles: Option<Tiles>,
+    method: Method,
     /// Number of blocks that share the depth, and the depth of each.
     splits: u64,
     share: u64,
+}
+
+/// Kernel that computes a phase.
+enum Method {
+    Tiles(Tiles),
+    /// Threads compute all rows of some positions.
+    Few(Few),
+    /// Threads compute neighbouring results of one channel.
+    Depthwise(Depthwise),
+    /// Threads gather the elements that they multiply.
+    Direct,
 }
 
 /// Tile sizes of a block.
@@ -70,11 +81,20 @@ struct Tiles {
     /// Depth per step, and number of neighbouring elements that a thread loads at once.
     step: u64,
     pack: u64,
+    /// Threads that have other rows, without matrix units.
+    row_threads: u64,
 }
 
 /// Returns the division of the work for each phase.
 fn splits(spec: &Spec) -> Vec<Split> {
-    Phase::all(Shape::of(spec)).into_iter().map(|phase| Split::of(spec, phase)).collect()
+    let shape = Shape::of(spec);
+    let whole = Depthwise::of(spec, &shape).map(Method::Depthwise).or_else(|| Few::of(spec, &shape).map(Method::Few));
+    match whole {
+        Some(method) => {
+            vec![Split { phase: Phase::whole(shape), shape, method, splits: 1, share: shape.product().2 }]
+        }
+        None => Phase::all(shape).into_iter().map(|phase| Split::of(spec, phase)).collect(),
+    }
 }
 
 /// Returns the cost of the kernels of all phases.
@@ -99,7 +119,11 @@ pub fn cost(spec: &Spec) -> Cost {
         read: Spec::bytes_of(&spec.inputs) + parts,
         written: Spec::bytes_of(&spec.outputs) + parts,
         blocks,
-        share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
+        share: if splits.iter().any(|split| matches!(split.method, Method::Tiles(_))) {
+            Cost::WHOLE_UNIT / 2
+        } else {
+            share(THREADS)
+        },
         matrix,
         reread: Traffic::of(Space::Device, copied),
         tiling: Tiling { flops: padded, ..Tiling::default() },
@@ -150,7 +174,7 @@ impl Split {
             Form::Forward | Form::Transposed => rows <= FEW_ROWS && depth <= SHALLOW,
         };
         if direct {
-            let mut all = Split { phase, shape, tiles: None, splits: 1, share: depth };
+            let mut all = Split { phase, shape, method: Method::Direct, splits: 1, share: depth };
             if shape.form == Form::Weights {
                 let blocks = all.weight_parts(spec).iter().product::<u64>() * shape.groups;
                 all.divide(spec, RESIDENT_BLOCKS / blocks, THREADS);
@@ -159,21 +183,25 @@ impl Split {
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
-        // Neither with idle columns nor with more shared memory than a block has.
-        let fills = columns.next_multiple_of(WIDE_COLUMNS) == columns.next_multiple_of(64);
-        let is_wide = shape.form == Form::Weights && fills && spec.inputs[0].dtype == DType::F32;
-        let (tile, wide, step, pack) = match (units, rows) {
-            (false, 0..=32) if is_wide => (if rows <= 16 { 16 } else { 32 }, WIDE_COLUMNS, 16, 4),
-            (false, 0..=16) => (16, 64, 16, 4),
-            (false, 0..=32) => (32, 64, 16, 4),
-            (false, _) => (64, 64, 16, 4),
-            (true, 0..=32) => (32, 128, 32, 8),
-            (true, 0..=64) => (64, 128, 32, 8),
-            // Uses smaller tiles if larger ones would leave SMs idle.
-            (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
+        // A wide tile must not have more idle columns than a narrow one.
+        let least = columns.next_multiple_of(64);
+        let wide = WIDE_COLUMNS.into_iter().find(|&wide| columns.next_multiple_of(wide) <= least);
+        let may_be_wide = shape.form == Form::Weights && spec.inputs[0].dtype == DType::F32 && rows <= MAX_WIDE_ROWS;
+        let tile = if rows <= 16 { 16 } else { rows.next_power_of_two().min(64) };
+        let tiles = match (units, rows, wide.filter(|_| may_be_wide)) {
+            (false, _, Some(columns)) => {
+                Tiles { units, rows: tile, columns, step: 16, pack: 4, row_threads: THREADS / (columns / 3) }
+            }
+            (false, _, None) => Tiles { units, rows: tile, columns: 64, step: 16, pack: 4, row_threads: 16 },
+            (true, ..) => {
+                // Uses smaller tiles if larger ones would leave SMs idle.
+                let largest = if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 };
+                let rows = rows.next_power_of_two().clamp(32, if rows <= 64 { 64 } else { largest });
+                Tiles { units, rows, columns: 128, step: 32, pack: 8, row_threads: 1 }
+            }
         };
-        let tiles = Tiles { units, rows: tile, columns: wide, step, pack };
-        let mut all = Split { phase, shape, tiles: Some(tiles), splits: 1, share: depth };
+        let (tile, wide, step) = (tiles.rows, tiles.columns, tiles.step);
+        let mut all = Split { phase, shape, method: Method::Tiles(tiles), splits: 1, share: depth };
         all.divide(spec, BUSY_BLOCKS / blocks(tile, wide).max(1), step);
         all
     }
@@ -206,12 +234,14 @@ impl Split {
     fn blocks(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let groups = self.shape.groups;
-        match &self.tiles {
-            Some(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
-            None if self.shape.form == Form::Weights => {
+        match &self.method {
+            Method::Few(few) => few.blocks(),
+            Method::Depthwise(depthwise) => depthwise.blocks(),
+            Method::Tiles(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
+            Method::Direct if self.shape.form == Form::Weights => {
                 groups * self.weight_parts(spec).iter().product::<u64>() * self.splits
             }
-            None => (groups * columns).div_ceil(THREADS),
+            Method::Direct => (groups * columns).div_ceil(THREADS),
         }
     }
 
@@ -235,25 +265,29 @@ impl Split {
     /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
     fn instructions(&self, spec: &Spec) -> (f64, Option<Arithmetic>) {
         let (rows, products) = (self.shape.product().0, self.shape.multiplications());
-        match &self.tiles {
-            Some(tiles) if tiles.units => {
+        match &self.method {
+            Method::Few(few) => (few.instructions(&self.shape), None),
+            Method::Depthwise(depthwise) => (depthwise.instructions(), None),
+            Method::Tiles(tiles) if tiles.units => {
                 (PER_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
             }
-            Some(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
-            None if self.shape.form == Form::Weights => {
+            Method::Tiles(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
+            Method::Direct if self.shape.form == Form::Weights => {
                 let (own_rows, own_columns) = self.thread_weights(spec);
                 (products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64), None)
             }
-            None => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
+            Method::Direct => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
         }
     }
 
     /// Returns the kernels: one; or two if blocks share the depth of a product, of which the second adds the partial
     /// sums.
     fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
-        let mut all = vec![match &self.tiles {
-            Some(tiles) => self.tiles_kernel(spec, tiles),
-            None => self.direct_kernel(spec),
+        let mut all = vec![match &self.method {
+            Method::Tiles(tiles) => self.tiles_kernel(spec, tiles),
+            Method::Few(few) => self.few_kernel(spec, few),
+            Method::Depthwise(depthwise) => self.depthwise_kernel(spec, depthwise),
+            Method::Direct => self.direct_kernel(spec),
         }];
         if self.splits > 1 {
             all.push(self.join_kernel(spec));
@@ -381,13 +415,14 @@ impl Split {
             && u64::from(weights.align).is_multiple_of(bytes)
             && [depth, self.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
         let before = format!(
-            "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
+            "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define ROW_THREADS {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
             if tiles.units { mma::FUNCTIONS } else { "" },
             self.definitions(spec),
             tiles.rows,
             tiles.columns,
             tiles.step,
             tiles.pack,
+            tiles.row_threads,
             u32::from(dense),
             u32::from(packs),
             text::PLACES,
@@ -420,10 +455,10 @@ impl Split {
                 let gathered = spec.operand(self.operands(spec)[0]);
                 let extent =
                     gathered.strides.iter().zip(gathered.dims.iter()).map(|(stride, size)| stride * (size - 1));
+                let offset = index_type(extent.sum());
                 let longest = self.shape.kernel.iter().max().copied().unwrap_or(1);
                 let numbers = format!(
-                    "typedef {} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n",
-                    index_type(extent.sum())
+                    "typedef {offset} Offset;\n#define LONGEST {longest}\n#define ROWS {own_rows}\n#define COLUMNS {own_columns}\n"
                 );
                 (numbers, text::DIRECT_WEIGHTS)
             }
@@ -434,6 +469,33 @@ impl Split {
         };
         let before = format!("{}{numbers}{}", self.definitions(spec), text::PLACES);
         kernel(&self.name("direct"), &before, &params, &format!("{FIRST}{body}"), self.blocks(spec), THREADS as u32)
+    }
+
+    fn few_kernel(&self, spec: &Spec, few: &Few) -> Kernel {
+        let mut params = self.parameters(spec);
+        params.extend(few.parameters());
+        let [gathered, _, out] = self.operands(spec);
+        let unit = |operand: usize| u32::from(spec.operand(operand).strides.last() == Some(&1));
+        let before = format!(
+            "{}{}#define UNIT_GATHERED {}\n#define UNIT_OUT {}\n{}{}",
+            self.definitions(spec),
+            few.definitions(&self.shape),
+            unit(gathered),
+            unit(out),
+            text::PLACES,
+            few_text::DIMENSIONS
+        );
+        let body = format!("{FIRST}{}", few_text::FEW);
+        kernel(&self.name("few"), &before, &params, &body, few.blocks(), THREADS as u32)
+    }
+
+    fn depthwise_kernel(&self, spec: &Spec, depthwise: &Depthwise) -> Kernel {
+        let mut params = self.parameters(spec);
+        params.extend(depthwise.parameters());
+        let narrow = spec.inputs[0].dtype.size() == 2;
+        let before = format!("{}{}{}", self.definitions(spec), text::PLACES, depthwise.definitions(narrow));
+        let body = format!("{FIRST}{}", depthwise::TEXT);
+        kernel(&self.name("depthwise"), &before, &params, &body, depthwise.blocks(), THREADS as u32)
     }
 
     /// Returns the name of a kernel.

@@ -1,5 +1,8 @@
 //! `conv` and `conv_weights`: convolutions, transposed convolutions, and the gradients of their weights.
 
+mod depthwise;
+mod few;
+mod few_text;
 mod kernel;
 mod phase;
 mod reference;
@@ -23,6 +26,9 @@ pub enum Conv {
 }
 
 const CONV_WEIGHTS: &str = "conv_weights";
+
+/// Threads of a block of the kernels.
+const THREADS: u64 = 256;
 
 const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MAX_VALUE, 1, "stride of the window");
 const PADDING: OptionSpec =

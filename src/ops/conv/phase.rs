@@ -46,7 +46,8 @@ impl Phase {
         phases
     }
 
-    fn whole(shape: Shape) -> Phase {
+    /// Returns a convolution as a single phase.
+    pub fn whole(shape: Shape) -> Phase {
         let mut padding = [0; 3];
         for (own, &size) in padding.iter_mut().zip(shape.padding.iter()) {
             *own = size as i64;

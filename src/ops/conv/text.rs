@@ -179,13 +179,17 @@ struct Total {
 };
 "#;
 
-/// Kernel text: the same with the vector units. A thread computes neighbouring rows, and pairs of neighbouring columns.
+/// Kernel text: the same with the vector units. A thread computes neighbouring rows, and columns or pairs of
+/// columns that are apart.
 pub const THREADS: &str = r#"
 typedef C E;
 __device__ inline E element(T x) { return load<C>(x); }
-#define EACH_ROWS (BM / 16)
-#define EACH_COLUMNS (BN / 16)
-#define COLUMN_OF(j) ((j) / 2 * 32 + (j) % 2)
+#define COLUMN_THREADS (THREADS / ROW_THREADS)
+#define EACH_ROWS (BM / ROW_THREADS)
+#define EACH_COLUMNS (BN / COLUMN_THREADS)
+#define ROW_PACK (EACH_ROWS < 4 ? EACH_ROWS : 4)
+#define COLUMN_PACK (2 - EACH_COLUMNS % 2)
+#define COLUMN_OF(j) ((j) / COLUMN_PACK * (COLUMN_PACK * COLUMN_THREADS) + (j) % COLUMN_PACK)
 struct Stage {
   C (*a)[BM + 4];
   C (*b)[BN + 4];
@@ -208,16 +212,19 @@ struct Total {
   C at[EACH_ROWS][EACH_COLUMNS];
   u32 row, column;
   __device__ inline Total() {
-    row = threadIdx.x / 16 * EACH_ROWS;
-    column = threadIdx.x % 16 * 2;
+    row = threadIdx.x / COLUMN_THREADS * EACH_ROWS;
+    column = threadIdx.x % COLUMN_THREADS * COLUMN_PACK;
     EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] = 0;
   }
   __device__ inline void add(const Stage& stage) {
     EACH(d, BK) {
-      const Pack<C, EACH_ROWS> rows = *(const Pack<C, EACH_ROWS>*)&stage.a[d][row];
-      Pack<C, 2> columns[EACH_COLUMNS / 2];
-      EACH(j, EACH_COLUMNS / 2) columns[j] = *(const Pack<C, 2>*)&stage.b[d][column + j * 32];
-      EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] += rows.at[i] * columns[j / 2].at[j % 2];
+      Pack<C, ROW_PACK> rows[EACH_ROWS / ROW_PACK];
+      Pack<C, COLUMN_PACK> columns[EACH_COLUMNS / COLUMN_PACK];
+      EACH(i, EACH_ROWS / ROW_PACK) rows[i] = *(const Pack<C, ROW_PACK>*)&stage.a[d][row + i * ROW_PACK];
+      EACH(j, EACH_COLUMNS / COLUMN_PACK) columns[j] = *(const Pack<C, COLUMN_PACK>*)&stage.b[d][column + COLUMN_OF(j * COLUMN_PACK)];
+      EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) {
+        at[i][j] += rows[i / ROW_PACK].at[i % ROW_PACK] * columns[j / COLUMN_PACK].at[j % COLUMN_PACK];
+      }
     }
   }
   template <typename B, typename P> __device__ inline void finish(B begin, P put) const {
@@ -246,11 +253,11 @@ pub const TILES: &str = r#"  MEMORY;
   u32 own_depth = threadIdx.x % ALONG * V, own_row = threadIdx.x / ALONG;
 #if WEIGHTS
   // The gathered elements along the depth, for some columns.
-  const int PASSES = BN / FACTOR_ROWS;
+  const int PASSES = (BN + FACTOR_ROWS - 1) / FACTOR_ROWS;
   Tap taps[PASSES];
   EACH(p, PASSES) {
-    u32 column = first_column + own_row + p * FACTOR_ROWS;
-    taps[p] = tap_of(column / ELEMENTS, column % ELEMENTS, column < columns, sg);
+    u32 own = own_row + p * FACTOR_ROWS, column = first_column + own;
+    taps[p] = tap_of(column / ELEMENTS, column % ELEMENTS, own < BN && column < columns, sg);
   }
 #else
   // The gathered elements of `V` neighbouring columns, for some steps of the depth.
@@ -333,7 +340,7 @@ pub const TILES: &str = r#"  MEMORY;
   auto put = [&](Stage stage) {
     EACH(p, FACTOR_PASSES) if (own_row + p * FACTOR_ROWS < BM) stage.put_factor(own_row + p * FACTOR_ROWS, own_depth, own_factor[p]);
 #if WEIGHTS
-    EACH(p, PASSES) stage.put_windows(own_row + p * FACTOR_ROWS, own_depth, own_windows[p]);
+    EACH(p, PASSES) if (own_row + p * FACTOR_ROWS < BN) stage.put_windows(own_row + p * FACTOR_ROWS, own_depth, own_windows[p]);
 #else
     EACH(p, PASSES) stage.put_windows(depth_row + p * DEPTH_ROWS, own_column, own_windows[p]);
 #endif

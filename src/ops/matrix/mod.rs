@@ -6,6 +6,8 @@ mod gated;
 mod grouped;
 mod product;
 mod short;
+mod thin;
+mod thin_text;
 mod tiling;
 
 use super::layout::collapse;
@@ -222,7 +224,8 @@ impl Operation for Gemm {
         let each = if finish.has_epilogue() { f64::from(finish.expression().flops()) } else { 0.0 };
         let terms = if finish.before.is_some() { each + 1.0 } else { each };
         // A separate kernel reads the sums that the product has written, and overwrites them with the result.
-        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() && !short::applies(spec) {
+        let is_whole = short::applies(spec) || thin::applies(spec);
+        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() && !is_whole {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
         };
@@ -280,6 +283,9 @@ impl Operation for Gemm {
         }
         if short::applies(spec) {
             return vec![short::launch(spec)];
+        }
+        if let Some(launches) = thin::launches(spec) {
+            return launches;
         }
         let (m, n, k, _) = sizes(spec);
         let output = &spec.outputs[0];
@@ -352,6 +358,7 @@ impl Operation for Gemm {
         }
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
             _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
+            _ if thin::applies(spec) => Some("a generated kernel computes the thin product and its epilogue"),
             (true, Some(_)) => {
                 Some("the library's epilogue, or a generated kernel behind the product where that is faster")
             }

@@ -26,8 +26,9 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
     let is_narrow = spec.inputs[0].dtype.size() <= 2;
     let is_alone = !is_narrow || library_epilogue(spec).is_none();
-    if matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && is_alone {
-        // A kernel without matrix units can read rows of any alignment.
+    let is_vector = matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && is_alone;
+    if is_vector || thin::applies(spec) {
+        // A kernel without matrix units, which reads rows of any alignment or is generated for this one.
         let blocks = (m.max(n).div_ceil(TILE) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }

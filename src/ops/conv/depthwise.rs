@@ -1,0 +1,179 @@
+//! Convolutions along one dimension without a stride whose groups have one gathered channel: a thread computes neighbouring results,
+//! which it writes together, from a window of neighbouring elements.
+
+use super::super::kernel::{Parameter, index_type, param, u32_param, u64_param};
+use super::*;
+
+/// Maximum number of gathered elements of a thread.
+const MAX_WINDOW: u64 = 48;
+
+/// Bytes of the results of a thread.
+const PACK_BYTES: u64 = 16;
+
+/// Instructions of a thread besides its window and its products.
+const PER_THREAD: f64 = 100.0;
+const PER_VALUE: f64 = 3.0;
+
+/// Sizes of such a convolution.
+pub struct Depthwise {
+    taps: u64,
+    dilation: u64,
+    /// Position of a result minus that of its first gathered element; negative if the padding is larger than the kernel's extent in a
+    /// transposed convolution.
+    padding: i64,
+    /// Whether the taps are in reverse order.
+    reversed: bool,
+    /// Results per group, and numbers of results and of gathered elements in a row.
+    rows: u64,
+    channels: u64,
+    results: u64,
+    sources: u64,
+    count: u64,
+    /// Results of a thread.
+    pack: u64,
+}
+
+impl Depthwise {
+    /// Returns the sizes; `None` for other convolutions, and for operands with gaps.
+    pub fn of(spec: &Spec, shape: &Shape) -> Option<Depthwise> {
+        let operands = shape.form.operands(spec).map(|operand| spec.operand(operand));
+        let dtype = spec.inputs[0].dtype;
+        let is_row = shape.kernel.len() == 1 && shape.form != Form::Weights && shape.stride[0] == 1;
+        let fits = operands.iter().all(|tensor| tensor.contiguous() && u64::from(tensor.align) >= PACK_BYTES);
+        if !is_row || !fits || shape.gathered() != 1 || dtype.size() == 8 {
+            return None;
+        }
+        let (rows, places, _) = shape.product();
+        let (taps, dilation) = (shape.kernel[0], shape.dilation[0]);
+        let reversed = shape.form == Form::Transposed;
+        let padding = shape.padding[0] as i64;
+        let extent = ((taps - 1) * dilation) as i64;
+        let pack = PACK_BYTES / dtype.size();
+        let depthwise = Depthwise {
+            taps,
+            dilation,
+            padding: if reversed { extent - padding } else { padding },
+            reversed,
+            rows,
+            channels: rows * shape.groups,
+            results: shape.positions()[0],
+            sources: shape.sources()[0],
+            count: rows * shape.groups * places,
+            pack,
+        };
+        (depthwise.window() <= MAX_WINDOW).then_some(depthwise)
+    }
+
+    /// Number of gathered elements of a thread.
+    fn window(&self) -> u64 {
+        (self.taps - 1) * self.dilation + self.pack
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.count.div_ceil(self.pack * THREADS)
+    }
+
+    /// Returns the number of instructions of all threads.
+    pub fn instructions(&self) -> f64 {
+        let threads = self.count.div_ceil(self.pack) as f64;
+        threads * (PER_THREAD + PER_VALUE * self.window() as f64 + (self.pack * self.taps) as f64)
+    }
+
+    /// Returns the parameters that only this kernel has.
+    pub fn parameters(&self) -> [Parameter; 5] {
+        [
+            u64_param("count", self.count),
+            u32_param("results", self.results),
+            u32_param("sources", self.sources),
+            u32_param("channels", self.channels),
+            param("i32 padding", Arg::U32(self.padding as i32 as u32)),
+        ]
+    }
+
+    /// Returns the macro definitions that only this kernel uses.
+    pub fn definitions(&self, narrow: bool) -> String {
+        format!(
+            "typedef {} Index;\n#define TAPS {}\n#define APART {}\n#define OUTPUTS {}\n#define REVERSED {}\n#define V {}\n#define WINDOW {}\n\
+             #define NARROW {}\n",
+            index_type(self.count),
+            self.taps,
+            self.dilation,
+            self.rows,
+            u32::from(self.reversed),
+            self.pack,
+            self.window(),
+            u32::from(narrow),
+        )
+    }
+}
+
+/// Kernel text: `V` results of a thread are neighbours in memory, and mostly in one row.
+pub const TEXT: &str = r#"  const u64 first = GLOBAL_INDEX * V;
+  if (first >= count) return;
+  u32 row = (u32)((Index)first / results), place = (u32)((Index)first - (Index)row * results);
+  auto source_row = [&](u32 row) { return gathered + (u64)(row / channels * groups + row % channels / OUTPUTS) * sources; };
+  auto weight = [&](u32 channel, int tap) { return load<C>(factor[(u64)channel * TAPS + (REVERSED ? TAPS - 1 - tap : tap)]); };
+  if (place + V > results) {
+    // The results belong to more than one row, or are the last ones.
+#pragma unroll 1
+    for (int v = 0; v < V && first + v < count; v++) {
+      const u32 channel = row % channels;
+      const T* from = source_row(row);
+      C sum = 0;
+#pragma unroll
+      for (int tap = 0; tap < TAPS; tap++) {
+        const i32 source = (i32)place - padding + tap * APART;
+        if ((u32)source < sources) sum += load<C>(from[source]) * weight(channel, tap);
+      }
+      store<C>(out[first + v], finished(sum, bias, channel));
+      place++;
+      if (place == results) {
+        place = 0;
+        row++;
+      }
+    }
+    return;
+  }
+  const u32 channel = row % channels;
+  const T* from = source_row(row);
+  const i32 begin = (i32)place - padding;
+  C values[WINDOW];
+#if NARROW
+  if (begin > 0 && begin + WINDOW + 3 <= (i32)sources) {
+    // Loads words of two elements, and shifts them if the first element is the second one of a word.
+    const u32 odd = (u32)((u64)(from + begin) / 2 % 2), shift = odd * 16;
+    const u32* words = (const u32*)(from + begin - odd);
+    u32 pairs[(WINDOW + 1) / 2 + 1];
+#pragma unroll
+    for (int i = 0; i < (WINDOW + 1) / 2 + 1; i++) pairs[i] = words[i];
+#pragma unroll
+    for (int i = 0; i < WINDOW; i++) {
+      const u32 pair = (u32)(((u64)pairs[i / 2 + 1] << 32 | pairs[i / 2]) >> shift);
+      T element;
+      element.bits = (unsigned short)(i % 2 ? pair >> 16 : pair);
+      values[i] = load<C>(element);
+    }
+  } else
+#else
+  if (begin >= 0 && begin + WINDOW <= (i32)sources) {
+#pragma unroll
+    for (int i = 0; i < WINDOW; i++) values[i] = load<C>(from[begin + i]);
+  } else
+#endif
+  {
+#pragma unroll
+    for (int i = 0; i < WINDOW; i++) values[i] = (u32)(begin + i) < sources ? load<C>(from[begin + i]) : C(0);
+  }
+  C weights[TAPS];
+#pragma unroll
+  for (int tap = 0; tap < TAPS; tap++) weights[tap] = weight(channel, tap);
+  Pack<T, V> pack;
+#pragma unroll
+  for (int v = 0; v < V; v++) {
+    C sum = 0;
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) sum += values[v + tap * APART] * weights[tap];
+    store<C>(pack.at[v], finished(sum, bias, channel));
+  }
+  *(Pack<T, V>*)(out + first) = pack;
+"#;

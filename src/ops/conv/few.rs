@@ -1,0 +1,176 @@
+//! Convolutions and transposed convolutions with few rows: a thread computes all rows of several positions in registers.
+//!
+//! A transposed convolution with a stride has groups of positions that meet the same windows. A thread computes one such group,
+//! so that it loads each window once for all of them.
+
+use super::super::kernel::{Parameter, param, u32_param};
+use super::super::occupancy::{UNITS, WARP};
+use super::*;
+
+/// Maximum number of rows; with more, tiles use the registers better.
+const MAX_ROWS: u64 = 4;
+
+/// Maximum number of elements of a kernel, whose products are unrolled.
+const MAX_ELEMENTS: u64 = 128;
+
+/// Maximum size in bytes of the sums and of the gathered elements of a thread.
+const MAX_SUMS: u64 = 256;
+const MAX_VALUES: u64 = 384;
+
+/// Maximum number of positions of a thread along a dimension; of a tensor with one dimension, and with more.
+const MAX_OWN: [u64; 2] = [8, 4];
+
+/// Maximum number of threads that share the channels of a position, and minimum number of channels of each.
+const MAX_SLICES: u64 = 8;
+const MIN_CHANNELS: u64 = 4;
+
+/// Maximum number of weights in shared memory.
+const MAX_MEMORY: u64 = 6144;
+
+/// Minimum number of blocks for several positions per thread, and number up to which threads share channels.
+const MIN_BLOCKS: u64 = UNITS;
+const ENOUGH_BLOCKS: u64 = UNITS + UNITS / 2;
+
+/// Instructions of a thread for its place, for a gathered element, and for a result.
+const PER_THREAD: f64 = 80.0;
+const PER_VALUE: f64 = 5.0;
+const PER_RESULT: f64 = 12.0;
+
+/// Division of the work among threads.
+pub struct Few {
+    rows: u64,
+    channels: u64,
+    groups: u64,
+    /// First group of positions and number of these, in three dimensions. The last number of a tensor with one dimension is the
+    /// distance of the positions of a thread.
+    first: [u64; 3],
+    count: [u64; 3],
+    samples: u64,
+    /// Positions, or groups of them, of a thread.
+    own: u64,
+    /// Threads that share the channels of a position.
+    slices: u64,
+    /// Channels whose weights are in shared memory together.
+    chunk: u64,
+}
+
+impl Few {
+    /// Returns the division; `None` for the gradient of weights, and if a thread cannot hold all rows in registers.
+    pub fn of(spec: &Spec, shape: &Shape) -> Option<Few> {
+        let (rows, ..) = shape.product();
+        let each = spec.inputs[0].dtype.compute().size();
+        let dims = shape.kernel.len();
+        let padded = (rows * shape.elements()).next_multiple_of(4);
+        if shape.form == Form::Weights || rows > MAX_ROWS || shape.elements() > MAX_ELEMENTS {
+            return None;
+        }
+        let transposed = shape.form == Form::Transposed;
+        let phases: u64 = if transposed { shape.stride.iter().product() } else { 1 };
+        let (mut first, mut extent) = ([0; 3], [1; 3]);
+        for axis in 0..dims {
+            let (stride, padding) = (shape.stride[axis], shape.padding[axis]);
+            let place = 3 - dims + axis;
+            if transposed {
+                first[place] = padding / stride;
+                extent[place] = (shape.x[axis] - 1 + padding) / stride - first[place] + 1;
+            } else {
+                extent[place] = shape.y[axis];
+            }
+        }
+        let channels = shape.gathered();
+        let mut few = Few {
+            rows,
+            channels,
+            groups: shape.groups,
+            first,
+            count: extent,
+            samples: shape.samples,
+            own: 2 * MAX_OWN[usize::from(dims > 1)],
+            slices: 1,
+            chunk: 1,
+        };
+        // As many positions as possible, but enough blocks for all SMs.
+        while few.own > 1 {
+            few.own /= 2;
+            few.count = extent;
+            if dims == 1 {
+                few.count[2] = extent[2].min(WARP);
+                few.count[1] = extent[2].div_ceil(few.count[2] * few.own);
+            } else {
+                few.count[1] = extent[1].div_ceil(few.own);
+            }
+            few.slices = 1;
+            let most = MAX_SLICES.min(channels / MIN_CHANNELS).min(MAX_MEMORY / padded);
+            while few.blocks() < ENOUGH_BLOCKS && 2 * few.slices <= most {
+                few.slices *= 2;
+            }
+            let fits = few.own * phases * rows * each <= MAX_SUMS && few.values(shape) * each <= MAX_VALUES;
+            if fits && (few.blocks() >= MIN_BLOCKS || few.own == 1) {
+                let most = MAX_MEMORY / padded / few.slices * few.slices;
+                few.chunk = channels.next_multiple_of(few.slices).min(most);
+                return Some(few);
+            }
+        }
+        None
+    }
+
+    /// Number of gathered elements of a thread for each channel.
+    fn values(&self, shape: &Shape) -> u64 {
+        let dims = shape.kernel.len();
+        let along = |axis: usize| {
+            let own = if dims > 1 && axis + 2 == dims { self.own } else { 1 };
+            let (stride, last) = (shape.stride[axis], (shape.kernel[axis] - 1) * shape.dilation[axis]);
+            match shape.form {
+                Form::Transposed => own + last / stride,
+                _ => (own - 1) * stride + last + 1,
+            }
+        };
+        let apart = if dims == 1 { self.own } else { 1 };
+        apart * (0..dims).map(along).product::<u64>()
+    }
+
+    /// Threads of a group that have other positions.
+    fn threads(&self) -> u64 {
+        self.samples * self.count.iter().product::<u64>()
+    }
+
+    fn group_blocks(&self) -> u64 {
+        self.threads().div_ceil(THREADS / self.slices)
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.groups * self.group_blocks()
+    }
+
+    /// Returns the number of instructions of all threads.
+    pub fn instructions(&self, shape: &Shape) -> f64 {
+        let (_, columns, _) = shape.product();
+        let threads = (self.groups * self.threads()) as f64;
+        let results = (self.groups * self.rows * columns) as f64;
+        let gathered = threads * (self.channels * self.values(shape)) as f64;
+        PER_THREAD * threads * self.slices as f64 + PER_VALUE * gathered + PER_RESULT * results + shape.flops() / 2.0
+    }
+
+    /// Returns the parameters that only this kernel has.
+    pub fn parameters(&self) -> [Parameter; 3] {
+        let extents = self.first.iter().chain(&self.count).copied().collect();
+        [
+            param("const Extents extents", Arg::Words(extents)),
+            u32_param("count", self.threads()),
+            u32_param("group_blocks", self.group_blocks()),
+        ]
+    }
+
+    /// Returns the macro definitions that only this kernel uses.
+    pub fn definitions(&self, shape: &Shape) -> String {
+        let padded = (self.rows * shape.elements()).next_multiple_of(4);
+        let sums = if self.slices > 1 { self.slices * THREADS } else { 0 };
+        let memory = (self.chunk * padded).max(sums);
+        let spacing = self.count[2];
+        format!(
+            "#define ROWS {}\n#define CHANNELS {}\n#define OWN {}\n#define SLICES {}\n#define CHUNK {}\n#define MEMORY {memory}\n\
+             #define SPACING {spacing}\n",
+            self.rows, self.channels, self.own, self.slices, self.chunk
+        )
+    }
+}

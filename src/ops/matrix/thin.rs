@@ -1,0 +1,274 @@
+//! Products with few rows or few columns: generated kernels that read the large matrix once, at the speed of the memory.
+//!
+//! Rows of the large matrix lie along the depth, so that threads share a row; or across it, so that each thread has some
+//! columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
+
+use super::super::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
+use super::super::layout::in_packs;
+use super::super::occupancy::{BUSY_BLOCKS, WARP};
+use super::epilogue::Finish;
+use super::thin_text as text;
+use super::{arithmetic, batches, scales, sizes};
+use crate::ops::{Arg, Arithmetic, Kernel, Launch, Spec, Tensor};
+
+/// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without
+/// matrix units, and a library is as fast for `f32`.
+const MAX_THIN: u64 = 4;
+
+/// Minimum size of the large matrix in bytes. A library's kernel of a smaller product takes about as long as its launch.
+const MIN_BYTES: u64 = 1 << 20;
+
+/// Bytes that a thread loads at once; and at least, for an aligned matrix.
+const PACK_BYTES: u64 = 16;
+const MIN_PACK_BYTES: u64 = 8;
+
+/// Threads of a block.
+const THREADS: u64 = 256;
+
+/// Threads that share rows along the depth, and the largest number of packs of a row up to which these are enough.
+const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
+
+/// Threads that share terms across the depth, and loads that each has under way.
+const ACROSS: u64 = 32;
+const ACROSS_AHEAD: u64 = 4;
+
+/// Terms of the thin matrix in shared memory for a matrix across the depth.
+const STAGED: u64 = 512;
+
+/// Loads of each row along the depth that a thread has under way.
+const AHEAD: u64 = 4;
+
+/// Minimum number of steps of a thread along the depth if blocks share it.
+const MIN_STEPS: u64 = 4;
+
+/// Maximum number of parts of the depth, and of blocks.
+const MAX_SPLITS: u64 = 64;
+const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
+
+/// Division of a thin product.
+struct Thin {
+    /// Sizes: of the large matrix besides the depth, of the thin one, the depth, and the number of products.
+    wide: u64,
+    thin: u64,
+    depth: u64,
+    batch: u64,
+    /// Whether the large matrix is `b`, so that results along it are columns.
+    is_b: bool,
+    /// Whether rows of the large matrix lie along the depth.
+    along: bool,
+    /// Elements that a thread loads at once.
+    pack: u64,
+    /// Rows of a thread; 1 if the large matrix lies across the depth.
+    rows: u64,
+    /// Threads that share rows, or columns.
+    group: u64,
+    /// Loads of a row, or terms, that a thread has under way.
+    ahead: u64,
+    /// Blocks that share the depth, and the part of each.
+    splits: u64,
+    share: u64,
+}
+
+/// Whether generated kernels compute the product.
+pub fn applies(spec: &Spec) -> bool {
+    Thin::of(spec).is_some()
+}
+
+/// The kernels that compute the product and its epilogue.
+pub fn launches(spec: &Spec) -> Option<Vec<Launch>> {
+    let thin = Thin::of(spec)?;
+    let join = (thin.splits > 1).then(|| thin.join(spec));
+    Some([thin.kernel(spec)].into_iter().chain(join).map(Launch::Kernel).collect())
+}
+
+/// Returns the stride of a matrix's rows.
+fn row(tensor: &Tensor) -> u64 {
+    tensor.strides[tensor.dims.len() - 2]
+}
+
+impl Thin {
+    /// Returns the division; `None` if a library computes the product.
+    fn of(spec: &Spec) -> Option<Thin> {
+        let (m, n, depth, batch) = sizes(spec);
+        let floats =
+            matches!(arithmetic(spec), Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::F32 | Arithmetic::Tf32);
+        let is_b = m <= n;
+        let (thin, wide) = if is_b { (m, n) } else { (n, m) };
+        let large = &spec.inputs[usize::from(is_b)];
+        let size = large.dtype.size();
+        let is_small = wide * depth * batch * size < MIN_BYTES;
+        // Products that share the large matrix are one product with more rows.
+        let is_shared = batches(spec).strides[usize::from(is_b)].contains(&0);
+        if !floats || scales(spec).is_some() || thin == 0 || thin > MAX_THIN || is_small || is_shared {
+            return None;
+        }
+        // Rows of `b` lie along the depth if it is transposed, and those of `a` if it is not.
+        let along = is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" });
+        // A library is as fast for a vector and for 16-bit elements across the depth.
+        if !along && (thin == 1 || size < 4) {
+            return None;
+        }
+        let packs = [PACK_BYTES / size, MIN_PACK_BYTES / size];
+        let pack = packs.into_iter().find(|&pack| in_packs(large, pack))?;
+        let mut all = Thin {
+            wide,
+            thin,
+            depth,
+            batch,
+            is_b,
+            along,
+            pack,
+            rows: 1,
+            group: ACROSS,
+            ahead: ACROSS_AHEAD,
+            splits: 1,
+            share: depth,
+        };
+        if along {
+            all.divide_rows();
+        }
+        all.divide_depth();
+        (all.blocks() <= MAX_BLOCKS).then_some(all)
+    }
+
+    /// Chooses how many threads share how many rows: several rows of a thin matrix use its elements more than once.
+    fn divide_rows(&mut self) {
+        self.ahead = AHEAD;
+        self.rows = if self.thin == 1 { 1 } else { 2 };
+        let packs = self.depth / self.pack;
+        for (group, most) in GROUPS {
+            self.group = group;
+            if packs <= most {
+                break;
+            }
+        }
+        if self.tiles() * self.batch < BUSY_BLOCKS {
+            self.rows = 1;
+        }
+        if self.tiles() * self.batch < BUSY_BLOCKS && packs >= THREADS {
+            self.group = THREADS;
+        }
+    }
+
+    /// Divides the depth if there are fewer tiles than SMs.
+    fn divide_depth(&mut self) {
+        let step = if self.along { self.group * self.pack } else { THREADS / self.group };
+        let step = step * self.ahead;
+        // Columns have twice the blocks, since these read in parts of the depth.
+        let blocks = if self.along { BUSY_BLOCKS } else { 2 * BUSY_BLOCKS };
+        let wanted = (blocks / (self.tiles() * self.batch).max(1)).min(MAX_SPLITS);
+        let splits = wanted.min(self.depth / (step * MIN_STEPS)).max(1);
+        self.share = self.depth.div_ceil(splits).next_multiple_of(step);
+        self.splits = self.depth.div_ceil(self.share);
+    }
+
+    /// Number of tiles of rows, or of columns, of each product.
+    fn tiles(&self) -> u64 {
+        match self.along {
+            true => self.wide.div_ceil(THREADS / self.group * self.rows),
+            false => self.wide.div_ceil(self.group * self.pack),
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.tiles() * self.splits * self.batch
+    }
+
+    /// Bytes of the sums of blocks that share the depth.
+    fn parts(&self) -> u64 {
+        let count = if self.splits > 1 { self.splits * self.batch * self.wide * self.thin } else { 0 };
+        4 * count
+    }
+
+    /// Returns the parameters of both kernels.
+    fn parameters(&self, spec: &Spec) -> Vec<Parameter> {
+        let finish = Finish::of(spec);
+        let c = &spec.outputs[0];
+        let [along_row, along_column] = [row(c), 1];
+        let steps = if self.is_b { [along_column, along_row] } else { [along_row, along_column] };
+        vec![
+            param("O* c", Arg::Operand(spec.inputs.len() as u8)),
+            param("const O* bias", Arg::Operand(finish.bias.unwrap_or(0) as u8)),
+            param("C* parts", Arg::Workspace(self.parts())),
+            param("const Steps step", Arg::Words(steps.to_vec())),
+            geometry_param("batches", &batches(spec)),
+            u32_param("wide", self.wide),
+            u32_param("splits", self.splits),
+        ]
+    }
+
+    /// Returns the macro definitions of both kernels, and the text that they share.
+    fn before(&self, spec: &Spec) -> String {
+        let finish = Finish::of(spec);
+        let small = &spec.inputs[usize::from(!self.is_b)];
+        let [row_small, term_small] = self.small_steps(spec);
+        let lead = &small.strides[..small.dims.len() - 2];
+        let aligned = u64::from(small.align).is_multiple_of(self.pack * small.dtype.size())
+            && lead.iter().all(|stride| stride.is_multiple_of(self.pack));
+        let along = aligned && term_small == 1 && (self.thin == 1 || row_small.is_multiple_of(self.pack));
+        let dense = aligned && row_small == 1 && term_small == self.thin;
+        let define = |name: &str, value: u64| format!("#define {name} {value}\n");
+        let numbers: String = [
+            ("THREADS", THREADS),
+            ("THIN", self.thin),
+            ("V", self.pack),
+            ("ROWS", self.rows),
+            ("GROUP", self.group),
+            ("AHEAD", self.ahead),
+            ("SLICES", THREADS / self.group),
+            ("WARP", WARP),
+            ("STAGED", STAGED),
+            ("FACTORS", self.thin.next_power_of_two()),
+            ("MANY", (self.rows * self.thin).next_power_of_two()),
+            ("ALONG", u64::from(along)),
+            ("DENSE", u64::from(dense && !along)),
+            ("WIDE_COLUMNS", u64::from(self.is_b)),
+            ("PARTS", u64::from(self.splits > 1)),
+            ("BIAS", u64::from(finish.bias.is_some())),
+            ("ADDS", u64::from(finish.before.is_some())),
+        ]
+        .map(|(name, value)| define(name, value))
+        .concat();
+        format!(
+            "typedef {} T;\ntypedef {} O;\ntypedef f32 C;\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({THREADS})\n\
+             {numbers}{}",
+            c_type(small.dtype),
+            c_type(spec.outputs[0].dtype),
+            finish.function_text(),
+            text::COMMON
+        )
+    }
+
+    /// Strides of the thin matrix along itself and along the depth.
+    fn small_steps(&self, spec: &Spec) -> [u64; 2] {
+        let small = &spec.inputs[usize::from(!self.is_b)];
+        let (row, turned) = (row(small), if self.is_b { "transpose_a" } else { "transpose_b" });
+        // Rows of `a` are along the depth, and those of `b` across it, unless they are transposed.
+        if self.is_b != spec.attrs.bool(turned) { [row, 1] } else { [1, row] }
+    }
+
+    fn kernel(&self, spec: &Spec) -> Kernel {
+        let mut params = self.parameters(spec);
+        let [row_small, term_small] = self.small_steps(spec);
+        params.extend([
+            param("const T* a", Arg::Operand(0)),
+            param("const T* b", Arg::Operand(1)),
+            u32_param("depth", self.depth),
+            u32_param("share", self.share),
+            u32_param("tiles", self.tiles()),
+            u64_param("row_large", row(&spec.inputs[usize::from(self.is_b)])),
+            u64_param("row_small", row_small),
+            u64_param("term_small", term_small),
+        ]);
+        let body = if self.along { text::ALONG_DEPTH } else { text::ACROSS_DEPTH };
+        kernel("gemm_thin", &self.before(spec), &params, body, self.blocks(), THREADS as u32)
+    }
+
+    fn join(&self, spec: &Spec) -> Kernel {
+        let mut params = self.parameters(spec);
+        let count = self.batch * self.wide * self.thin;
+        params.push(u64_param("count", count));
+        let blocks = count.div_ceil(THREADS);
+        kernel("gemm_thin_join", &self.before(spec), &params, text::JOIN, blocks, THREADS as u32)
+    }
+}
