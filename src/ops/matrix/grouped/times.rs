@@ -83,13 +83,14 @@ impl Tiling {
 
     /// Time in ns of a product that moves this many bytes.
     pub(super) fn time(&self, bytes: u64) -> u64 {
-        let (whole, shared) = self.steps();
+        let [whole, shared, join] = self.steps();
+        let (steps, join) = if shared + join < whole { (shared, join) } else { (whole, 0) };
         let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
         let write = (2 * of_tile) as f64 / WRITTEN / self.resident as f64;
         let rounds = self.tiles().div_ceil(self.at_once());
-        let computed = (whole.min(shared) * self.step) as f64 + rounds as f64 * write;
+        let computed = (steps * self.step) as f64 + rounds as f64 * write;
         let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
-        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
+        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64 + join * self.step
     }
 
     /// Number of steps of a tile.
@@ -103,16 +104,28 @@ impl Tiling {
         self.depth_steps() <= SHALLOW
     }
 
-    /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
-    /// incomplete round.
-    pub(super) fn steps(&self) -> (u64, u64) {
+    /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last, incomplete
+    /// round; and the number of steps that take as long as adding the parts.
+    fn steps(&self) -> [u64; 3] {
         let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
         let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
         let whole = (rounds + u64::from(last > 0)) * steps;
         let [launch, all_blocks] = self.join_steps();
         let join = launch + all_blocks * blocks / self.at_once();
-        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
+        [whole, rounds * steps + (last * steps).div_ceil(blocks), join]
+    }
+
+    /// Whether blocks share tiles if groups have equal sizes.
+    pub(super) fn shares(&self) -> bool {
+        let [whole, shared, join] = self.steps();
+        shared + join < whole
+    }
+
+    /// Number of steps of a block if groups have equal sizes, with those that adding the parts of tiles takes.
+    pub(super) fn block_steps(&self) -> u64 {
+        let [whole, shared, join] = self.steps();
+        whole.min(shared + join)
     }
 
     /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
@@ -126,12 +139,11 @@ impl Tiling {
 
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
     pub(super) fn may_share(&self) -> bool {
-        let (whole, shared) = self.steps();
         // The sizes of the groups are data: a single group can have the whole depth, and sharing then pays even if it does not for
         // equal groups.
         let uneven = self.shape.in_depth
             && self.shape.groups > 1
             && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
-        self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
+        self.tiles() < ROUNDS * self.at_once() && (self.shares() || uneven)
     }
 }
