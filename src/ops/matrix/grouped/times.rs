@@ -6,8 +6,8 @@
 use super::kernel::{DEPTH, MIN_STEPS, SMALL_ROWS, Tiling};
 use super::*;
 
-/// Clock cycles of an SM per ns while all matrix units are busy.
-const CYCLES: f64 = 1.65;
+/// Clock cycles of an SM per ns.
+const CYCLES: f64 = 1.8;
 
 /// Products of 16-bit numbers, a term deep, that the matrix units of an SM add in a cycle: an instruction of 64 × 256 sums and
 /// 16 terms takes 128 cycles.
@@ -15,27 +15,38 @@ const PRODUCTS: f64 = 2048.0;
 
 /// Bytes of a line of the L2 cache, and cycles in which an SM reads one where all SMs read.
 const LINE: u64 = 128;
-const LINE_CYCLES: f64 = 3.3;
+const LINE_CYCLES: f64 = 2.9;
+
+/// Lines that rows of a line in length take as long as to read, on average, if they begin at half lines, and if they begin anywhere.
+const HALF_LINES: f64 = 1.15;
+const UNALIGNED_LINES: f64 = 1.7;
 
 /// Cycles in which a line arrives at an SM, also if another block of the cluster has read it.
-const ARRIVAL_CYCLES: f64 = 2.0;
+const ARRIVAL_CYCLES: f64 = 2.6;
 
 /// Part of the shorter one of two times, such as of copies and of arithmetic, that the longer one does not hide.
-const NOT_HIDDEN: f64 = 0.25;
+const NOT_HIDDEN: f64 = 0.24;
 
 /// Bytes of results per ns that an SM writes.
-const WRITTEN: f64 = 75.0;
+const WRITTEN: f64 = 100.0;
+
+/// Bytes of results per ns that all blocks of an SM write if rows are not whole packs, which are shifted into place: an estimate from
+/// products of 168 terms.
+const WRITTEN_UNALIGNED: f64 = 25.0;
 
 /// Bytes per ns that the device reads from its memory, or writes.
-const BANDWIDTH: f64 = 2500.0;
+const BANDWIDTH: f64 = 2600.0;
 
-/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that
+/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each MiB of the tiles of all blocks that
 /// share some.
-const JOIN_LAUNCH: u64 = 6000;
-const JOIN_KIB: u64 = 1;
+const JOIN_LAUNCH: u64 = 9000;
+const JOIN_MIB: u64 = 120;
+
+/// Time of the second kernel in ns if there are no parts.
+const EMPTY_JOIN: u64 = 4000;
 
 /// Time in ns by which a kernel with clusters of several blocks takes longer to launch.
-const CLUSTER_LAUNCH: f64 = 2500.0;
+const CLUSTER_LAUNCH: f64 = 650.0;
 
 /// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
 /// 21 µs whole and 30 µs shared by blocks of 13 steps.
@@ -54,13 +65,13 @@ fn overlapped(a: f64, b: f64) -> f64 {
     a.max(b) + NOT_HIDDEN * a.min(b)
 }
 
-/// Mean number of lines of the L2 cache that hold the elements of a box in a row of the factor.
+/// Number of lines of the L2 cache that the elements of a box in a row of the factor take as long as to read.
 fn lines(factor: &Tensor) -> f64 {
     let last = factor.dims.len() - 1;
     match factor.strides[last - 1] * factor.dtype.size() {
         stride if stride.is_multiple_of(LINE) => 1.0,
-        stride if stride.is_multiple_of(LINE / 2) => 1.5,
-        _ => 2.0,
+        stride if stride.is_multiple_of(LINE / 2) => HALF_LINES,
+        _ => UNALIGNED_LINES,
     }
 }
 
@@ -84,13 +95,17 @@ impl Tiling {
     /// Time in ns of a product that moves this many bytes.
     pub(super) fn time(&self, bytes: u64) -> u64 {
         let [whole, shared, join] = self.steps();
-        let (steps, join) = if shared + join < whole { (shared, join) } else { (whole, 0) };
+        let (steps, join) = match shared + join < whole {
+            true => (shared, join * self.step),
+            false => (whole, if self.may_share() { EMPTY_JOIN } else { 0 }),
+        };
         let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
-        let write = (2 * of_tile) as f64 / WRITTEN / self.resident as f64;
+        let rate = if self.stores_packs { WRITTEN * self.resident as f64 } else { WRITTEN_UNALIGNED };
+        let write = (2 * of_tile) as f64 / rate;
         let rounds = self.tiles().div_ceil(self.at_once());
         let computed = (steps * self.step) as f64 + rounds as f64 * write;
         let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
-        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64 + join * self.step
+        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64 + join
     }
 
     /// Number of steps of a tile.
@@ -133,8 +148,8 @@ impl Tiling {
         if self.rows == SMALL_ROWS {
             return SMALL_JOIN_STEPS;
         }
-        let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
-        [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
+        let bytes = self.at_once() * self.together() * self.rows * self.columns * 4;
+        [JOIN_LAUNCH, (bytes * JOIN_MIB) >> 20].map(|time| time.div_ceil(self.step))
     }
 
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
