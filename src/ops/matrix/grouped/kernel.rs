@@ -29,8 +29,6 @@ pub struct Tiling {
     pub(super) cluster: Option<[u64; 2]>,
     /// Time of a step of all resident blocks of an SM in ns.
     pub(super) step: u64,
-    /// Whether rows of the result are whole packs of 16 bytes.
-    pub(super) stores_packs: bool,
     /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
@@ -89,7 +87,6 @@ impl Tiling {
             sources: [0, 1].map(|operand| Source::given(operand, &spec.inputs[usize::from(operand)])),
             cluster: None,
             step: 1,
-            stores_packs: in_packs(&spec.outputs[0], 16 / spec.outputs[0].dtype.size()),
             by_units: true,
             splits: false,
         };
@@ -100,8 +97,7 @@ impl Tiling {
         // Number of rows of a group if all groups have equal size. Tiles with transposed columns have at least 64
         // columns.
         let mean = shape.rows / shape.groups.max(1);
-        let aligned = small.sources.iter().all(Source::in_packs);
-        if mean <= SMALL_ROWS && aligned && !shape.in_depth && !spec.attrs.bool("transpose_a") {
+        if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
             return Tiling { splits: small.may_share(), ..small };
         }
         let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
@@ -113,19 +109,17 @@ impl Tiling {
             sources: [a.clone(), b.clone()],
             ..with(rows, columns, threads, row_warps, stages, resident)
         };
-        let timed =
-            |[aligned, shifted]: [u64; 2], tiling| Tiling { step: if can_map { aligned } else { shifted }, ..tiling };
+        let timed = |step, tiling| Tiling { step, ..tiling };
         let mapped = |rows, columns, threads, stages, cluster| {
             let tiling = Tiling { cluster: Some(cluster), ..with(rows, columns, threads, 2, stages, 1) };
             Tiling { step: tiling.mapped_step(), ..tiling }
         };
-        // Times of steps on an H100 (docs/measurements/2026-11-26-products.md), without and with packs that are shifted into place; the
-        // time of the second tiling without is an estimate from an H200.
+        // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
         let all = [
-            timed([1400, 2800], with(192, 256, 384, 3, 4, 1)),
-            timed([960, 2600], with(128, 256, 256, 2, 4, 1)),
-            timed([1100, 2500], with(128, 128, 256, 2, 3, 2)),
-            timed([680, 1850], with(64, 128, 128, 2, 4, 2)),
+            timed(1400, with(192, 256, 384, 3, 4, 1)),
+            timed(960, with(128, 256, 256, 2, 4, 1)),
+            timed(1100, with(128, 128, 256, 2, 3, 2)),
+            timed(680, with(64, 128, 128, 2, 4, 2)),
             mapped(128, 256, 256, 4, [2, 1]),
             mapped(128, 256, 256, 4, [1, 2]),
             mapped(128, 256, 256, 4, [1, 1]),
@@ -265,7 +259,8 @@ impl Tiling {
             }
         });
         let joins = self.splits.then(|| {
-            let parts = if self.shares() { 4 * self.blocks() * self.rows * self.columns } else { 0 };
+            let (whole, shared) = self.steps();
+            let parts = if shared < whole { 4 * self.blocks() * self.rows * self.columns } else { 0 };
             Cost {
                 read: Traffic::of(Space::Device, parts),
                 written: Traffic::of(Space::Device, parts / 4),
@@ -278,9 +273,13 @@ impl Tiling {
 
     /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first.
     fn block_time(&self, spec: &Spec) -> f64 {
+        let (whole, shared) = self.steps();
         let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
-        let time = if self.rows == SMALL_ROWS { self.block_steps() * SMALL_STEP } else { self.time(bytes) };
-        TABLE + time as f64
+        let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time(bytes) };
+        // Threads load two packs and shift them for each pack of an unaligned factor.
+        let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
+        let flops = 2.0 * (self.rows * self.columns * DEPTH * whole.min(shared) * self.resident) as f64;
+        TABLE + time as f64 + unaligned * flops * align::GAIN * UNITS as f64 * 1e9
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
@@ -368,7 +367,7 @@ impl Tiling {
             packs[1],
             lies[0],
             lies[1],
-            self.stores_packs,
+            in_packs(c, 16 / c.dtype.size()),
             join_steps[0],
             join_steps[1],
             self.row_warps,

@@ -8,29 +8,14 @@ pub const STORES: &str = r#"
 // Elements of a pack of 16 bytes, and of a sector of 32 bytes, the unit in which the memory is written.
 #define PACK (16 / (int)sizeof(O))
 #define SECTOR (2 * PACK)
-// Elements of a row of `count` tiles in shared memory, and of those in front of the tiles. The padding of 16 bytes lets rows begin in different banks.
-#define FRONT (PACKS_C ? 0 : SECTOR)
-#define ROOM_ROW(count) (FRONT + (count) * 16 + PACK)
+// Elements of a row of `count` tiles in shared memory. The padding of 16 bytes lets rows begin in different banks.
+#define ROOM_ROW(count) ((count) * 16 + (PACKS_C ? 0 : SECTOR) + PACK)
 // Elements in shared memory through which a warp writes its sums.
 #define WARP_ROOM (16 * ROOM_ROW(CHUNK))
-// Reads the pack that begins at any element of a row in shared memory.
-__device__ inline Pack<O, PACK> pack_at(const O* row, u32 at) {
-  union Words { u32 w[8]; Pack<u32, 4> packs[2]; Pack<O, PACK> elements; __device__ Words() {} } words;
-  const Pack<u32, 4>* from = (const Pack<u32, 4>*)(row + at / PACK * PACK);
-  words.packs[0] = from[0];
-  if (PACKS_C) return words.elements;
-  words.packs[1] = from[1];
-  u32 shift = at % PACK * sizeof(O);
-  EACH(i, 6) words.w[i] = shift & 8 ? words.w[i + 2] : words.w[i];
-  EACH(i, 5) words.w[i] = shift & 4 ? words.w[i + 1] : words.w[i];
-  if (sizeof(O) == 2) EACH(i, 4) words.w[i] = shift & 2 ? words.w[i] >> 16 | words.w[i + 1] << 16 : words.w[i];
-  return words.elements;
-}
 // Writes a warp's sums of `COUNT` tiles by way of its `room` in shared memory, so that neighbouring lanes write neighbouring packs.
 //
-// A row of the result begins `shift` elements behind a sector. Its last elements that do not fill a sector are kept in front of the
-// next chunk of the row: chunks of a row follow each other from the `first` to the `last`. Positions count from the beginning of the
-// first sector.
+// A row of the result that begins `shift` elements behind a sector begins there in `room` as well. Its last elements that do not fill
+// a sector wait in front of the next chunk of the row: chunks of a row follow each other from the `first` to the `last`.
 template <int COUNT> __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, u32 columns, u32 warp, u32 m, u32 n,
                                                         const Sums* sums, O* room, bool first, bool last) {
   const u32 ROW = ROOM_ROW(COUNT), WIDTH = COUNT * 16, PACKS = WIDTH / PACK;
@@ -43,11 +28,13 @@ template <int COUNT> __device__ inline void store_chunk(O* c, const Strides& sc,
   auto exists = [&](u32 r) { return width > 0 && row + r >= place.row_begin && row + r < place.row_end; };
   auto shift_of = [&](u32 r) { return PACKS_C || !in_packs ? 0 : (u32)((u64)(own + (i64)r * sc.row) / sizeof(O) % SECTOR); };
   EACH(h, LANE_ROWS) {
-    O* to = room + lane_row(h) * ROW + FRONT;
+    O* to = room + lane_row(h) * ROW + shift_of(lane_row(h));
     EACH(i, COUNT) EACH(j, 2) {
       Pack<O, 2> two;
       EACH(e, 2) store<f32>(two.at[e], finished(sums[i].at[h][2 * j + e]));
-      *(Pack<O, 2>*)(to + i * 16 + lane_column(2 * j)) = two;
+      O* at = to + i * 16 + lane_column(2 * j);
+      if (PACKS_C) *(Pack<O, 2>*)at = two;
+      else EACH(e, 2) at[e] = two.at[e];
     }
   }
   WARP_BARRIER;
@@ -55,14 +42,14 @@ template <int COUNT> __device__ inline void store_chunk(O* c, const Strides& sc,
   if (!in_packs) {
     EACH(i, 16 * WIDTH / LANES) {
       u32 number = i * LANES + lane_of(), r = number / WIDTH, at = number % WIDTH;
-      if (exists(r) && at < width) own[(i64)r * sc.row + (i64)at * sc.column] = room[r * ROW + FRONT + at];
+      if (exists(r) && at < width) own[(i64)r * sc.row + (i64)at * sc.column] = room[r * ROW + at];
     }
     WARP_BARRIER;
     return;
   }
   auto write = [&](u32 r, u32 at, u32 begin, u32 end) {
     if (exists(r) && at >= begin && at + PACK <= end)
-      *(Pack<O, PACK>*)(own + (i64)r * sc.row + at - shift_of(r)) = pack_at(room + r * ROW, FRONT + at - shift_of(r));
+      *(Pack<O, PACK>*)(own + (i64)r * sc.row + at - shift_of(r)) = *(const Pack<O, PACK>*)(room + r * ROW + at);
   };
   EACH(i, 16 * PACKS / LANES) {
     u32 number = i * LANES + lane_of(), r = number / PACKS, shift = shift_of(r);
@@ -76,14 +63,12 @@ template <int COUNT> __device__ inline void store_chunk(O* c, const Strides& sc,
       O* to = own + (i64)r * sc.row - shift;
       u32 head = begin / PACK * PACK + i % PACK, tail = end / PACK * PACK + i % PACK;
       bool has_head = begin % PACK > 0;
-      if (exists(r) && has_head && head >= begin && head < end) to[head] = room[r * ROW + FRONT + head - shift];
-      if (exists(r) && last && tail < end && !(has_head && tail / PACK == begin / PACK)) to[tail] = room[r * ROW + FRONT + tail - shift];
+      if (exists(r) && has_head && head >= begin && head < end) to[head] = room[r * ROW + head];
+      if (exists(r) && last && tail < end && !(has_head && tail / PACK == begin / PACK)) to[tail] = room[r * ROW + tail];
     }
     WARP_BARRIER;
-    for (u32 i = lane_of(); !last && i < 32; i += LANES) {
-      O* kept = room + i / 2 * ROW + i % 2 * PACK;
-      *(Pack<O, PACK>*)kept = *(const Pack<O, PACK>*)(kept + WIDTH);
-    }
+    for (u32 i = lane_of(); !last && i < 32; i += LANES)
+      *(Pack<O, PACK>*)(room + i / 2 * ROW + i % 2 * PACK) = *(const Pack<O, PACK>*)(room + i / 2 * ROW + WIDTH + i % 2 * PACK);
   }
   WARP_BARRIER;
 }

@@ -6,8 +6,8 @@
 use super::kernel::{DEPTH, MIN_STEPS, SMALL_ROWS, Tiling};
 use super::*;
 
-/// Clock cycles of an SM per ns.
-const CYCLES: f64 = 1.8;
+/// Clock cycles of an SM per ns while all matrix units are busy.
+const CYCLES: f64 = 1.65;
 
 /// Products of 16-bit numbers, a term deep, that the matrix units of an SM add in a cycle: an instruction of 64 × 256 sums and
 /// 16 terms takes 128 cycles.
@@ -15,38 +15,27 @@ const PRODUCTS: f64 = 2048.0;
 
 /// Bytes of a line of the L2 cache, and cycles in which an SM reads one where all SMs read.
 const LINE: u64 = 128;
-const LINE_CYCLES: f64 = 2.9;
-
-/// Lines that rows of a line in length take as long as to read, on average, if they begin at half lines, and if they begin anywhere.
-const HALF_LINES: f64 = 1.15;
-const UNALIGNED_LINES: f64 = 1.7;
+const LINE_CYCLES: f64 = 3.3;
 
 /// Cycles in which a line arrives at an SM, also if another block of the cluster has read it.
-const ARRIVAL_CYCLES: f64 = 2.6;
+const ARRIVAL_CYCLES: f64 = 2.0;
 
 /// Part of the shorter one of two times, such as of copies and of arithmetic, that the longer one does not hide.
-const NOT_HIDDEN: f64 = 0.24;
+const NOT_HIDDEN: f64 = 0.25;
 
 /// Bytes of results per ns that an SM writes.
-const WRITTEN: f64 = 100.0;
-
-/// Bytes of results per ns that all blocks of an SM write if rows are not whole packs, which are shifted into place: an estimate from
-/// products of 168 terms.
-const WRITTEN_UNALIGNED: f64 = 25.0;
+const WRITTEN: f64 = 75.0;
 
 /// Bytes per ns that the device reads from its memory, or writes.
-const BANDWIDTH: f64 = 2600.0;
+const BANDWIDTH: f64 = 2500.0;
 
-/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each MiB of the tiles of all blocks that
+/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that
 /// share some.
-const JOIN_LAUNCH: u64 = 9000;
-const JOIN_MIB: u64 = 120;
-
-/// Time of the second kernel in ns if there are no parts.
-const EMPTY_JOIN: u64 = 4000;
+const JOIN_LAUNCH: u64 = 6000;
+const JOIN_KIB: u64 = 1;
 
 /// Time in ns by which a kernel with clusters of several blocks takes longer to launch.
-const CLUSTER_LAUNCH: f64 = 650.0;
+const CLUSTER_LAUNCH: f64 = 2500.0;
 
 /// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
 /// 21 µs whole and 30 µs shared by blocks of 13 steps.
@@ -65,13 +54,13 @@ fn overlapped(a: f64, b: f64) -> f64 {
     a.max(b) + NOT_HIDDEN * a.min(b)
 }
 
-/// Number of lines of the L2 cache that the elements of a box in a row of the factor take as long as to read.
+/// Mean number of lines of the L2 cache that hold the elements of a box in a row of the factor.
 fn lines(factor: &Tensor) -> f64 {
     let last = factor.dims.len() - 1;
     match factor.strides[last - 1] * factor.dtype.size() {
         stride if stride.is_multiple_of(LINE) => 1.0,
-        stride if stride.is_multiple_of(LINE / 2) => HALF_LINES,
-        _ => UNALIGNED_LINES,
+        stride if stride.is_multiple_of(LINE / 2) => 1.5,
+        _ => 2.0,
     }
 }
 
@@ -94,18 +83,13 @@ impl Tiling {
 
     /// Time in ns of a product that moves this many bytes.
     pub(super) fn time(&self, bytes: u64) -> u64 {
-        let [whole, shared, join] = self.steps();
-        let (steps, join) = match shared + join < whole {
-            true => (shared, join * self.step),
-            false => (whole, if self.may_share() { EMPTY_JOIN } else { 0 }),
-        };
+        let (whole, shared) = self.steps();
         let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
-        let rate = if self.stores_packs { WRITTEN * self.resident as f64 } else { WRITTEN_UNALIGNED };
-        let write = (2 * of_tile) as f64 / rate;
+        let write = (2 * of_tile) as f64 / WRITTEN / self.resident as f64;
         let rounds = self.tiles().div_ceil(self.at_once());
-        let computed = (steps * self.step) as f64 + rounds as f64 * write;
+        let computed = (whole.min(shared) * self.step) as f64 + rounds as f64 * write;
         let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
-        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64 + join
+        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
     }
 
     /// Number of steps of a tile.
@@ -119,28 +103,16 @@ impl Tiling {
         self.depth_steps() <= SHALLOW
     }
 
-    /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last, incomplete
-    /// round; and the number of steps that take as long as adding the parts.
-    fn steps(&self) -> [u64; 3] {
+    /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
+    /// incomplete round.
+    pub(super) fn steps(&self) -> (u64, u64) {
         let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
         let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
         let whole = (rounds + u64::from(last > 0)) * steps;
         let [launch, all_blocks] = self.join_steps();
         let join = launch + all_blocks * blocks / self.at_once();
-        [whole, rounds * steps + (last * steps).div_ceil(blocks), join]
-    }
-
-    /// Whether blocks share tiles if groups have equal sizes.
-    pub(super) fn shares(&self) -> bool {
-        let [whole, shared, join] = self.steps();
-        shared + join < whole
-    }
-
-    /// Number of steps of a block if groups have equal sizes, with those that adding the parts of tiles takes.
-    pub(super) fn block_steps(&self) -> u64 {
-        let [whole, shared, join] = self.steps();
-        whole.min(shared + join)
+        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
     }
 
     /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
@@ -148,17 +120,18 @@ impl Tiling {
         if self.rows == SMALL_ROWS {
             return SMALL_JOIN_STEPS;
         }
-        let bytes = self.at_once() * self.together() * self.rows * self.columns * 4;
-        [JOIN_LAUNCH, (bytes * JOIN_MIB) >> 20].map(|time| time.div_ceil(self.step))
+        let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
+        [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
     }
 
     /// Whether blocks gain from sharing the depth for some sizes of the groups.
     pub(super) fn may_share(&self) -> bool {
+        let (whole, shared) = self.steps();
         // The sizes of the groups are data: a single group can have the whole depth, and sharing then pays even if it does not for
         // equal groups.
         let uneven = self.shape.in_depth
             && self.shape.groups > 1
             && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
-        self.tiles() < ROUNDS * self.at_once() && (self.shares() || uneven)
+        self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 }
