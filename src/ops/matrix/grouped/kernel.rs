@@ -276,7 +276,7 @@ impl Tiling {
         let (whole, shared) = self.steps();
         let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
         let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time(bytes) };
-        // Threads load two packs and shift them for each pack of an unaligned factor.
+        // Threads shift each pack of an unaligned factor into place.
         let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
         let flops = 2.0 * (self.rows * self.columns * DEPTH * whole.min(shared) * self.resident) as f64;
         TABLE + time as f64 + unaligned * flops * align::GAIN * UNITS as f64 * 1e9

@@ -15,7 +15,7 @@ pub const STORES: &str = r#"
 // Writes a warp's sums of `COUNT` tiles by way of its `room` in shared memory, so that neighbouring lanes write neighbouring packs.
 //
 // A row of the result that begins `shift` elements behind a sector begins there in `room` as well. Its last elements that do not fill
-// a sector wait in front of the next chunk of the row: chunks of a row follow each other from the `first` to the `last`.
+// a sector are kept in front of the next chunk of the row: chunks of a row follow each other from the `first` to the `last`.
 template <int COUNT> __device__ inline void store_chunk(O* c, const Strides& sc, const Place& place, u32 columns, u32 warp, u32 m, u32 n,
                                                         const Sums* sums, O* room, bool first, bool last) {
   const u32 ROW = ROOM_ROW(COUNT), WIDTH = COUNT * 16, PACKS = WIDTH / PACK;
