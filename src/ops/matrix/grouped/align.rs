@@ -9,10 +9,10 @@ use super::*;
 /// Elements of a pack of 16 bytes.
 const PACK: u64 = 8;
 
-/// Time that the product gains per operation if one of its factors is aligned, in seconds: without, each thread loads two packs
-/// and shifts them. On an H100, 882 GFLOP took 14.3 ms with two unaligned factors
-/// (docs/measurements/2026-11-26-products.md); a product of aligned factors runs at 550 TFLOP/s.
-pub const GAIN: f64 = 7e-15;
+/// Time that the product gains per operation if one of its factors is aligned, in seconds: without, threads shift packs into place. From
+/// an earlier kernel on an H100, which took 14.3 ms for 882 GFLOP with two unaligned factors (docs/measurements/2026-11-26-products.md); a
+/// product of aligned factors runs at 550 TFLOP/s.
+const GAIN: f64 = 7e-15;
 
 /// Time of a copy: seconds of its launch, and bytes per second that it reads and writes.
 const LAUNCH: f64 = 3e-6;

@@ -8,6 +8,7 @@
 /// - `arrive(barrier, block, when)`: arrives at the barrier of a block of the cluster, if `when` holds. It has no
 ///   branch, because the compiler lets `wgmma` run asynchronously only between few of them.
 /// - `wait_for_phase(barrier, parity)`: waits until the phase of this parity has ended.
+/// - `prefetch_map(map)`: loads a tensor map into the cache.
 /// - `copy_box<TO_ALL>(map, to, barrier, x, y, z)`: copies a box to shared memory and signals the barrier; with `TO_ALL`, in all
 ///   blocks of the cluster. Elements outside of the tensor are zero.
 pub const COPIES: &str = r#"
@@ -17,6 +18,7 @@ struct alignas(64) TensorMap { u64 words[16]; };
 __device__ inline void init_barrier(u64* barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
+__device__ inline void prefetch_map(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory"); }
 __device__ inline void expect_bytes(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
@@ -74,7 +76,11 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 "#;
 
 /// Product of 16-bit factors. A warp behind the first `THREADS` copies the factors.
-pub const BODY: &str = r#"  u16* stages = (u16*)memory;
+pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
+    prefetch_map(map_a);
+    prefetch_map(map_b);
+  }
+  u16* stages = (u16*)memory;
   O* rooms = (O*)(stages + STAGES * STAGE);
   u64* full = (u64*)(rooms + WARPS * WARP_ROOM);
   u64* empty = full + STAGES;
@@ -163,12 +169,7 @@ pub const BODY: &str = r#"  u16* stages = (u16*)memory;
 #if SPLIT
       if (!work.part.is_whole()) {
         if (threadIdx.x == 0 && work.begins_shared()) *own_shared = {place, work.others};
-        Pack<f32, 4>* room = own_parts(workspace, blockIdx.x, work.part.first == 0);
-        EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) {
-          Pack<f32, 4> four;
-          EACH(i, 4) four.at[i] = sum[m][n].at[h][i];
-          room[((m * NT + n) * LANE_ROWS + h) * THREADS + threadIdx.x] = four;
-        }
+        store_part(own_parts(workspace, blockIdx.x, work.part.first == 0), place, columns, sum);
         continue;
       }
 #endif

@@ -3,7 +3,9 @@
 
 mod align;
 mod bulk;
+mod join;
 mod kernel;
+mod shifted;
 mod stores;
 mod text;
 mod times;

@@ -297,26 +297,43 @@ pub const TILES: &str = r#"
 #endif
 // Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
 #define BULK_ROOM (WARPS * WARP_ROOM * (int)sizeof(O) + 128)
-#define STAGE ((BM + BN) * BK)
-#define STAGES_THAT_FIT ((ROOM - TABLE - (BULK ? BULK_ROOM : 0)) / (2 * STAGE))
+#define STAGE (BM * WIDTH_A + BN * WIDTH_B)
+// Elements of the factors of a step that were shifted into place.
+#define PLACED ((SHIFT_A ? BM * BK : 0) + (SHIFT_B ? BN * BK : 0))
+#define STAGES_THAT_FIT ((ROOM - TABLE - 2 * PLACED - (BULK ? BULK_ROOM : 0)) / (2 * STAGE))
 // Without asynchronous copies, more than one stage has no benefit.
 #define STAGES (!MMA ? 1 : STAGES_THAT_FIT < MAX_STAGES ? STAGES_THAT_FIT : MAX_STAGES)
 // Number of stages that are loaded ahead. If a block is alone on its SM, `wgmma` may still be reading the stage before. With
 // several blocks, each waits for its products, since those of another fill the gap, and loads a stage more.
-#define AHEAD (WARPGROUPS && ALONE ? STAGES - 2 : STAGES - 1)
+#define WAITS (!ALONE || PLACED > 0)
+#define AHEAD (WARPGROUPS && !WAITS ? STAGES - 2 : STAGES - 1)
 #define WARPS (THREADS / LANES)
 #define ROW_WARPS (WARPS < MAX_ROW_WARPS ? WARPS : MAX_ROW_WARPS)
 #define MT (WARPGROUPS ? BM / 64 / (THREADS / 128) : BM / 16 / ROW_WARPS)
 #define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
 #define ROW_STEP (WARPGROUPS ? 64 : 16)
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
-// First row and column of a warp's sums within a tile.
-__device__ inline u32 first_row() {
-  u32 warp = threadIdx.x / LANES;
-  return WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
+// First row and column of the sums `m` and `n` of a warp within a tile.
+__device__ inline u32 row_of(u32 warp, u32 m) {
+  return (WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16)) + m * ROW_STEP;
 }
-__device__ inline u32 first_column() { return WARPGROUPS ? 0 : threadIdx.x / LANES / ROW_WARPS * (NT * 16); }
+__device__ inline u32 column_of(u32 warp, u32 n) { return (WARPGROUPS ? 0 : warp / ROW_WARPS * (NT * 16)) + n * 16; }
 #if SPLIT
+// Whether some of these sums are elements of the result.
+__device__ inline bool exist(const Place& place, u32 columns, u32 warp, u32 m, u32 n) {
+  return place.row + row_of(warp, m) < place.row_end && place.column + column_of(warp, n) < columns;
+}
+// Writes the sums of a tile that blocks share to the block's workspace.
+__device__ inline void store_part(Pack<f32, 4>* part, const Place& place, u32 columns, const Sums (&sum)[MT][NT]) {
+  EACH(m, MT) EACH(n, NT) {
+    if (!exist(place, columns, threadIdx.x / LANES, m, n)) continue;
+    EACH(h, LANE_ROWS) {
+      Pack<f32, 4> four;
+      EACH(i, 4) four.at[i] = sum[m][n].at[h][i];
+      part[((m * NT + n) * LANE_ROWS + h) * THREADS + threadIdx.x] = four;
+    }
+  }
+}
 // Memory for the partial sums of a block: one part for a tile that begins in its steps, one for a tile that began
 // earlier.
 __device__ inline Pack<f32, 4>* own_parts(Pack<f32, 4>* workspace, u32 block, bool begins) {
@@ -336,36 +353,33 @@ pub const MEMORY: &str = r#"#if MMA
 /// Product of 16-bit factors that all threads copy.
 pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
   if (MAPS && threadIdx.x >= THREADS) return;
-  u16* stages = (u16*)memory;
+  u16 *placed = (u16*)memory, *stages = placed + PLACED;
   // The table is built before the first loads overwrite the shared memory that it uses temporarily.
   Schedule schedule((u32*)(stages + STAGES * STAGE), (u32*)stages, ends, se, groups, rows, columns, depth);
-  u32 own_row = first_row(), own_column = first_column();
-  auto tile_a = [&](u32 stage) { return stages + stage * STAGE; };
-  auto tile_b = [&](u32 stage) { return stages + stage * STAGE + BM * BK; };
-  auto load = [&](const Place& place, u32 stage, u32 step) {
+  u32 own_row = row_of(threadIdx.x / LANES, 0), own_column = column_of(threadIdx.x / LANES, 0);
+  auto loaded_a = [&](u32 stage) { return stages + stage * STAGE; };
+  auto loaded_b = [&](u32 stage) { return stages + stage * STAGE + BM * WIDTH_A; };
+  auto tile_a = [&](u32 stage) { return SHIFT_A ? placed : loaded_a(stage); };
+  auto tile_b = [&](u32 stage) { return SHIFT_B ? placed + (SHIFT_A ? BM * BK : 0) : loaded_b(stage); };
+  // Loads the factors of a step into a stage; or, with `places`, shifts those that were loaded so into place.
+  auto load = [&](const Place& place, u32 stage, u32 step, bool places) {
     u32 k = place.depth + step * BK, terms = place.depth_end - k;
-    if (TURNED_A) {
-      EACH(part, BM / 64) {
-        u32 row = place.row + part * 64;
-        load_matrix<THREADS, PACKS_A>(Columns<BK>{tile_a(stage)}[part * 64], a + k * sa.row + row * sa.column, sa.row, terms,
-                                      left_of(place.row_end, row), sa.column);
-      }
-    } else {
-      load_matrix<THREADS, PACKS_A>(Tile<BM, 64>{tile_a(stage)}, a + place.row * sa.row + k * sa.column, sa.row,
-                                    place.row_end - place.row, terms, sa.column);
+    EACH(part, TURNED_A ? BM / 64 : 1) {
+      u32 row = place.row + part * 64, rows = left_of(place.row_end, row);
+      const T* from = TURNED_A ? a + k * sa.row + row * sa.column : a + row * sa.row + k * sa.column;
+      u16* to = loaded_a(stage) + part * 64 * WIDTH_A;
+      if (places) place_part<SHIFT_A, ROWS_A>(tile_a(stage) + part * 64 * BK, to, from, sa.row, TURNED_A ? rows : terms);
+      else load_part<SHIFT_A, PACKS_A, ROWS_A>(to, from, sa.row, TURNED_A ? terms : rows, TURNED_A ? rows : terms, sa.column);
     }
-    const T* own = b + (IN_DEPTH ? 0 : place.group * sb.group);
-    if (TURNED_B) {
-      load_matrix<THREADS, PACKS_B>(Tile<BN, 64>{tile_b(stage)}, own + place.column * sb.row + k * sb.column, sb.row,
-                                    columns - place.column, terms, sb.column);
-    } else {
-      EACH(part, BN / 64) {
-        u32 column = place.column + part * 64;
-        load_matrix<THREADS, PACKS_B>(Columns<BK>{tile_b(stage)}[part * 64], own + k * sb.row + column * sb.column, sb.row, terms,
-                                      left_of(columns, column), sb.column);
-      }
+    EACH(part, TURNED_B ? 1 : BN / 64) {
+      u32 column = place.column + part * 64, own = left_of(columns, column);
+      const T* from = b + (IN_DEPTH ? 0 : place.group * sb.group) + (TURNED_B ? column * sb.row + k * sb.column : k * sb.row + column * sb.column);
+      u16* to = loaded_b(stage) + part * 64 * WIDTH_B;
+      if (places) place_part<SHIFT_B, ROWS_B>(tile_b(stage) + part * 64 * BK, to, from, sb.row, TURNED_B ? terms : own);
+      else load_part<SHIFT_B, PACKS_B, ROWS_B>(to, from, sb.row, TURNED_B ? own : terms, TURNED_B ? terms : own, sb.column);
     }
   };
+  static_assert(AHEAD > 0 || PLACED == 0, "a stage is loaded while another one is shifted into place");
   // Nothing is loaded into the stages behind those that are loaded ahead while results are written.
   static_assert(WARPS * WARP_ROOM * sizeof(O) <= 2 * STAGE, "the results of all warps fit in a stage");
   O* room = (O*)(stages + AHEAD * STAGE) + threadIdx.x / LANES * WARP_ROOM;
@@ -384,7 +398,7 @@ pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
     if (threadIdx.x == 0 && work.begins_shared()) *own_shared = {work.place, work.others};
 #endif
     EACH(stage, AHEAD) {
-      if (stage < work.steps) load(work.place, stage, stage);
+      if (stage < work.steps) load(work.place, stage, stage, false);
       loads_issued();
     }
     return true;
@@ -404,15 +418,22 @@ pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
       if (AHEAD > 0) {
         loads_pending<(AHEAD > 0 ? AHEAD - 1 : 0)>();
 #if WARPGROUPS
-        if (!ALONE) multiply_wait<0>();
+        if (WAITS) multiply_wait<0>();
+        if (PLACED == 0) written_before();
+#endif
+        __syncthreads();
+#if SHIFT_A || SHIFT_B
+        load(place, stage, step, true);
+#if WARPGROUPS
         written_before();
 #endif
         __syncthreads();
-        if (step + AHEAD < steps) load(place, (step + AHEAD) % STAGES, step + AHEAD);
+#endif
+        if (step + AHEAD < steps) load(place, (step + AHEAD) % STAGES, step + AHEAD, false);
         loads_issued();
       } else {
         __syncthreads();
-        load(place, stage, step);
+        load(place, stage, step, false);
         loads_issued();
         loads_done();
         __syncthreads();
@@ -426,7 +447,7 @@ pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
         multiply_together(sum[m], described<BK>(of_a), described<BK>(of_b), true);
       }
       multiply_end();
-      if (ALONE) multiply_wait<1>();
+      if (!WAITS) multiply_wait<1>();
 #else
       EACH(c, BK / 16) {
         Factor factors[MT];
@@ -452,38 +473,11 @@ pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
     more = advance();
 #if SPLIT
     if (!part.is_whole()) {
-      Pack<f32, 4>* room = own_parts(workspace, blockIdx.x, part.first == 0);
-      EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) {
-        Pack<f32, 4> four;
-        EACH(i, 4) four.at[i] = sum[m][n].at[h][i];
-        room[((m * NT + n) * LANE_ROWS + h) * THREADS + threadIdx.x] = four;
-      }
+      store_part(own_parts(workspace, blockIdx.x, part.first == 0), place, columns, sum);
       continue;
     }
 #endif
     store_tile(c, sc, place, columns, steps, sum, room);
-  }
-"#;
-
-/// Adds the parts of each shared tile in block order, which is the order of the depth.
-pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace, gridDim.x, false))[blockIdx.x];
-  if (shared.others == 0) return;
-  __shared__ Pack<u32, 4> rooms[WARPS * WARP_ROOM * sizeof(O) / 16];
-  O* room = (O*)rooms + threadIdx.x / LANES * WARP_ROOM;
-  for (u32 own = blockIdx.y; own < MT * NT / CHUNK; own += gridDim.y) {
-    Sums sums[CHUNK];
-    EACH(n, CHUNK) EACH(h, LANE_ROWS) {
-      u32 at = ((own * CHUNK + n) * LANE_ROWS + h) * THREADS + threadIdx.x;
-      Pack<f32, 4> all = own_parts(workspace, blockIdx.x, true)[at];
-#pragma unroll 8
-      for (u32 other = 1; other <= shared.others; other++) {
-        Pack<f32, 4> four = own_parts(workspace, blockIdx.x + other * CLUSTER, false)[at];
-        EACH(i, 4) all.at[i] += four.at[i];
-      }
-      EACH(i, 4) sums[n].at[h][i] = all.at[i];
-    }
-    u32 first = own * CHUNK;
-    store_chunk(c, sc, shared.place, columns, first / NT, first % NT, sums, room);
   }
 "#;
 

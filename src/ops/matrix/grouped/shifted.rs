@@ -1,0 +1,55 @@
+//! Source text for factors whose rows are not aligned to 16 bytes.
+
+/// Copies of whole packs of 16 bytes as they lie in memory, and their way into tiles. [`super::super::super::mma`] comes before.
+///
+/// - `load_part<SHIFTS, PACKS, ROWS>(to, from, stride, count, width, step)`: loads `ROWS` rows of 64 elements of a tile, of which
+///   `count` rows and `width` elements of a row exist. With `SHIFTS`, it copies the packs that hold them to rows of nine packs.
+/// - `place_part<SHIFTS, ROWS>(to, packs, from, stride, width)`: shifts the elements of these packs into place.
+pub const LOADS: &str = r#"
+// Whether packs of a factor are copied ahead as they lie in memory.
+#define SHIFT_A (MMA && !BULK && LIES_A && !PACKS_A)
+#define SHIFT_B (MMA && !BULK && LIES_B && !PACKS_B)
+// Elements of shared memory for 64 elements of a row: nine packs hold them at any alignment.
+#define WIDTH_A (SHIFT_A ? 72 : 64)
+#define WIDTH_B (SHIFT_B ? 72 : 64)
+// Rows of a part of a tile.
+#define ROWS_A (TURNED_A ? BK : BM)
+#define ROWS_B (TURNED_B ? BN : BK)
+template <bool SHIFTS, bool PACKS, int ROWS, typename T>
+__device__ inline void load_part(u16* to, const T* from, i64 stride, u32 count, u32 width, i64 step) {
+  if (!SHIFTS) return load_matrix<THREADS, PACKS>(Tile<ROWS, 64>{to}, from, stride, count, width, step);
+  u32 row = threadIdx.x / 8, pack = threadIdx.x % 8 * 8;
+  if (width > 64) width = 64;
+#pragma unroll
+  for (int first = 0; first < ROWS; first += THREADS / 8, row += THREADS / 8) {
+    if (first + THREADS / 8 > ROWS && row >= ROWS) break;
+    const T* own = from + (i64)row * stride;
+    u32 shift = (u32)((u64)own % 16) / 2, end = row < count ? shift + width : 0;
+    load_chunk(to + row * 72 + pack, own - shift + pack, pack < end);
+    if (pack == 56) load_chunk(to + row * 72 + 64, own - shift + 64, 64 < end);
+  }
+}
+template <bool SHIFTS, int ROWS, typename T>
+__device__ inline void place_part(u16* to, const u16* packs, const T* from, i64 stride, u32 width) {
+#if MMA
+  if (!SHIFTS) return;
+  u32 row = threadIdx.x / 8, column = threadIdx.x % 8 * 8;
+#pragma unroll
+  for (int first = 0; first < ROWS; first += THREADS / 8, row += THREADS / 8) {
+    if (first + THREADS / 8 > ROWS && row >= ROWS) break;
+    union Words { u32 w[8]; Pack<u32, 4> packs[2]; Pack<u16, 8> elements; __device__ Words() {} } words;
+    const Pack<u32, 4>* own = (const Pack<u32, 4>*)(packs + row * 72 + column);
+    words.packs[0] = own[0];
+    words.packs[1] = own[1];
+    u32 shift = ((u32)(u64)from / 2 + row * (u32)stride) % 8;
+    EACH(i, 6) words.w[i] = shift & 4 ? words.w[i + 2] : words.w[i];
+    EACH(i, 5) words.w[i] = shift & 2 ? words.w[i + 1] : words.w[i];
+    EACH(i, 4) words.w[i] = __funnelshift_r(words.w[i], words.w[i + 1], shift % 2 * 16);
+    if (column + 8 > width) {
+      EACH(i, 8) if (column + i >= width) words.elements.at[i] = 0;
+    }
+    *(Pack<u16, 8>*)Tile<ROWS, 64>{to}.chunk(row, column) = words.elements;
+  }
+#endif
+}
+"#;
