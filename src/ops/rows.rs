@@ -261,6 +261,16 @@ impl RowSplit {
         self.threads > 32
     }
 
+    /// Number of packs of every thread that begin inside the row, chunk or piece for certain.
+    fn full(&self) -> u64 {
+        let piece = self.threads * self.pack;
+        match self.whole || self.chunks > 1 {
+            true => (self.rows.length - (self.chunks - 1) * self.chunk()) / piece,
+            false if self.rows.length.is_multiple_of(piece * self.packs) => self.packs,
+            false => 0,
+        }
+    }
+
     fn block(&self) -> u64 {
         self.threads.max(ROWS_BLOCK)
     }
@@ -279,15 +289,15 @@ impl RowSplit {
         }
     }
 
-    /// Returns the kernels with this name and a scalar parameter. The workspace has `part` values of the compute type
+    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part` values of the compute type
     /// per chunk.
-    pub fn launch(&self, name: &str, spec: &Spec, scalar: (&str, f64), part: u64, bodies: &RowBodies) -> Vec<Launch> {
+    pub fn launch(&self, name: &str, spec: &Spec, scale: f64, part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
         let mut params = vec![
             param(format!("{dtype}* y"), Arg::Operand(1)),
             param(format!("const {dtype}* x"), Arg::Operand(0)),
-            param(format!("C {}", scalar.0), Arg::real(compute, scalar.1)),
+            param("C scale", Arg::real(compute, scale)),
             i64_param("sy", rows.steps[0]),
             i64_param("sx", rows.steps[1]),
             geometry_param("g", &rows.geometry),
@@ -299,7 +309,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{EXP_BELOW}{HELPERS}",
+             #define SHIFTED {}\n#define FULL {}\n#define BESIDE {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -308,20 +318,25 @@ impl RowSplit {
             self.block(),
             self.chunks,
             u32::from(self.shifted),
-            !self.shifted && self.chunks == 1 && rows.length.is_multiple_of(self.threads * self.pack * self.packs),
+            self.full(),
             rows.steps.iter().all(|step| *step == 1),
+            if scale == 1.0 { "(x)" } else { "((x) * scale)" },
         );
         let index = index_type(rows.count);
-        let place = format!(
-            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
+        // The second kernel of chunks starts with those that the first one has read last, which a cache may hold.
+        let place = |block: &str| {
+            format!(
+                "  const u32 block = {block};\n  u64 row = (u64)block / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
              const {dtype}* from[R];\n  {dtype}* to[R];\n  bool live[R];\n  Place shift[R];\n  EACH_ROW {{\n    \
              live[r] = row + r * (BLOCK / T) < rows;\n    {index} at = ({index})(live[r] ? row + r * (BLOCK / T) : 0);\n    \
              from[r] = x + g.offset(at, 1);\n    to[r] = y + g.offset(at, 0);\n    \
              shift[r] = SHIFTED ? (Place)((u64)from[r] / sizeof({dtype}) % V) : 0;\n  }}\n"
-        );
+            )
+        };
+        let forward = place("blockIdx.x");
         let chunk = self.chunk();
         let of_chunk = format!(
-            "  u32 chunk = blockIdx.x % CHUNKS, begin = chunk * {chunk}u;\n  from[0] += (i64)begin * sx;\n  \
+            "  u32 chunk = block % CHUNKS, begin = chunk * {chunk}u;\n  from[0] += (i64)begin * sx;\n  \
              to[0] += (i64)begin * sy;\n  n = begin < n ? n - begin < {chunk}u ? n - begin : {chunk}u : 0;\n"
         );
         let launch = |name: &str, body: String| {
@@ -330,12 +345,12 @@ impl RowSplit {
         match self.chunks {
             1 if self.staged => {
                 let list = format!("  const u32 ROWS = {}, LENGTH = {};\n", self.block_rows(), rows.length);
-                vec![launch(name, format!("{place}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
+                vec![launch(name, format!("{forward}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
             }
-            1 => vec![launch(name, format!("{place}{}", if self.whole { bodies.once } else { bodies.twice }))],
+            1 => vec![launch(name, format!("{forward}{}", if self.whole { bodies.once } else { bodies.twice }))],
             _ => vec![
-                launch(&format!("{name}_parts"), format!("{place}{of_chunk}{}", bodies.chunks[0])),
-                launch(name, format!("{place}{of_chunk}{}", bodies.chunks[1])),
+                launch(&format!("{name}_parts"), format!("{forward}{of_chunk}{}", bodies.chunks[0])),
+                launch(name, format!("{}{of_chunk}{}", place("gridDim.x - 1 - blockIdx.x"), bodies.chunks[1])),
             ],
         }
     }
@@ -349,7 +364,7 @@ fn side_by_side(tensor: &Tensor) -> bool {
 /// Loads a block's rows to shared memory, where the body reads and overwrites them.
 const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
-  const u64 begin = (u64)blockIdx.x * ROWS * LENGTH, behind = rows * LENGTH;
+  const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
   const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
   // A pack never crosses the end of allocated memory.
   for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
@@ -433,43 +448,47 @@ const HELPERS: &str = r#"
 #define BOUNDS __launch_bounds__(BLOCK)
 #define LOWEST (-C(INFINITE))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
-// The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. `EVEN` pieces
-// need no bounds check; contiguous (`BESIDE`) elements need no stride.
+// The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. The first `FULL` packs
+// begin inside every row; contiguous (`BESIDE`) elements need no stride.
 #if SHIFTED
 typedef i32 Place;
 #else
 typedef u32 Place;
 #endif
+#define PLACE(start, shift) ((Place)((start) + (k * T + threadIdx.x % T) * V) - (shift))
 #define EACH_PACK_OF(start, shift) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (Place j = (Place)((start) + (k * T + threadIdx.x % T) * V) - (shift); EVEN || j < (Place)n)
+    if (const Place j = PLACE(start, shift); k < FULL || j < (Place)n)
 #define EACH_PACK(start) EACH_PACK_OF(start, shift[r])
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
+#define EACH_HELD _Pragma("unroll") for (u32 k = 0; k < K; k++) EACH
 
 // Whether a pack is entirely inside the row. The first and last pack of a shifted row may not be.
-__device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= (Place)n); }
+__device__ inline bool inside(Place j, u32 n) { return j >= 0 && j + (SHIFTED ? V : 1) <= (Place)n; }
 
 // Loads the packs of a thread from element `start` of a row on, all before the first is used, and multiplies them by a
 // factor. Elements outside of the row become the lowest value. A pack may start before its row or end after it, which is
 // safe because a pack never crosses the end of allocated memory.
 template <typename E> __device__ inline void read(const E* from, i64 step, u32 start, Place shift, u32 n, C scale, C (*v)[V]) {
-  Pack<E, V> packs[K];
+  Pack<E, V> packs[K] = {};
   EACH_PACK_OF(start, shift) {
     if (V > 1) packs[k] = *(const Pack<E, V>*)(from + j);
     else packs[k].at[0] = from[BESIDE ? j : j * step];
   }
-  EACH_PACK_OF(start, shift) {
-    if (inside(j, n)) {
-      EACH v[k][i] = load<C>(packs[k].at[i]) * scale;
+#pragma unroll
+  for (u32 k = 0; k < K; k++) {
+    const Place j = PLACE(start, shift);
+    if ((k < FULL && !(SHIFTED && k == 0)) || inside(j, n)) {
+      EACH v[k][i] = SCALED(load<C>(packs[k].at[i]));
     } else {
       const i32 low = -(i32)j, high = (i32)(n - j);
-      EACH v[k][i] = i < low || i >= high ? LOWEST : load<C>(packs[k].at[i]) * scale;
+      EACH v[k][i] = !SHIFTED || i < low || i >= high ? LOWEST : SCALED(load<C>(packs[k].at[i]));
     }
   }
 }
 
 template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32 n, const C* v) {
-  if (V > 1 && inside(j, n)) {
+  if (V > 1 && (!SHIFTED || inside(j, n))) {
     Pack<E, V> pack;
     EACH store<C>(pack.at[i], v[i]);
     *(Pack<E, V>*)(to + j) = pack;
@@ -480,7 +499,10 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
   }
 }
 
-struct Larger { __device__ C operator()(C a, C b) const { return a > b ? a : b; } };
+// The larger value. If the first one is no number, it is the second one.
+__device__ inline f32 larger(f32 a, f32 b) { return fmaxf(a, b); }
+__device__ inline f64 larger(f64 a, f64 b) { return a > b ? a : b; }
+struct Larger { __device__ C operator()(C a, C b) const { return larger(a, b); } };
 struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
 
 // Combines the values of all threads of a row; each thread receives the result.
@@ -488,9 +510,10 @@ template <typename F> __device__ inline C across(C v, C none, F join) {
 #pragma unroll
   for (int mask = (T < 32 ? T : 32) / 2; mask > 0; mask /= 2) v = join(v, SHUFFLE_XOR(v, mask));
   if (T > 32) {
+    // Each function has an own array.
     __shared__ C part[BLOCK / 32];
     u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
-    __syncthreads();
+    if (R > 1) __syncthreads();
     if (threadIdx.x % 32 == 0) part[warp] = v;
     __syncthreads();
     v = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : none;
