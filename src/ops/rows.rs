@@ -5,17 +5,32 @@ use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Minimum number of bytes per thread, as long as enough threads remain: with less, too few loads are in flight.
-const THREAD_BYTES: u64 = 16;
+/// Number of bytes of rows below which a thread has several of them, if there are enough threads: with less, too few loads are in
+/// flight.
+const THREAD_BYTES: u64 = 8;
 
-/// Minimum number of bytes and of elements, and maximum number of elements, of a row that a thread holds if there are enough threads.
-const MIN_HELD_BYTES: u64 = 32;
-const MIN_HELD: u64 = 8;
-const MAX_HELD: u64 = 16;
+/// Maximum number of loads of a thread whose row belongs to a part of a warp, and maximum number of bytes that it loads. Such threads
+/// access the same sectors one after the other.
+const PART_LOADS: u64 = 8;
+const PART_BYTES: u64 = SECTOR;
+
+/// Number of elements from which on a thread of a part of a warp shares them with further threads, if the device has space for them.
+const FEW: u64 = 4;
+
+/// Maximum number of threads that are added to a row because the device has space for them.
+const MAX_ADDED: u64 = 256;
 
 /// Threads of a block that processes a chunk of a row, and minimum number of elements of a chunk.
 const CHUNK_THREADS: u64 = 256;
 const MIN_CHUNK: u64 = 2048;
+
+/// Threads of a row that registers do not hold.
+const PIECE_THREADS: u64 = 512;
+
+/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes. Partial packs at
+/// both ends of a row take many instructions, and twice as many in packs of 16 bytes.
+const MIN_SHIFTED: u64 = 512;
+const SHIFTED_BYTES: u64 = 8;
 
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
@@ -148,8 +163,6 @@ pub struct RowSplit {
     chunks: u64,
     /// Whether registers hold the whole row, so that it is read once.
     pub whole: bool,
-    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
-    pub staged: bool,
 }
 
 /// Kernel bodies for rows, which use [`HELPERS`].
@@ -168,24 +181,21 @@ impl RowSplit {
     pub fn of(spec: &Spec) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
-        let length = rows.length;
-        let aligned = common_pack(&tensors);
-        let widest = 16 / size;
-        let shifted = is_shifted(&tensors);
-        let pack = if shifted { widest } else { aligned };
+        let Rows { count, length, .. } = rows;
+        let shifted = length >= MIN_SHIFTED && is_shifted(&tensors, SHIFTED_BYTES / size);
+        let pack = if shifted { SHIFTED_BYTES / size } else { common_pack(&tensors) };
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = if shifted { length + pack - 1 } else { length };
         // Elements per thread in registers: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
-        let held = most / pack;
-        let whole = reach <= LARGEST_BLOCK * held * pack;
-        // A block per chunk that fits the registers of some warps, so that an SM holds several blocks; more chunks if
-        // needed to use all SMs.
-        let chunks = match whole || rows.count >= UNITS {
+        let whole = reach <= LARGEST_BLOCK * most;
+        let room = UNITS * UNIT_THREADS;
+        // If whole rows would leave SMs idle, a block for each chunk, as many as are resident at once.
+        let chunks = match whole || 2 * count >= UNITS {
             true => 1,
             false => {
-                let wanted = UNITS.div_ceil(rows.count).min(length / MIN_CHUNK);
-                let chunks = length.div_ceil(CHUNK_THREADS * held * pack - pack).max(wanted);
+                let wanted = (room / CHUNK_THREADS / count).min(length / MIN_CHUNK);
+                let chunks = length.div_ceil(CHUNK_THREADS * most - pack).max(wanted);
                 // No chunk is empty.
                 length.div_ceil(length.div_ceil(chunks).next_multiple_of(pack))
             }
@@ -193,52 +203,17 @@ impl RowSplit {
         let (threads, packs) = match whole {
             _ if chunks > 1 => {
                 let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
-                // A block processes one chunk.
-                registers([packs, pack, size], held, ROWS_BLOCK, UNITS * UNIT_THREADS / (rows.count * chunks))
+                (CHUNK_THREADS, packs.div_ceil(CHUNK_THREADS))
             }
             true => {
                 let packs = reach.div_ceil(pack);
-                // Neighbouring threads read the same memory sector, unless each thread has a row of its own.
-                let least = if length * size <= THREAD_BYTES { 1 } else { SECTOR / (pack * size) };
-                let least = least.clamp(1, packs.next_power_of_two());
-                registers([packs, pack, size], held, least, UNITS * UNIT_THREADS / rows.count)
+                let threads = threads_of(packs, [pack, size, most], room / count.max(1));
+                (threads, packs.div_ceil(threads))
             }
-            false => (LARGEST_BLOCK, held / 2),
+            false => (PIECE_THREADS, most / pack),
         };
-        let spare = rows.count * threads / (UNITS * UNIT_THREADS);
-        let wanted = THREAD_BYTES.div_ceil(packs * pack * size);
-        let several = if whole { wanted.min(spare).max(1) } else { 1 };
-        let mut split = RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole, staged: false };
-        if whole && aligned == 1 && widest > 1 && tensors.iter().all(|tensor| side_by_side(tensor)) {
-            split.stage(widest, most);
-        }
-        split
-    }
-
-    /// Stages rows in shared memory if the rows of each block start at a pack.
-    fn stage(&mut self, widest: u64, most: u64) {
-        let (threads, each) =
-            registers([self.rows.length, 1, 16 / widest], most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
-        let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
-        let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let mut staged = RowSplit {
-            pack: 1,
-            shifted: false,
-            packs: each,
-            threads,
-            several,
-            staged: true,
-            rows: self.rows.clone(),
-            ..*self
-        };
-        // Few rows are spread over more threads, so that there is a block for each SM.
-        while staged.blocks() < UNITS && 2 * staged.threads <= (ROWS_BLOCK / widest).min(WARP) {
-            staged.threads *= 2;
-            staged.packs = staged.rows.length.div_ceil(staged.threads);
-        }
-        if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
-            *self = staged;
-        }
+        let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / room).max(1);
+        RowSplit { rows, pack, shifted, packs, threads, several: if whole { several } else { 1 }, chunks, whole }
     }
 
     /// Rows per block.
@@ -289,8 +264,8 @@ impl RowSplit {
         }
     }
 
-    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part` values of the compute type
-    /// per chunk.
+    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part` values of the
+    /// compute type per chunk.
     pub fn launch(&self, name: &str, spec: &Spec, scale: f64, part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
@@ -343,10 +318,6 @@ impl RowSplit {
             kernel::launch(name, &before, &params, &body, self.blocks(), self.block() as u32)
         };
         match self.chunks {
-            1 if self.staged => {
-                let list = format!("  const u32 ROWS = {}, LENGTH = {};\n", self.block_rows(), rows.length);
-                vec![launch(name, format!("{forward}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
-            }
             1 => vec![launch(name, format!("{forward}{}", if self.whole { bodies.once } else { bodies.twice }))],
             _ => vec![
                 launch(&format!("{name}_parts"), format!("{forward}{of_chunk}{}", bodies.chunks[0])),
@@ -355,34 +326,6 @@ impl RowSplit {
         }
     }
 }
-
-/// Whether a tensor is contiguous and aligned to 16 bytes.
-fn side_by_side(tensor: &Tensor) -> bool {
-    tensor.contiguous() && tensor.align >= 16
-}
-
-/// Loads a block's rows to shared memory, where the body reads and overwrites them.
-const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
-  __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
-  const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
-  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
-  // A pack never crosses the end of allocated memory.
-  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
-  __syncthreads();
-  EACH_ROW {
-    auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
-    from[r] = own;
-    to[r] = own;
-  }
-"#;
-
-/// Stores the rows from shared memory.
-const UNSTAGE: &str = r#"  __syncthreads();
-  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) {
-    if ((i + 1) * each <= count) ((Packed*)(y + begin))[i] = staged[i];
-    else for (u32 e = i * each; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
-  }
-"#;
 
 /// Largest pack that is aligned in the rows of all these tensors, in elements.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {
@@ -403,40 +346,46 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
-/// Returns the number of threads per row, a power of two of at least `least`, and of packs per thread, `most` at most,
-/// whose registers hold `packs` packs. If the device has space for a thread per pack, it uses that many; a single warp
-/// may have two packs per thread, which is faster than an exchange with another warp. Otherwise it prefers, among
-/// divisions with little waste, about as many elements per thread as fill the device, from [`MIN_HELD`] to [`MAX_HELD`]. A pack has `pack` elements of `size` bytes.
-fn registers([packs, pack, size]: [u64; 3], most: u64, least: u64, room: u64) -> (u64, u64) {
-    let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
-    let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
-    let wanted = (packs * pack / room.max(1)).clamp((MIN_HELD_BYTES / size).clamp(MIN_HELD, MAX_HELD), MAX_HELD);
-    let fewest = splits.iter().map(|(threads, each)| threads * each).min().unwrap_or(1);
-    let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
-        true => (if *threads == WARP { each.div_ceil(2) } else { *each }, *threads),
-        false if threads * each * 4 <= fewest * 5 => (0, (each * pack).abs_diff(wanted)),
-        false => (threads * each, (each * pack).abs_diff(wanted)),
+/// Returns the number of threads per row of this many packs, a power of two. A pack has `pack` elements of `size` bytes, and the
+/// registers of a thread hold `most` elements. The device has space for `room` threads per row.
+///
+/// The time of short rows is that of instructions, most of which a warp executes once for all its rows. So a row has the fewest threads
+/// that hold it, as long as a warp accesses each sector once or twice. A row of several warps exchanges values through shared memory,
+/// which is only worth it for many elements.
+fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
+    let each = |threads: u64| packs.div_ceil(threads);
+    let fits = |threads: u64| match threads < WARP {
+        true => each(threads) <= PART_LOADS && each(threads) * pack * size <= PART_BYTES,
+        false => each(threads) * pack <= most,
     };
-    splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
+    let has_many =
+        |threads: u64| each(threads) > 1 && each(threads) * pack > if threads < WARP { FEW } else { most / 2 };
+    let mut threads = 1;
+    while threads < LARGEST_BLOCK && !fits(threads) {
+        threads *= 2;
+    }
+    while threads < MAX_ADDED && 2 * threads <= room && has_many(threads) {
+        threads *= 2;
+    }
+    threads
 }
 
-/// Whether long rows are read in aligned packs of 16 bytes, of which the first and the last of a row can be partial, because no
+/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row can be partial, because no
 /// pack divides the rows.
-pub fn is_shifted(tensors: &[&Tensor]) -> bool {
-    let widest = 16 / tensors[0].dtype.size();
+pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     let length = tensors[0].dims.last().copied().unwrap_or(1);
-    let is_long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
-    common_pack(tensors) == 1 && widest > 1 && is_long && shift_alike(tensors, widest)
+    let is_long = (WORTH_A_SHIFT * pack..MAX_SHIFTED).contains(&length);
+    common_pack(tensors) == 1 && pack > 1 && is_long && shift_alike(tensors, pack)
 }
 
-/// Whether rows of all tensors have the same misalignment relative to `widest` elements.
-fn shift_alike(tensors: &[&Tensor], widest: u64) -> bool {
+/// Whether rows of all tensors have the same misalignment relative to `pack` elements.
+fn shift_alike(tensors: &[&Tensor], pack: u64) -> bool {
     let lead = tensors[0].dims.len() - 1;
     tensors.iter().all(|tensor| {
         let shifts = tensor.strides[..lead].iter().zip(tensors[0].strides.iter());
         tensor.strides[lead] == 1
-            && u64::from(tensor.align) == widest * tensor.dtype.size()
-            && shifts.into_iter().all(|(own, other)| own % widest == other % widest)
+            && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+            && shifts.into_iter().all(|(own, other)| own % pack == other % pack)
     })
 }
 

@@ -56,7 +56,7 @@ impl NormPartition {
             && rows.length >= LONG_ROW * widest
             && rows.count >= UNITS
             && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
-        let shifted = is_worth && is_shifted(&tensors);
+        let shifted = is_worth && is_shifted(&tensors, widest);
         let pack = if shifted { widest } else { aligned };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
