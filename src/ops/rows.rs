@@ -5,9 +5,8 @@ use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Number of bytes of rows below which a thread has several of them, if there are enough threads: with less, too few loads are in
-/// flight.
-const THREAD_BYTES: u64 = 8;
+/// Number of bytes up to which a thread has several rows, if there are enough threads: with less, too few loads are in flight.
+const THREAD_BYTES: u64 = 16;
 
 /// Maximum number of loads of a thread whose row belongs to a part of a warp, and maximum number of bytes that it loads. Such threads
 /// access the same sectors one after the other.
@@ -20,17 +19,22 @@ const FEW: u64 = 4;
 /// Maximum number of threads that are added to a row because the device has space for them.
 const MAX_ADDED: u64 = 256;
 
-/// Threads of a block that processes a chunk of a row, and minimum number of elements of a chunk.
+/// Threads of a block that processes a chunk of a row, and minimum number of elements that each has.
 const CHUNK_THREADS: u64 = 256;
-const MIN_CHUNK: u64 = 2048;
+const MIN_OF_CHUNK: u64 = 8;
 
 /// Threads of a row that registers do not hold.
 const PIECE_THREADS: u64 = 512;
 
-/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes. Partial packs at
-/// both ends of a row take many instructions, and twice as many in packs of 16 bytes.
+/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes: of rows that are
+/// read once, and of those that are read in pieces. Partial packs at both ends of a row take many instructions, and twice as many in
+/// packs of 16 bytes; most pieces have none.
 const MIN_SHIFTED: u64 = 512;
-const SHIFTED_BYTES: u64 = 8;
+const SHIFTED_BYTES: [u64; 2] = [8, 16];
+
+/// Size in bytes below which rows that no packs of 16 bytes divide are staged in shared memory if they fill the device. Otherwise a
+/// store of a warp would write parts of many sectors.
+const STAGED_BYTES: u64 = 64;
 
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
@@ -163,6 +167,8 @@ pub struct RowSplit {
     chunks: u64,
     /// Whether registers hold the whole row, so that it is read once.
     pub whole: bool,
+    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
+    pub staged: bool,
 }
 
 /// Kernel bodies for rows, which use [`HELPERS`].
@@ -182,38 +188,45 @@ impl RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
         let Rows { count, length, .. } = rows;
-        let shifted = length >= MIN_SHIFTED && is_shifted(&tensors, SHIFTED_BYTES / size);
-        let pack = if shifted { SHIFTED_BYTES / size } else { common_pack(&tensors) };
-        // Number of elements from the pack in which a row starts to the one in which it ends.
-        let reach = if shifted { length + pack - 1 } else { length };
         // Elements per thread in registers: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
-        let whole = reach <= LARGEST_BLOCK * most;
         let room = UNITS * UNIT_THREADS;
-        // If whole rows would leave SMs idle, a block for each chunk, as many as are resident at once.
-        let chunks = match whole || 2 * count >= UNITS {
-            true => 1,
+        let is_long = length > LARGEST_BLOCK * most;
+        // If blocks with a row each would leave SMs idle, a block has a chunk of a row.
+        let has_chunks = is_long && 2 * count < UNITS;
+        let shift = SHIFTED_BYTES[usize::from(is_long && !has_chunks)] / size;
+        let shifted = length >= MIN_SHIFTED && is_shifted(&tensors, shift);
+        let pack = if shifted { shift } else { common_pack(&tensors) };
+        // Number of packs from the one in which a row starts to the one in which it ends.
+        let all = (if shifted { length + pack - 1 } else { length }).div_ceil(pack);
+        let (threads, packs) = match is_long {
             false => {
-                let wanted = (room / CHUNK_THREADS / count).min(length / MIN_CHUNK);
-                let chunks = length.div_ceil(CHUNK_THREADS * most - pack).max(wanted);
-                // No chunk is empty.
-                length.div_ceil(length.div_ceil(chunks).next_multiple_of(pack))
+                let threads = threads_of(all, [pack, size, most], room / count.max(1));
+                (threads, all.div_ceil(threads))
             }
-        };
-        let (threads, packs) = match whole {
-            _ if chunks > 1 => {
-                let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
-                (CHUNK_THREADS, packs.div_ceil(CHUNK_THREADS))
+            // As many blocks as are resident at once.
+            true if has_chunks => {
+                (CHUNK_THREADS, (count * length / (room * pack)).clamp(MIN_OF_CHUNK.div_ceil(pack), most / pack))
             }
-            true => {
-                let packs = reach.div_ceil(pack);
-                let threads = threads_of(packs, [pack, size, most], room / count.max(1));
-                (threads, packs.div_ceil(threads))
-            }
-            false => (PIECE_THREADS, most / pack),
+            true => (PIECE_THREADS, most / pack),
         };
         let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / room).max(1);
-        RowSplit { rows, pack, shifted, packs, threads, several: if whole { several } else { 1 }, chunks, whole }
+        let is_short = pack * size < 16 && (pack + 1..STAGED_BYTES / size).contains(&length);
+        let mut split = RowSplit {
+            pack,
+            shifted,
+            packs,
+            threads,
+            several: if is_long { 1 } else { several },
+            chunks: 1,
+            whole: !is_long,
+            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| side_by_side(tensor)),
+            rows,
+        };
+        if has_chunks {
+            split.chunks = length.div_ceil(split.chunk());
+        }
+        split
     }
 
     /// Rows per block.
@@ -221,9 +234,9 @@ impl RowSplit {
         self.several * self.block() / self.threads
     }
 
-    /// Elements per chunk. Each chunk starts at a pack.
+    /// Elements per chunk. Each chunk starts at a pack of the row.
     fn chunk(&self) -> u64 {
-        self.rows.length.div_ceil(self.chunks).next_multiple_of(self.pack)
+        (self.threads * self.packs - u64::from(self.shifted)) * self.pack
     }
 
     /// Number of threads that process part of a row, over all rows.
@@ -318,6 +331,10 @@ impl RowSplit {
             kernel::launch(name, &before, &params, &body, self.blocks(), self.block() as u32)
         };
         match self.chunks {
+            1 if self.staged => {
+                let list = format!("  const u32 ROWS = {}, LENGTH = {};\n", self.block_rows(), rows.length);
+                vec![launch(name, format!("{forward}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
+            }
             1 => vec![launch(name, format!("{forward}{}", if self.whole { bodies.once } else { bodies.twice }))],
             _ => vec![
                 launch(&format!("{name}_parts"), format!("{forward}{of_chunk}{}", bodies.chunks[0])),
@@ -326,6 +343,34 @@ impl RowSplit {
         }
     }
 }
+
+/// Whether a tensor is contiguous and aligned to 16 bytes.
+fn side_by_side(tensor: &Tensor) -> bool {
+    tensor.contiguous() && tensor.align >= 16
+}
+
+/// Loads a block's rows to shared memory, where the body reads and overwrites them.
+const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
+  __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
+  const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
+  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
+  // A pack never crosses the end of allocated memory.
+  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
+  __syncthreads();
+  EACH_ROW {
+    auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
+    from[r] = own;
+    to[r] = own;
+  }
+"#;
+
+/// Stores the rows from shared memory.
+const UNSTAGE: &str = r#"  __syncthreads();
+  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) {
+    if ((i + 1) * each <= count) ((Packed*)(y + begin))[i] = staged[i];
+    else for (u32 e = i * each; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
+  }
+"#;
 
 /// Largest pack that is aligned in the rows of all these tensors, in elements.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {
@@ -472,3 +517,32 @@ template <typename F> __device__ inline C across(C v, C none, F join) {
   return v;
 }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The threads of a row hold all its elements in their registers, and packs without a bounds check are inside of every row.
+        #[test]
+        fn threads_hold_their_rows(
+            (count, length) in prop_oneof![(1..2_000_000u64, 1..600u64), (1..3000u64, 1..60_000u64), (1..70u64, 1..400_000u64)],
+            dtype in prop::sample::select(vec![DType::F64, DType::F32, DType::BF16]),
+        ) {
+            let x = Tensor::packed(dtype, &[count, length]);
+            let split = RowSplit::of(&Spec::new(find("softmax").unwrap(), Attrs::default(), vec![x], vec![x]));
+            let RowSplit { pack, packs, threads, chunks, .. } = split;
+            let chunk = if chunks > 1 { split.chunk() } else { length };
+            let last = length - (chunks - 1) * chunk;
+            prop_assert!(threads.is_power_of_two() && threads <= LARGEST_BLOCK);
+            prop_assert!(packs * pack * dtype.compute().size() <= 128 + if split.shifted { 16 } else { 0 });
+            prop_assert!(0 < last && last <= chunk);
+            let reach = chunk + if split.shifted { pack - 1 } else { 0 };
+            prop_assert!(!(split.whole || chunks > 1) || reach <= threads * packs * pack);
+            let piece = threads * packs * pack;
+            let inside = if split.whole || chunks > 1 { last } else { (length - 1) % piece + 1 };
+            prop_assert!(split.full() <= packs && split.full() * threads * pack <= inside);
+        }
+    }
+}

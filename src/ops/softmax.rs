@@ -6,9 +6,11 @@ use super::*;
 
 /// Instructions per element, and per thread whose row belongs to one warp or to several. Counted as for
 /// [`Expression`]: a power of two takes one, and the instructions per thread compute addresses and exchange values.
-const PER_ELEMENT_ONCE: f64 = 10.0;
+const PER_ELEMENT_ONCE: f64 = 7.5;
 const PER_ELEMENT_TWICE: f64 = 15.0;
-const PER_THREAD_OF_A_WARP: f64 = 90.0;
+/// Instructions per element that is staged in shared memory.
+const PER_ELEMENT_STAGED: f64 = 4.0;
+const PER_THREAD_OF_A_WARP: f64 = 110.0;
 const PER_THREAD_OF_SEVERAL_WARPS: f64 = 180.0;
 
 /// Returns the instructions for this many elements, and how many of them use special-function units: one or two
@@ -17,6 +19,7 @@ fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
     let threads = split.all_threads() as f64;
     let own = if split.several_warps() { PER_THREAD_OF_SEVERAL_WARPS } else { PER_THREAD_OF_A_WARP };
     let (each, exponentials) = if split.whole { (PER_ELEMENT_ONCE, 1.0) } else { (PER_ELEMENT_TWICE, 2.0) };
+    let each = if split.staged { each + PER_ELEMENT_STAGED } else { each };
     (each * elements + own * threads, exponentials * elements + threads)
 }
 
