@@ -405,7 +405,8 @@ fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     };
     let has_many =
         |threads: u64| each(threads) > 1 && each(threads) * pack > if threads < WARP { FEW } else { most / 2 };
-    let mut threads = 1;
+    // Stores of packs of 16 bytes write whole sectors if two threads share each.
+    let mut threads = if pack * size == 16 && packs > 1 { 2 } else { 1 };
     while threads < LARGEST_BLOCK && !fits(threads) {
         threads *= 2;
     }

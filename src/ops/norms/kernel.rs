@@ -21,6 +21,10 @@ const EACH_SHIFTED: f64 = 6.0;
 const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
 
+/// Maximum number of elements of a shifted pack if a norm does not add a residual: larger ones take more instructions at both ends of
+/// a row than they save.
+const MAX_SHIFTED_PACK: u64 = 4;
+
 /// Division of rows among threads.
 pub struct NormPartition {
     /// Rows of `y` and `x`, followed by those of the added input and the sum, if there are any.
@@ -51,7 +55,10 @@ impl NormPartition {
         }
         let rows = Rows::of(&tensors);
         let aligned = common_pack(&tensors);
-        let widest = 16 / tensors[0].dtype.size();
+        let widest = match norm.adds {
+            true => 16 / tensors[0].dtype.size(),
+            false => MAX_SHIFTED_PACK.min(16 / tensors[0].dtype.size()),
+        };
         let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
             && rows.length >= LONG_ROW * widest
             && rows.count >= UNITS

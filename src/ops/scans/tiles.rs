@@ -10,12 +10,9 @@ use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::*;
 
-/// Maximum number of packs and of bytes of a line that a thread has. Shared memory holds them while the thread waits.
+/// Maximum number of packs and of bytes of a line that a thread holds in registers.
 const PACKS: u64 = 16;
-const BYTES: u64 = 128;
-
-/// Minimum number of blocks of an SM, for which the compiler limits registers: enough bytes are under way while others wait.
-const BLOCKS: u64 = 5;
+const BYTES: u64 = 64;
 
 /// Number of packs of a thread from which on a line is not scanned by one block.
 const LONG: u64 = 8;
@@ -35,7 +32,7 @@ pub struct Tiles {
     pack: u64,
     /// Whether lines may begin inside a pack.
     leads: bool,
-    /// Packs per thread, in shared memory.
+    /// Packs per thread.
     packs: u64,
     /// Number of tiles of a line.
     count: u64,
@@ -129,7 +126,7 @@ impl Tiles {
             u64_param("sx", steps[1]),
         ];
         let before = format!(
-            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n#undef BOUNDS\n#define BOUNDS __launch_bounds__(T, {BLOCKS})\n#define WORDS {words}\n{TOTALS}",
+            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n#define WORDS {words}\n{TOTALS}",
             definitions(scan, spec),
             index_type(length + 2 * u64::from(BLOCK) * self.pack * self.packs),
             self.pack,
@@ -178,7 +175,6 @@ __device__ inline C across(C value) {
 
 /// A block scans a tile. A warp has `U` rows of 32 packs, one after the other.
 const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
-  __shared__ Pack<X, V> held[U * T];
   const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, line = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   const X* from = x + g.offset(line, 1);
   Y* to = y + g.offset(line, 0);
@@ -206,18 +202,24 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
         if (i < lead || i >= end) store<C>(packs[u].at[v], NONE);
       }
   }
+  // Totals of the packs before a pack: in its row, then in its warp, then in the tile.
+  C before[U], sum = NONE;
 #pragma unroll
-  for (int u = 0; u < U; u++) held[u * T + threadIdx.x] = packs[u];
-  // Registers of a thread would hold fewer elements than its share of the shared memory, so each pack is read again.
-  asm volatile("" ::: "memory");
-  C sum = NONE;
-#pragma unroll 2
   for (int u = 0; u < U; u++) {
-    const Pack<X, V> pack = held[u * T + threadIdx.x];
+    C own = NONE, row;
 #pragma unroll
-    for (int v = 0; v < V; v++) sum = JOIN(sum, load<C>(pack.at[v]));
+    for (int v = 0; v < V; v++) own = JOIN(own, load<C>(packs[u].at[v]));
+    before[u] = NONE;
+    row = own;
+#pragma unroll
+    for (int mask = 1; mask < 32; mask *= 2) {
+      C other = SHUFFLE_XOR(row, mask);
+      if (lane & mask) before[u] = JOIN(other, before[u]);
+      row = lane & mask ? JOIN(other, row) : JOIN(row, other);
+    }
+    before[u] = JOIN(sum, before[u]);
+    sum = JOIN(sum, row);
   }
-  sum = across(sum);
   if (lane == 0) warps[warp] = sum;
   __syncthreads();
   C total = NONE, lower = NONE;
@@ -260,29 +262,16 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
 #pragma unroll
   for (u32 w = 1; w < T / 32; w++) carry = JOIN(carry, carries[w]);
   carry = JOIN(carry, lower);
-#pragma unroll 2
+#pragma unroll
   for (int u = 0; u < U; u++) {
     const Index j = first + u * 32 * V;
-    const Pack<X, V> pack = held[u * T + threadIdx.x];
-    // Sums up to each element of the pack, over lower packs of the row, and over the row.
-    C sums[V], own = NONE, before = NONE;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-      own = JOIN(own, load<C>(pack.at[v]));
-      sums[v] = own;
-    }
-    C row = own;
-#pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) {
-      C other = SHUFFLE_XOR(row, mask);
-      if (lane & mask) before = JOIN(other, before);
-      row = lane & mask ? JOIN(other, row) : JOIN(row, other);
-    }
-    before = JOIN(carry, before);
-    carry = JOIN(carry, row);
+    C sum = JOIN(carry, before[u]);
     Pack<Y, V> r;
 #pragma unroll
-    for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(before, sums[v]));
+    for (int v = 0; v < V; v++) {
+      sum = JOIN(sum, load<C>(packs[u].at[v]));
+      store<C>(r.at[v], sum);
+    }
     if (whole || (j >= lead && j + V <= end)) {
       *(Pack<Y, V>*)(to + (u64)j * sy) = r;
     } else {
@@ -304,11 +293,12 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
 "#;
 
 /// Substitutions that reverse the direction of the scan. Elements inside a pack keep their order.
-const REVERSED: [(&str, &str); 4] = [
+const REVERSED: [(&str, &str); 5] = [
     ("(from + (u64)j * sx)", "(from + (u64)((Index)n - V - j) * sx)"),
     ("(to + (u64)j * sy)", "(to + (u64)((Index)n - V - j) * sy)"),
-    ("own = JOIN(own, load<C>(pack.at[v]))", "own = JOIN(own, load<C>(pack.at[V - 1 - v]))"),
-    ("store<C>(r.at[v], JOIN", "store<C>(r.at[V - 1 - v], JOIN"),
+    ("own = JOIN(own, load<C>(packs[u].at[v]))", "own = JOIN(own, load<C>(packs[u].at[V - 1 - v]))"),
+    ("sum = JOIN(sum, load<C>(packs[u].at[v]))", "sum = JOIN(sum, load<C>(packs[u].at[V - 1 - v]))"),
+    ("store<C>(r.at[v], sum)", "store<C>(r.at[V - 1 - v], sum)"),
 ];
 
 #[cfg(test)]
