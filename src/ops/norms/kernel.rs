@@ -16,7 +16,7 @@ const PER_THREAD: f64 = 150.0;
 const EACH_SHIFTED: f64 = 6.0;
 
 /// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
-/// of 16 bytes of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
+/// of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
 /// for others.
 const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
