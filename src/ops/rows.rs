@@ -405,7 +405,7 @@ fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     };
     let has_many =
         |threads: u64| each(threads) > 1 && each(threads) * pack > if threads < WARP { FEW } else { most / 2 };
-    // Stores of packs of 16 bytes write whole sectors if two threads share each.
+    // Two threads share a sector, so that stores of packs of 16 bytes write whole sectors.
     let mut threads = if pack * size == 16 && packs > 1 { 2 } else { 1 };
     while threads < LARGEST_BLOCK && !fits(threads) {
         threads *= 2;
@@ -505,7 +505,7 @@ template <typename F> __device__ inline C across(C v, C none, F join) {
 #pragma unroll
   for (int mask = (T < 32 ? T : 32) / 2; mask > 0; mask /= 2) v = join(v, SHUFFLE_XOR(v, mask));
   if (T > 32) {
-    // Each function has an own array.
+    // Each instance of the function has its own array.
     __shared__ C part[BLOCK / 32];
     u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
     if (R > 1) __syncthreads();
