@@ -537,9 +537,9 @@ mod tests {
             let chunk = if chunks > 1 { split.chunk() } else { length };
             let last = length - (chunks - 1) * chunk;
             prop_assert!(threads.is_power_of_two() && threads <= LARGEST_BLOCK);
-            prop_assert!(packs * pack * dtype.compute().size() <= 128 + if split.shifted { 16 } else { 0 });
+            let (most, reach) = if split.shifted { (144, chunk + pack - 1) } else { (128, chunk) };
+            prop_assert!(packs * pack * dtype.compute().size() <= most);
             prop_assert!(0 < last && last <= chunk);
-            let reach = chunk + if split.shifted { pack - 1 } else { 0 };
             prop_assert!(!(split.whole || chunks > 1) || reach <= threads * packs * pack);
             let piece = threads * packs * pack;
             let inside = if split.whole || chunks > 1 { last } else { (length - 1) % piece + 1 };
