@@ -455,3 +455,34 @@ fn views_of_tensors_and_slices() {
     }
     file.check();
 }
+
+/// Rows in registers of parts of a warp, of several warps, in chunks, in pieces, and staged in shared memory.
+#[test]
+fn softmax_and_scans_of_any_length() {
+    let mut file = File::new(13);
+    let rows = [
+        (300_000, 3),
+        (5, 1),
+        (300, 61),
+        (40, 196),
+        (30, 1001),
+        (3, 4097),
+        (9, 5002),
+        (2, 33_000),
+        (1, 70_001),
+        (67, 32_801),
+    ];
+    for (rows, length) in rows {
+        let dtype = file.pick(&FLOATS);
+        let (x, y) = (file.tensor(dtype, &[rows, length]), file.tensor(dtype, &[rows, length]));
+        let scale = file.pick(&["1", "0.125"]);
+        file.add(&format!("softmax({x}, scale: {scale} -> {y})"));
+    }
+    for (rows, length) in [(3, 1000), (2, 40_001), (1, 131_072), (3, 65_536)] {
+        let dtype = file.pick(&FLOATS);
+        let (x, y) = (file.tensor(dtype, &[rows, length]), file.tensor(dtype, &[rows, length]));
+        let reverse = file.below(2) == 0;
+        file.add(&format!("cumsum({x}, reverse: {reverse} -> {y})"));
+    }
+    file.check();
+}

@@ -5,17 +5,36 @@ use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Minimum number of bytes per thread, as long as enough threads remain: with less, too few loads are in flight.
+/// Number of bytes up to which a thread has several rows, if there are enough threads: with less, too few loads are in flight.
 const THREAD_BYTES: u64 = 16;
 
-/// Minimum number of bytes and of elements, and maximum number of elements, of a row that a thread holds if there are enough threads.
-const MIN_HELD_BYTES: u64 = 32;
-const MIN_HELD: u64 = 8;
-const MAX_HELD: u64 = 16;
+/// Maximum number of loads of a thread whose row belongs to a part of a warp, and maximum number of bytes that it loads. Such threads
+/// access the same sectors one after the other.
+const PART_LOADS: u64 = 8;
+const PART_BYTES: u64 = SECTOR;
 
-/// Threads of a block that processes a chunk of a row, and minimum number of elements of a chunk.
+/// Number of elements from which on a thread of a part of a warp shares them with further threads, if the device has space for them.
+const FEW: u64 = 4;
+
+/// Maximum number of threads that are added to a row because the device has space for them.
+const MAX_ADDED: u64 = 256;
+
+/// Threads of a block that processes a chunk of a row, and minimum number of elements that each has.
 const CHUNK_THREADS: u64 = 256;
-const MIN_CHUNK: u64 = 2048;
+const MIN_OF_CHUNK: u64 = 8;
+
+/// Threads of a row that registers do not hold.
+const PIECE_THREADS: u64 = 512;
+
+/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes: of rows that are
+/// read once, and of those that are read in pieces. Partial packs at both ends of a row take many instructions, and twice as many in
+/// packs of 16 bytes; most pieces have none.
+const MIN_SHIFTED: u64 = 512;
+const SHIFTED_BYTES: [u64; 2] = [8, 16];
+
+/// Size in bytes below which rows that no packs of 16 bytes divide are staged in shared memory if they fill the device. Otherwise a
+/// store of a warp would write parts of many sectors.
+const STAGED_BYTES: u64 = 64;
 
 /// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
@@ -168,77 +187,46 @@ impl RowSplit {
     pub fn of(spec: &Spec) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
-        let length = rows.length;
-        let aligned = common_pack(&tensors);
-        let widest = 16 / size;
-        let shifted = is_shifted(&tensors);
-        let pack = if shifted { widest } else { aligned };
-        // Number of elements from the pack in which a row starts to the one in which it ends.
-        let reach = if shifted { length + pack - 1 } else { length };
+        let Rows { count, length, .. } = rows;
         // Elements per thread in registers: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
-        let held = most / pack;
-        let whole = reach <= LARGEST_BLOCK * held * pack;
-        // A block per chunk that fits the registers of some warps, so that an SM holds several blocks; more chunks if
-        // needed to use all SMs.
-        let chunks = match whole || rows.count >= UNITS {
-            true => 1,
+        let room = UNITS * UNIT_THREADS;
+        let is_long = length > LARGEST_BLOCK * most;
+        // If blocks with a row each would leave SMs idle, a block has a chunk of a row.
+        let has_chunks = is_long && 2 * count < UNITS;
+        let shift = SHIFTED_BYTES[usize::from(is_long && !has_chunks)] / size;
+        let shifted = length >= MIN_SHIFTED && is_shifted(&tensors, shift);
+        let pack = if shifted { shift } else { common_pack(&tensors) };
+        // Number of packs from the one in which a row starts to the one in which it ends.
+        let all = (if shifted { length + pack - 1 } else { length }).div_ceil(pack);
+        let (threads, packs) = match is_long {
             false => {
-                let wanted = UNITS.div_ceil(rows.count).min(length / MIN_CHUNK);
-                let chunks = length.div_ceil(CHUNK_THREADS * held * pack - pack).max(wanted);
-                // No chunk is empty.
-                length.div_ceil(length.div_ceil(chunks).next_multiple_of(pack))
+                let threads = threads_of(all, [pack, size, most], room / count.max(1));
+                (threads, all.div_ceil(threads))
             }
+            // As many blocks as are resident at once.
+            true if has_chunks => {
+                (CHUNK_THREADS, (count * length / (room * pack)).clamp(MIN_OF_CHUNK.div_ceil(pack), most / pack))
+            }
+            true => (PIECE_THREADS, most / pack),
         };
-        let (threads, packs) = match whole {
-            _ if chunks > 1 => {
-                let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
-                // A block processes one chunk.
-                registers([packs, pack, size], held, ROWS_BLOCK, UNITS * UNIT_THREADS / (rows.count * chunks))
-            }
-            true => {
-                let packs = reach.div_ceil(pack);
-                // Neighbouring threads read the same memory sector, unless each thread has a row of its own.
-                let least = if length * size <= THREAD_BYTES { 1 } else { SECTOR / (pack * size) };
-                let least = least.clamp(1, packs.next_power_of_two());
-                registers([packs, pack, size], held, least, UNITS * UNIT_THREADS / rows.count)
-            }
-            false => (LARGEST_BLOCK, held / 2),
+        let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / room).max(1);
+        let is_short = pack * size < 16 && (pack + 1..STAGED_BYTES / size).contains(&length);
+        let mut split = RowSplit {
+            pack,
+            shifted,
+            packs,
+            threads,
+            several: if is_long { 1 } else { several },
+            chunks: 1,
+            whole: !is_long,
+            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| side_by_side(tensor)),
+            rows,
         };
-        let spare = rows.count * threads / (UNITS * UNIT_THREADS);
-        let wanted = THREAD_BYTES.div_ceil(packs * pack * size);
-        let several = if whole { wanted.min(spare).max(1) } else { 1 };
-        let mut split = RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole, staged: false };
-        if whole && aligned == 1 && widest > 1 && tensors.iter().all(|tensor| side_by_side(tensor)) {
-            split.stage(widest, most);
+        if has_chunks {
+            split.chunks = length.div_ceil(split.chunk());
         }
         split
-    }
-
-    /// Stages rows in shared memory if the rows of each block start at a pack.
-    fn stage(&mut self, widest: u64, most: u64) {
-        let (threads, each) =
-            registers([self.rows.length, 1, 16 / widest], most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
-        let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
-        let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let mut staged = RowSplit {
-            pack: 1,
-            shifted: false,
-            packs: each,
-            threads,
-            several,
-            staged: true,
-            rows: self.rows.clone(),
-            ..*self
-        };
-        // Few rows are spread over more threads, so that there is a block for each SM.
-        while staged.blocks() < UNITS && 2 * staged.threads <= (ROWS_BLOCK / widest).min(WARP) {
-            staged.threads *= 2;
-            staged.packs = staged.rows.length.div_ceil(staged.threads);
-        }
-        if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
-            *self = staged;
-        }
     }
 
     /// Rows per block.
@@ -246,9 +234,9 @@ impl RowSplit {
         self.several * self.block() / self.threads
     }
 
-    /// Elements per chunk. Each chunk starts at a pack.
+    /// Elements per chunk. Each chunk starts at a pack of the row.
     fn chunk(&self) -> u64 {
-        self.rows.length.div_ceil(self.chunks).next_multiple_of(self.pack)
+        (self.threads * self.packs - u64::from(self.shifted)) * self.pack
     }
 
     /// Number of threads that process part of a row, over all rows.
@@ -259,6 +247,16 @@ impl RowSplit {
     /// Whether the threads of a row belong to several warps.
     pub fn several_warps(&self) -> bool {
         self.threads > 32
+    }
+
+    /// Number of packs of every thread that begin inside the row, chunk or piece for certain.
+    fn full(&self) -> u64 {
+        let piece = self.threads * self.pack;
+        match self.whole || self.chunks > 1 {
+            true => (self.rows.length - (self.chunks - 1) * self.chunk()) / piece,
+            false if self.rows.length.is_multiple_of(piece * self.packs) => self.packs,
+            false => 0,
+        }
     }
 
     fn block(&self) -> u64 {
@@ -279,15 +277,15 @@ impl RowSplit {
         }
     }
 
-    /// Returns the kernels with this name and a scalar parameter. The workspace has `part` values of the compute type
-    /// per chunk.
-    pub fn launch(&self, name: &str, spec: &Spec, scalar: (&str, f64), part: u64, bodies: &RowBodies) -> Vec<Launch> {
+    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part` values of the
+    /// compute type per chunk.
+    pub fn launch(&self, name: &str, spec: &Spec, scale: f64, part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
         let mut params = vec![
             param(format!("{dtype}* y"), Arg::Operand(1)),
             param(format!("const {dtype}* x"), Arg::Operand(0)),
-            param(format!("C {}", scalar.0), Arg::real(compute, scalar.1)),
+            param("C scale", Arg::real(compute, scale)),
             i64_param("sy", rows.steps[0]),
             i64_param("sx", rows.steps[1]),
             geometry_param("g", &rows.geometry),
@@ -299,7 +297,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{EXP_BELOW}{HELPERS}",
+             #define SHIFTED {}\n#define FULL {}\n#define BESIDE {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -308,20 +306,25 @@ impl RowSplit {
             self.block(),
             self.chunks,
             u32::from(self.shifted),
-            !self.shifted && self.chunks == 1 && rows.length.is_multiple_of(self.threads * self.pack * self.packs),
+            self.full(),
             rows.steps.iter().all(|step| *step == 1),
+            if scale == 1.0 { "(x)" } else { "((x) * scale)" },
         );
         let index = index_type(rows.count);
-        let place = format!(
-            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
+        // The second kernel of chunks starts with those that the first one has read last, which a cache may hold.
+        let place = |block: &str| {
+            format!(
+                "  const u32 block = {block};\n  u64 row = (u64)block / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
              const {dtype}* from[R];\n  {dtype}* to[R];\n  bool live[R];\n  Place shift[R];\n  EACH_ROW {{\n    \
              live[r] = row + r * (BLOCK / T) < rows;\n    {index} at = ({index})(live[r] ? row + r * (BLOCK / T) : 0);\n    \
              from[r] = x + g.offset(at, 1);\n    to[r] = y + g.offset(at, 0);\n    \
              shift[r] = SHIFTED ? (Place)((u64)from[r] / sizeof({dtype}) % V) : 0;\n  }}\n"
-        );
+            )
+        };
+        let forward = place("blockIdx.x");
         let chunk = self.chunk();
         let of_chunk = format!(
-            "  u32 chunk = blockIdx.x % CHUNKS, begin = chunk * {chunk}u;\n  from[0] += (i64)begin * sx;\n  \
+            "  u32 chunk = block % CHUNKS, begin = chunk * {chunk}u;\n  from[0] += (i64)begin * sx;\n  \
              to[0] += (i64)begin * sy;\n  n = begin < n ? n - begin < {chunk}u ? n - begin : {chunk}u : 0;\n"
         );
         let launch = |name: &str, body: String| {
@@ -330,12 +333,12 @@ impl RowSplit {
         match self.chunks {
             1 if self.staged => {
                 let list = format!("  const u32 ROWS = {}, LENGTH = {};\n", self.block_rows(), rows.length);
-                vec![launch(name, format!("{place}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
+                vec![launch(name, format!("{forward}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
             }
-            1 => vec![launch(name, format!("{place}{}", if self.whole { bodies.once } else { bodies.twice }))],
+            1 => vec![launch(name, format!("{forward}{}", if self.whole { bodies.once } else { bodies.twice }))],
             _ => vec![
-                launch(&format!("{name}_parts"), format!("{place}{of_chunk}{}", bodies.chunks[0])),
-                launch(name, format!("{place}{of_chunk}{}", bodies.chunks[1])),
+                launch(&format!("{name}_parts"), format!("{forward}{of_chunk}{}", bodies.chunks[0])),
+                launch(name, format!("{}{of_chunk}{}", place("gridDim.x - 1 - blockIdx.x"), bodies.chunks[1])),
             ],
         }
     }
@@ -349,7 +352,7 @@ fn side_by_side(tensor: &Tensor) -> bool {
 /// Loads a block's rows to shared memory, where the body reads and overwrites them.
 const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
-  const u64 begin = (u64)blockIdx.x * ROWS * LENGTH, behind = rows * LENGTH;
+  const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
   const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
   // A pack never crosses the end of allocated memory.
   for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
@@ -388,40 +391,47 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
-/// Returns the number of threads per row, a power of two of at least `least`, and of packs per thread, `most` at most,
-/// whose registers hold `packs` packs. If the device has space for a thread per pack, it uses that many; a single warp
-/// may have two packs per thread, which is faster than an exchange with another warp. Otherwise it prefers, among
-/// divisions with little waste, about as many elements per thread as fill the device, from [`MIN_HELD`] to [`MAX_HELD`]. A pack has `pack` elements of `size` bytes.
-fn registers([packs, pack, size]: [u64; 3], most: u64, least: u64, room: u64) -> (u64, u64) {
-    let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
-    let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
-    let wanted = (packs * pack / room.max(1)).clamp((MIN_HELD_BYTES / size).clamp(MIN_HELD, MAX_HELD), MAX_HELD);
-    let fewest = splits.iter().map(|(threads, each)| threads * each).min().unwrap_or(1);
-    let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
-        true => (if *threads == WARP { each.div_ceil(2) } else { *each }, *threads),
-        false if threads * each * 4 <= fewest * 5 => (0, (each * pack).abs_diff(wanted)),
-        false => (threads * each, (each * pack).abs_diff(wanted)),
+/// Returns the number of threads per row of this many packs, a power of two. A pack has `pack` elements of `size` bytes, and the
+/// registers of a thread hold `most` elements. The device has space for `room` threads per row.
+///
+/// The time of short rows is that of instructions, most of which a warp executes once for all its rows. So a row has the fewest threads
+/// that hold it, as long as a warp accesses each sector once or twice. A row of several warps exchanges values through shared memory,
+/// which is only worth it for many elements.
+fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
+    let each = |threads: u64| packs.div_ceil(threads);
+    let fits = |threads: u64| match threads < WARP {
+        true => each(threads) <= PART_LOADS && each(threads) * pack * size <= PART_BYTES,
+        false => each(threads) * pack <= most,
     };
-    splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
+    let has_many =
+        |threads: u64| each(threads) > 1 && each(threads) * pack > if threads < WARP { FEW } else { most / 2 };
+    // Two threads share a sector, so that stores of packs of 16 bytes write whole sectors.
+    let mut threads = if pack * size == 16 && packs > 1 { 2 } else { 1 };
+    while threads < LARGEST_BLOCK && !fits(threads) {
+        threads *= 2;
+    }
+    while threads < MAX_ADDED && 2 * threads <= room && has_many(threads) {
+        threads *= 2;
+    }
+    threads
 }
 
-/// Whether long rows are read in aligned packs of 16 bytes, of which the first and the last of a row can be partial, because no
+/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row can be partial, because no
 /// pack divides the rows.
-pub fn is_shifted(tensors: &[&Tensor]) -> bool {
-    let widest = 16 / tensors[0].dtype.size();
+pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     let length = tensors[0].dims.last().copied().unwrap_or(1);
-    let is_long = (WORTH_A_SHIFT * widest..MAX_SHIFTED).contains(&length);
-    common_pack(tensors) == 1 && widest > 1 && is_long && shift_alike(tensors, widest)
+    let is_long = (WORTH_A_SHIFT * pack..MAX_SHIFTED).contains(&length);
+    common_pack(tensors) == 1 && pack > 1 && is_long && shift_alike(tensors, pack)
 }
 
-/// Whether rows of all tensors have the same misalignment relative to `widest` elements.
-fn shift_alike(tensors: &[&Tensor], widest: u64) -> bool {
+/// Whether rows of all tensors have the same misalignment relative to `pack` elements.
+fn shift_alike(tensors: &[&Tensor], pack: u64) -> bool {
     let lead = tensors[0].dims.len() - 1;
     tensors.iter().all(|tensor| {
         let shifts = tensor.strides[..lead].iter().zip(tensors[0].strides.iter());
         tensor.strides[lead] == 1
-            && u64::from(tensor.align) == widest * tensor.dtype.size()
-            && shifts.into_iter().all(|(own, other)| own % widest == other % widest)
+            && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+            && shifts.into_iter().all(|(own, other)| own % pack == other % pack)
     })
 }
 
@@ -433,43 +443,47 @@ const HELPERS: &str = r#"
 #define BOUNDS __launch_bounds__(BLOCK)
 #define LOWEST (-C(INFINITE))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
-// The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. `EVEN` pieces
-// need no bounds check; contiguous (`BESIDE`) elements need no stride.
+// The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. The first `FULL` packs
+// begin inside every row; contiguous (`BESIDE`) elements need no stride.
 #if SHIFTED
 typedef i32 Place;
 #else
 typedef u32 Place;
 #endif
+#define PLACE(start, shift) ((Place)((start) + (k * T + threadIdx.x % T) * V) - (shift))
 #define EACH_PACK_OF(start, shift) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (Place j = (Place)((start) + (k * T + threadIdx.x % T) * V) - (shift); EVEN || j < (Place)n)
+    if (const Place j = PLACE(start, shift); k < FULL || j < (Place)n)
 #define EACH_PACK(start) EACH_PACK_OF(start, shift[r])
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
+#define EACH_HELD _Pragma("unroll") for (u32 k = 0; k < K; k++) EACH
 
 // Whether a pack is entirely inside the row. The first and last pack of a shifted row may not be.
-__device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= (Place)n); }
+__device__ inline bool inside(Place j, u32 n) { return j >= 0 && j + (SHIFTED ? V : 1) <= (Place)n; }
 
 // Loads the packs of a thread from element `start` of a row on, all before the first is used, and multiplies them by a
 // factor. Elements outside of the row become the lowest value. A pack may start before its row or end after it, which is
 // safe because a pack never crosses the end of allocated memory.
 template <typename E> __device__ inline void read(const E* from, i64 step, u32 start, Place shift, u32 n, C scale, C (*v)[V]) {
-  Pack<E, V> packs[K];
+  Pack<E, V> packs[K] = {};
   EACH_PACK_OF(start, shift) {
     if (V > 1) packs[k] = *(const Pack<E, V>*)(from + j);
     else packs[k].at[0] = from[BESIDE ? j : j * step];
   }
-  EACH_PACK_OF(start, shift) {
-    if (inside(j, n)) {
-      EACH v[k][i] = load<C>(packs[k].at[i]) * scale;
+#pragma unroll
+  for (u32 k = 0; k < K; k++) {
+    const Place j = PLACE(start, shift);
+    if ((k < FULL && !(SHIFTED && k == 0)) || inside(j, n)) {
+      EACH v[k][i] = SCALED(load<C>(packs[k].at[i]));
     } else {
       const i32 low = -(i32)j, high = (i32)(n - j);
-      EACH v[k][i] = i < low || i >= high ? LOWEST : load<C>(packs[k].at[i]) * scale;
+      EACH v[k][i] = !SHIFTED || i < low || i >= high ? LOWEST : SCALED(load<C>(packs[k].at[i]));
     }
   }
 }
 
 template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32 n, const C* v) {
-  if (V > 1 && inside(j, n)) {
+  if (V > 1 && (!SHIFTED || inside(j, n))) {
     Pack<E, V> pack;
     EACH store<C>(pack.at[i], v[i]);
     *(Pack<E, V>*)(to + j) = pack;
@@ -480,7 +494,10 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
   }
 }
 
-struct Larger { __device__ C operator()(C a, C b) const { return a > b ? a : b; } };
+// The larger value. If the first one is no number, it is the second one.
+__device__ inline f32 larger(f32 a, f32 b) { return fmaxf(a, b); }
+__device__ inline f64 larger(f64 a, f64 b) { return a > b ? a : b; }
+struct Larger { __device__ C operator()(C a, C b) const { return larger(a, b); } };
 struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
 
 // Combines the values of all threads of a row; each thread receives the result.
@@ -488,9 +505,10 @@ template <typename F> __device__ inline C across(C v, C none, F join) {
 #pragma unroll
   for (int mask = (T < 32 ? T : 32) / 2; mask > 0; mask /= 2) v = join(v, SHUFFLE_XOR(v, mask));
   if (T > 32) {
+    // Each instance of the function has its own array.
     __shared__ C part[BLOCK / 32];
     u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
-    __syncthreads();
+    if (R > 1) __syncthreads();
     if (threadIdx.x % 32 == 0) part[warp] = v;
     __syncthreads();
     v = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : none;
@@ -500,3 +518,32 @@ template <typename F> __device__ inline C across(C v, C none, F join) {
   return v;
 }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The threads of a row hold all its elements in their registers, and packs without a bounds check are inside of every row.
+        #[test]
+        fn threads_hold_their_rows(
+            (count, length) in prop_oneof![(1..2_000_000u64, 1..600u64), (1..3000u64, 1..60_000u64), (1..70u64, 1..400_000u64)],
+            dtype in prop::sample::select(vec![DType::F64, DType::F32, DType::BF16]),
+        ) {
+            let x = Tensor::packed(dtype, &[count, length]);
+            let split = RowSplit::of(&Spec::new(find("softmax").unwrap(), Attrs::default(), vec![x], vec![x]));
+            let RowSplit { pack, packs, threads, chunks, .. } = split;
+            let chunk = if chunks > 1 { split.chunk() } else { length };
+            let last = length - (chunks - 1) * chunk;
+            prop_assert!(threads.is_power_of_two() && threads <= LARGEST_BLOCK);
+            let (most, reach) = if split.shifted { (144, chunk + pack - 1) } else { (128, chunk) };
+            prop_assert!(packs * pack * dtype.compute().size() <= most);
+            prop_assert!(0 < last && last <= chunk);
+            prop_assert!(!(split.whole || chunks > 1) || reach <= threads * packs * pack);
+            let piece = threads * packs * pack;
+            let inside = if split.whole || chunks > 1 { last } else { (length - 1) % piece + 1 };
+            prop_assert!(split.full() <= packs && split.full() * threads * pack <= inside);
+        }
+    }
+}

@@ -6,11 +6,11 @@ use super::*;
 
 /// Instructions per element, and per thread whose row belongs to one warp or to several. Counted as for
 /// [`Expression`]: a power of two takes one, and the instructions per thread compute addresses and exchange values.
-const PER_ELEMENT_ONCE: f64 = 10.0;
+const PER_ELEMENT_ONCE: f64 = 7.5;
 const PER_ELEMENT_TWICE: f64 = 15.0;
 /// Instructions per element that is staged in shared memory.
 const PER_ELEMENT_STAGED: f64 = 4.0;
-const PER_THREAD_OF_A_WARP: f64 = 90.0;
+const PER_THREAD_OF_A_WARP: f64 = 110.0;
 const PER_THREAD_OF_SEVERAL_WARPS: f64 = 180.0;
 
 /// Returns the instructions for this many elements, and how many of them use special-function units: one or two
@@ -113,7 +113,7 @@ impl Operation for Softmax {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let scale = spec.attrs.number("scale");
-        RowSplit::of(spec).launch("softmax", spec, ("scale", scale), 2, &BODIES)
+        RowSplit::of(spec).launch("softmax", spec, scale, 2, &BODIES)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -128,12 +128,12 @@ const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   EACH_ROW read(from[r], sx, 0, shift[r], n, scale, v[r]);
   EACH_ROW {
     m[r] = LOWEST;
-    EACH_PACK(0) { EACH if (v[r][k][i] > m[r]) m[r] = v[r][k][i]; }
+    EACH_HELD m[r] = larger(v[r][k][i], m[r]);
     m[r] = across(m[r], LOWEST, Larger());
   }
   EACH_ROW {
     s[r] = 0;
-    EACH_PACK(0) { EACH { v[r][k][i] = exp_below(v[r][k][i] - m[r]); s[r] += v[r][k][i]; } }
+    EACH_HELD { v[r][k][i] = exp_below(v[r][k][i] - m[r]); s[r] += v[r][k][i]; }
     s[r] = C(1) / across(s[r], 0, Sum());
   }
   EACH_ROW {
@@ -142,23 +142,24 @@ const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   }
 "#;
 
-/// Reads the row twice in pieces: for the sum and for the result.
-const TWICE: &str = r#"  const u32 r = 0;
+/// Reads the row twice in pieces: for the sum and for the result. The second time, the pieces are in reverse order, because
+/// registers hold the last one and caches those before it.
+const TWICE: &str = r#"  const u32 r = 0, pieces = (n + (SHIFTED ? V - 1 : 0) + T * V * K - 1) / (T * V * K);
   C v[K][V], m = LOWEST, s = 0;
-  for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
+  for (u32 piece = 0; piece < pieces; piece++) {
     C top = m;
-    read(from[r], sx, start, shift[r], n, scale, v);
-    EACH_PACK(start) { EACH if (v[k][i] > top) top = v[k][i]; }
+    read(from[r], sx, piece * (T * V * K), shift[r], n, scale, v);
+    EACH_HELD top = larger(v[k][i], top);
     if (top > m) { s *= exp_below(m - top); m = top; }
-    if (m > LOWEST) { EACH_PACK(start) { EACH s += exp_below(v[k][i] - m); } }
-    else { EACH_PACK(start) { EACH s += v[k][i] == LOWEST ? C(0) : v[k][i]; } }
+    if (m > LOWEST) { EACH_HELD s += exp_below(v[k][i] - m); }
+    else { EACH_HELD s += v[k][i] == LOWEST ? C(0) : v[k][i]; }
   }
   C top = across(m, LOWEST, Larger());
   C share = C(1) / across(m > LOWEST ? s * exp_below(m - top) : s, 0, Sum());
   if (!live[r]) return;
-  for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
-    read(from[r], sx, start, shift[r], n, scale, v);
-    EACH_PACK(start) { EACH v[k][i] = exp_below(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
+  for (u32 piece = pieces; piece-- > 0;) {
+    if (piece + 1 < pieces) read(from[r], sx, piece * (T * V * K), shift[r], n, scale, v);
+    EACH_PACK(piece * (T * V * K)) { EACH v[k][i] = exp_below(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
   }
 "#;
 
@@ -166,12 +167,12 @@ const TWICE: &str = r#"  const u32 r = 0;
 const PARTS: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   read(from[r], sx, 0, shift[r], n, scale, v);
-  EACH_PACK(0) { EACH if (v[k][i] > m) m = v[k][i]; }
+  EACH_HELD m = larger(v[k][i], m);
   m = across(m, LOWEST, Larger());
-  if (m > LOWEST) { EACH_PACK(0) { EACH s += exp_below(v[k][i] - m); } }
-  else { EACH_PACK(0) { EACH s += v[k][i] == LOWEST ? C(0) : v[k][i]; } }
+  if (m > LOWEST) { EACH_HELD s += exp_below(v[k][i] - m); }
+  else { EACH_HELD s += v[k][i] == LOWEST ? C(0) : v[k][i]; }
   s = across(s, 0, Sum());
-  if (threadIdx.x == 0) { parts[2 * (u64)blockIdx.x] = m; parts[2 * (u64)blockIdx.x + 1] = s; }
+  if (threadIdx.x == 0) { parts[2 * (u64)block] = m; parts[2 * (u64)block + 1] = s; }
 "#;
 
 /// Rescales the chunk by the maximum and the sum of the whole row.
@@ -179,7 +180,7 @@ const SCALE: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   const C* of_row = parts + row * CHUNKS * 2;
   read(from[r], sx, 0, shift[r], n, scale, v);
-  for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) if (of_row[2 * c] > m) m = of_row[2 * c];
+  for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) m = larger(of_row[2 * c], m);
   m = across(m, LOWEST, Larger());
   for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) {
     C top = of_row[2 * c], sum = of_row[2 * c + 1];

@@ -16,10 +16,14 @@ const PER_THREAD: f64 = 150.0;
 const EACH_SHIFTED: f64 = 6.0;
 
 /// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
-/// of 16 bytes of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
+/// of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
 /// for others.
 const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
+
+/// Maximum number of elements of a shifted pack if a norm does not add a residual: larger ones take more instructions at both ends of
+/// a row than they save.
+const MAX_SHIFTED_PACK: u64 = 4;
 
 /// Division of rows among threads.
 pub struct NormPartition {
@@ -51,12 +55,15 @@ impl NormPartition {
         }
         let rows = Rows::of(&tensors);
         let aligned = common_pack(&tensors);
-        let widest = 16 / tensors[0].dtype.size();
+        let widest = match norm.adds {
+            true => 16 / tensors[0].dtype.size(),
+            false => MAX_SHIFTED_PACK.min(16 / tensors[0].dtype.size()),
+        };
         let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
             && rows.length >= LONG_ROW * widest
             && rows.count >= UNITS
             && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
-        let shifted = is_worth && is_shifted(&tensors);
+        let shifted = is_worth && is_shifted(&tensors, widest);
         let pack = if shifted { widest } else { aligned };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
