@@ -192,7 +192,10 @@ impl Operation for Gemm {
         if let Some(bias) = call.inputs.get(factors).filter(|_| has_bias) {
             let fits = bias.tensor.dims.len() == 1 && bias.tensor.dims[0] == n && bias.tensor.dtype == dtype;
             if !fits {
-                let help = "the bias is a row that is added to each row of the product, of the product's element type";
+                let help = match bias.tensor.dims == dims && call.outputs[0].is_none() {
+                    true => "the output follows an arrow: `gemm(a, b -> c)`; `accumulate: true` adds to what it holds",
+                    false => "a bias has one element for each column of the product, of the product's element type",
+                };
                 let (product, row) =
                     (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
                 return Err(call.differs(0, product, factors, row, help));

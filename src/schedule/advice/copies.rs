@@ -64,7 +64,8 @@ fn viewed(scene: &Scene, op: OpId) -> Option<Found> {
 
 /// A transpose whose readers are products, which can read the matrix without it by an option.
 fn turned(scene: &Scene, op: OpId) -> Option<Found> {
-    let spec = scene.spec(op).filter(|spec| exchanges_last(spec))?;
+    // Libraries multiply 8-bit matrices in one order only.
+    let spec = scene.spec(op).filter(|spec| exchanges_last(spec) && spec.inputs[0].dtype.size() > 1)?;
     let mut changes = vec![(op, None)];
     let mut options = Vec::new();
     for reader in readers(scene, op)? {
