@@ -214,6 +214,7 @@ pub fn run() -> ExitCode {
             if tip.is_some() {
                 error.remove(ContextKind::SuggestedArg);
                 error.remove(ContextKind::SuggestedSubcommand);
+                error.remove(ContextKind::SuggestedValue);
             }
             let text = error.render().to_string();
             if error.use_stderr() {

@@ -9,7 +9,7 @@ use super::callee::{GRADIENT, MARKERS};
 use super::error::ModelError;
 use super::foreign_calls;
 
-/// Maximum number of definitions listed beside the operations.
+/// Maximum number of the file's definitions that are listed.
 const MAX_SHOWN: usize = 20;
 
 /// The error for a call of an unknown operation. `defs` are the file's definitions; `on_stream` is true if the name
@@ -19,7 +19,7 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
     let last = parts.last().copied().unwrap_or_default();
     let plain = foreign_calls::plain_name(last);
     let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS).chain([GRADIENT]);
-    let all = known.clone().chain(defs.iter().copied());
+    let all = known.chain(defs.iter().copied());
     let help = if on_stream && all.clone().any(|name| name == last) {
         format!(
             "write operations in a block of their stream: `on {} {{ {} }}`",
@@ -34,9 +34,11 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
         format!("did you mean `{near}`?")
     } else {
         // A long list would not help.
-        let shown = if defs.len() <= MAX_SHOWN { defs } else { &[] };
-        let all: Vec<&str> = known.chain(shown.iter().copied()).collect();
-        format!("there are {}", suggest::listed(&all))
+        let own = match defs.len() {
+            1..=MAX_SHOWN => format!("; this file defines {}", suggest::listed(defs)),
+            _ => String::new(),
+        };
+        format!("`aorta explain operation` lists all operations{own}")
     };
     let at = call.callee.iter().map(|part| part.span).reduce(SrcSpan::to).unwrap_or(call.span);
     ModelError::UnknownOperation { name: parts.join("."), at: at.into(), help: Some(help) }
