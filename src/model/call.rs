@@ -504,4 +504,3 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
 /// Help for a `recv` whose memory is not declared: nothing else determines the size of the received data.
 const RECEIVED: &str =
     "declare a buffer for the received data, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
-

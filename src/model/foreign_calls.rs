@@ -85,10 +85,7 @@ const HELPS: &[(&[&str], &str)] = &[
     (&["smoothl1loss", "huberloss"], "here that is `huber($*$>)`"),
     (&["crossentropyloss"], "here that is `cross_entropy($*$>)`"),
     (&["nllloss"], "`cross_entropy(logits, targets)` includes the logarithm of the softmax"),
-    (
-        &["logsoftmax"],
-        "write `l: logsumexp($1, dims: [-1], keepdim: true)`, and `map($1 - l$>)`",
-    ),
+    (&["logsoftmax"], "write `l: logsumexp($1, dims: [-1], keepdim: true)`, and `map($1 - l$>)`"),
     (&["lse"], "here that is `logsumexp($*$>)`"),
     (
         &["norm", "l2norm", "vectornorm"],
@@ -143,10 +140,7 @@ const HELPS: &[(&[&str], &str)] = &[
         "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",
     ),
     (&["clipgradnorm"], "write `n: grad_norm(g)`, and `map(g * min(1, limit / (n + 1e-6)) -> g)`"),
-    (
-        &["backward", "autograd", "vjp"],
-        "gradients are those of a label: `f: layer(x, w)`, and `grad(f, dy -> dx, dw)`",
-    ),
+    (&["backward", "autograd", "vjp"], "gradients are those of a label: `f: layer(x, w)`, and `grad(f, dy -> dx, dw)`"),
     (
         &["checkpoint", "recompute"],
         "to compute values again, call the `def` again, `again: layer(x, w)`, and write `grad(again, dy -> dx, dw)`",
@@ -213,7 +207,7 @@ fn filled(help: &str, name: &str, call: &Call, names: &Interner) -> String {
     let filled = match help.split_once("($*") {
         Some((before, _)) => {
             let operation = ops::find(before.rsplit('`').next().unwrap_or_default());
-            let all = operation.map_or_else(Vec::new, |operation| arguments(&operation.signature(), call, names));
+            let all = operation.map_or_else(Vec::new, |operation| arguments(operation.signature(), call, names));
             help.replace("$*", &if all.is_empty() { "…".to_owned() } else { all.join(", ") })
         }
         None => help.to_owned(),

@@ -54,6 +54,7 @@ impl Analyzer<'_> {
             .iter()
             .find(|given| options.iter().all(|known| known.name != self.names.name(given.key.symbol)));
         let list = call.inputs.iter().find(|arg| matches!(arg.value.kind, ExprKind::List(_)));
+        let list = list.filter(|_| takes_memory(operation));
         if foreign.is_none()
             && call.inputs.len() <= operation.signature().most()
             && !self.writes_value(operation, call)
@@ -243,8 +244,7 @@ impl Analyzer<'_> {
         let takes_values = signature.inputs.iter().all(|input| matches!(input, Input::Scalar(_)));
         let mut parts = Parts { over: call.over.as_ref(), ..Parts::default() };
         parts.outputs = call.outputs.iter().map(|arg| &arg.value).collect();
-        let is_memory = |input: &Input| matches!(input, Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_));
-        let takes_memory = signature.inputs.iter().all(is_memory);
+        let takes_memory = takes_memory(operation);
         let mut extras = Vec::new();
         let takes_any = signature.inputs.iter().any(|input| matches!(input, Input::Tensors(_)));
         for arg in &call.inputs {
@@ -338,6 +338,12 @@ impl Analyzer<'_> {
         let fits = parts.inputs.len() >= signature.least() && parts.outputs.len() <= signature.outputs.len();
         fits.then_some(parts)
     }
+}
+
+/// True if all inputs of an operation are memory: none is a number or an expression.
+fn takes_memory(operation: &dyn Operation) -> bool {
+    let is_memory = |input: &Input| matches!(input, Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_));
+    operation.signature().inputs.iter().all(is_memory)
 }
 
 /// True if a name is usual for a gradient, such as `g`, `dw` or `grad_w`.

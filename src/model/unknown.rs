@@ -187,7 +187,9 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
              last two dimensions"
         ),
         member if is_tensor_member(member) => {
-            format!("write what the declaration of `{name}` has in that place: a number, a type, or the name of a `param` or `let`")
+            format!(
+                "write what the declaration of `{name}` has in that place: a number, a type, or the name of a `param` or `let`"
+            )
         }
         _ => format!("`{name}` is a tensor; only labels and groups of ranks have members"),
     }
@@ -209,7 +211,8 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         return format!("`{name}` is the initial value of a buffer: `buffer y: f32[4] = {name}`");
     }
     if ["None", "newaxis", "null", "nullptr"].contains(&name) {
-        return "nothing has no value here: leave the argument out; `view(x, [4, 1])` adds a dimension of size 1".to_owned();
+        return "nothing has no value here: leave the argument out; `view(x, [4, 1])` adds a dimension of size 1"
+            .to_owned();
     }
     if ["torch", "dist", "ReduceOp", "np", "nn", "F"].contains(&name) {
         return "operations and words have no module before them: `gemm(a, b)`, `op: sum`".to_owned();

@@ -47,9 +47,10 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
 /// A call of an operation with the inputs, options and outputs of another.
 fn written_as(name: &str, call: &Call, names: &Interner) -> String {
     let inputs = call.inputs.iter().map(|arg| written(&arg.value, names));
-    let options = call.options.iter().map(|option| {
-        format!("{}: {}", names.name(option.key.symbol), written(&option.value, names))
-    });
+    let options = call
+        .options
+        .iter()
+        .map(|option| format!("{}: {}", names.name(option.key.symbol), written(&option.value, names)));
     let arguments: Vec<String> = inputs.chain(options).collect();
     format!("{name}({}{})", arguments.join(", "), foreign_calls::arrow(call, names))
 }

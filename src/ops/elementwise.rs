@@ -336,7 +336,7 @@ impl Call<'_> {
                     format!("this is {dims}"),
                     index,
                     format!("this is {}", input.tensor.dims),
-                    "sizes have to agree from the innermost outwards, or be 1",
+                    "sizes are compared from the last dimension on: they have to be equal, or one of them 1",
                 )
             })?;
             dtype = dtype.promote(input.tensor.dtype);

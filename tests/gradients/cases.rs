@@ -75,8 +75,7 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let outputs = vec![dims.clone(); 1 + usize::from(text.contains("@1"))];
             let order = first_uses(&text);
             return Some(
-                Function { statement: &text, inputs: vec![a, b, c], outputs, order: Some(&order), ..PLAIN }
-                    .case(seed),
+                Function { statement: &text, inputs: vec![a, b, c], outputs, order: Some(&order), ..PLAIN }.case(seed),
             );
         }
         "cast" => Function { statement: "f: cast($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },

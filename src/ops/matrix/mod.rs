@@ -142,8 +142,8 @@ impl Operation for Gemm {
                 format!("{a} has {k} columns{}", transposed(call.attrs.bool("transpose_a"))),
                 1,
                 format!("{b} has {k2} rows{}", transposed(call.attrs.bool("transpose_b"))),
-                "the columns of the first have to be as many as the rows of the second; \
-                 `transpose_a: true` and `transpose_b: true` turn one around",
+                "the first matrix needs as many columns as the second has rows; `transpose_a: true` or \
+                 `transpose_b: true` transposes one",
             ));
         }
         let lead = |tensor: &Tensor| Dims::from_slice(&tensor.dims[..tensor.dims.len() - 2]).unwrap_or_default();
@@ -381,6 +381,12 @@ impl Gemm {
             Gemm::Scaled => 4,
         }
     }
+}
+
+/// True if the vendors' libraries support the layout of a product's matrices: those of 8 bits only with `b` transposed and `a`
+/// not.
+pub fn has_library_layout(spec: &Spec) -> bool {
+    spec.inputs[0].dtype.size() > 1 || (spec.attrs.bool("transpose_b") && !spec.attrs.bool("transpose_a"))
 }
 
 /// Number of inputs of a product before the bias.
