@@ -310,6 +310,12 @@ impl<'a> Analyzer<'a> {
             let given = call.inputs.len();
             let help = match operation.name() {
                 "recv" => RECEIVED.to_owned(),
+                name if signature.category == ops::Category::RowWise
+                    && !signature.options.iter().any(|option| option.name.starts_with("dim"))
+                    && call.inputs.last().is_some_and(|arg| is_dim(&arg.value)) =>
+                {
+                    format!("`{name}` works along the last dimension: `transpose` brings another one there")
+                }
                 _ => format!("it is `{}`", usage(operation)),
             };
             self.error(ModelError::argument_count(operation.name(), expected, given, call.span, help));
@@ -487,6 +493,14 @@ impl<'a> Analyzer<'a> {
             ),
         };
         ModelError::WrittenType { help, at: arg.value.span.into() }
+    }
+}
+
+/// True for a whole number, as which other tools pass a dimension.
+fn is_dim(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Negate(inner) => matches!(inner.kind, ExprKind::Int(_)),
+        kind => matches!(kind, ExprKind::Int(_)),
     }
 }
 

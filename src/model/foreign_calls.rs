@@ -50,7 +50,15 @@ const HELPS: &[(&[&str], &str)] = &[
     (&["groupedmm", "groupgemm", "groupmm", "segmentmm"], "here that is `grouped_gemm($*$>)`"),
     (&["scaledmm"], "here that is `scaled_gemm($*$>)`"),
     (
-        &["scaleddotproductattention", "sdpa", "flashattention", "flashattn", "flashattnfunc", "mha"],
+        &[
+            "scaleddotproductattention",
+            "sdpa",
+            "flashattention",
+            "flashattn",
+            "flashattnfunc",
+            "mha",
+            "multiheadattention",
+        ],
         "here that is `attention($*$>)`",
     ),
     (
@@ -115,6 +123,10 @@ const HELPS: &[(&[&str], &str)] = &[
         "write `scatter(x, i -> y, combine: add)`: it adds row j of `x` to row `i[j]` of `y`, which begins as zeros",
     ),
     (&["embeddingbag"], "write `rows: embedding(table, ids)`, and `sum(rows, dims: [1])` over the ids of each bag"),
+    (
+        &["triu", "tril", "causalmask"],
+        "`attention(q, k, v, causal: true)` needs no mask; another mask is a bias with `-inf`, which a `map` can compute",
+    ),
     (&["argsort"], "write `s: sort($1)`; `s.indices` is the order of the elements"),
     (
         &["bincount", "histc", "histogram"],

@@ -3,7 +3,7 @@
 use crate::base::DType;
 use crate::base::units::Dimension;
 use crate::ops::{Input, Operation, OptionSpec, OptionType, Preset};
-use crate::syntax::ast::{Call, DeclKind, Expr, ExprKind};
+use crate::syntax::ast::{BinaryOp, Call, DeclKind, Expr, ExprKind};
 use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
@@ -48,17 +48,21 @@ impl Analyzer<'_> {
             self.error(error);
             return true;
         }
+        if let Some(error) = self.left_arrow(operation, call) {
+            self.error(error);
+            return true;
+        }
         let options = operation.signature().options;
         let foreign = call
             .options
             .iter()
             .find(|given| options.iter().all(|known| known.name != self.names.name(given.key.symbol)));
-        let list = call.inputs.iter().find(|arg| matches!(arg.value.kind, ExprKind::List(_)));
-        let list = list.filter(|_| takes_memory(operation));
+        let literal = call.inputs.iter().find(|arg| literal_name(&arg.value).is_some());
+        let literal = literal.filter(|_| takes_memory(operation));
         if foreign.is_none()
             && call.inputs.len() <= operation.signature().most()
             && !self.writes_value(operation, call)
-            && list.is_none()
+            && literal.is_none()
             && !names_output(operation, call)
         {
             return false;
@@ -77,12 +81,16 @@ impl Analyzer<'_> {
                 at: option.key.span.into(),
                 help: Some(mended),
             },
-            None if let Some(list) = list => ModelError::WrongType {
-                expected: "a tensor".to_owned(),
-                found: "a list".to_owned(),
-                at: list.value.span.into(),
-                help: Some(mended),
-            },
+            None if call.inputs.len() <= operation.signature().most()
+                && let Some(literal) = literal =>
+            {
+                ModelError::WrongType {
+                    expected: "a tensor".to_owned(),
+                    found: literal_name(&literal.value).unwrap_or_default().to_owned(),
+                    at: literal.value.span.into(),
+                    help: Some(mended),
+                }
+            }
             None => {
                 let expected = super::call::expected_inputs(operation);
                 ModelError::argument_count(of, expected, call.inputs.len(), call.span, mended)
@@ -107,6 +115,14 @@ impl Analyzer<'_> {
                 at: option.key.span.into(),
                 help: help(&option.value),
             }),
+            (None, [_, dims @ ..])
+                if dims.len() > 1 && dims.iter().all(|dim| matches!(dim.value.kind, ExprKind::Int(_))) =>
+            {
+                let dims: Vec<String> = dims.iter().map(|dim| written(&dim.value, &self.names)).collect();
+                let help =
+                    format!("`permute` sorts rows by expert: write `transpose({x}, dims: [{}])`", dims.join(", "));
+                Some(ModelError::argument_count("permute", "2 inputs", call.inputs.len(), call.span, help))
+            }
             (None, [_, dims]) if matches!(dims.value.kind, ExprKind::List(_)) => Some(ModelError::WrongType {
                 expected: "a tensor of choices".to_owned(),
                 found: "a list".to_owned(),
@@ -115,6 +131,22 @@ impl Analyzer<'_> {
             }),
             _ => None,
         }
+    }
+
+    /// The error for an arrow that points to the left, `copy(y <- x)`, which is a comparison; `None` for other calls.
+    fn left_arrow(&self, operation: &dyn Operation, call: &Call) -> Option<ModelError> {
+        let [arg] = call.inputs.as_slice() else { return None };
+        let ExprKind::Binary { op: BinaryOp::Less, left, right } = &arg.value.kind else { return None };
+        let ExprKind::Negate(source) = &right.kind else { return None };
+        takes_memory(operation).then(|| {
+            let (source, target) = (written(source, &self.names), written(left, &self.names));
+            ModelError::WrongType {
+                expected: "a tensor".to_owned(),
+                found: "a comparison".to_owned(),
+                at: arg.value.span.into(),
+                help: Some(format!("an arrow points to the output: `{}({source} -> {target})`", operation.name())),
+            }
+        })
     }
 
     /// The error for a `transpose` with two dimensions to exchange, as in PyTorch; `None` for other calls.
@@ -216,6 +248,14 @@ impl Analyzer<'_> {
         }
     }
 
+    /// The option that lists a bare word among its values; `None` if there is none.
+    fn lists_word(&self, options: &[&'static OptionSpec], expr: &Expr) -> Option<&'static str> {
+        let word = self.names.name(expr.as_name()?);
+        let lists =
+            |option: &&&'static OptionSpec| matches!(option.kind, OptionType::Word(words) if words.contains(&word));
+        options.iter().find(lists).map(|option| option.name)
+    }
+
     /// Orders the tensors of an optimizer without an arrow: first the gradient, then what it updates. A name tells which is which;
     /// without one, the gradient is the second, as in PyTorch.
     fn order_of_update(&self, outputs: &[&str], tensors: &mut [&Expr]) {
@@ -311,7 +351,10 @@ impl Analyzer<'_> {
         for extra in extras {
             match self.role(extra) {
                 // A size, which follows from the memory.
-                Role::Value(Value::Number(_)) if takes_values && !parts.outputs.is_empty() => {}
+                Role::Value(value @ Value::Number(_))
+                    if takes_values
+                        && !parts.outputs.is_empty()
+                        && !left.iter().any(|option| is_required(option) && fits(&option.kind, &value)) => {}
                 Role::Group if parts.over.is_none() => parts.over = Some(extra),
                 Role::Value(value) => {
                     let numbers = left.iter().filter(|option| matches!(option.kind, OptionType::Int(..))).count();
@@ -322,6 +365,7 @@ impl Analyzer<'_> {
                         OptionType::Int(..) => numbers == 1,
                         OptionType::Number(Dimension::NONE) => fractions == 1 && is_fraction,
                         OptionType::DType | OptionType::Bool | OptionType::Axes | OptionType::Number(_) => true,
+                        OptionType::Spatial(..) => option.name == "size",
                         _ => false,
                     };
                     let option = take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
@@ -332,11 +376,26 @@ impl Analyzer<'_> {
                     return None;
                 }
                 Role::Group => return None,
+                // A word that an option lists, such as the reduction of a collective.
+                Role::Unknown if let Some(option) = self.lists_word(&left, extra) => {
+                    left.retain(|other| other.name != option);
+                    parts.options.push((option, extra));
+                }
                 Role::Operand | Role::Unknown => parts.outputs.push(extra),
             }
         }
         let fits = parts.inputs.len() >= signature.least() && parts.outputs.len() <= signature.outputs.len();
         fits.then_some(parts)
+    }
+}
+
+/// What a literal list or number is called in a message; `None` for other expressions.
+fn literal_name(expr: &Expr) -> Option<&'static str> {
+    match &expr.kind {
+        ExprKind::List(_) => Some("a list"),
+        ExprKind::Int(_) | ExprKind::Float(_) => Some("a number"),
+        ExprKind::Negate(inner) => literal_name(inner).filter(|_| !matches!(inner.kind, ExprKind::List(_))),
+        _ => None,
     }
 }
 

@@ -37,7 +37,9 @@ const WORDS: [(&[&str], &str); 11] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 15] = [
+const OPTIONS: [(&[&str], &str); 17] = [
+    (&["trans_a", "transa", "transA", "adjoint_a"], "transpose_a"),
+    (&["trans_b", "transb", "transB", "adjoint_b"], "transpose_b"),
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
     (&["dst", "dest", "destination", "peer", "target"], "to"),
     (&["src", "source", "peer"], "from"),
@@ -148,6 +150,9 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
     match (near, known) {
         _ if name == "stream" && ops::find(of).is_some() => {
             format!("write it in a block of its stream: `on s {{ {of}(…) }}`")
+        }
+        _ if known.contains(&"accumulate") && ["alpha", "beta"].contains(&name) => {
+            "a product has no factors: `accumulate: true` adds to the output, and a `map` multiplies".to_owned()
         }
         _ if of == "step" && ["graph", "launch", "capture"].contains(&name) => {
             "the launch is an option of the run: `aorta exec FILE --launch graph`".to_owned()

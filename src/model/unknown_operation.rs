@@ -9,6 +9,9 @@ use super::callee::{GRADIENT, MARKERS};
 use super::error::ModelError;
 use super::foreign_calls;
 
+/// Modules of other tools that hold operations.
+const MODULES: [&str; 9] = ["torch", "F", "nn", "np", "cp", "dist", "jnp", "tl", "ops"];
+
 /// Maximum number of the file's definitions that are listed.
 const MAX_SHOWN: usize = 20;
 
@@ -27,7 +30,13 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
             written_as(last, call, names)
         )
     } else if parts.len() > 1 && all.clone().any(|name| name == last) {
-        format!("leave out what precedes the dot: `{}`", written_as(last, call, names))
+        match MODULES.contains(&parts[0]) {
+            true => format!("leave out what precedes the dot: `{}`", written_as(last, call, names)),
+            false => {
+                let call = written_as(last, call, names).replacen('(', &format!("({}, ", parts[0]), 1);
+                format!("operations are no methods: `{}`", call.replace(", )", ")").replace(",  ->", " ->"))
+            }
+        }
     } else if let Some(help) = foreign_calls::help(last, call, names) {
         help
     } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {

@@ -229,7 +229,12 @@ fn equals(place: &FailurePoint) -> Option<String> {
     if matches!(place.inside(), Some('(' | '{')) && place.expects(":") {
         let value = place.rest[1..].split([',', ')', '}', '(', '[']).next().unwrap_or_default();
         let value = value.split("->").next().unwrap_or_default().trim();
-        let value = if value.is_empty() { "…" } else { value };
+        let value = match value {
+            "" => "…",
+            "True" => "true",
+            "False" => "false",
+            value => value,
+        };
         let inputs = if place.rule == Rule::stmt_piece { "; inputs have no names" } else { "" };
         return Some(format!("an option has a colon: `{}: {value}`{inputs}", place.word_before()));
     }
