@@ -37,7 +37,8 @@ const WORDS: [(&[&str], &str); 11] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 17] = [
+const OPTIONS: [(&[&str], &str); 18] = [
+    (&["code", "src", "text", "body"], "source"),
     (&["trans_a", "transa", "transA", "adjoint_a"], "transpose_a"),
     (&["trans_b", "transb", "transB", "adjoint_b"], "transpose_b"),
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),

@@ -37,6 +37,8 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
                 format!("operations are no methods: `{}`", call.replace(", )", ")").replace(",  ->", " ->"))
             }
         }
+    } else if let Some(def) = defs.iter().find(|def| def.rsplit_once('.').is_some_and(|(_, name)| name == last)) {
+        format!("did you mean `{def}`?")
     } else if let Some(help) = foreign_calls::help(last, call, names) {
         help
     } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {

@@ -319,6 +319,9 @@ fn head(place: &FailurePoint) -> Option<String> {
             help("a loop counts by one: count the turns, `for i in 0..ceil_div(n, 2)`, and use `2 * i`")
         }
         ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
+        ("kernel", Some(_)) if place.inside() == Some('(') && is_c_type(place.word_before()) => help(
+            "a tensor is written `x: f32[n]`, a number `a: f32`, and outputs follow an arrow: `(x: f32[n] -> y: f32[n])`",
+        ),
         ("on", Some(',')) if place.expects("after") && place.rest[1..].trim_start().starts_with("after") => {
             help("write `on s after a { … }`, without a comma")
         }
@@ -381,6 +384,11 @@ fn head(place: &FailurePoint) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// True for a word that begins a parameter of a function in C.
+fn is_c_type(word: &str) -> bool {
+    ["const", "float", "double", "int", "long", "char", "unsigned", "half", "size_t", "void", "bool"].contains(&word)
 }
 
 /// True if a text is an element type, with or without sizes.
