@@ -230,8 +230,8 @@ impl Analyzer<'_> {
         let whole = number.whole();
         if whole.is_none() {
             let (division, help) = match number.origin {
-                Origin::Division(at) if at != span => (
-                    Some(at.into()),
+                Origin::Division(at) => (
+                    (at != span).then(|| at.into()),
                     "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change what is \
                      divided",
                 ),
