@@ -291,7 +291,7 @@ fn chains(seed: u64, dtype: &str) -> String {
         let (x, y) = (recent(&mut draw, &full), recent(&mut draw, &full));
         let other = others[draw(others.len())];
         // An output is no slice that the operation reads, or the same one where it can work in place.
-        let (kind, buffer) = (draw(14), ["a", "b", "c", "d"][draw(4)]);
+        let (kind, buffer) = (draw(15), ["a", "b", "c", "d"][draw(4)]);
         let is_read = (matches!(kind, 5 | 11) && x == buffer) || (other == "a[3]" && buffer == "a");
         let target = if draw(4) == 0 && !is_read { format!(" -> {buffer}") } else { String::new() };
         let operation = match kind {
@@ -308,9 +308,11 @@ fn chains(seed: u64, dtype: &str) -> String {
             10 => format!("sum({x} * 0.1, dims: [0] -> m)"),
             11 => format!("softmax({x}{target})"),
             12 => format!("layer_norm({x}, v, v{target})"),
+            // The output repeats the expression.
+            13 => format!("map({other} * 2 - 0.5 -> {})", if other == "a[3]" { "b" } else { buffer }),
             _ => format!("cast({x}, to: {dtype})"),
         };
-        let is_full = !operation.starts_with("sum");
+        let is_full = !operation.starts_with("sum") && kind != 13;
         text += &format!("  on s[{}] {{ t{number}: {operation} }}\n", draw(streams));
         if is_full && target.is_empty() {
             full.push(format!("t{number}"));

@@ -81,7 +81,7 @@ pub fn preserving_ignored_hangup(work: impl FnOnce()) {
     let before = unsafe { signal(HANG_UP, IGNORED) };
     work();
     if before == IGNORED {
-        // SAFETY: as above.
+        // SAFETY: the function is that of the C library; the handler is the constant for ignored signals.
         unsafe { signal(HANG_UP, IGNORED) };
     }
 }

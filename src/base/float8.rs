@@ -4,7 +4,7 @@
 //! Conversions round to nearest even, as PyTorch's `float8_e4m3fn` and `float8_e5m2` do. A value that is too large for `e4m3`
 //! becomes NaN, since that type has no infinity; in `e5m2` it becomes infinite. Nothing saturates.
 
-/// One of the two formats.
+/// An 8-bit floating-point format.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Bits of the fraction.

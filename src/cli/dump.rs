@@ -30,7 +30,7 @@ pub struct DumpArgs {
 enum Stage {
     /// The text as a tree
     Ast,
-    /// What the file means: streams, memories, operations with their slices
+    /// The evaluated program: streams, memories, operations with their slices
     Model,
     /// Dependencies between operations
     Plan,

@@ -1,6 +1,7 @@
-//! `aorta explain`: prints the page of a diagnostic, the definition of a metric, or the cost of a model.
+//! `aorta explain`: prints the page of a diagnostic, an operation or a metric, or the cost of a model.
 
 mod model;
+mod operation;
 
 use std::fmt::Write as _;
 
@@ -9,6 +10,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
 use crate::measure::definitions::{self, DEFINITIONS, Definition};
+use crate::ops;
 use crate::report::page::wrapped;
 
 use super::error::InputError;
@@ -22,10 +24,10 @@ static PAGES: Dir = include_dir!("$CARGO_MANIFEST_DIR/docs/errors");
 pub struct ExplainArgs {
     #[command(subcommand)]
     of: Option<Explained>,
-    /// The code of an error or a warning, such as `aorta::plan::race` or just `race`; or `metric`; without it, all
-    /// codes and metrics
+    /// The code of an error or a warning, such as `aorta::plan::race` or just `race`; or `operation` or `metric`; without it,
+    /// all codes and metrics
     code: Option<String>,
-    /// After `metric`, the name of a metric; without it, all metrics
+    /// After `operation` or `metric`, the name of one; without it, all of them
     name: Option<String>,
 }
 
@@ -45,9 +47,11 @@ pub fn run(args: ExplainArgs) -> CliResult {
         (None, _) => index(&pages) + "\n" + &figures(),
         (Some(METRIC), None) => figures(),
         (Some(METRIC), Some(name)) => definition(figure(name)?),
+        (Some(OPERATION), None) => operation::list(),
+        (Some(OPERATION), Some(name)) => operation::described(name)?,
         (Some(code), None) => shown(find(&pages, code)?.text),
         (Some(code), Some(name)) => {
-            let help = format!("only `metric` takes a name: `aorta explain metric {name}`");
+            let help = format!("only `operation` and `metric` take a name: `aorta explain metric {name}`");
             return Err(unknown_code(&format!("{code} {name}"), help).into());
         }
     };
@@ -55,8 +59,9 @@ pub fn run(args: ExplainArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// The word before the name of a metric.
+/// The words before the name of a metric and of an operation.
 const METRIC: &str = "metric";
+const OPERATION: &str = "operation";
 
 /// The definition of the metric of that name.
 fn figure(name: &str) -> Result<&'static Definition, InputError> {
@@ -152,6 +157,8 @@ fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
             let all: Vec<String> = pages.iter().flat_map(|page| [full(page), page.name.to_owned()]).collect();
             let near = suggest::nearest(wanted, all.iter().map(String::as_str));
             Err(unknown(match near {
+                _ if ops::find(wanted).is_some() => format!("it is an operation: `aorta explain operation {wanted}`"),
+                _ if definitions::find(wanted).is_some() => format!("it is a metric: `aorta explain metric {wanted}`"),
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`aorta explain` without a code lists all of them".to_owned(),
             }))
@@ -177,6 +184,7 @@ fn index(pages: &[Page]) -> String {
     }
     for more in [
         "`aorta explain CODE` shows a wrong file, the message, the reason, and a corrected file.",
+        "`aorta explain operation` lists the operations; `aorta explain operation NAME` shows one.",
         "`aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.",
     ] {
         text += &output::paragraph(&[more]);

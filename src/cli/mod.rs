@@ -128,7 +128,7 @@ enum Command {
     Compare(Box<compare::CompareArgs>),
 }
 
-/// Which workload, with which values.
+/// Options that select a workload and the values of its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 struct WorkloadArgs {
     /// Set a parameter; the last of several values for one name counts
@@ -214,6 +214,7 @@ pub fn run() -> ExitCode {
             if tip.is_some() {
                 error.remove(ContextKind::SuggestedArg);
                 error.remove(ContextKind::SuggestedSubcommand);
+                error.remove(ContextKind::SuggestedValue);
             }
             let text = error.render().to_string();
             if error.use_stderr() {
@@ -287,7 +288,19 @@ fn tip(error: &clap::Error) -> Option<String> {
         return Some(format!("\ntip: did you mean `aorta {command}`?\n"));
     }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    let value = match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) => value.to_lowercase(),
+        _ => String::new(),
+    };
     let tip = match (error.kind(), argument.split([' ', '=']).next()?) {
+        (ErrorKind::UnknownArgument, "--sim" | "--simulate" | "--simulator") => "`--backend sim` simulates a GPU",
+        (ErrorKind::UnknownArgument, "--cpu") => "`--backend host` runs on the CPU",
+        (ErrorKind::InvalidValue, "--backend") if ["cpu", "reference"].contains(&value.as_str()) => {
+            "`--backend host` runs on the CPU"
+        }
+        (ErrorKind::InvalidValue, "--backend") if ["gpu", "nvidia", "amd", "rocm"].contains(&value.as_str()) => {
+            "`--backend cuda` is an NVIDIA GPU, `--backend hip` an AMD GPU; `auto`, the default, takes what is there"
+        }
         (ErrorKind::UnknownArgument, "--profile") => {
             "`--config profile=NAME` names the simulated device, such as `h200`, `mi300x` or a file of yours"
         }

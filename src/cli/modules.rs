@@ -82,7 +82,7 @@ pub fn find(
     })
 }
 
-/// Why a file is not read: without a project, and within one.
+/// Reasons for not reading a file: without a project, and within one.
 const OUTSIDE: &str = "it is outside of the workload's folder";
 const OUTSIDE_PROJECT: &str = "it is outside of the workload's project";
 

@@ -81,7 +81,7 @@ impl Tool {
     }
 }
 
-/// Which vendor's ranges the profiled program creates.
+/// The vendor whose ranges the profiled program creates.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RangesArg {
     Nvtx,

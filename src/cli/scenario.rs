@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Result<Scenario, CliError> {
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// The same as those of [`read`].
 pub fn named(file: &str) -> Result<Option<(String, Scenario)>, CliError> {
     let file = project::resolve(file)?;
     match file.ends_with(".ron") {

@@ -81,7 +81,7 @@ impl RankSamples {
     }
 }
 
-/// All ranks of a world, with the sessions of those that run in this process: all of them, or one.
+/// The ranks of a world. Sessions exist for those that run in this process: every rank, or one.
 pub struct Ranks {
     pub(super) sessions: Vec<Session>,
     /// Numbers of all ranks of the world.

@@ -1,6 +1,6 @@
 //! Observes iterations by the vendor's records where they are available, else by stamps.
 //!
-//! All ranks use the same method. If the records of one rank cannot be used, all ranks repeat the iterations, since a
+//! The ranks of a run use one method. If the records of one rank cannot be used, all ranks repeat the iterations, since a
 //! collective needs each of them, and time them by stamps.
 
 use std::collections::{BTreeMap, BTreeSet};

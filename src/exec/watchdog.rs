@@ -123,8 +123,8 @@ pub(super) struct Watched {
     pub comm_monitor: Arc<dyn CommMonitor>,
 }
 
-/// Watches ranks until `end` is closed and returns the error that it found, if any. `lost` returns the error of another
-/// process that is gone.
+/// Watches ranks until `end` is closed and returns the error that it found; `None` without one. `lost` returns the error of
+/// another process that has ended.
 pub(super) fn watch(
     ranks: &[Watched],
     control: &Control,

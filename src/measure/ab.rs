@@ -48,7 +48,7 @@ pub struct AbRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockMode {
-    /// Both sessions stayed open, and measured blocks in turn.
+    /// The sessions of both sides stayed open and measured blocks in turn.
     Interleaved,
     /// Each block ran in its own process, since the device could not hold both sessions at once.
     Fresh,

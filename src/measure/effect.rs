@@ -31,7 +31,7 @@ pub fn between_runs(graphs: bool) -> f64 {
     if graphs { BETWEEN_RUNS_OF_GRAPHS } else { BETWEEN_RUNS }
 }
 
-/// Which direction is better.
+/// The direction in which a metric gets better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {

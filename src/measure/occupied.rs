@@ -5,7 +5,7 @@ use crate::ops::Cost;
 
 use super::record::OccupiedRecord;
 
-/// Maximum number of entries.
+/// Maximum number of entries in the list of occupied compute units over time.
 const ENTRIES: usize = 2000;
 
 /// Returns the number of occupied compute units over time. `changes` has the times of changes, each with the number

@@ -110,7 +110,7 @@ impl<'a> Request<'a> {
         u64::from(self.effort.iterations).next_multiple_of(slots)
     }
 
-    /// Which iterations to observe: each slot as often as an iteration should be observed, or less often in a long
+    /// Returns the iterations to observe: each slot as often as an iteration should be observed, or less often in a long
     /// cycle.
     pub(super) fn observation(&self) -> Observation {
         let slots = self.slots() as u64;

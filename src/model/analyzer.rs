@@ -224,7 +224,7 @@ impl<'a> Analyzer<'a> {
         Err(self.mistakes.sorted())
     }
 
-    /// All names that an unknown name may be a misspelling of.
+    /// Names that an unknown name may be a misspelling of.
     pub fn known_names(&self) -> Vec<String> {
         let mut names: Vec<String> = (0..self.names.len() as u32)
             .map(Symbol)

@@ -67,7 +67,7 @@ impl<'a> Analyzer<'a> {
         usize::from(self.expansion.batch.as_ref().is_some_and(|batch| !batch.parts.is_empty()))
     }
 
-    /// Adds a collective to the open group; skipped if it is not allowed there.
+    /// Adds a collective to the open group. `None` if it is not allowed there, which has been reported.
     pub(super) fn batch_part(
         &mut self,
         operation: &dyn Operation,

@@ -12,7 +12,7 @@ pub(super) struct Buckets {
 const FREE: (u32, u32) = (0, u32::MAX);
 
 impl Buckets {
-    /// Finds a number with this hash that satisfies `same`.
+    /// Finds a number with this hash that satisfies `same`; `None` if there is none.
     pub fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.start(hash)?;
         loop {

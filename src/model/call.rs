@@ -4,6 +4,7 @@ use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, 
 use crate::ops::init::Init;
 use crate::ops::{self, Attrs, Input, Operation, Property, Team, usage};
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::callee::Callee;
@@ -94,6 +95,7 @@ impl<'a> Analyzer<'a> {
 
     /// Declares a failed call's label without a value, so that its uses are not reported.
     pub(super) fn declare_failed_call(&mut self, call: &Call) {
+        self.expansion.failed += 1;
         self.declare_unknown_label(call);
         for output in &call.outputs {
             // An output of the enclosing definition counts as written.
@@ -155,7 +157,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Adds an operation with the dependencies of the open blocks.
+    /// Adds an operation with the dependencies of the open blocks; `None` if that would exceed the limit of operations.
     pub(super) fn push_op(
         &mut self,
         kind: OpKind,
@@ -308,6 +310,12 @@ impl<'a> Analyzer<'a> {
             let given = call.inputs.len();
             let help = match operation.name() {
                 "recv" => RECEIVED.to_owned(),
+                name if signature.category == ops::Category::RowWise
+                    && !signature.options.iter().any(|option| option.name.starts_with("dim"))
+                    && call.inputs.last().is_some_and(|arg| is_dim(&arg.value)) =>
+                {
+                    format!("`{name}` works along the last dimension: `transpose` brings another one there")
+                }
                 _ => format!("it is `{}`", usage(operation)),
             };
             self.error(ModelError::argument_count(operation.name(), expected, given, call.span, help));
@@ -352,7 +360,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Returns the slice of an input; creates memory for a bare type.
+    /// Returns the slice of an input; creates memory for a bare type. `None` after an error, which has been reported.
     pub(super) fn input_view(&mut self, expr: &Expr, name: &str) -> Option<ViewId> {
         match self.eval(expr) {
             Value::Type(dtype, dims) => {
@@ -456,7 +464,7 @@ impl<'a> Analyzer<'a> {
         }
         match self.eval(&arg.value) {
             Value::Type(..) | Value::DType(_) => {
-                self.error(written_type(operation, arg));
+                self.error(self.written_type(operation, arg));
                 Value::Unknown
             }
             Value::Label(label) => match self.single_output(&Value::Label(label), arg.value.span) {
@@ -466,13 +474,33 @@ impl<'a> Analyzer<'a> {
             Value::Tensor { view, family } => {
                 let memory = self.program.views.memory(view);
                 if matches!(self.program.memory(memory).kind, MemoryKind::Bare(_)) {
-                    self.error(written_type(operation, arg));
+                    self.error(self.written_type(operation, arg));
                     return Value::Unknown;
                 }
                 Value::Tensor { view, family }
             }
             value => value,
         }
+    }
+
+    /// The error for a type after the arrow of a call.
+    fn written_type(&self, operation: Option<&str>, arg: &Arg) -> ModelError {
+        let help = match operation {
+            Some("recv") => RECEIVED.to_owned(),
+            _ => format!(
+                "leave `-> …` out for scratch memory, or declare it above: `buffer y: {}`",
+                written(&arg.value, &self.names)
+            ),
+        };
+        ModelError::WrittenType { help, at: arg.value.span.into() }
+    }
+}
+
+/// True for a whole number, as which other tools pass a dimension.
+fn is_dim(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Negate(inner) => matches!(inner.kind, ExprKind::Int(_)),
+        kind => matches!(kind, ExprKind::Int(_)),
     }
 }
 
@@ -490,12 +518,3 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
 /// Help for a `recv` whose memory is not declared: nothing else determines the size of the received data.
 const RECEIVED: &str =
     "declare a buffer for the received data, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
-
-/// The error for a type after the arrow of a call.
-fn written_type(operation: Option<&str>, arg: &Arg) -> ModelError {
-    let help = match operation {
-        Some("recv") => RECEIVED,
-        _ => "leave `-> …` out for scratch memory, or declare it: `buffer y: f32[4]`",
-    };
-    ModelError::WrittenType { help, at: arg.value.span.into() }
-}

@@ -86,7 +86,7 @@ impl<'a> Analyzer<'a> {
         self.expansion.calls.push(name.symbol);
         self.expansion.called += 1;
         let outer_call = std::mem::replace(&mut self.expansion.call, self.expansion.called);
-        let (mistakes, raised) = (self.mistakes.len(), self.mistakes.raised);
+        let (mistakes, raised, failed) = (self.mistakes.len(), self.mistakes.raised, self.expansion.failed);
         self.scopes.enter_frame();
         for (param, value) in inputs.iter().chain(outputs).zip(values.into_iter().chain(cells)) {
             self.scopes.declare(param.name.symbol, value);
@@ -124,6 +124,7 @@ impl<'a> Analyzer<'a> {
             let outputs_of = |param: &Param| Some((param.name.symbol, self.tensor_of(&found(param)?.1)?));
             let written: Vec<(Symbol, ViewId)> = outputs.iter().filter_map(outputs_of).collect();
             let incomplete = self.mistakes.raised > raised
+                || self.expansion.failed > failed
                 || (!self.mistakes.is_empty() && (has_unknown || written.len() < outputs.len()));
             let members = members
                 .into_iter()

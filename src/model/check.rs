@@ -83,7 +83,7 @@ struct Checker<'a> {
     /// The role of the names in the checked expression, for help messages.
     place: NameRole,
     has_mesh: bool,
-    /// True in a definition of a module, whose own names may be those of declarations of this file.
+    /// True inside a definition of a module, whose names may equal names that this file declares.
     of_module: bool,
     /// Parameters that list words.
     worded: FxHashSet<Symbol>,
@@ -523,7 +523,7 @@ impl<'a> Checker<'a> {
                         name: name.to_owned(),
                         of: "",
                         at: callee.span.into(),
-                        help: unknown_function_help(name, args, this.names),
+                        help: Some(unknown_function_help(name, args, this.names)),
                     });
                 }
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));

@@ -100,8 +100,18 @@ impl<'a> Analyzer<'a> {
         self.error(ModelError::UnknownOption { of: of.to_owned(), name, at: at.into(), help });
     }
 
-    /// Evaluates an expression that must be one of `words`.
+    /// Evaluates an expression that must be one of `words`. `None` after an error, which has been reported.
     pub(super) fn word_of(&mut self, expr: &Expr, words: &'static [&'static str]) -> Option<&'static str> {
+        self.word_or_help(expr, words, None)
+    }
+
+    /// Like [`Self::word_of`]; `help` is for a word that resembles none of them.
+    pub(super) fn word_or_help(
+        &mut self,
+        expr: &Expr,
+        words: &'static [&'static str],
+        help: Option<String>,
+    ) -> Option<&'static str> {
         let expr = self.chosen(expr)?;
         let text = match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
@@ -118,7 +128,7 @@ impl<'a> Analyzer<'a> {
                 expected: format!("one of {}", suggest::listed(words)),
                 found: format!("`{text}`"),
                 at: expr.span.into(),
-                help: unknown::word_help(&text, words),
+                help: unknown::word_help(&text, words).or(help),
             });
         }
         found
@@ -167,7 +177,7 @@ impl<'a> Analyzer<'a> {
         };
     }
 
-    /// The sizes of a family, which must be whole numbers of at least 1.
+    /// Returns the sizes of a family, which must be whole numbers of at least 1. `None` after an error, which has been reported.
     pub(super) fn family(&mut self, count: &[Expr], of: FamilyOf, name: Name) -> Option<Dims> {
         let mut dims = Dims::new();
         for expr in count {
@@ -329,7 +339,8 @@ impl<'a> Analyzer<'a> {
         Space::from_name(&text).unwrap_or(Space::Device)
     }
 
-    /// Evaluates a tensor type, such as `f32[n]`. A bare element type is a tensor without dimensions.
+    /// Evaluates a tensor type, such as `f32[n]`. A bare element type is a tensor without dimensions. `None` after an error, which
+    /// has been reported.
     pub(super) fn tensor_type(&mut self, expr: &Expr) -> Option<(DType, Dims)> {
         match self.eval(expr) {
             Value::Type(dtype, dims) => Some((dtype, *dims)),
@@ -359,21 +370,49 @@ impl<'a> Analyzer<'a> {
                     expected: format!("one of {}", suggest::listed(&known)),
                     found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
                     at: expr.span.into(),
-                    help: Some(match suggest::nearest(&word, ["random", "zeros", "ones", "iota"]) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None => "write `zeros` or `random(1)`; the step can write any other value: `fill(3 -> x)`"
-                            .to_owned(),
-                    }),
+                    help: Some(self.init_help(&word, expr)),
                 });
                 None
             }
         }
     }
 
+    /// Help for an initial value of a buffer that is none.
+    fn init_help(&self, word: &str, expr: &Expr) -> String {
+        let instead = match (word, &expr.kind) {
+            ("arange" | "range" | "linspace", _) => Some("iota"),
+            ("normal" | "gaussian" | "randint" | "uniform" | "xavier" | "kaiming", _) => Some("random(1, 0.02)"),
+            ("empty", _) | (_, ExprKind::Int(0)) => Some("zeros"),
+            (_, ExprKind::Int(1)) => Some("ones"),
+            _ => None,
+        };
+        match (instead, suggest::nearest(word, ["random", "zeros", "ones", "iota"])) {
+            (Some(instead), _) => format!("write `{instead}`"),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            _ => "write `zeros` or `random(1)`; the step can write any other value: `fill(3 -> x)`".to_owned(),
+        }
+    }
+
     /// Evaluates `random(seed)` or `random(seed, deviation)`.
     fn random(&mut self, args: &[Expr], span: SrcSpan) -> Option<Init> {
         let (seed, deviation) = match args {
-            [seed] => (self.eval_whole(seed)?, 1.0),
+            [seed] => {
+                if let Value::Number(number) = self.eval(seed)
+                    && number.dimension == Dimension::NONE
+                    && number.whole().is_none()
+                {
+                    let found = Value::Number(number).describe(&self.names);
+                    let help = format!("the seed is first: `random(1, {})`", written(seed, &self.names));
+                    self.error(ModelError::WrongType {
+                        expected: "a seed: a whole number".to_owned(),
+                        found,
+                        at: seed.span.into(),
+                        help: Some(help),
+                    });
+                    return None;
+                }
+                (self.eval_whole(seed)?, 1.0)
+            }
             [seed, deviation] => {
                 let seed = self.eval_whole(seed)?;
                 match self.eval(deviation) {

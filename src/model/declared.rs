@@ -8,7 +8,7 @@ use crate::base::{SrcSpan, Symbol};
 use crate::syntax::ast::*;
 use crate::syntax::walk;
 
-/// All names of labels and of phases that figures can be of: those of the step and of definitions.
+/// Names of the labels and of the phases that a figure can select: those of the step and of definitions.
 pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol>) {
     let (mut labels, mut phases) = (BTreeSet::new(), BTreeSet::new());
     for decl in &ast.decls {

@@ -471,7 +471,7 @@ pub enum ModelError {
     #[error("memory that has no name cannot be written")]
     #[diagnostic(code(aorta::model::written_type), help("{help}"))]
     WrittenType {
-        help: &'static str,
+        help: String,
         #[label("this is a type, not a buffer")]
         at: SourceSpan,
     },

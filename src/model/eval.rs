@@ -205,7 +205,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Evaluates an expression that must be a whole number without a unit.
+    /// Evaluates an expression that must be a whole number without a unit. `None` after an error, which has been reported.
     pub(super) fn eval_whole(&mut self, expr: &Expr) -> Option<i64> {
         if let Some(value) = self.plain_whole(expr) {
             return Some(value);
@@ -225,13 +225,13 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Converts a number to a whole one. The error points at the division that left a remainder.
+    /// Converts a number to a whole one. `None` after an error, which points at the division that left a remainder.
     pub(super) fn whole(&mut self, number: Number, span: SrcSpan) -> Option<i64> {
         let whole = number.whole();
         if whole.is_none() {
             let (division, help) = match number.origin {
-                Origin::Division(at) if at != span => (
-                    Some(at.into()),
+                Origin::Division(at) => (
+                    (at != span).then(|| at.into()),
                     "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change what is \
                      divided",
                 ),

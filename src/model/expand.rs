@@ -67,6 +67,8 @@ pub(super) struct Expansion<'a> {
     pub call: u32,
     /// Number of calls so far.
     pub called: u32,
+    /// Number of calls so far that had a mistake, or read something that had.
+    pub failed: u32,
     pub callees: FxHashMap<Symbol, Callee<'a>>,
     pub specs: Specs,
     /// Reused vectors for the operands of an operation.

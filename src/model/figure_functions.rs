@@ -155,7 +155,12 @@ impl Analyzer<'_> {
 /// The statistic with this name, or with this name in other tools.
 fn statistic_of(name: &str) -> Option<&'static str> {
     let known = Statistic::from_name(name).map(Statistic::name);
-    known.or(if name == "median" { Some("p50") } else { None })
+    known.or(match name {
+        "median" => Some("p50"),
+        "avg" | "average" => Some("mean"),
+        "stddev" | "stdev" => Some("std"),
+        _ => None,
+    })
 }
 
 fn joined(function: Binary, a: &FigureExpr, b: &FigureExpr, dimension: Dimension) -> (FigureExpr, Type) {

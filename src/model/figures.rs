@@ -345,7 +345,13 @@ impl<'a> Analyzer<'a> {
         let help = match (figure_elsewhere(&name), near) {
             (Some(help), _) => help.to_owned(),
             (None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None) => format!("the figures are {}", suggest::listed(&figures)),
+            (None, None) if ["iteration", "rank"].contains(&name.as_str()) => {
+                format!("the figures are {}", suggest::listed(&figures))
+            }
+            (None, None) => format!(
+                "declare it above for a value of the file, `param {name} = 4`; the figures are {}",
+                suggest::listed(&figures)
+            ),
         };
         self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
         None
@@ -478,6 +484,9 @@ impl<'a> Analyzer<'a> {
         };
         let Some(ty) = ty else {
             let help = match (a_type, b_type) {
+                (Type::Number(Dimension::TIME), _) if is_comparison(op) && is_percent(right) => {
+                    format!("a share of the iteration is a time over its time: `{} / time`", written(left, &self.names))
+                }
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
                 _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
@@ -530,7 +539,7 @@ fn is_name_of_figure(name: &str) -> bool {
 
 /// The metric that corresponds to a name of other tools.
 fn figure_elsewhere(name: &str) -> Option<&'static str> {
-    const FIGURES: [(&[&str], &str); 8] = [
+    const FIGURES: [(&[&str], &str); 9] = [
         (
             &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
             "write `time`, or `time(f)` of a label",
@@ -541,6 +550,10 @@ fn figure_elsewhere(name: &str) -> Option<&'static str> {
         (&["gbps", "bw", "membw"], "write `bandwidth`, or `bandwidth(f)` of a label"),
         (&["busbw"], "write `bus_bandwidth`"),
         (&["occupancy", "util"], "write `utilization`: the share of an iteration in which operations run"),
+        (
+            &["host_time", "launch_time", "host_launch_time", "launch_overhead", "cpu_time"],
+            "no metric has it: every report has the row `host launch time`",
+        ),
         (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
     ];
     FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
@@ -552,6 +565,11 @@ fn members_of(owner: &str) -> String {
     let of: Vec<&str> = names.filter(|name| name.split('.').next() == Some(owner) && *name != owner).collect();
     let verb = if of.len() == 1 { "is" } else { "are" };
     format!("of `{owner}` there {verb} {}", suggest::listed(&of))
+}
+
+/// True for a number with the unit `%`.
+fn is_percent(expr: &Expr) -> bool {
+    matches!(&expr.kind, ExprKind::Quantity { unit, .. } if unit.name == "%")
 }
 
 fn is_comparison(op: BinaryOp) -> bool {

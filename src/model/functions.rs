@@ -49,7 +49,7 @@ impl Analyzer<'_> {
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
-            let (name, help) = (wanted.to_owned(), unknown_function_help(wanted, args, &self.names));
+            let (name, help) = (wanted.to_owned(), Some(unknown_function_help(wanted, args, &self.names)));
             self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
             return Value::Unknown;
         };
@@ -280,7 +280,7 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 9] = [
+const OTHER_NAMES: [(&[&str], &str); 11] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
@@ -289,28 +289,33 @@ const OTHER_NAMES: [(&[&str], &str); 9] = [
     (&["where", "select", "masked_fill"], "write `if condition { a } else { b }`"),
     (&["clamp", "clip"], "write `min(max(x, lowest), highest)`"),
     (&["square"], "write `pow(x, 2)`"),
+    (&["reversed", "reverse"], "write `rev(0..n)`"),
+    (
+        &["reshape", "unsqueeze", "squeeze", "flatten"],
+        "other dimensions of the same elements are `view(x, [4, 8])`, where `x` is a tensor or a slice",
+    ),
     (
         &["rand", "randn", "random", "normal", "uniform"],
         "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",
     ),
 ];
 
-/// The function that was probably meant, or a list of all.
-pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner) -> Option<String> {
+/// Help for an unknown function: the one that was probably meant, or a list of all.
+pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner) -> String {
     if ops::find(name).is_some() {
         let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
         let call = format!("r: {name}({})", args.join(", "));
-        return Some(format!("`{name}` is an operation: write `{call}` above, in the step, and `r` here"));
+        return format!("`{name}` is an operation: write `{call}` above, in the step, and `r` here");
     }
     if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {
-        return Some((*help).to_owned());
+        return (*help).to_owned();
     }
     if let Some(dtype) = DType::from_name(name) {
         let sizes: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
-        return Some(format!("write the sizes of a tensor in brackets: `{dtype}[{}]`", sizes.join(", ")));
+        return format!("write the sizes of a tensor in brackets: `{dtype}[{}]`", sizes.join(", "));
     }
     suggest::did_you_mean(name, FUNCTIONS.iter().copied())
-        .or_else(|| Some(format!("there are {}", suggest::listed(FUNCTIONS))))
+        .unwrap_or_else(|| format!("there are {}", suggest::listed(FUNCTIONS)))
 }
 
 fn whole_or_float(value: f64) -> Scalar {

@@ -106,7 +106,7 @@ impl Analyzer<'_> {
         false
     }
 
-    /// The file at a path that an option names.
+    /// Returns the file at a path that an option names; `None` after an error, which has been reported.
     pub(super) fn data_file(&mut self, path: &str, at: SrcSpan) -> Option<Attr> {
         let why = match self.options.files.get(path) {
             Some(Ok(file)) => return Some(Attr::File(file.clone())),

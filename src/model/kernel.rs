@@ -41,7 +41,7 @@ pub(super) struct KernelParam<'a> {
 }
 
 impl DeclaredKernel<'_> {
-    /// The input that an output updates in place: the one with its name.
+    /// The index of the input that an output updates in place: the one with its name; `None` if it updates none.
     pub fn updated(&self, output: usize) -> Option<usize> {
         self.inputs.iter().position(|input| input.name.symbol == self.outputs[output].name.symbol)
     }

@@ -40,7 +40,7 @@ impl Analyzer<'_> {
         self.error_in_kernel(KernelError::Launch { name, field, value, help, at: at.into(), why });
     }
 
-    /// The sizes of the grid or of a block: one to three numbers.
+    /// Returns the sizes of the grid or of a block: one to three numbers. `None` after an error, which has been reported.
     pub(super) fn kernel_extent(
         &mut self,
         kernel: &DeclaredKernel,
@@ -128,7 +128,7 @@ impl Analyzer<'_> {
         Some(Some(value.float().round() as u64))
     }
 
-    /// The arguments in the order of the entry's parameters.
+    /// Returns the arguments in the order of the entry's parameters. `None` after an error, which has been reported.
     pub(super) fn kernel_args(&mut self, kernel: &DeclaredKernel, operands: &Operands) -> Option<Vec<Passed>> {
         let mut operand = 0;
         let mut next = || {

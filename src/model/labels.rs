@@ -177,7 +177,7 @@ fn missing_member(name: &str, given: &[i64], members: Option<(i64, i64)>) -> Str
 }
 
 impl<'a> Analyzer<'a> {
-    /// Evaluates the indices after a label's or a phase's name.
+    /// Evaluates the indices after a label's or a phase's name. `None` after an error, which has been reported.
     pub(super) fn label_index(&mut self, label: &LabelName) -> Option<Index> {
         self.numbers(&label.index)
     }
@@ -186,7 +186,8 @@ impl<'a> Analyzer<'a> {
         items.iter().map(|item| self.eval_whole(item)).collect()
     }
 
-    /// Creates the label of a call before its body is expanded, as the parent of labels inside.
+    /// Creates the label of a call before its body is expanded, as the parent of labels inside. `None` for a call without a label,
+    /// or if its index is wrong.
     pub(super) fn open_label(&mut self, call: &Call) -> Option<LabelId> {
         let label = call.label.as_ref()?;
         let Some(index) = self.label_index(label) else {
@@ -323,7 +324,8 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    /// The slice of a value used as an operand: a tensor, or the only output of a label.
+    /// Returns the slice of a value used as an operand: a tensor, or the only output of a label. `None` after an error, which has
+    /// been reported.
     pub(super) fn view_of(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
         match value {
             Value::Unknown => None,
@@ -375,12 +377,12 @@ impl<'a> Analyzer<'a> {
                     0 => {
                         let help = "read something that has an output: an operation that writes, or a call of a \
                                     `def f(x -> y) { … }`";
-                        ("a label of something that has no output".to_owned(), Some(help.to_owned()))
+                        ("a label without an output".to_owned(), Some(help.to_owned()))
                     }
                     count => {
-                        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                        let help = format!("write one of its outputs after a dot: {}", suggest::listed(&names));
-                        (format!("a label of something that has {count} outputs"), Some(help))
+                        let names: Vec<String> = names.iter().map(|name| format!("`.{name}`")).collect();
+                        let help = format!("write after it which output is meant: {}", names.join(" or "));
+                        (format!("a label with {count} outputs"), Some(help))
                     }
                 };
                 self.error(ModelError::WrongType { expected: "a tensor".to_owned(), found, at: span.into(), help });
@@ -512,7 +514,7 @@ impl<'a> Analyzer<'a> {
         ops.into_iter().map(|op| After { op, previous: false, span }).collect()
     }
 
-    /// Cached for calls, which may be long and waited for often.
+    /// Returns the last operations of a label. The result is cached for calls, which may have many operations.
     fn last_of(&mut self, label: LabelId) -> Vec<OpId> {
         let ops = self.label_data(label).ops.clone();
         if ops.len() <= 1 {
@@ -527,7 +529,8 @@ impl<'a> Analyzer<'a> {
         known.clone()
     }
 
-    /// Adds only the members created since the last query.
+    /// Returns the last operations of a family's members. Only members created since the last call are added to the result of
+    /// that call.
     fn last_of_family(&mut self, family: u32) -> Vec<OpId> {
         let Expansion { families, labels, first_label, step, .. } = &mut self.expansion;
         let Some(family) = families.get_mut(family as usize) else { return Vec::new() };

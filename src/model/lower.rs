@@ -39,7 +39,7 @@ impl Lowering {
 }
 
 impl Analyzer<'_> {
-    /// Adds an elementwise expression as the next output of `lowering`.
+    /// Adds an elementwise expression as the next output of `lowering`. `None` after an error, which has been reported.
     pub(super) fn lower(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Option<()> {
         let part = self.part(expr, op, lowering);
         let node = self.node(part, lowering)?;

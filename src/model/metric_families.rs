@@ -71,7 +71,7 @@ impl Analyzer<'_> {
         expr.as_name().is_some_and(family)
     }
 
-    /// The index of the metric `family[item]`.
+    /// Returns the index of the metric `family[item]`. `None` after an error, which has been reported.
     pub(super) fn family_member(&mut self, family: &Expr, items: &[Expr]) -> Option<usize> {
         let name = family.as_name()?;
         let [item] = items else { return self.no_member(name, items, family.span) };

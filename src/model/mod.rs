@@ -25,6 +25,7 @@ mod expand;
 pub mod figure;
 mod figure_functions;
 pub mod figures;
+mod foreign_calls;
 mod functions;
 mod gradient;
 mod group;

@@ -59,10 +59,11 @@ impl Analyzer<'_> {
         good
     }
 
-    /// Evaluates an option and checks its value.
+    /// Evaluates an option and checks its value. `None` after an error, which has been reported.
     pub(super) fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
         if let OptionType::Word(words) = &option.kind {
-            return self.word_of(expr, words).map(Attr::Word);
+            let help = format!("`{}`: {}", option.name, option.doc);
+            return self.word_or_help(expr, words, Some(help)).map(Attr::Word);
         }
         let value = self.eval(expr);
         if let (OptionType::File, Value::Text(path)) = (&option.kind, &value) {

@@ -20,7 +20,7 @@ pub(super) struct Pick {
 const SLOT: &str = "slot";
 
 impl Analyzer<'_> {
-    /// The statistic with a name; reports an error if there is none.
+    /// Returns the statistic with a name; `None` if there is none, which is reported.
     pub(super) fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
         let text = self.names.name(name.symbol).to_owned();
         if let Some(statistic) = Statistic::from_name(&text) {
@@ -31,6 +31,9 @@ impl Analyzer<'_> {
             "avg" | "average" => Some("write `mean`".to_owned()),
             "stddev" | "stdev" | "sigma" => Some("write `std`".to_owned()),
             SLOT => Some(format!("select one: `{}.slot[0]`", written(of, &self.names))),
+            _ if text.strip_prefix('p').is_some_and(|number| number.parse::<u8>().is_ok()) => {
+                Some("the percentiles are `p5`, `p50`, `p95` and `p99`".to_owned())
+            }
             _ => suggest::did_you_mean(&text, Statistic::NAMES),
         };
         let name_of = self.text_of(of);
@@ -43,7 +46,8 @@ impl Analyzer<'_> {
         matches!(&expr.kind, ExprKind::Field { name, .. } if self.names.name(name.symbol) == SLOT)
     }
 
-    /// Splits an expression before `.slot[…]` and evaluates the slot. Without a slot it returns the expression itself.
+    /// Splits an expression before `.slot[…]` and evaluates the slot. An expression without a slot is returned whole, with an inner
+    /// `None`. The outer `None` follows an error, which has been reported.
     pub(super) fn split_slot<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
         let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
         let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
@@ -59,7 +63,7 @@ impl Analyzer<'_> {
         Some((of, Some((self.eval_whole(item)?, item.span))))
     }
 
-    /// The selected slot, which must exist.
+    /// Returns the selected slot, which must exist; an inner `None` if no slot is selected. The outer `None` follows an error.
     pub(super) fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
         let Some((slot, at)) = pick.slot else { return Some(None) };
         if !has_slots {

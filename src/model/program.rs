@@ -476,7 +476,7 @@ impl Program {
         self.path(&self.labels, label)
     }
 
-    /// The path of a phase, such as `forward.layer[3]`.
+    /// The path of a phase, such as `forward.layer[3]`; `None` outside of phases.
     pub fn phase_text(&self, phase: PhaseId) -> Option<String> {
         self.path(&self.phases, LabelId(phase.0))
     }

@@ -58,7 +58,7 @@ fn has_name(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>
 }
 
 impl Analyzer<'_> {
-    /// Evaluates a set of streams, families, labels and phases.
+    /// Evaluates a set of streams, families, labels and phases. `None` after an error, which has been reported.
     pub(super) fn set(&mut self, args: &[Expr]) -> Option<OpSet> {
         let mut parts = Vec::new();
         let mut texts = Vec::new();

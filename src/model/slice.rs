@@ -97,7 +97,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Evaluates the sizes of a type, which must be whole numbers of at least 1.
+    /// Evaluates the sizes of a type, which must be whole numbers of at least 1. `None` after an error, which has been reported.
     pub(super) fn sizes(&mut self, items: &[Expr]) -> Option<Dims> {
         let mut dims = Dims::new();
         let mut good = true;

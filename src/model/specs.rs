@@ -26,7 +26,7 @@ pub(super) struct Specs {
 }
 
 impl Analyzer<'_> {
-    /// The spec of a call. Runs the shape rule if the spec is new.
+    /// Returns the spec of a call. Runs the shape rule if the spec is new; `None` if that fails, which has been reported.
     pub(super) fn spec(
         &mut self,
         place: usize,

@@ -1,12 +1,14 @@
 //! Suggests a corrected call, if operands, options, outputs or groups are in the wrong place.
 
 use crate::base::DType;
+use crate::base::units::Dimension;
 use crate::ops::{Input, Operation, OptionSpec, OptionType, Preset};
-use crate::syntax::ast::{Call, DeclKind, Expr, ExprKind};
+use crate::syntax::ast::{BinaryOp, Call, DeclKind, Expr, ExprKind};
 use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::foreign_calls::is_input;
 use super::unknown::option_instead;
 use super::value::{Scalar, Value};
 
@@ -42,7 +44,11 @@ impl Analyzer<'_> {
     /// Returns true if arguments of a call are in the wrong place and a simple change corrects them. Reports the
     /// corrected call.
     pub(super) fn misplaced(&mut self, operation: &dyn Operation, call: &Call) -> bool {
-        if let Some(error) = self.reordered_dims(operation, call) {
+        if let Some(error) = self.reordered_dims(operation, call).or_else(|| self.exchanged_dims(operation, call)) {
+            self.error(error);
+            return true;
+        }
+        if let Some(error) = self.left_arrow(operation, call) {
             self.error(error);
             return true;
         }
@@ -51,9 +57,12 @@ impl Analyzer<'_> {
             .options
             .iter()
             .find(|given| options.iter().all(|known| known.name != self.names.name(given.key.symbol)));
+        let literal = call.inputs.iter().find(|arg| literal_name(&arg.value).is_some());
+        let literal = literal.filter(|_| takes_memory(operation));
         if foreign.is_none()
             && call.inputs.len() <= operation.signature().most()
             && !self.writes_value(operation, call)
+            && literal.is_none()
             && !names_output(operation, call)
         {
             return false;
@@ -63,22 +72,29 @@ impl Analyzer<'_> {
         if parts.outputs.iter().any(|output| matches!(output.kind, ExprKind::Index { .. }) && self.is_type(output)) {
             return false;
         }
-        let mended = Some(format!("write `{}`", self.written_call(operation, &parts)));
+        let mended = format!("write `{}`", self.written_call(operation, &parts));
         let of = operation.name().to_owned();
         let error = match foreign {
             Some(option) => ModelError::UnknownOption {
                 of,
                 name: self.names.name(option.key.symbol).to_owned(),
                 at: option.key.span.into(),
-                help: mended,
+                help: Some(mended),
             },
-            None => ModelError::ArgumentCount {
-                function: of,
-                expected: super::call::expected_inputs(operation),
-                found: format!("{} are", call.inputs.len()),
-                at: call.span.into(),
-                help: mended,
-            },
+            None if call.inputs.len() <= operation.signature().most()
+                && let Some(literal) = literal =>
+            {
+                ModelError::WrongType {
+                    expected: "a tensor".to_owned(),
+                    found: literal_name(&literal.value).unwrap_or_default().to_owned(),
+                    at: literal.value.span.into(),
+                    help: Some(mended),
+                }
+            }
+            None => {
+                let expected = super::call::expected_inputs(operation);
+                ModelError::argument_count(of, expected, call.inputs.len(), call.span, mended)
+            }
         };
         self.error(error);
         true
@@ -99,6 +115,14 @@ impl Analyzer<'_> {
                 at: option.key.span.into(),
                 help: help(&option.value),
             }),
+            (None, [_, dims @ ..])
+                if dims.len() > 1 && dims.iter().all(|dim| matches!(dim.value.kind, ExprKind::Int(_))) =>
+            {
+                let dims: Vec<String> = dims.iter().map(|dim| written(&dim.value, &self.names)).collect();
+                let help =
+                    format!("`permute` sorts rows by expert: write `transpose({x}, dims: [{}])`", dims.join(", "));
+                Some(ModelError::argument_count("permute", "2 inputs", call.inputs.len(), call.span, help))
+            }
             (None, [_, dims]) if matches!(dims.value.kind, ExprKind::List(_)) => Some(ModelError::WrongType {
                 expected: "a tensor of choices".to_owned(),
                 found: "a list".to_owned(),
@@ -107,6 +131,51 @@ impl Analyzer<'_> {
             }),
             _ => None,
         }
+    }
+
+    /// The error for an arrow that points to the left, `copy(y <- x)`, which is a comparison; `None` for other calls.
+    fn left_arrow(&self, operation: &dyn Operation, call: &Call) -> Option<ModelError> {
+        let [arg] = call.inputs.as_slice() else { return None };
+        let ExprKind::Binary { op: BinaryOp::Less, left, right } = &arg.value.kind else { return None };
+        let ExprKind::Negate(source) = &right.kind else { return None };
+        takes_memory(operation).then(|| {
+            let (source, target) = (written(source, &self.names), written(left, &self.names));
+            ModelError::WrongType {
+                expected: "a tensor".to_owned(),
+                found: "a comparison".to_owned(),
+                at: arg.value.span.into(),
+                help: Some(format!("an arrow points to the output: `{}({source} -> {target})`", operation.name())),
+            }
+        })
+    }
+
+    /// The error for a `transpose` with two dimensions to exchange, as in PyTorch; `None` for other calls.
+    fn exchanged_dims(&mut self, operation: &dyn Operation, call: &Call) -> Option<ModelError> {
+        let [x, a, b] = call.inputs.as_slice() else { return None };
+        if operation.name() != "transpose" || !matches!(self.role(&x.value), Role::Operand) {
+            return None;
+        }
+        let view = match self.eval(&x.value) {
+            Value::Tensor { view, .. } => view,
+            value => self.single_output(&value, x.value.span)?,
+        };
+        let count = self.tensor(view).dims.len();
+        let dim = |role: Role| match role {
+            Role::Value(Value::Number(number)) => {
+                let dim = number.whole()?;
+                usize::try_from(if dim < 0 { dim + count as i64 } else { dim }).ok().filter(|dim| *dim < count)
+            }
+            _ => None,
+        };
+        let (a, b) = (dim(self.role(&a.value))?, dim(self.role(&b.value))?);
+        let mut order: Vec<usize> = (0..count).collect();
+        order.swap(a, b);
+        let x = written(&x.value, &self.names);
+        let help = match a.min(b) + 2 == count && a.max(b) + 1 == count {
+            true => format!("write `transpose({x})`, which exchanges the last two dimensions"),
+            false => format!("write the new order of all dimensions: `transpose({x}, dims: {order:?})`"),
+        };
+        Some(ModelError::argument_count("transpose", "one input", call.inputs.len(), call.span, help))
     }
 
     fn written_call(&mut self, operation: &dyn Operation, parts: &Parts) -> String {
@@ -179,16 +248,58 @@ impl Analyzer<'_> {
         }
     }
 
+    /// The option that lists a bare word among its values; `None` if there is none.
+    fn lists_word(&self, options: &[&'static OptionSpec], expr: &Expr) -> Option<&'static str> {
+        let word = self.names.name(expr.as_name()?);
+        let lists =
+            |option: &&&'static OptionSpec| matches!(option.kind, OptionType::Word(words) if words.contains(&word));
+        options.iter().find(lists).map(|option| option.name)
+    }
+
+    /// Orders the tensors of an optimizer without an arrow: first the gradient, then what it updates. A name tells which is which;
+    /// without one, the gradient is the second, as in PyTorch.
+    fn order_of_update(&self, outputs: &[&str], tensors: &mut [&Expr]) {
+        let name = |expr: &Expr| {
+            let text = written(expr, &self.names);
+            text.split(['[', '.']).next().unwrap_or_default().to_owned()
+        };
+        let mut gradients = (0..tensors.len()).filter(|&place| names_gradient(&name(tensors[place])));
+        let gradient = match (gradients.next(), gradients.next()) {
+            (Some(only), None) => only,
+            _ => 1,
+        };
+        tensors[..=gradient].rotate_right(1);
+        let place = |expr: &&Expr| outputs.iter().position(|output| *output == name(expr));
+        let named = tensors[1..].iter().filter(|expr| place(expr).is_some()).count();
+        // The remaining one takes the place that is left.
+        if named + 1 >= outputs.len() && tensors.len() == outputs.len() + 1 {
+            let free = (0..outputs.len()).find(|&slot| tensors[1..].iter().all(|expr| place(expr) != Some(slot)));
+            tensors[1..].sort_by_key(|expr| place(expr).or(free));
+        }
+    }
+
     /// Each part of a call in its correct place; `None` if that is ambiguous.
     fn sorted<'b>(&mut self, operation: &dyn Operation, call: &'b Call) -> Option<Parts<'b>> {
         let signature = operation.signature();
         let takes_values = signature.inputs.iter().all(|input| matches!(input, Input::Scalar(_)));
         let mut parts = Parts { over: call.over.as_ref(), ..Parts::default() };
         parts.outputs = call.outputs.iter().map(|arg| &arg.value).collect();
+        let takes_memory = takes_memory(operation);
+        let mut extras = Vec::new();
+        let takes_any = signature.inputs.iter().any(|input| matches!(input, Input::Tensors(_)));
         for arg in &call.inputs {
-            match takes_values && matches!(self.role(&arg.value), Role::Operand) {
-                true => parts.outputs.push(&arg.value),
-                false => parts.inputs.push(&arg.value),
+            if let ExprKind::List(items) = &arg.value.kind
+                && takes_any
+            {
+                parts.inputs.extend(items);
+                continue;
+            }
+            match self.role(&arg.value) {
+                Role::Operand if takes_values => parts.outputs.push(&arg.value),
+                // PyTorch's norms take the sizes of the dimensions that they normalize.
+                Role::Value(Value::List(_)) if matches!(operation.name(), "layer_norm" | "rms_norm") => {}
+                Role::Value(_) if takes_memory => extras.push(&arg.value),
+                _ => parts.inputs.push(&arg.value),
             }
         }
         let known = |name: &str| signature.options.iter().find(|option| option.name == name);
@@ -197,11 +308,6 @@ impl Analyzer<'_> {
             signature.options.iter().filter(|option| !is_given(option.name)).collect();
         for setting in &call.options {
             let name = self.names.name(setting.key.symbol).to_owned();
-            let named = |input: &&Input| match input {
-                Input::Tensor(known) | Input::Optional(known) => *known == name,
-                Input::Scalar(option) => option.name == name,
-                Input::Expression | Input::Expressions | Input::Tensors(_) => false,
-            };
             if let Some(option) = known(&name) {
                 parts.options.push((option.name, &setting.value));
                 continue;
@@ -209,14 +315,22 @@ impl Analyzer<'_> {
             let names: Vec<&str> = left.iter().map(|option| option.name).collect();
             let near = option_instead(&name, &names);
             match self.role(&setting.value) {
-                _ if signature.inputs.iter().any(|input| named(&input)) => parts.inputs.push(&setting.value),
+                _ if is_input(signature, &name) => parts.inputs.push(&setting.value),
                 Role::Operand if signature.outputs.contains(&name.as_str()) || OUTPUTS.contains(&name.as_str()) => {
                     parts.outputs.push(&setting.value);
                 }
                 Role::Group if parts.over.is_none() => parts.over = Some(&setting.value),
                 Role::Operand if INPUTS.contains(&name.as_str()) => parts.inputs.push(&setting.value),
+                // PyTorch's optimizers take both decay rates as one list.
+                Role::Value(Value::List(_)) if name == "betas" => {
+                    let ExprKind::List(betas) = &setting.value.kind else { return None };
+                    let rates = left.iter().filter(|option| option.name.starts_with("beta"));
+                    parts.options.extend(rates.map(|option| option.name).zip(betas));
+                }
                 Role::Value(value) => {
-                    let option = take_first(&mut left, |option| near == Some(option.name)).or_else(|| {
+                    let takes = |option: &OptionSpec| !matches!(value, Value::List(_)) || fits(&option.kind, &value);
+                    let is_near = |option: &OptionSpec| near == Some(option.name) && takes(option);
+                    let option = take_first(&mut left, is_near).or_else(|| {
                         take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
                     })?;
                     parts.options.push((option.name, &setting.value));
@@ -230,19 +344,28 @@ impl Analyzer<'_> {
         }
         // Other tools name the tensor that is updated before its gradient.
         if FIRST_OUTPUT.contains(&operation.name()) && parts.outputs.is_empty() && parts.inputs.len() > 1 {
-            parts.inputs.swap(0, 1);
+            self.order_of_update(signature.outputs, &mut parts.inputs);
         }
         let most = if names_output(operation, call) { parts.inputs.len() - 1 } else { signature.most() };
-        for extra in parts.inputs.split_off(most.min(parts.inputs.len())) {
+        extras.extend(parts.inputs.split_off(most.min(parts.inputs.len())));
+        for extra in extras {
             match self.role(extra) {
                 // A size, which follows from the memory.
-                Role::Value(Value::Number(_)) if takes_values && !parts.outputs.is_empty() => {}
+                Role::Value(value @ Value::Number(_))
+                    if takes_values
+                        && !parts.outputs.is_empty()
+                        && !left.iter().any(|option| is_required(option) && fits(&option.kind, &value)) => {}
                 Role::Group if parts.over.is_none() => parts.over = Some(extra),
                 Role::Value(value) => {
                     let numbers = left.iter().filter(|option| matches!(option.kind, OptionType::Int(..))).count();
+                    let plain = |option: &&OptionSpec| option.kind == OptionType::Number(Dimension::NONE);
+                    let fractions = left.iter().filter(|option| plain(option)).count();
+                    let is_fraction = matches!(&value, Value::Number(number) if number.whole().is_none());
                     let clear = |option: &OptionSpec| match option.kind {
                         OptionType::Int(..) => numbers == 1,
-                        OptionType::DType | OptionType::Bool => true,
+                        OptionType::Number(Dimension::NONE) => fractions == 1 && is_fraction,
+                        OptionType::DType | OptionType::Bool | OptionType::Axes | OptionType::Number(_) => true,
+                        OptionType::Spatial(..) => option.name == "size",
                         _ => false,
                     };
                     let option = take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
@@ -253,12 +376,38 @@ impl Analyzer<'_> {
                     return None;
                 }
                 Role::Group => return None,
+                // A word that an option lists, such as the reduction of a collective.
+                Role::Unknown if let Some(option) = self.lists_word(&left, extra) => {
+                    left.retain(|other| other.name != option);
+                    parts.options.push((option, extra));
+                }
                 Role::Operand | Role::Unknown => parts.outputs.push(extra),
             }
         }
         let fits = parts.inputs.len() >= signature.least() && parts.outputs.len() <= signature.outputs.len();
         fits.then_some(parts)
     }
+}
+
+/// What a literal list or number is called in a message; `None` for other expressions.
+fn literal_name(expr: &Expr) -> Option<&'static str> {
+    match &expr.kind {
+        ExprKind::List(_) => Some("a list"),
+        ExprKind::Int(_) | ExprKind::Float(_) => Some("a number"),
+        ExprKind::Negate(inner) => literal_name(inner).filter(|_| !matches!(inner.kind, ExprKind::List(_))),
+        _ => None,
+    }
+}
+
+/// True if all inputs of an operation are memory: none is a number or an expression.
+fn takes_memory(operation: &dyn Operation) -> bool {
+    let is_memory = |input: &Input| matches!(input, Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_));
+    operation.signature().inputs.iter().all(is_memory)
+}
+
+/// True if a name is usual for a gradient, such as `g`, `dw` or `grad_w`.
+fn names_gradient(name: &str) -> bool {
+    name.starts_with(['g', 'd']) || name.contains("grad")
 }
 
 /// Whether the last of several expressions is a tensor alone and nothing is written: it is probably meant to be the output,
@@ -286,9 +435,10 @@ fn take_first(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -
 fn fits(kind: &OptionType, value: &Value) -> bool {
     match (kind, value) {
         (OptionType::Int(..) | OptionType::Spatial(..), Value::Number(number)) => {
-            number.dimension == crate::base::units::Dimension::NONE && matches!(number.value, Scalar::Int(_))
+            number.dimension == Dimension::NONE && matches!(number.value, Scalar::Int(_))
         }
         (OptionType::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
+        (OptionType::Axes, Value::Number(number)) => number.whole().is_some(),
         (OptionType::Bool, Value::Bool(_)) | (OptionType::DType, Value::DType(_)) => true,
         (OptionType::File, Value::Text(_)) => true,
         (

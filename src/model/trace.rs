@@ -41,7 +41,7 @@ pub fn source<'a>(args: &'a [Expr], column: Option<&'a Expr>) -> Option<(&'a str
 ///
 /// # Errors
 ///
-/// There is no such column, no row, or a cell is no whole number.
+/// Fails if the text has no such column or no row, or if a cell is not a whole number.
 pub fn column(text: &str, name: &str) -> Result<Arc<[i64]>, TraceFault> {
     let mut rows = rows(text.strip_prefix('\u{feff}').unwrap_or(text));
     let (_, names) = rows.next().unwrap_or_default();
@@ -91,7 +91,7 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
 }
 
 impl Analyzer<'_> {
-    /// Analyzes `trace(path, column: …, seed: …)`.
+    /// Analyzes `trace(path, column: …, seed: …)`. `None` after an error, which has been reported.
     pub(super) fn trace(&mut self, call: &DrawCall) -> Option<Distribution> {
         let option = |wanted: &str| call.options.iter().find(|option| self.names.name(option.key.symbol) == wanted);
         let (column, seed) = (option("column"), option("seed"));

@@ -37,7 +37,10 @@ const WORDS: [(&[&str], &str); 11] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 15] = [
+const OPTIONS: [(&[&str], &str); 18] = [
+    (&["code", "src", "text", "body"], "source"),
+    (&["trans_a", "transa", "transA", "adjoint_a"], "transpose_a"),
+    (&["trans_b", "transb", "transB", "adjoint_b"], "transpose_b"),
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
     (&["dst", "dest", "destination", "peer", "target"], "to"),
     (&["src", "source", "peer"], "from"),
@@ -54,6 +57,17 @@ const OPTIONS: [(&[&str], &str); 15] = [
     (&["function", "symbol", "name"], "entry"),
     (&["learning_rate", "rate", "step_size"], "lr"),
 ];
+
+/// Names of inputs in other tools, and the input's name here.
+const INPUTS: [(&[&str], &str); 4] = [
+    (&["offs", "offsets", "cu_seqlens"], "ends"),
+    (&["mask", "attn_mask", "attention_mask", "attn_bias"], "bias"),
+    (&["weight", "weights"], "w"),
+    (&["index", "idx", "indices"], "i"),
+];
+
+/// Initial values of buffers, which are no values elsewhere.
+const INITS: [&str; 3] = ["zeros", "ones", "iota"];
 
 /// Built-in variables of CUDA and HIP kernels.
 const THREADS: [&str; 6] = ["threadIdx", "blockIdx", "blockDim", "gridDim", "hipThreadIdx_x", "hipBlockIdx_x"];
@@ -98,7 +112,7 @@ pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
     near.map(|near| format!("did you mean `{near}`?"))
 }
 
-/// Help for a word that other tools accept as the value of a spatial option.
+/// Help for a word that other tools accept as the value of a spatial option; `None` for other words.
 pub(super) fn spatial_word_help(option: &str, word: &str) -> Option<String> {
     match (option, word.to_ascii_lowercase().as_str()) {
         ("padding", "same") => Some(
@@ -111,11 +125,21 @@ pub(super) fn spatial_word_help(option: &str, word: &str) -> Option<String> {
     }
 }
 
-/// The option among `known` that an unknown one probably means: its name here, or one that is spelled alike.
+/// The option among `known` that an unknown one probably means: its name here, or one that is spelled alike. `None` if no option
+/// is similar.
 pub(super) fn option_instead<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    // These have another unit.
+    if name.ends_with("flops") && name != "flops" {
+        return None;
+    }
     let instead = OPTIONS.iter().filter(|(others, _)| others.contains(&name));
     let instead = instead.filter_map(|(_, instead)| known.iter().copied().find(|known| known == instead)).next();
     instead.or_else(|| suggest::nearest(name, known.iter().copied()))
+}
+
+/// The name of an input that other tools call `name`; `None` if it is not known.
+pub(super) fn input_instead(name: &str) -> Option<&'static str> {
+    INPUTS.iter().find(|(others, _)| others.contains(&name)).map(|(_, instead)| *instead)
 }
 
 /// Help for an unknown option of `of`, given the known ones.
@@ -125,11 +149,26 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
     let by_rows = ops::find(of).is_some_and(|operation| operation.category() == Category::RowWise);
     let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);
     match (near, known) {
+        _ if name == "stream" && ops::find(of).is_some() => {
+            format!("write it in a block of its stream: `on s {{ {of}(…) }}`")
+        }
+        _ if known.contains(&"accumulate") && ["alpha", "beta"].contains(&name) => {
+            "a product has no factors: `accumulate: true` adds to the output, and a `map` multiplies".to_owned()
+        }
+        _ if of == "step" && ["graph", "launch", "capture"].contains(&name) => {
+            "the launch is an option of the run: `aorta exec FILE --launch graph`".to_owned()
+        }
+        _ if known.contains(&"flops") && name != "flops" && name.ends_with("flops") => {
+            "write the unit after the number: `flops: 2GFLOP`".to_owned()
+        }
         _ if collective && ["over", "group", "comm", "process_group", "ranks"].contains(&name) => {
             format!("write the group of ranks after the call: `{of}(…) over tp`")
         }
         _ if of == "meta" && ["description", "desc", "about", "summary", "title", "name"].contains(&name) => {
             "the description of a file is its first lines, as `//! What the file is about`".to_owned()
+        }
+        (None, _) if name == "reduction" && by_rows => {
+            format!("`{of}` has a value for each row: give it a label, `l: {of}(…)`, and write `mean(l -> y)`")
         }
         (None, _) if along && by_rows => {
             format!("`{of}` works along the last dimension: `transpose` brings another one there")
@@ -154,7 +193,9 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
              last two dimensions"
         ),
         member if is_tensor_member(member) => {
-            "the sizes and types of a file are its parameters: write the one that declares it".to_owned()
+            format!(
+                "write what the declaration of `{name}` has in that place: a number, a type, or the name of a `param` or `let`"
+            )
         }
         _ => format!("`{name}` is a tensor; only labels and groups of ranks have members"),
     }
@@ -171,6 +212,16 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     }
     if ["yes", "no"].contains(&name) {
         return format!("write `{}`", name == "yes");
+    }
+    if INITS.contains(&name) {
+        return format!("`{name}` is the initial value of a buffer: `buffer y: f32[4] = {name}`");
+    }
+    if ["None", "newaxis", "null", "nullptr"].contains(&name) {
+        return "nothing has no value here: leave the argument out; `view(x, [4, 1])` adds a dimension of size 1"
+            .to_owned();
+    }
+    if ["torch", "dist", "ReduceOp", "np", "nn", "F"].contains(&name) {
+        return "operations and words have no module before them: `gemm(a, b)`, `op: sum`".to_owned();
     }
     if THREADS.contains(&name) {
         return "an operation processes a whole tensor, and `map` evaluates an expression for each element: `map(x + 1 -> x)`".to_owned();

@@ -372,7 +372,7 @@ pub fn same_rows(spec: &Spec) -> Option<Pieces> {
 }
 
 /// Returns pieces for an operation on the elements of the output: inputs with the output's rows are divided, broadcast
-/// inputs are not.
+/// inputs are not. `None` if the output has no dimensions or a single row.
 pub fn broadcast_rows(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let &rows = dims.first()?;

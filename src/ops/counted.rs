@@ -106,9 +106,9 @@ pub fn has_counts(call: &Call) -> Result<bool, OpError> {
 pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     let (source, counts) = (&call.inputs[0], &call.inputs[1]);
     let Some(target) = call.outputs[0] else {
-        return Err(
-            call.no_output("outputs follow an arrow: `(src -> dst)`; `(src, counts -> dst)` moves counted rows")
-        );
+        return Err(call.no_output(
+            "an output follows an arrow: `src -> dst`; with two inputs, `src, counts -> dst`, the second counts rows",
+        ));
     };
     let is_whole = matches!(counts.tensor.dtype, DType::I32 | DType::I64);
     call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;

@@ -142,7 +142,8 @@ impl Maker {
         self.one(Unary::Exp, scaled)
     }
 
-    /// Gradient by `x` of a function with value `y`. The inner `None` means that it is zero.
+    /// Returns the gradient with respect to `x` of a function with value `y`. The inner `None` is a gradient of zero, the outer one
+    /// an expression that has become too long.
     fn unary(&mut self, function: Unary, gradient: u16, x: u16, y: u16) -> Option<Option<u16>> {
         let factor = match function {
             Unary::Ceil | Unary::Floor | Unary::Round | Unary::Not => return Some(None),

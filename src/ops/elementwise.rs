@@ -48,7 +48,10 @@ impl Operation for Map {
             };
             return outputs.map(fill).collect();
         }
-        let (_, dims) = call.broadcast()?;
+        let (_, inputs) = call.broadcast()?;
+        // The result is repeated along the dimensions of a larger output.
+        let given = call.outputs[0].map(|output| output.tensor.dims);
+        let dims = given.filter(|&given| broadcast(inputs, given) == Some(given)).unwrap_or(inputs);
         let own = |output: usize| match call.expression.map_or(Vec::new(), |expression| expression.inputs_of(output)) {
             none if none.is_empty() => (0..call.inputs.len()).collect(),
             own => own,
@@ -333,7 +336,7 @@ impl Call<'_> {
                     format!("this is {dims}"),
                     index,
                     format!("this is {}", input.tensor.dims),
-                    "sizes have to agree from the innermost outwards, or be 1",
+                    "sizes are compared from the last dimension on: they have to be equal, or one of them 1",
                 )
             })?;
             dtype = dtype.promote(input.tensor.dtype);

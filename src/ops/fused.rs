@@ -278,7 +278,10 @@ fn transposed(related: &Related) -> Option<Result<Joined, NotFused>> {
         }
     }
     let joined = related.joined(second.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
-    Some(joined.ok_or(NotFused::Shape))
+    Some(match joined {
+        Some(joined) if !matrix::has_library_layout(&joined.spec) => Err(NotFused::Library),
+        joined => joined.ok_or(NotFused::Shape),
+    })
 }
 
 /// An operation of a chain along rows: an elementwise operation, or one that [`row_chain::form`] supports.

@@ -129,7 +129,7 @@ impl fmt::Debug for Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     Bytes(u32),
-    /// This many bytes, or the device's limit for a block if that is less. The kernel adapts to the smaller size.
+    /// A number of bytes, or the device's limit for a block if that is less. The kernel adapts to the smaller size.
     AtMost(u32),
     /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM.
     All,
@@ -336,7 +336,7 @@ impl Conv {
     }
 }
 
-/// Which of the three tensors a convolution computes.
+/// The tensor that a convolution computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvForm {
     /// `y` from `x` and `w`.

@@ -1,6 +1,6 @@
 //! Device functions that multiply small matrices with the matrix units of a warp.
 //!
-//! One text serves `mma.sync` of NVIDIA (compute capability 8.0 and later), MFMA of AMD's CDNA (gfx90a and later), and
+//! The same text serves `mma.sync` of NVIDIA (compute capability 8.0 and later), MFMA of AMD's CDNA (gfx90a and later), and
 //! devices without such units, whose lanes exchange the factors by shuffles. A kernel works with tiles of 16 × 16: a `Factor` of
 //! [`FUNCTIONS`] holds 16-bit elements, and `Sums` hold the `f32` elements of a product. The assignment of elements to lanes
 //! depends on the device; `lane_row` and `lane_column` return it. The sums of a product can be the left factor of the next

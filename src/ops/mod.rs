@@ -98,7 +98,7 @@ pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
-pub use matrix::MISSES;
+pub use matrix::{MISSES, has_library_layout};
 pub use occupancy::{SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};

@@ -1,7 +1,7 @@
 //! Properties of a large GPU by which kernels choose their grids and blocks.
 //!
-//! They do not depend on the device of the run, so that kernels, costs and the order of summation do not depend on it
-//! either.
+//! These constants are the same for every device of a run. So are therefore the kernels, their costs and the order of
+//! summation.
 
 use super::Cost;
 use super::kernel::BLOCK;

@@ -81,7 +81,7 @@ impl Operation for Rope {
                     index,
                     format!("this is {}", angles.tensor),
                     &format!(
-                        "each pair has one angle: `cos` and `sin` have the sizes of {}, from the innermost outwards, or 1",
+                        "`cos` and `sin` hold an angle for each pair of elements: their shapes have to broadcast to {}",
                         half(dims)
                     ),
                 ));

@@ -173,11 +173,9 @@ pub enum SyntaxError {
     },
 
     #[error("only a name can be called")]
-    #[diagnostic(
-        code(aorta::syntax::call_of_value),
-        help("functions are not values: write the function's name before the parentheses")
-    )]
+    #[diagnostic(code(aorta::syntax::call_of_value), help("{help}"))]
     CallOfValue {
+        help: String,
         #[label("this is not the name of a function")]
         at: SourceSpan,
     },

@@ -138,6 +138,13 @@ fn every_code_is_explained() {
         assert!(text.starts_with(&format!("{name}: ")) && text.contains("\n  formula   "), "{text}");
     }
     assert!(sandbox.good(&["explain", "metric"]).ends_with(figures), "the figures by themselves");
+    let described = sandbox.good(&["explain", "operation", "gemm"]);
+    assert!(described.starts_with("gemm(a, b, [bias], ") && described.contains("\n  transpose_b "), "{described}");
+    assert!(sandbox.good(&["explain", "operation"]).contains("\n  gemm "));
+    let unknown = sandbox.run(&["explain", "gemm"]);
+    assert!(unknown.stderr.contains("`aorta explain operation gemm`"), "{}", unknown.stderr);
+    let unknown = sandbox.run(&["explain", "operation", "matmul"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("no operation `matmul`"), "{}", unknown.stderr);
     let unknown = sandbox.run(&["explain", "metric", "overlp"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `metric overlap`?"), "{}", unknown.stderr);
     let two = sandbox.run(&["explain", "race", "time"]);

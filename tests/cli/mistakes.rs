@@ -411,6 +411,9 @@ fn habits() {
         (&["diff", "a.json", "b.json"], "tip: did you mean `aorta compare RECORD.json NEW.json`?"),
         (&["exce", "moe"], "'exec'"),
         (&["exec", "moe", "--profile", "mi300x"], "tip: `--config profile=NAME`"),
+        (&["exec", "moe", "--simulate"], "tip: `--backend sim` simulates a GPU"),
+        (&["exec", "moe", "--backend", "cpu"], "tip: `--backend host` runs on the CPU"),
+        (&["exec", "moe", "--backend", "gpu"], "tip: `--backend cuda` is an NVIDIA GPU"),
         (&["exec", "moe", "--timeout", "10"], "help: write `10s`"),
         (&["exec", "moe", "--config", "max_memory=2"], "help: write `2TiB`"),
     ] {

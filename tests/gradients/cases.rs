@@ -66,6 +66,8 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
     let made = match name {
         "map" => {
             let [b, c] = [(); 2].map(|()| repeated(d, &dims));
+            // The output may be larger than every input.
+            let a = if d.below(3) == 0 { repeated(d, &dims) } else { dims.clone() };
             text = match d.below(3) {
                 0 => format!("f: map({}, {} -> @0, @1)", d.pick(EXPRESSIONS), d.pick(EXPRESSIONS)),
                 _ => format!("f: map({} + $0 + $1 + $2 -> @0)", d.pick(EXPRESSIONS)),
@@ -73,8 +75,7 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let outputs = vec![dims.clone(); 1 + usize::from(text.contains("@1"))];
             let order = first_uses(&text);
             return Some(
-                Function { statement: &text, inputs: vec![dims, b, c], outputs, order: Some(&order), ..PLAIN }
-                    .case(seed),
+                Function { statement: &text, inputs: vec![a, b, c], outputs, order: Some(&order), ..PLAIN }.case(seed),
             );
         }
         "cast" => Function { statement: "f: cast($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },

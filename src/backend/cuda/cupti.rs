@@ -1,8 +1,8 @@
 //! CUPTI, NVIDIA's library that records when kernels, copies and fills run, with the device's own timestamps.
 //!
-//! Attached while iterations are observed, and never otherwise. A process has one copy of the library, which has one
-//! subscriber, so its state here is that of the process. Only offsets are read that all versions since CUDA 12 share: newer
-//! versions append fields.
+//! A run attaches it only while iterations are observed. A process has one copy of the library, with one subscriber, so the
+//! state of this module is that of the process. The records are read at offsets that are the same in all versions since CUDA
+//! 12, because newer versions append fields.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

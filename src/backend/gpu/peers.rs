@@ -102,7 +102,7 @@ impl<A: Api> PeerDevices<A> {
         })
     }
 
-    /// Which flags a copy needs: "receiver ready" and "data arrived". A copy through host memory needs both.
+    /// Returns for each flag, "receiver ready" and "data arrived", whether a copy needs it. A copy through host memory needs both.
     fn needed(sender: &PeerDevice<A>, (to, receiver): (u32, &PeerDevice<A>), direct: bool, crossing: u32) -> [bool; 2] {
         match direct {
             true => receiver.crossings.needs(to, &sender.crossings, crossing),

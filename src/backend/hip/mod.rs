@@ -67,7 +67,7 @@ pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
     smi::open(paths).map(|(_, path)| path.to_owned())
 }
 
-/// One device.
+/// An AMD device, driven through the HIP runtime.
 pub struct Hip {
     driver: HipDriver,
     paths: SearchPaths,

@@ -45,7 +45,7 @@ struct Flow<T> {
     /// Speed as a share of the full one; 0 before the first assignment.
     rate: f64,
     demands: Vec<Demand>,
-    /// The largest demand of the flow.
+    /// The largest of the flow's demands, each as a share of its resource.
     dominant: f64,
     /// Version of the flow's end, which identifies outdated entries of the heap.
     version: u64,

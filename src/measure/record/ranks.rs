@@ -426,7 +426,8 @@ pub struct OperationRecord {
     /// `d2h` for the link to the host, or the name of the link between ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
-    /// True if the model of the cache serves a part of its bytes: `ideal_ns` has them at the cache's rate.
+    /// True if the cache serves a part of the operation's bytes, by the model of the cache. `ideal_ns` counts these bytes at the
+    /// cache's rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
     /// Why the time is refused; `None` if it is accepted.

@@ -56,7 +56,13 @@ pub enum SliceError {
     },
 
     #[error("`{name}` is a view, which has no slices")]
-    #[diagnostic(code(aorta::model::slice_of_view), help("slice first: `view(x[0], [4, 8])` is a view of a slice"))]
+    #[diagnostic(
+        code(aorta::model::slice_of_view),
+        help(
+            "slice first: `view(x[0], [4, 8])` is a view of a slice; or declare a buffer with these sizes, slice it, and give a \
+             view to the operation that writes it"
+        )
+    )]
     SliceOfView {
         name: String,
         #[label("a slice of a view")]

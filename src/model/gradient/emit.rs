@@ -177,18 +177,15 @@ impl Analyzer<'_> {
         let operand = |&view: &ViewId| Operand { tensor: *self.program.views.tensor(view), span };
         let inputs: Vec<Operand> = inputs.iter().map(operand).collect();
         let given: Vec<Option<Operand>> = outputs.iter().map(operand).map(Some).collect();
-        // A `map` can write any type, and broadcasts its inputs to the dimensions of its outputs.
-        if step.operation.name() != "map" {
-            step.operation.infer(&ops::Call {
-                operation: step.operation,
-                span,
-                inputs: &inputs,
-                outputs: &given,
-                attrs: &step.attrs,
-                expression: step.expression.as_ref(),
-                team: step.team,
-            })?;
-        }
+        step.operation.infer(&ops::Call {
+            operation: step.operation,
+            span,
+            inputs: &inputs,
+            outputs: &given,
+            attrs: &step.attrs,
+            expression: step.expression.as_ref(),
+            team: step.team,
+        })?;
         Ok(Spec {
             operation: step.operation,
             attrs: step.attrs.clone(),

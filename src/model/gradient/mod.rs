@@ -173,7 +173,7 @@ impl<'a> Analyzer<'a> {
         Some(Target { label, text, ops, inputs: inputs.collect(), outputs })
     }
 
-    fn tensor(&self, view: ViewId) -> Tensor {
+    pub(super) fn tensor(&self, view: ViewId) -> Tensor {
         *self.program.views.tensor(view)
     }
 
@@ -285,9 +285,11 @@ impl<'a> Analyzer<'a> {
                      them, `f: network(x, w -> y)`, and write `grad(f, …)`",
                     names.join(", ")
                 ),
-                _ => {
-                    format!("write one for each tensor that `{text}` reads: `grad({text}, … -> {})`", names.join(", "))
-                }
+                _ => format!(
+                    "write one for each tensor that `{text}` takes: `grad({text}, … -> {})`; for the gradient of a buffer that the \
+                     `def` names itself, make it an argument",
+                    names.join(", ")
+                ),
             };
             let expected = match target.inputs.len() {
                 1 => "at most one output".to_owned(),

@@ -28,7 +28,7 @@ pub(super) enum Stop {
     NoRule(OpId, NoRule),
     /// A copy goes to another rank.
     ToPeer(OpId),
-    /// There are too many slices to compare.
+    /// The target has too many slices to compare.
     TooMuch,
 }
 

@@ -40,8 +40,8 @@ impl Writers {
 
 impl Analyzer<'_> {
     /// Checks that the operands of these steps still have the values that the target's operations used, and that no
-    /// gradient overwrites them. For a buffer that the target only reads, the current contents are used, which may have
-    /// been refilled.
+    /// gradient overwrites them; `None` if not, which has been reported. A buffer that the target only reads is used with its
+    /// current contents, which may have been written again.
     pub(super) fn check_reads(
         &mut self,
         call: &Call,

@@ -19,7 +19,10 @@ pub enum ModelWarning {
     #[diagnostic(
         code(aorta::model::unused),
         severity(Warning),
-        help("use it, or remove it; `_{name}` is a name that may stay unused")
+        help("{}, or remove it; `_{name}` is a name that may stay unused", match *what {
+            "stream" => format!("write operations inside `on {name} {{ … }}`"),
+            _ => "use it".to_owned(),
+        })
     )]
     Unused {
         what: &'static str,

@@ -52,9 +52,12 @@ fn needs_stretches(call: &Call) -> Result<(), OpError> {
     Ok(())
 }
 
-/// A tensor's type and shape, and the number of its elements, for messages.
+/// A tensor's type and shape for messages, with the number of its elements unless the shape is that number.
 pub(super) fn in_elements(tensor: &Tensor) -> String {
-    format!("{tensor}, which is {} of {}", tensor.elements(), tensor.dtype)
+    match tensor.dims.len() {
+        1 => tensor.to_string(),
+        _ => format!("{tensor}, which has {} elements", tensor.elements()),
+    }
 }
 
 /// Type and shape of the output: a named output may have any shape with `count` elements of `dtype`; otherwise the

@@ -97,7 +97,7 @@ impl Rounding {
         Rounding { finish, dtype: spec.outputs[0].dtype, arithmetic, early: 0.0, compute: compute_type(spec) }
     }
 
-    /// Returns the error bound of the function of each sum.
+    /// Returns the error bound of each result: of a sum and the epilogue's function of it.
     pub fn radii(&self, factors: Factors, added: Option<Added>, sums: &[f64]) -> Vec<f64> {
         let radii = Product::new(factors.view(), (added, self.early), sums, (self.dtype, self.arithmetic)).radii(sums);
         let of = |(radius, &sum): (f64, &f64)| self.finish.radius((self.compute, self.dtype), sum, radius);

@@ -144,8 +144,8 @@ impl Operation for Gemm {
                 format!("{a} has {k} columns{}", transposed(call.attrs.bool("transpose_a"))),
                 1,
                 format!("{b} has {k2} rows{}", transposed(call.attrs.bool("transpose_b"))),
-                "the columns of the first have to be as many as the rows of the second; \
-                 `transpose_a: true` and `transpose_b: true` turn one around",
+                "the first matrix needs as many columns as the second has rows; `transpose_a: true` or \
+                 `transpose_b: true` transposes one",
             ));
         }
         let lead = |tensor: &Tensor| Dims::from_slice(&tensor.dims[..tensor.dims.len() - 2]).unwrap_or_default();
@@ -194,7 +194,10 @@ impl Operation for Gemm {
         if let Some(bias) = call.inputs.get(factors).filter(|_| has_bias) {
             let fits = bias.tensor.dims.len() == 1 && bias.tensor.dims[0] == n && bias.tensor.dtype == dtype;
             if !fits {
-                let help = "the bias is a row that is added to each row of the product, of the product's element type";
+                let help = match bias.tensor.dims == dims && call.outputs[0].is_none() {
+                    true => "the output follows an arrow: `gemm(a, b -> c)`; `accumulate: true` adds to what it holds",
+                    false => "a bias has one element for each column of the product, of the product's element type",
+                };
                 let (product, row) =
                     (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
                 return Err(call.differs(0, product, factors, row, help));
@@ -385,6 +388,12 @@ impl Gemm {
             Gemm::Scaled => 4,
         }
     }
+}
+
+/// True if the vendors' libraries support the layout of a product's matrices: those of 8 bits only with `b` transposed and `a`
+/// not.
+pub fn has_library_layout(spec: &Spec) -> bool {
+    spec.inputs[0].dtype.size() > 1 || (spec.attrs.bool("transpose_b") && !spec.attrs.bool("transpose_a"))
 }
 
 /// Number of inputs of a product before the bias.

@@ -125,7 +125,7 @@ impl Extent {
         offsets(kept.0, kept.1).map(move |first| offsets(reduced.0, reduced.1).map(move |place| first + place))
     }
 
-    /// Divides the first dimension, if it is not reduced.
+    /// Returns the division of a check along the first dimension; `None` if that dimension is reduced or has one element.
     pub fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         let &rows = self.dims.first()?;
         let along = |input: &Tensor| input.dims.len() == self.dims.len() && input.dims[0] == rows;

@@ -11,7 +11,7 @@ use super::super::occupancy::{UNITS, share};
 use super::super::rows::{HELD, Rows, Sharing, common_pack};
 use super::*;
 
-/// Registers of loaded elements per thread if it loads some packs of one function's inputs at a time.
+/// Maximum number of registers per thread for the elements that a kernel loads at a time.
 const UNDER_WAY: u64 = 32;
 
 /// Division of rows among threads.

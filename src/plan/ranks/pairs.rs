@@ -19,7 +19,7 @@ pub struct Pair {
     pub members: Vec<(u32, OpId)>,
 }
 
-/// Identifies operations that belong together.
+/// Identifies operations of several ranks that belong together.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     /// A collective, by its number on a communicator.

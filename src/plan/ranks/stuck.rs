@@ -234,8 +234,8 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
             "let every rank execute its copies to others in the same order, or put independent copies on separate streams"
         }
         true => {
-            "issue them together, `group { send(…) recv(…) }`, so that none waits for another; or let one rank receive \
-             before it sends"
+            "issue them together, `group { send(…) recv(…) }`, so that none waits for another; let one rank receive \
+             before it sends; or send in each direction on a stream of its own"
         }
         false => {
             "let every rank execute its collectives in the same order, or put independent collectives on separate streams"

@@ -49,7 +49,7 @@ fn write<'a>(lines: impl IntoIterator<Item = &'a String>, width: Option<usize>, 
     }
 }
 
-/// The words of a text in lines of at most so many characters, unless a word is longer. All lines are indented like the text.
+/// Breaks a text into lines of at most `width` characters, unless a word is longer. All lines are indented like the text.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];

@@ -14,7 +14,7 @@ const BINS: usize = 60;
 /// Maximum number of points in the order of the samples; of more samples, neighbours share a point.
 const POINTS: usize = 300;
 
-/// The areas of both charts.
+/// Top and bottom of the two charts, and their areas, in pixels.
 const TOP: f64 = 42.0;
 const BOTTOM: f64 = 182.0;
 const DISTRIBUTION: Area = Area { left: 56.0, right: 356.0, top: TOP, bottom: BOTTOM };

@@ -67,7 +67,7 @@ impl Scale {
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, … that is not below a number.
+/// Rounds a positive number up to the next of …, 0.5, 1, 2, 5, 10, 20, …
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 5.0].map(|times| times * power).into_iter().find(|step| *step >= least).unwrap_or(10.0 * power)

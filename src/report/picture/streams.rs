@@ -22,7 +22,8 @@ const SMALL: f64 = 5.6;
 /// Size of an operation's box.
 const BOX: (f64, f64) = (96.0, 30.0);
 
-/// The dependencies of each part of a plan, and the same operations along modelled time.
+/// Pictures of each part of a plan: its dependencies, and its operations along modelled time. `None` if every part is empty or
+/// too large.
 pub fn streams(document: &PlanDocument) -> Option<Gallery> {
     let mut pictures = Vec::new();
     for (name, iteration) in document.iterations_first() {

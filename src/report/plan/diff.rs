@@ -168,7 +168,7 @@ fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operat
     }
 }
 
-/// True if both are known and not equal.
+/// True if both texts are known and differ.
 fn differ(a: Option<&Text>, b: Option<&Text>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a != b)
 }

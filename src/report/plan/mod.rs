@@ -307,7 +307,7 @@ impl PlanDocument {
         }
     }
 
-    /// The heading of one of several parts.
+    /// Returns the heading of a slot, of the setup or of the teardown.
     fn heading(&self, slot: Slot) -> String {
         match slot {
             Slot::Iteration(_) if self.iterations.len() == 1 => "iteration".to_owned(),

@@ -18,7 +18,7 @@ fn one(scene: &Scene, members: &[OpId], spec: &Spec) -> Found {
     let ops: Vec<Op> = members.iter().map(|&op| *scene.step.op(op)).collect();
     let mut places: Vec<(SrcSpan, String)> = Vec::new();
     for &op in members {
-        // Turns of a loop are at one place.
+        // Operations of all turns of a loop have the same location, which is listed once.
         if !places.iter().any(|(span, _)| *span == scene.span(op)) {
             places.push((scene.span(op), scene.spec(op).map_or("", |spec| spec.name()).to_owned()));
         }

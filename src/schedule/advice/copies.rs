@@ -2,7 +2,7 @@
 
 use crate::base::{OpId, Space};
 use crate::model::Sync;
-use crate::ops::{Spec, exchanges_last, keeps_order};
+use crate::ops::{Spec, exchanges_last, has_library_layout, keeps_order};
 use crate::plan::Use;
 
 use super::scene::{Found, Scene};
@@ -78,6 +78,9 @@ fn turned(scene: &Scene, op: OpId) -> Option<Found> {
         }
         inputs[reader.input] = spec.inputs[0];
         let turned = product.with_option(name, value)?.on(inputs, scene.is_free(reader.op))?;
+        if !has_library_layout(&turned) {
+            return None;
+        }
         changes.push((reader.op, Some(turned)));
         options.push(format!("`{name}: {value}`"));
     }
@@ -86,7 +89,7 @@ fn turned(scene: &Scene, op: OpId) -> Option<Found> {
     let named = named.map_or_else(|| "the original".to_owned(), |named| format!("`{named}`"));
     let readers = names(scene, &changes);
     Some(Found {
-        message: format!("`{}` turns a matrix around for {readers}, which can do so while reading", scene.name(op)),
+        message: format!("`{}` transposes a matrix for {readers}, which can do so while reading", scene.name(op)),
         help: format!("let {readers} read {named} with {}", options.join(" and ")),
         places: vec![(scene.span(op), "not needed in memory".to_owned())],
         changes,

@@ -24,7 +24,7 @@ pub struct Factor {
     pub input: usize,
     /// The factor of the elements; above 0.
     pub scale: f64,
-    /// Whether elements of keys after the query's own position become so negative that their weights are 0.
+    /// True if the scores of keys after the query's own position become so negative that their weights are 0.
     pub causal: bool,
 }
 

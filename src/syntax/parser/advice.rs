@@ -1,5 +1,6 @@
 //! Help for code that could not be parsed: recognizes common mistakes and says what to type.
 
+use super::super::other_languages;
 use super::super::words::{self, BRACKETS, Role, is_word, lead};
 use super::Rule;
 
@@ -52,6 +53,18 @@ impl<'a> FailurePoint<'a> {
 
     fn after_digit(&self) -> bool {
         self.before.ends_with(|c: char| c.is_ascii_digit())
+    }
+
+    /// The name before the innermost parenthesis that is open; `None` if no name is there.
+    fn callee(&self) -> Option<&'a str> {
+        let mut closed = 0;
+        let open = self.before.char_indices().rev().find(|(_, c)| {
+            closed += i32::from(*c == ')') - i32::from(*c == '(');
+            closed < 0
+        })?;
+        let before = &self.before[..open.0];
+        let name = &before[before.trim_end_matches(is_word).len()..];
+        (!name.is_empty()).then_some(name)
     }
 
     /// The innermost bracket that is open at the point of failure; `None` if there is none.
@@ -166,6 +179,7 @@ fn slice(place: &FailurePoint) -> Option<String> {
     let (behind_dots, bracket) = (place.before.ends_with(".."), place.inside() == Some('['));
     let colon = place.rest.starts_with(':');
     match (bracket, behind_dots) {
+        (true, true) if place.rest.starts_with('.') => help("write `..` once for each dimension: `x[.., .., 0]`"),
         (true, true) => help(SLICE),
         (true, false) if colon => help(SLICE),
         (false, true) => help("a range is written `0..n`, or `0..=n` with its end"),
@@ -213,8 +227,14 @@ fn equals(place: &FailurePoint) -> Option<String> {
         });
     }
     if matches!(place.inside(), Some('(' | '{')) && place.expects(":") {
-        let value = leading_word(place.rest[1..].trim_start());
-        let value = if value.is_empty() { "…" } else { value };
+        let value = place.rest[1..].split([',', ')', '}', '(', '[']).next().unwrap_or_default();
+        let value = value.split("->").next().unwrap_or_default().trim();
+        let value = match value {
+            "" => "…",
+            "True" => "true",
+            "False" => "false",
+            value => value,
+        };
         let inputs = if place.rule == Rule::stmt_piece { "; inputs have no names" } else { "" };
         return Some(format!("an option has a colon: `{}: {value}`{inputs}", place.word_before()));
     }
@@ -245,10 +265,14 @@ fn colon(place: &FailurePoint) -> Option<String> {
     }
     let name = place.word_before();
     match place.lead() {
-        _ if place.rule == Rule::stmt_piece && place.expects("(") => help("an operation has one label"),
-        _ if place.inside() == Some('(') && place.expects(",") => {
-            Some(format!("the arguments of a function have no names: remove `{name}:`"))
-        }
+        _ if place.rule == Rule::stmt_piece && place.inside().is_none() => help("an operation has one label"),
+        _ if place.inside() == Some('(') && place.expects(",") => Some(match place.callee() {
+            Some(callee) if place.rule == Rule::stmt_piece => format!(
+                "the arguments of a function have no names: remove `{name}:`; an operation is written above, with a label: \
+                 `t: {callee}(…)`"
+            ),
+            _ => format!("the arguments of a function have no names: remove `{name}:`"),
+        }),
         "preset" if place.inside().is_none() => {
             Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
         }
@@ -274,7 +298,9 @@ fn operator(place: &FailurePoint) -> Option<String> {
         '<' | '>' if before.ends_with(rest.get(..1)?) => help("a power of two is `pow(2, 20)`"),
         '+' | '-' | '*' | '/' if rest[1..].starts_with('=') && place.rule == Rule::stmt_piece => {
             let name = place.word_before();
-            Some(format!("an operation writes to memory: `map({name} {} 1 -> {name})`", &rest[..1]))
+            let value = rest[2..].trim();
+            let value = if value.is_empty() || value.contains('\n') { "1" } else { value };
+            Some(format!("an operation writes to memory: `map({name} {} {value} -> {name})`", &rest[..1]))
         }
         '+' if place.expects_value() => help("remove it: a number has no sign `+`"),
         _ => None,
@@ -293,6 +319,9 @@ fn head(place: &FailurePoint) -> Option<String> {
             help("a loop counts by one: count the turns, `for i in 0..ceil_div(n, 2)`, and use `2 * i`")
         }
         ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
+        ("kernel", Some(_)) if place.inside() == Some('(') && is_c_type(place.word_before()) => help(
+            "a tensor is written `x: f32[n]`, a number `a: f32`, and outputs follow an arrow: `(x: f32[n] -> y: f32[n])`",
+        ),
         ("on", Some(',')) if place.expects("after") && place.rest[1..].trim_start().starts_with("after") => {
             help("write `on s after a { … }`, without a comma")
         }
@@ -311,6 +340,10 @@ fn head(place: &FailurePoint) -> Option<String> {
         }
         ("draw", _) if place.expects("~") => help("write a distribution after `~`: `draw load[4] ~ uniform(1, 64)`"),
         ("draw", _) if place.before.ends_with('~') => help("name a distribution: `draw load[4] ~ uniform(1, 64)`"),
+        ("stream", Some(')')) if place.inside() == Some('(') && !name.is_empty() => {
+            let option = if name.starts_with(|c: char| c.is_ascii_digit()) { "units" } else { "priority" };
+            Some(format!("an option has a name: `({option}: {name})`"))
+        }
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
         }
@@ -353,6 +386,11 @@ fn head(place: &FailurePoint) -> Option<String> {
     }
 }
 
+/// True for a word that begins a parameter of a function in C.
+fn is_c_type(word: &str) -> bool {
+    ["const", "float", "double", "int", "long", "char", "unsigned", "half", "size_t", "void", "bool"].contains(&word)
+}
+
 /// True if a text is an element type, with or without sizes.
 fn is_type(text: &str) -> bool {
     let behind = text[leading_word(text).len()..].trim_end();
@@ -381,6 +419,9 @@ fn comma(place: &FailurePoint) -> Option<String> {
     let behind = place.rest[place.word().len()..].trim_start();
     let word = place.word();
     match place.inside()? {
+        _ if place.word_before() == "phase" && !word.is_empty() => {
+            Some(format!("a phase goes by its name alone: write `{word}`"))
+        }
         _ if !word.is_empty() && behind.starts_with([':', '=']) => Some(format!("write a comma before `{word}`")),
         '(' if place.rule == Rule::stmt_piece => {
             help("write a comma between inputs, `x, y`, or an arrow before an output, `x -> y`")
@@ -418,8 +459,15 @@ fn missing(place: &FailurePoint) -> Option<String> {
             place.lead(),
             words::one_of(words::leads(false).iter().filter(|lead| lead.has_block).map(|lead| lead.word))
         )),
+        Rule::stmt_piece if place.expects("(") && other_languages::statement(place.word_before()).is_some() => {
+            other_languages::statement(place.word_before()).map(str::to_owned)
+        }
         Rule::stmt_piece if place.expects("(") && !place.expects_value() && !place.word_before().is_empty() => {
             Some(format!("an operation has parentheses: `{}(…)`", place.word_before()))
+        }
+        _ if place.expects("*") && place.rest.starts_with('"') && matches!(place.lead(), "param" | "let") => {
+            let text = place.rest[1..].split('"').next().unwrap_or_default();
+            Some(format!("describe a declaration in a line above it: `/// {text}`"))
         }
         _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
             help("the text before it is complete: remove it, or write an operator between the two")

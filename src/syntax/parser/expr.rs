@@ -210,7 +210,8 @@ impl<'a> Builder<'a> {
         match suffix.pair.as_rule() {
             Rule::call => {
                 let ExprKind::Name(symbol) = base.expr.kind else {
-                    self.errors.push(SyntaxError::CallOfValue { at: base.expr.span.into() });
+                    let help = self.called_value(&base.expr.kind);
+                    self.errors.push(SyntaxError::CallOfValue { help, at: base.expr.span.into() });
                     return None;
                 };
                 let callee = Name { symbol, span: base.expr.span };
@@ -231,7 +232,20 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Parses the path of a stream, a label or a group: a name with fields and indices.
+    /// Help for a call of something that has no name, such as a method of a tensor.
+    fn called_value(&self, callee: &ExprKind) -> String {
+        let ExprKind::Field { name, .. } = callee else {
+            return "functions are not values: write the function's name before the parentheses".to_owned();
+        };
+        match self.names.name(name.symbol) {
+            "view" | "reshape" | "unsqueeze" | "squeeze" | "flatten" => {
+                "values have no methods: other dimensions of the same elements are `view(x, [4, 8])`".to_owned()
+            }
+            name => format!("values have no methods: write `{name}(x)` with the value as its argument"),
+        }
+    }
+
+    /// Parses the path of a stream, a label or a group: a name with fields and indices. `None` after an error.
     pub(super) fn path(&mut self, item: Item<'a>) -> Option<Expr> {
         let mut at = item.inner();
         let name = self.name(&mut at)?;

@@ -111,7 +111,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The operation, or the reference of a kernel, which has no label and follows its documentation.
+    /// Parses an operation, or the reference of a kernel, which has no label and follows its documentation. `None` after an error.
     pub(super) fn operation(&mut self, operation: Item<'a>) -> Option<Call> {
         let end = operation.span();
         let mut at = operation.inner();
