@@ -150,7 +150,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
-            Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor: floor + latency }
+            let floor = floor + latency + conversion_time(cost, cached, profile);
+            Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
 }
@@ -226,8 +227,7 @@ fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
 /// Time in ns of a block that has a unit to itself: its instructions, each of which waits for the one before it, and its accesses to
 /// memory and exchanges between threads, one after the other.
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
-    let Some(threads) = grid.threads else { return 0.0 };
-    let each = cost.instructions / (grid.blocks * threads) as f64;
+    let each = grid.threads.map_or(0.0, |threads| cost.instructions / (grid.blocks * threads) as f64);
     // The first access of the first blocks is part of the launch's latency.
     let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
@@ -235,6 +235,19 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
         + each * profile.instruction_latency.value()
         + (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
+}
+
+/// Kernels that convert the layout of a product's operands: of both factors, and of the result.
+const CONVERSIONS: f64 = 3.0;
+
+/// Time in ns of the kernels that convert the layout of a product's operands; 0 if there are none.
+fn conversion_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
+    if cost.tiling.converted == 0 {
+        return 0.0;
+    }
+    let launches =
+        CONVERSIONS * (profile.graph.gap.value() + profile.kernel_floor.value() + profile.memory_latency.value());
+    launches + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 
 /// Peak rate of the device's matrix units in operations per second.

@@ -103,6 +103,7 @@ impl std::iter::Sum for Cost {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,
                 unaligned: a.tiling.unaligned || b.tiling.unaligned,
+                converted: a.tiling.converted + b.tiling.converted,
             },
             hold: a.hold.max(b.hold),
         })
@@ -148,6 +149,8 @@ pub struct Tiling {
     pub shares_depth: bool,
     /// Whether rows of an operand are not aligned to 16 bytes. Libraries have slower kernels for these.
     pub unaligned: bool,
+    /// Bytes of the operands that kernels of the library copy to another layout, before or after the product; 0 if none are copied.
+    pub converted: u64,
 }
 
 /// Numbers of bytes by memory.

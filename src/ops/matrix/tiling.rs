@@ -41,6 +41,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         flops: flops(rows * tile, columns * tile),
         shares_depth: parts > 1,
         unaligned: is_narrow && operands.into_iter().any(|tensor| !is_aligned(tensor)),
+        ..Tiling::default()
     };
     (tiles * parts, tiling)
 }

@@ -1,0 +1,156 @@
+//! The cost of a convolution: that of a library's kernels or that of our own, whichever takes less time on an H100.
+
+use super::super::occupancy::{UNITS, share};
+use super::kernel::{FEW_ROWS, Split, THREADS, splits};
+use super::*;
+
+/// Instructions per gathered element and thread: in tiles, whose positions threads compute, and by threads that compute a column each.
+const PER_GATHERED: f64 = 45.0;
+const PER_ELEMENT: f64 = 10.0;
+
+/// Instructions of a thread that computes a column, for its position.
+const PER_COLUMN: f64 = 145.0;
+
+/// Instructions per place and thread that sums up weights.
+const PER_PLACE: f64 = 60.0;
+
+/// Rows and columns of a tile of the library's kernels, its depth per step, and minimum depth of a block if blocks share it.
+const TILE: u64 = 64;
+const STEP: u64 = 32;
+const MIN_DEPTH: u64 = 512;
+
+/// Bytes of channels that the library's kernels read at once.
+const CHANNELS_BYTES: u64 = 16;
+
+/// Depth for which a tile of the library takes as long as its first loads and its writes.
+const TILE_DEPTH: f64 = 160.0;
+
+/// Rate of the library's kernels as a share of that of large products.
+const RATE: f64 = 0.36;
+
+/// Operations per ns of the matrix units in products, and instructions per ns, of an H100; bytes per ns; and time in ns of a launch.
+const UNITS_16: f64 = 720e3;
+const UNITS_TF32: f64 = 370e3;
+const INSTRUCTIONS: f64 = 24e3;
+const BANDWIDTH: f64 = 2970.0;
+const LAUNCH: f64 = 1600.0;
+
+/// Time in ns of a step of a block.
+const STEP_TIME: f64 = 300.0;
+
+/// Returns the cost of the library's convolution or of our kernels.
+pub fn cost(spec: &Spec) -> Cost {
+    let (own, own_time) = own(spec);
+    match library(spec) {
+        Some((cost, time)) if time < own_time => cost,
+        _ => own,
+    }
+}
+
+/// Returns the cost of our kernels, and their time in ns on an H100.
+fn own(spec: &Spec) -> (Cost, f64) {
+    let splits = splits(spec);
+    let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
+    let mut steps = 0;
+    for split in &splits {
+        let (own, units) = instructions_of(split, spec);
+        instructions += own;
+        padded += if units.is_some() { padded_flops(split) } else { 0.0 };
+        matrix = matrix.or(units);
+        blocks += split.blocks(spec).max(1);
+        bytes += split.parts(spec);
+        steps += split.tiles.as_ref().map_or(0, |tiles| split.share.div_ceil(tiles.step));
+    }
+    let parts = Traffic::of(Space::Device, bytes);
+    // Each phase writes a part of the elements of a sector.
+    let Shape { stride, form, .. } = Shape::of(spec);
+    let apart = stride.last().copied().unwrap_or(1).min(if splits.len() > 1 { 8 } else { 1 });
+    let output = &spec.outputs[0];
+    let cost = Cost {
+        flops: Shape::of(spec).flops(),
+        instructions,
+        read: Spec::bytes_of(&spec.inputs) + parts,
+        written: Spec::bytes_of(&spec.outputs) + parts,
+        reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
+        waits: steps as f64,
+        blocks,
+        share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
+        matrix,
+        tiling: Tiling { flops: padded, ..Tiling::default() },
+        ..Cost::default()
+    };
+    let moved = (cost.bytes() + cost.reread.total()) as f64 / BANDWIDTH;
+    let waves = blocks as f64 / (2 * UNITS) as f64;
+    let chain = steps as f64 * STEP_TIME * waves.ceil();
+    let launches = splits.iter().map(|split| if split.splits > 1 { 2.0 } else { 1.0 }).sum::<f64>() * LAUNCH;
+    (cost, (instructions / INSTRUCTIONS).max(padded / UNITS_16).max(moved).max(chain) + launches)
+}
+
+/// Returns the cost of the library's kernels for matrix units, and their time in ns on an H100; `None` if the types have none.
+///
+/// These kernels read and write tensors whose channels come last, so that others copy the operands before and after.
+fn library(spec: &Spec) -> Option<(Cost, f64)> {
+    let arithmetic = arithmetic(spec);
+    let rate = match arithmetic {
+        Arithmetic::F16 | Arithmetic::BF16 => UNITS_16,
+        Arithmetic::Tf32 => UNITS_TF32,
+        _ => return None,
+    };
+    let shape = Shape::of(spec);
+    let (rows, columns, depth) = shape.product();
+    let channels = shape.gathered();
+    let pack = CHANNELS_BYTES / spec.inputs[0].dtype.size();
+    let packed = channels.next_multiple_of(pack) as f64 / channels as f64;
+    // Of a strided transposed convolution, the library computes no products with gaps.
+    let gaps = if shape.form == Form::Transposed { shape.stride.iter().product::<u64>() as f64 } else { 1.0 };
+    let depth = depth as f64 * packed / gaps;
+    let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE) * shape.groups;
+    let parts = (UNITS / tiles.max(1)).min(depth as u64 / MIN_DEPTH).max(1);
+    let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + TILE_DEPTH) / RATE;
+    let steps = (depth / parts as f64 / STEP as f64).ceil();
+    let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
+    let converted = x.bytes() + y.bytes();
+    let cost = Cost {
+        flops: shape.flops(),
+        read: Spec::bytes_of(&spec.inputs),
+        written: Spec::bytes_of(&spec.outputs),
+        waits: steps,
+        blocks: (tiles * parts).max(1),
+        share: Cost::WHOLE_UNIT,
+        matrix: Some(arithmetic),
+        tiling: Tiling { flops: padded, shares_depth: parts > 1, converted, ..Tiling::default() },
+        ..Cost::default()
+    };
+    let waves = (tiles * parts).div_ceil(UNITS) as f64;
+    let computed = (padded / rate).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME * waves);
+    let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
+    Some((cost, computed + 2.0 * converted as f64 / BANDWIDTH + 4.0 * LAUNCH + join))
+}
+
+/// Number of operations of matrix units for whole tiles of our kernels.
+fn padded_flops(split: &Split) -> f64 {
+    let (rows, columns, depth) = split.shape.product();
+    let Some(tiles) = &split.tiles else { return 0.0 };
+    2.0 * (rows.next_multiple_of(tiles.rows) * columns.next_multiple_of(tiles.columns)) as f64
+        * (split.shape.groups * depth) as f64
+}
+
+/// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
+fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
+    let shape = &split.shape;
+    let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
+    match &split.tiles {
+        Some(tiles) => {
+            let gathers = PER_GATHERED * products / tiles.rows.min(rows) as f64;
+            if tiles.units { (gathers, Some(arithmetic(spec))) } else { (products + gathers, None) }
+        }
+        None if shape.form == Form::Weights => {
+            let (own_rows, own_columns) = split.thread_weights(spec);
+            (products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64), None)
+        }
+        None => {
+            let threads = (shape.groups * columns) as f64;
+            (threads * (PER_COLUMN + depth as f64 * (PER_ELEMENT + rows.min(FEW_ROWS) as f64)), None)
+        }
+    }
+}
