@@ -142,6 +142,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
                     (arithmetic / grid.blocks as f64 * 1e9)
                         .max(issue_time(cost, grid, beside, profile))
+                        .max(unit_time(cost, grid, profile) * beside)
+                        .max(profile.block_start.value() * beside)
                         .max(thread_time(cost, grid, cached, profile))
                 }
             };
@@ -202,7 +204,7 @@ fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
 fn block_rate(cost: &Cost, share: u32, profile: &Profile) -> f64 {
     let peak = match cost.matrix {
         Some(arithmetic) => {
-            let share = if cost.tiling.unaligned { profile.unaligned_matrix.value() } else { 1.0 };
+            let share = if cost.tiling.unaligned > 0 { profile.unaligned_matrix.value() } else { 1.0 };
             matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile) * share
         }
         None => profile.peak["vector"].value(),
@@ -232,6 +234,7 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
     issue_time(cost, grid, 1.0, profile)
+        + unit_time(cost, grid, profile)
         + each * profile.instruction_latency.value()
         + (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
@@ -250,6 +253,16 @@ fn conversion_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     launches + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 
+/// Time in ns in which a unit moves the bytes of a block of a kernel without matrix units.
+fn unit_time(cost: &Cost, grid: Grid, profile: &Profile) -> f64 {
+    if cost.matrix.is_some() {
+        return 0.0;
+    }
+    let time = |bytes: u64, rate: f64| if rate > 0.0 { bytes as f64 / rate * 1e9 } else { 0.0 };
+    let read = time((cost.read + cost.reread).device, profile.unit_reads.value());
+    (read + time(cost.written.device, profile.unit_writes.value())) / grid.blocks as f64
+}
+
 /// Peak rate of the device's matrix units in operations per second.
 pub fn matrix_peak(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.peak[arithmetic.name()].value()
@@ -263,8 +276,9 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
 fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
-    let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
-    let bytes = memory_time(device, cached, profile) / share + reread_time(cost, cached, profile);
+    // Operands with unaligned rows move at a part of the bandwidth.
+    let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
+    let bytes = memory_time(device + unaligned, cached, profile) + reread_time(cost, cached, profile);
     let sectors = memory_time(cost.sectors * ops::SECTOR as f64, 1.0, profile);
     Busy {
         memory: bytes.max(sectors),

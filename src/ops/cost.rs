@@ -102,7 +102,7 @@ impl std::iter::Sum for Cost {
             tiling: Tiling {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,
-                unaligned: a.tiling.unaligned || b.tiling.unaligned,
+                unaligned: a.tiling.unaligned + b.tiling.unaligned,
                 converted: a.tiling.converted + b.tiling.converted,
             },
             hold: a.hold.max(b.hold),
@@ -147,8 +147,8 @@ pub struct Tiling {
     pub flops: f64,
     /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
-    /// Whether rows of an operand are not aligned to 16 bytes. Libraries have slower kernels for these.
-    pub unaligned: bool,
+    /// Bytes of operands whose rows are not aligned to 16 bytes; 0 if all are. Libraries have slower kernels for these.
+    pub unaligned: u64,
     /// Bytes of the operands that kernels of the library copy to another layout, before or after the product; 0 if none are copied.
     pub converted: u64,
 }

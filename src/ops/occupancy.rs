@@ -35,6 +35,16 @@ pub const BUSY_BLOCKS: u64 = 2 * UNITS;
 /// Number of blocks of [`BLOCK`] threads that can be resident on the whole device.
 pub const RESIDENT_BLOCKS: u64 = UNITS * UNIT_THREADS / BLOCK as u64;
 
+/// Number of registers of 32 bits of an SM (CUDA C++ Programming Guide, the same table).
+const UNIT_REGISTERS: u64 = 64 << 10;
+
+/// Part of an SM that a block of this many threads with this many registers each occupies, in units of [`Cost::share`].
+pub fn share_with(threads: u64, registers: u64) -> u32 {
+    let all = threads * registers.next_multiple_of(8);
+    let fit = (UNIT_REGISTERS / all.max(1)).max(1);
+    share(threads).max(u64::from(Cost::WHOLE_UNIT).div_ceil(fit) as u32)
+}
+
 /// Part of an SM that a block of this many threads occupies, in units of [`Cost::share`].
 pub fn share(threads: u64) -> u32 {
     ((threads * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_THREADS) as u32).max(1)

@@ -22,15 +22,32 @@ const MIN_DEPTH: u64 = 512;
 /// Bytes of channels that the library's kernels read at once.
 const CHANNELS_BYTES: u64 = 16;
 
-/// Depth for which a tile of the library takes as long as its first loads and its writes.
-const TILE_DEPTH: f64 = 160.0;
+/// How a library computes convolutions with matrix units of one type.
+struct Library {
+    /// Operations per ns of the matrix units in products, on an H100.
+    units: f64,
+    /// Rate of its kernels as a share of that.
+    rate: f64,
+    /// Depth for which a tile takes as long as its first loads and its writes.
+    tile_depth: f64,
+}
 
-/// Rate of the library's kernels as a share of that of large products.
-const RATE: f64 = 0.36;
+const LIBRARY_16: Library = Library { units: 720e3, rate: 0.36, tile_depth: 160.0 };
+const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
 
-/// Operations per ns of the matrix units in products, and instructions per ns, of an H100; bytes per ns; and time in ns of a launch.
-const UNITS_16: f64 = 720e3;
-const UNITS_TF32: f64 = 370e3;
+/// Part of that rate in three dimensions.
+const IN_THREE_DIMENSIONS: f64 = 0.25;
+
+/// Bytes of an element of a conversion: elements of 16 bits take as long as those of 32.
+const CONVERTED_BYTES: u64 = 4;
+
+/// Steps that blocks of the library load ahead.
+const STAGES: f64 = 3.0;
+
+/// Instructions per thread and sum of weights, to add those of other threads.
+const PER_SUM: f64 = 20.0;
+
+/// Instructions per ns of an H100; bytes per ns; and time in ns of a launch.
 const INSTRUCTIONS: f64 = 24e3;
 const BANDWIDTH: f64 = 2970.0;
 const LAUNCH: f64 = 1600.0;
@@ -83,7 +100,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let waves = blocks as f64 / (2 * UNITS) as f64;
     let chain = steps as f64 * STEP_TIME * waves.ceil();
     let launches = splits.iter().map(|split| if split.splits > 1 { 2.0 } else { 1.0 }).sum::<f64>() * LAUNCH;
-    (cost, (instructions / INSTRUCTIONS).max(padded / UNITS_16).max(moved).max(chain) + launches)
+    (cost, (instructions / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches)
 }
 
 /// Returns the cost of the library's kernels for matrix units, and their time in ns on an H100; `None` if the types have none.
@@ -91,12 +108,22 @@ fn own(spec: &Spec) -> (Cost, f64) {
 /// These kernels read and write tensors whose channels come last, so that others copy the operands before and after.
 fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let arithmetic = arithmetic(spec);
-    let rate = match arithmetic {
-        Arithmetic::F16 | Arithmetic::BF16 => UNITS_16,
-        Arithmetic::Tf32 => UNITS_TF32,
+    let library = match arithmetic {
+        Arithmetic::F16 | Arithmetic::BF16 => LIBRARY_16,
+        Arithmetic::Tf32 => LIBRARY_TF32,
         _ => return None,
     };
     let shape = Shape::of(spec);
+    // A plain product of channels and positions, whose operands need no other layout.
+    let is_product = shape.groups == 1
+        && shape.elements() == 1
+        && shape.stride.iter().all(|&stride| stride == 1)
+        && shape.padding.iter().all(|&size| size == 0);
+    let (rate, tile_depth) = match shape.kernel.len() {
+        _ if is_product => (1.0, 0.0),
+        3 => (library.rate * IN_THREE_DIMENSIONS, library.tile_depth),
+        _ => (library.rate, library.tile_depth),
+    };
     let (rows, columns, depth) = shape.product();
     let channels = shape.gathered();
     let pack = CHANNELS_BYTES / spec.inputs[0].dtype.size();
@@ -106,10 +133,10 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let depth = depth as f64 * packed / gaps;
     let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE) * shape.groups;
     let parts = (UNITS / tiles.max(1)).min(depth as u64 / MIN_DEPTH).max(1);
-    let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + TILE_DEPTH) / RATE;
-    let steps = (depth / parts as f64 / STEP as f64).ceil();
+    let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
+    let steps = (depth / parts as f64 / STEP as f64 / STAGES).ceil();
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
-    let converted = x.bytes() + y.bytes();
+    let converted = if is_product { 0 } else { (x.elements() + y.elements()) * CONVERTED_BYTES };
     let cost = Cost {
         flops: shape.flops(),
         read: Spec::bytes_of(&spec.inputs),
@@ -122,9 +149,10 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
         ..Cost::default()
     };
     let waves = (tiles * parts).div_ceil(UNITS) as f64;
-    let computed = (padded / rate).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME * waves);
+    let computed = (padded / library.units).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME * waves);
     let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
-    Some((cost, computed + 2.0 * converted as f64 / BANDWIDTH + 4.0 * LAUNCH + join))
+    let conversions = if is_product { 0.0 } else { 2.0 * converted as f64 / BANDWIDTH + 3.0 * LAUNCH };
+    Some((cost, computed + conversions + LAUNCH + join))
 }
 
 /// Number of operations of matrix units for whole tiles of our kernels.
@@ -146,7 +174,11 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
         }
         None if shape.form == Form::Weights => {
             let (own_rows, own_columns) = split.thread_weights(spec);
-            (products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64), None)
+            let sums = split.blocks(spec) as f64 * (THREADS * own_rows * own_columns) as f64 * PER_SUM;
+            (
+                sums + products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64),
+                None,
+            )
         }
         None => {
             let threads = (shape.groups * columns) as f64;

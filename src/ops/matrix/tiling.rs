@@ -36,11 +36,12 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let (rows, columns) = (m.div_ceil(tile), n.div_ceil(tile));
     let tiles = (rows * columns * batch).max(1);
     let parts = if by_row { 1 } else { (UNITS / tiles).min(k / MIN_DEPTH).max(1) };
-    let operands = spec.inputs[..2].iter().chain(&spec.outputs);
+    let unaligned = spec.inputs[..2].iter().chain(&spec.outputs).filter(|tensor| is_narrow && !is_aligned(tensor));
+    let unaligned_bytes = unaligned.map(Tensor::bytes).sum();
     let tiling = Tiling {
         flops: flops(rows * tile, columns * tile),
         shares_depth: parts > 1,
-        unaligned: is_narrow && operands.into_iter().any(|tensor| !is_aligned(tensor)),
+        unaligned: unaligned_bytes,
         ..Tiling::default()
     };
     (tiles * parts, tiling)

@@ -11,8 +11,8 @@ use super::*;
 const FEWEST_ROUNDS: u64 = 6;
 
 /// Instructions of a thread per bit of a search, and the time of a sum over a warp, which 16 lanes of an SM compute at a time.
-const PER_ROUND: u64 = 14;
-const PER_SUM: u64 = 8;
+const PER_ROUND: u64 = 4;
+const PER_SUM: u64 = 4;
 
 /// Instructions of a thread per element for its key and for its choice, and for the row.
 const PER_ELEMENT: u64 = 18;
@@ -29,7 +29,7 @@ pub fn of_launches(spec: &Spec) -> Vec<Cost> {
     let (words, held) = (tokens.div_ceil(TOGETHER).max(1), experts.div_ceil(TOGETHER));
     let choice = Choice::of(spec);
     let of_groups = if choice.groups > 1 { choice.groups as u64 * (held * 3 + 40) } else { 0 };
-    let of_key = if is_wide(probs.dtype) { 4 } else { 2 };
+    let of_key = if is_wide(probs.dtype) { 8 } else { 4 };
     let rounds = FEWEST_ROUNDS + u64::from(experts.max(1).ilog2());
     let each = PER_ROW + PER_ELEMENT * held + (of_key * held + PER_ROUND) * rounds + of_groups;
     let workspace = Traffic::of(Space::Device, experts * words * 4 + tokens * row_bytes(spec));
@@ -45,7 +45,8 @@ pub fn of_launches(spec: &Spec) -> Vec<Cost> {
         ..Cost::default()
     };
     let placing = u64::from(placing_threads(words));
-    // A warp visits the words of a block one after the other. It waits for the elements of each that names a row of its expert.
+    // A warp visits the words of a block one after the other. For each that names a row of its expert, it waits for shared memory and
+    // for the elements.
     let passes = words.div_ceil(placing);
     let visits = words.min(placing).div_ceil(placing / TOGETHER) * passes;
     let is_named = 1.0 - (1.0 - k as f64 / experts as f64).powi(TOGETHER as i32);
@@ -57,7 +58,7 @@ pub fn of_launches(spec: &Spec) -> Vec<Cost> {
         reread: Traffic::of(probs.space, tokens * k * SECTOR),
         blocks: experts,
         share: share(placing),
-        waits: visits as f64 * is_named,
+        waits: 2.0 * visits as f64 * is_named,
         exchanges: passes as f64,
         ..Cost::default()
     };
