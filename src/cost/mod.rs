@@ -152,7 +152,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
-            let floor = floor + latency + conversion_time(cost, cached, profile);
+            let floor = floor + latency + further_time(cost, cached, profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
@@ -240,17 +240,10 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
         + cost.exchanges * profile.block_exchange.value()
 }
 
-/// Kernels that convert the layout of a product's operands: of both factors, and of the result.
-const CONVERSIONS: f64 = 3.0;
-
-/// Time in ns of the kernels that convert the layout of a product's operands; 0 if there are none.
-fn conversion_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
-    if cost.tiling.converted == 0 {
-        return 0.0;
-    }
-    let launches =
-        CONVERSIONS * (profile.graph.gap.value() + profile.kernel_floor.value() + profile.memory_latency.value());
-    launches + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
+/// Time in ns of the kernels that run before and after a product.
+fn further_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
+    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + profile.memory_latency.value();
+    cost.tiling.further as f64 * launch + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 
 /// Time in ns in which a unit moves the bytes of a block of a kernel without matrix units.

@@ -103,6 +103,7 @@ impl std::iter::Sum for Cost {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,
                 unaligned: a.tiling.unaligned + b.tiling.unaligned,
+                further: a.tiling.further + b.tiling.further,
                 converted: a.tiling.converted + b.tiling.converted,
             },
             hold: a.hold.max(b.hold),
@@ -147,9 +148,10 @@ pub struct Tiling {
     pub flops: f64,
     /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
-    /// Bytes of operands whose rows are not aligned to 16 bytes; 0 if all are. Libraries have slower kernels for these.
+    /// Bytes of factors whose rows are not aligned to 16 bytes; 0 if all are. Libraries have slower kernels for these.
     pub unaligned: u64,
-    /// Bytes of the operands that kernels of the library copy to another layout, before or after the product; 0 if none are copied.
+    /// Number of further kernels, which run before and after the product; and bytes of operands that these copy to another layout.
+    pub further: u64,
     pub converted: u64,
 }
 

@@ -8,8 +8,9 @@ use super::*;
 const PER_GATHERED: f64 = 45.0;
 const PER_ELEMENT: f64 = 10.0;
 
-/// Instructions of a thread that computes a column, for its position.
+/// Instructions of a thread that computes a column, for its position and for each product.
 const PER_COLUMN: f64 = 145.0;
+const PER_PRODUCT: f64 = 3.0;
 
 /// Instructions per place and thread that sums up weights.
 const PER_PLACE: f64 = 60.0;
@@ -37,6 +38,9 @@ const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40
 
 /// Part of that rate in three dimensions.
 const IN_THREE_DIMENSIONS: f64 = 0.25;
+
+/// Kernels that convert the layout: of both factors, and of the result.
+const CONVERSIONS: u64 = 3;
 
 /// Bytes of an element of a conversion: elements of 16 bits take as long as those of 32.
 const CONVERTED_BYTES: u64 = 4;
@@ -68,7 +72,7 @@ pub fn cost(spec: &Spec) -> Cost {
 fn own(spec: &Spec) -> (Cost, f64) {
     let splits = splits(spec);
     let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
-    let mut steps = 0;
+    let (mut steps, mut launches) = (0, 0);
     for split in &splits {
         let (own, units) = instructions_of(split, spec);
         instructions += own;
@@ -76,6 +80,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
         matrix = matrix.or(units);
         blocks += split.blocks(spec).max(1);
         bytes += split.parts(spec);
+        launches += if split.splits > 1 { 2 } else { 1 };
         steps += split.tiles.as_ref().map_or(0, |tiles| split.share.div_ceil(tiles.step));
     }
     let parts = Traffic::of(Space::Device, bytes);
@@ -93,14 +98,16 @@ fn own(spec: &Spec) -> (Cost, f64) {
         blocks,
         share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
         matrix,
-        tiling: Tiling { flops: padded, ..Tiling::default() },
+        tiling: Tiling { flops: padded, further: launches - 1, ..Tiling::default() },
         ..Cost::default()
     };
     let moved = (cost.bytes() + cost.reread.total()) as f64 / BANDWIDTH;
     let waves = blocks as f64 / (2 * UNITS) as f64;
     let chain = steps as f64 * STEP_TIME * waves.ceil();
-    let launches = splits.iter().map(|split| if split.splits > 1 { 2.0 } else { 1.0 }).sum::<f64>() * LAUNCH;
-    (cost, (instructions / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches)
+    (
+        cost,
+        (instructions / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches as f64 * LAUNCH,
+    )
 }
 
 /// Returns the cost of the library's kernels for matrix units, and their time in ns on an H100; `None` if the types have none.
@@ -136,7 +143,8 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
     let steps = (depth / parts as f64 / STEP as f64 / STAGES).ceil();
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
-    let converted = if is_product { 0 } else { (x.elements() + y.elements()) * CONVERTED_BYTES };
+    let (further, converted) =
+        if is_product { (0, 0) } else { (CONVERSIONS, (x.elements() + y.elements()) * CONVERTED_BYTES) };
     let cost = Cost {
         flops: shape.flops(),
         read: Spec::bytes_of(&spec.inputs),
@@ -145,13 +153,13 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
         blocks: (tiles * parts).max(1),
         share: Cost::WHOLE_UNIT,
         matrix: Some(arithmetic),
-        tiling: Tiling { flops: padded, shares_depth: parts > 1, converted, ..Tiling::default() },
+        tiling: Tiling { flops: padded, shares_depth: parts > 1, further, converted, ..Tiling::default() },
         ..Cost::default()
     };
     let waves = (tiles * parts).div_ceil(UNITS) as f64;
     let computed = (padded / library.units).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME * waves);
     let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
-    let conversions = if is_product { 0.0 } else { 2.0 * converted as f64 / BANDWIDTH + 3.0 * LAUNCH };
+    let conversions = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
     Some((cost, computed + conversions + LAUNCH + join))
 }
 
@@ -160,7 +168,7 @@ fn padded_flops(split: &Split) -> f64 {
     let (rows, columns, depth) = split.shape.product();
     let Some(tiles) = &split.tiles else { return 0.0 };
     2.0 * (rows.next_multiple_of(tiles.rows) * columns.next_multiple_of(tiles.columns)) as f64
-        * (split.shape.groups * depth) as f64
+        * (split.shape.groups * depth.next_multiple_of(tiles.step)) as f64
 }
 
 /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
@@ -169,6 +177,7 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
     let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
     match &split.tiles {
         Some(tiles) => {
+            let products = products * depth.next_multiple_of(tiles.step) as f64 / depth as f64;
             let gathers = PER_GATHERED * products / tiles.rows.min(rows) as f64;
             if tiles.units { (gathers, Some(arithmetic(spec))) } else { (products + gathers, None) }
         }
@@ -182,7 +191,7 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
         }
         None => {
             let threads = (shape.groups * columns) as f64;
-            (threads * (PER_COLUMN + depth as f64 * (PER_ELEMENT + rows.min(FEW_ROWS) as f64)), None)
+            (threads * (PER_COLUMN + depth as f64 * (PER_ELEMENT + PER_PRODUCT * rows.min(FEW_ROWS) as f64)), None)
         }
     }
 }

@@ -36,12 +36,11 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let (rows, columns) = (m.div_ceil(tile), n.div_ceil(tile));
     let tiles = (rows * columns * batch).max(1);
     let parts = if by_row { 1 } else { (UNITS / tiles).min(k / MIN_DEPTH).max(1) };
-    let unaligned = spec.inputs[..2].iter().chain(&spec.outputs).filter(|tensor| is_narrow && !is_aligned(tensor));
-    let unaligned_bytes = unaligned.map(Tensor::bytes).sum();
+    let unaligned = spec.inputs[..2].iter().filter(|tensor| is_narrow && !is_aligned(tensor));
     let tiling = Tiling {
         flops: flops(rows * tile, columns * tile),
         shares_depth: parts > 1,
-        unaligned: unaligned_bytes,
+        unaligned: unaligned.map(Tensor::bytes).sum(),
         ..Tiling::default()
     };
     (tiles * parts, tiling)

@@ -10,7 +10,7 @@ use super::*;
 /// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
 const EACH: f64 = 7.0;
 const EACH_CENTRED: f64 = 10.0;
-const PER_THREAD: f64 = 150.0;
+const PER_THREAD: f64 = 80.0;
 
 /// Instructions per pack that a thread loads or stores.
 const PER_PACK: f64 = 12.0;
@@ -81,9 +81,9 @@ impl NormPartition {
         let threads = (self.rows.count * self.sharing.threads) as f64;
         let each = if norm.centred { EACH_CENTRED } else { EACH } + if self.shifted { EACH_SHIFTED } else { 0.0 };
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
-        // A row that registers do not hold is read once more, and a thread waits for each round of its packs.
+        // A thread waits for each round of packs of a row that registers do not hold.
         let Sharing { pack, packs, whole, .. } = self.sharing;
-        let accesses = if whole { 2.0 } else { 3.0 } + if norm.adds { 2.0 } else { 0.0 };
+        let accesses = if norm.adds { 5.0 } else { 3.0 };
         let rounds = self.rows.length.div_ceil(self.sharing.threads * pack * packs);
         let of_packs = PER_PACK * accesses * elements / pack as f64;
         let registers = REGISTERS + pack * packs * norm.compute(spec).size() / 4;
@@ -91,7 +91,6 @@ impl NormPartition {
             instructions: each * elements + of_packs + PER_THREAD * threads,
             special: threads,
             waits: if whole { 0.0 } else { (2 * rounds - 1) as f64 },
-            exchanges: if self.sharing.threads > WARP { if norm.centred { 2.0 } else { 1.0 } } else { 0.0 },
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
             share: share_with(self.sharing.block(), registers),

@@ -48,7 +48,7 @@ pub fn of_launches(spec: &Spec) -> Vec<Cost> {
     // A warp visits the words of a block one after the other. For each that names a row of its expert, it waits for shared memory and
     // for the elements.
     let passes = words.div_ceil(placing);
-    let visits = words.min(placing).div_ceil(placing / TOGETHER) * passes;
+    let visits = words.div_ceil(placing / TOGETHER);
     let is_named = 1.0 - (1.0 - k as f64 / experts as f64).powi(TOGETHER as i32);
     let places = Cost {
         instructions: (experts * (placing * PER_THREAD + words * TOGETHER * PER_WORD)) as f64,
