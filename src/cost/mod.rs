@@ -11,7 +11,7 @@ mod peer;
 use std::num::NonZeroU32;
 
 use crate::config::Profile;
-use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
+use crate::ops::{self, Arithmetic, Cost, Direction, Kernel, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, Resource};
@@ -174,8 +174,16 @@ impl Grid {
     }
 
     fn of(launch: &Launch, cost: &Cost) -> Grid {
-        let Launch::Kernel(kernel) = launch else { return Grid::unknown(cost) };
-        let threads = kernel.block.iter().copied().map(u64::from).product();
+        let of_block = |kernel: &Kernel| kernel.block.iter().copied().map(u64::from).product::<u64>();
+        let kernel = match launch {
+            Launch::Kernel(kernel) => kernel,
+            // Of a convolution, the cost has the blocks of all kernels.
+            Launch::Conv(_, kernels) => {
+                return Grid { threads: kernels.first().map(of_block), ..Grid::unknown(cost) };
+            }
+            _ => return Grid::unknown(cost),
+        };
+        let threads = of_block(kernel);
         Grid {
             blocks: kernel.grid.iter().product::<u64>().max(1),
             share: cost.share.max(ops::share(threads)),

@@ -148,7 +148,7 @@ pub struct Tiling {
     pub flops: f64,
     /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
-    /// Bytes of factors whose rows are not aligned to 16 bytes; 0 if all are. Libraries have slower kernels for these.
+    /// Bytes of operands that a library's kernels for unaligned rows move slowly; 0 if all rows are aligned.
     pub unaligned: u64,
     /// Number of further kernels, which run before and after the product; and bytes of operands that these copy to another layout.
     pub further: u64,

@@ -17,6 +17,9 @@ pub struct Unpermute;
 const PER_CHOICE: f64 = 30.0;
 const PER_PACK: f64 = 12.0;
 
+/// Further instructions per pack that is weighed and added up.
+const PER_TERM: f64 = 18.0;
+
 /// Instructions per element of a pack of rows that may begin inside a pack, for its parts of two packs.
 const PER_RAGGED: f64 = 30.0;
 
@@ -299,7 +302,7 @@ impl Operation for Unpermute {
         Cost {
             flops: (flops * terms) as f64,
             instructions: PER_CHOICE * places.elements() as f64
-                + chunks.per_pack() * (places.elements() * chunks.packs(&columns)) as f64
+                + (PER_TERM + chunks.per_pack()) * (places.elements() * chunks.packs(&columns)) as f64
                 + 2.0 * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),

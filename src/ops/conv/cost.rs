@@ -1,6 +1,6 @@
 //! The cost of a convolution: that of a library's kernels or that of our own, whichever takes less time on an H100.
 
-use super::super::occupancy::{UNITS, share};
+use super::super::occupancy::{UNITS, share, share_with};
 use super::kernel::{FEW_ROWS, Split, THREADS, splits};
 use super::*;
 
@@ -33,7 +33,7 @@ struct Library {
     tile_depth: f64,
 }
 
-const LIBRARY_16: Library = Library { units: 720e3, rate: 0.36, tile_depth: 160.0 };
+const LIBRARY_16: Library = Library { units: 720e3, rate: 0.42, tile_depth: 100.0 };
 const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
 
 /// Part of that rate in three dimensions.
@@ -46,7 +46,7 @@ const CONVERSIONS: u64 = 3;
 const CONVERTED_BYTES: u64 = 4;
 
 /// Steps that blocks of the library load ahead.
-const STAGES: f64 = 3.0;
+const STAGES: f64 = 1.5;
 
 /// Instructions per thread and sum of weights, to add those of other threads.
 const PER_SUM: f64 = 20.0;
@@ -56,8 +56,20 @@ const INSTRUCTIONS: f64 = 24e3;
 const BANDWIDTH: f64 = 2970.0;
 const LAUNCH: f64 = 1600.0;
 
-/// Time in ns of a step of a block.
+/// Time in ns for which a step of a block waits, and of an instruction of a thread.
 const STEP_TIME: f64 = 300.0;
+const INSTRUCTION: f64 = 1.1;
+
+/// Registers of a thread of tiles, of the matrix units and of the vector units.
+const UNITS_REGISTERS: u64 = 128;
+const VECTOR_REGISTERS: u64 = 80;
+
+/// Instructions of a thread for its place in a tile, and per result of it.
+const PER_TILE: f64 = 300.0;
+const PER_RESULT: f64 = 40.0;
+
+/// Instructions per product of a thread that computes a column of a transposed convolution, which divides places by the stride.
+const PER_TURNED: f64 = 14.0;
 
 /// Returns the cost of the library's convolution or of our kernels.
 pub fn cost(spec: &Spec) -> Cost {
@@ -83,6 +95,8 @@ fn own(spec: &Spec) -> (Cost, f64) {
         launches += if split.splits > 1 { 2 } else { 1 };
         steps += split.tiles.as_ref().map_or(0, |tiles| split.share.div_ceil(tiles.step));
     }
+    // Phases have blocks of their own.
+    let steps = steps / splits.len().max(1) as u64;
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
     let Shape { stride, form, .. } = Shape::of(spec);
@@ -95,15 +109,17 @@ fn own(spec: &Spec) -> (Cost, f64) {
         written: Spec::bytes_of(&spec.outputs) + parts,
         reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
         waits: steps as f64,
+        exchanges: steps as f64,
         blocks,
-        share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
+        share: splits.iter().map(share_of).max().unwrap_or(1),
         matrix,
         tiling: Tiling { flops: padded, further: launches - 1, ..Tiling::default() },
         ..Cost::default()
     };
     let moved = (cost.bytes() + cost.reread.total()) as f64 / BANDWIDTH;
-    let waves = blocks as f64 / (2 * UNITS) as f64;
-    let chain = steps as f64 * STEP_TIME * waves.ceil();
+    let waves = (blocks as f64 * f64::from(cost.share) / (UNITS * u64::from(Cost::WHOLE_UNIT)) as f64).ceil();
+    let of_block = instructions / (blocks * THREADS) as f64 * INSTRUCTION + steps as f64 * STEP_TIME;
+    let chain = of_block * waves;
     (
         cost,
         (instructions / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches as f64 * LAUNCH,
@@ -139,9 +155,14 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let gaps = if shape.form == Form::Transposed { shape.stride.iter().product::<u64>() as f64 } else { 1.0 };
     let depth = depth as f64 * packed / gaps;
     let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE) * shape.groups;
-    let parts = (UNITS / tiles.max(1)).min(depth as u64 / MIN_DEPTH).max(1);
+    // Blocks share the depth of gradients of weights alone.
+    let parts = match shape.form {
+        Form::Weights => (UNITS / tiles.max(1)).min(depth as u64 / MIN_DEPTH).max(1),
+        Form::Forward | Form::Transposed => 1,
+    };
     let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
-    let steps = (depth / parts as f64 / STEP as f64 / STAGES).ceil();
+    // The steps of a block take their time, unless other blocks compute in between.
+    let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
     let (further, converted) =
         if is_product { (0, 0) } else { (CONVERSIONS, (x.elements() + y.elements()) * CONVERTED_BYTES) };
@@ -156,11 +177,20 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
         tiling: Tiling { flops: padded, shares_depth: parts > 1, further, converted, ..Tiling::default() },
         ..Cost::default()
     };
-    let waves = (tiles * parts).div_ceil(UNITS) as f64;
-    let computed = (padded / library.units).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME * waves);
+    let computed = (padded / library.units).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME);
     let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
     let conversions = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
     Some((cost, computed + conversions + LAUNCH + join))
+}
+
+/// Part of an SM that a block of our kernels occupies.
+fn share_of(split: &Split) -> u32 {
+    let registers = match &split.tiles {
+        Some(tiles) if tiles.units => UNITS_REGISTERS,
+        Some(_) => VECTOR_REGISTERS,
+        None => return share(THREADS),
+    };
+    share_with(THREADS, registers)
 }
 
 /// Number of operations of matrix units for whole tiles of our kernels.
@@ -179,7 +209,10 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
         Some(tiles) => {
             let products = products * depth.next_multiple_of(tiles.step) as f64 / depth as f64;
             let gathers = PER_GATHERED * products / tiles.rows.min(rows) as f64;
-            if tiles.units { (gathers, Some(arithmetic(spec))) } else { (products + gathers, None) }
+            let of_a_thread = PER_TILE + PER_RESULT * (tiles.rows * tiles.columns / THREADS) as f64;
+            let of_tiles = (split.blocks(spec) * THREADS) as f64 * of_a_thread;
+            let all = gathers + of_tiles;
+            if tiles.units { (all, Some(arithmetic(spec))) } else { (products + all, None) }
         }
         None if shape.form == Form::Weights => {
             let (own_rows, own_columns) = split.thread_weights(spec);
@@ -191,7 +224,10 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
         }
         None => {
             let threads = (shape.groups * columns) as f64;
-            (threads * (PER_COLUMN + depth as f64 * (PER_ELEMENT + PER_PRODUCT * rows.min(FEW_ROWS) as f64)), None)
+            let each = if shape.form == Form::Transposed { PER_TURNED } else { PER_ELEMENT };
+            // A library has kernels for 16-bit elements of single channels.
+            let each = if rows * shape.gathered() == 1 && spec.inputs[0].dtype.size() == 2 { each / 2.0 } else { each };
+            (threads * (PER_COLUMN + depth as f64 * (each + PER_PRODUCT * rows.min(FEW_ROWS) as f64)), None)
         }
     }
 }

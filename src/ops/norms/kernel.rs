@@ -83,7 +83,7 @@ impl NormPartition {
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
         // A thread waits for each round of packs of a row that registers do not hold.
         let Sharing { pack, packs, whole, .. } = self.sharing;
-        let accesses = if norm.adds { 5.0 } else { 3.0 };
+        let accesses = if whole { 2.0 } else { 3.0 } + if norm.adds { 2.0 } else { 0.0 };
         let rounds = self.rows.length.div_ceil(self.sharing.threads * pack * packs);
         let of_packs = PER_PACK * accesses * elements / pack as f64;
         let registers = REGISTERS + pack * packs * norm.compute(spec).size() / 4;
