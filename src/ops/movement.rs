@@ -2,9 +2,8 @@
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::collapse;
-use super::occupancy::{RESIDENT_BLOCKS, SECTOR};
+use super::occupancy::{RESIDENT_BLOCKS, SECTOR, sectors_of};
 use super::ragged::RAGGED;
-use super::scatter::sectors_of;
 use super::stream::{RowText, Stream};
 use super::*;
 

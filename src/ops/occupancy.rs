@@ -26,6 +26,12 @@ pub const ROWS_BLOCK: u64 = 128;
 /// Granularity of memory accesses in bytes: a sector of a cache line.
 pub const SECTOR: u64 = 32;
 
+/// Average number of sectors that hold a part of a row of this many bytes, over all rows of a contiguous tensor.
+pub fn sectors_of(bytes: u64) -> f64 {
+    let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());
+    (bytes + SECTOR - divisor) as f64 / SECTOR as f64
+}
+
 /// Threads of a warp, which can exchange values by shuffles. A wavefront of 64 counts as two warps.
 pub const WARP: u64 = 32;
 

@@ -17,7 +17,6 @@ use super::*;
 use buckets::Buckets;
 use direct::Direct;
 use lists::Lists;
-pub use lists::sectors_of;
 use look::Look;
 
 /// `scatter(x, i, w -> y)`.
