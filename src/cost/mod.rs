@@ -143,7 +143,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     (arithmetic / grid.blocks as f64 * 1e9)
                         .max(issue_time(cost, grid, beside, profile))
                         .max(unit_time(cost, grid, profile) * beside)
-                        .max(profile.block_start.value() * beside)
+                        .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
                         .max(thread_time(cost, grid, cached, profile))
                 }
             };
