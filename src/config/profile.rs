@@ -61,6 +61,14 @@ pub struct Profile {
     pub cache_wait: SourcedFigure,
     #[serde(default = "SourcedFigure::none")]
     pub block_exchange: SourcedFigure,
+    /// Time in which a compute unit starts a block.
+    #[serde(default = "SourcedFigure::none")]
+    pub block_start: SourcedFigure,
+    /// Bytes per second that a compute unit reads and writes.
+    #[serde(default = "SourcedFigure::none")]
+    pub unit_reads: SourcedFigure,
+    #[serde(default = "SourcedFigure::none")]
+    pub unit_writes: SourcedFigure,
     /// Minimum duration of a matrix product.
     pub matrix_floor: SourcedFigure,
     /// Additional time of a product whose depth blocks share.

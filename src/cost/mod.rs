@@ -11,7 +11,7 @@ mod peer;
 use std::num::NonZeroU32;
 
 use crate::config::Profile;
-use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
+use crate::ops::{self, Arithmetic, Cost, Direction, Kernel, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, Resource};
@@ -142,6 +142,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
                     (arithmetic / grid.blocks as f64 * 1e9)
                         .max(issue_time(cost, grid, beside, profile))
+                        .max(unit_time(cost, grid, profile) * beside)
+                        .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
                         .max(thread_time(cost, grid, cached, profile))
                 }
             };
@@ -150,7 +152,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
-            Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor: floor + latency }
+            let floor = floor + latency + further_time(cost, cached, profile);
+            Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
 }
@@ -171,8 +174,16 @@ impl Grid {
     }
 
     fn of(launch: &Launch, cost: &Cost) -> Grid {
-        let Launch::Kernel(kernel) = launch else { return Grid::unknown(cost) };
-        let threads = kernel.block.iter().copied().map(u64::from).product();
+        let of_block = |kernel: &Kernel| kernel.block.iter().copied().map(u64::from).product::<u64>();
+        let kernel = match launch {
+            Launch::Kernel(kernel) => kernel,
+            // Of a convolution, the cost has the blocks of all kernels.
+            Launch::Conv(_, kernels) => {
+                return Grid { threads: kernels.first().map(of_block), ..Grid::unknown(cost) };
+            }
+            _ => return Grid::unknown(cost),
+        };
+        let threads = of_block(kernel);
         Grid {
             blocks: kernel.grid.iter().product::<u64>().max(1),
             share: cost.share.max(ops::share(threads)),
@@ -201,7 +212,7 @@ fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
 fn block_rate(cost: &Cost, share: u32, profile: &Profile) -> f64 {
     let peak = match cost.matrix {
         Some(arithmetic) => {
-            let share = if cost.tiling.unaligned { profile.unaligned_matrix.value() } else { 1.0 };
+            let share = if cost.tiling.unaligned > 0 { profile.unaligned_matrix.value() } else { 1.0 };
             matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile) * share
         }
         None => profile.peak["vector"].value(),
@@ -226,8 +237,7 @@ fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
 /// Time in ns of a block that has a unit to itself: its instructions, each of which waits for the one before it, and its accesses to
 /// memory and exchanges between threads, one after the other.
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
-    let Some(threads) = grid.threads else { return 0.0 };
-    let each = cost.instructions / (grid.blocks * threads) as f64;
+    let each = grid.threads.map_or(0.0, |threads| cost.instructions / (grid.blocks * threads) as f64);
     // The first access of the first blocks is part of the launch's latency.
     let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
@@ -235,6 +245,22 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
         + each * profile.instruction_latency.value()
         + (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
+}
+
+/// Time in ns of the kernels that run before and after a product.
+fn further_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
+    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + profile.memory_latency.value();
+    cost.tiling.further as f64 * launch + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
+}
+
+/// Time in ns in which a unit moves the bytes of a block of a kernel without matrix units.
+fn unit_time(cost: &Cost, grid: Grid, profile: &Profile) -> f64 {
+    if cost.matrix.is_some() {
+        return 0.0;
+    }
+    let time = |bytes: u64, rate: f64| if rate > 0.0 { bytes as f64 / rate * 1e9 } else { 0.0 };
+    let read = time((cost.read + cost.reread).device, profile.unit_reads.value());
+    (read + time(cost.written.device, profile.unit_writes.value())) / grid.blocks as f64
 }
 
 /// Peak rate of the device's matrix units in operations per second.
@@ -250,8 +276,9 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
 fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
-    let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
-    let bytes = memory_time(device, cached, profile) / share + reread_time(cost, cached, profile);
+    // Operands with unaligned rows move at a part of the bandwidth.
+    let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
+    let bytes = memory_time(device + unaligned, cached, profile) + reread_time(cost, cached, profile);
     let sectors = memory_time(cost.sectors * ops::SECTOR as f64, 1.0, profile);
     Busy {
         memory: bytes.max(sectors),

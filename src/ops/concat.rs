@@ -67,8 +67,8 @@ impl Operation for Concat {
             let instructions = (PER_PACK + PER_INPUT * spec.inputs.len() as f64) * packs as f64;
             return Cost { instructions, ..spec.streaming_cost(0.0, pack(spec) * pack_threads(packs)) };
         }
-        let sectors = walk::sectors(&tasks(spec, &Expression::identity()));
-        Cost { sectors, ..spec.streaming_cost(0.0, u64::from(BLOCK) * 4) }
+        let walk::Work { sectors, instructions, .. } = walk::work(&tasks(spec, &Expression::identity()));
+        Cost { sectors, instructions, ..spec.streaming_cost(0.0, u64::from(BLOCK) * 4) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

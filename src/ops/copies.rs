@@ -204,7 +204,8 @@ impl Operation for Copy {
             _ => Traffic::of(tensor.space, bytes),
         };
         let (read, written) = (counts_on(source, target), counts_on(target, source));
-        Cost { read, written, blocks, sectors: sectors(spec), share: 4, ..Cost::default() }
+        let walk::Work { sectors, instructions, .. } = work(spec);
+        Cost { read, written, blocks, sectors, instructions, share: 4, ..Cost::default() }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -265,16 +266,16 @@ fn by_kernel(spec: &Spec) -> bool {
     }
 }
 
-/// Number of sectors of memory that an elementwise kernel accesses, if one makes the copy; otherwise 0.
-fn sectors(spec: &Spec) -> f64 {
+/// Work of an elementwise kernel, if one makes the copy; otherwise none.
+fn work(spec: &Spec) -> walk::Work {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     if pages::indices(&spec.attrs).is_some() || !by_kernel(spec) {
-        return 0.0;
+        return walk::Work::default();
     }
     let (dims, strides) = walk(source, target).expect("a way was found along it");
     match stream::moved("copy", spec, dims, &strides) {
-        Some(_) => 0.0,
-        None => walk::sectors(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
+        Some(_) => walk::Work::default(),
+        None => walk::work(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
     }
 }
 

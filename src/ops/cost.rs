@@ -102,7 +102,9 @@ impl std::iter::Sum for Cost {
             tiling: Tiling {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,
-                unaligned: a.tiling.unaligned || b.tiling.unaligned,
+                unaligned: a.tiling.unaligned + b.tiling.unaligned,
+                further: a.tiling.further + b.tiling.further,
+                converted: a.tiling.converted + b.tiling.converted,
             },
             hold: a.hold.max(b.hold),
         })
@@ -146,8 +148,11 @@ pub struct Tiling {
     pub flops: f64,
     /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
-    /// Whether rows of an operand are not aligned to 16 bytes. Libraries have slower kernels for these.
-    pub unaligned: bool,
+    /// Bytes of operands that a library's kernels for unaligned rows move slowly; 0 if all rows are aligned.
+    pub unaligned: u64,
+    /// Number of further kernels, which run before and after the product; and bytes of operands that these copy to another layout.
+    pub further: u64,
+    pub converted: u64,
 }
 
 /// Numbers of bytes by memory.

@@ -218,10 +218,11 @@ impl Operation for Fill {
 /// The cost of evaluating an expression for each element of the outputs.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
+    let work = walk::work(&[task(expression, spec)]);
     Cost {
-        instructions: each(expression.instructions()),
+        instructions: each(expression.instructions()) + work.instructions,
         special: each(expression.special()),
-        sectors: walk::sectors(&[task(expression, spec)]),
+        sectors: work.sectors,
         ..spec.streaming_cost(each(expression.flops()), u64::from(BLOCK) * 4)
     }
 }

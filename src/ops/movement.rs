@@ -2,7 +2,7 @@
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::collapse;
-use super::occupancy::RESIDENT_BLOCKS;
+use super::occupancy::{RESIDENT_BLOCKS, SECTOR, sectors_of};
 use super::ragged::RAGGED;
 use super::stream::{RowText, Stream};
 use super::*;
@@ -64,6 +64,8 @@ impl Operation for Gather {
             read: rows(once) + Spec::bytes_of(&spec.inputs[1..]),
             reread: rows(bytes - once),
             written: Spec::bytes_of(&spec.outputs),
+            sectors: count as f64 * sectors_of(bytes / count.max(1))
+                + ((bytes + spec.inputs[1].bytes()) / SECTOR) as f64,
             blocks,
             share: 4,
             ..Cost::default()

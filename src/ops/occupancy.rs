@@ -26,6 +26,12 @@ pub const ROWS_BLOCK: u64 = 128;
 /// Granularity of memory accesses in bytes: a sector of a cache line.
 pub const SECTOR: u64 = 32;
 
+/// Average number of sectors that hold a part of a row of this many bytes, over all rows of a contiguous tensor.
+pub fn sectors_of(bytes: u64) -> f64 {
+    let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());
+    (bytes + SECTOR - divisor) as f64 / SECTOR as f64
+}
+
 /// Threads of a warp, which can exchange values by shuffles. A wavefront of 64 counts as two warps.
 pub const WARP: u64 = 32;
 
@@ -34,6 +40,16 @@ pub const BUSY_BLOCKS: u64 = 2 * UNITS;
 
 /// Number of blocks of [`BLOCK`] threads that can be resident on the whole device.
 pub const RESIDENT_BLOCKS: u64 = UNITS * UNIT_THREADS / BLOCK as u64;
+
+/// Number of registers of 32 bits of an SM (CUDA C++ Programming Guide, the same table).
+const UNIT_REGISTERS: u64 = 64 << 10;
+
+/// Part of an SM that a block of this many threads with this many registers each occupies, in units of [`Cost::share`].
+pub fn share_with(threads: u64, registers: u64) -> u32 {
+    let all = threads * registers.next_multiple_of(8);
+    let fit = (UNIT_REGISTERS / all.max(1)).max(1);
+    share(threads).max(u64::from(Cost::WHOLE_UNIT).div_ceil(fit) as u32)
+}
 
 /// Part of an SM that a block of this many threads occupies, in units of [`Cost::share`].
 pub fn share(threads: u64) -> u32 {

@@ -17,6 +17,12 @@ pub struct Unpermute;
 const PER_CHOICE: f64 = 30.0;
 const PER_PACK: f64 = 12.0;
 
+/// Further instructions per pack that is weighed and added up.
+const PER_TERM: f64 = 18.0;
+
+/// Instructions per element of a pack of rows that may begin inside a pack, for its parts of two packs.
+const PER_RAGGED: f64 = 30.0;
+
 /// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
     choices.dims.get(1).copied().unwrap_or(1)
@@ -96,7 +102,7 @@ impl Operation for Permute {
         let packs = choices.elements() * chunks.packs(&columns);
         let found = Traffic::of(Space::Device, choices.elements() * 4) + Spec::bytes_of(&[*choices]);
         let moves = Cost {
-            instructions: PER_CHOICE * choices.elements() as f64 + PER_PACK * packs as f64,
+            instructions: PER_CHOICE * choices.elements() as f64 + chunks.per_pack() * packs as f64,
             read: Traffic::of(x.space, y.bytes()) + found,
             written: Spec::bytes_of(&spec.outputs),
             blocks: chunks.blocks(),
@@ -208,6 +214,11 @@ impl Chunks {
         self.packs(columns).div_ceil(self.lanes * self.of_row).max(1) as f64
     }
 
+    /// Number of instructions per pack.
+    fn per_pack(&self) -> f64 {
+        PER_PACK + if self.ragged { PER_RAGGED * self.pack as f64 } else { 0.0 }
+    }
+
     /// Number of packs of a row.
     fn packs(&self, columns: &Columns) -> u64 {
         packs_of_rows(columns.length, self.pack, self.ragged)
@@ -291,7 +302,7 @@ impl Operation for Unpermute {
         Cost {
             flops: (flops * terms) as f64,
             instructions: PER_CHOICE * places.elements() as f64
-                + PER_PACK * (places.elements() * chunks.packs(&columns)) as f64
+                + (PER_TERM + chunks.per_pack()) * (places.elements() * chunks.packs(&columns)) as f64
                 + 2.0 * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),

@@ -36,7 +36,7 @@ const PER_MOVER: f64 = 700.0;
 /// warps: a pass over 16.8 million positions took 363 µs on an H100, 90 µs of which are instructions. Of the only kernel of short lists,
 /// and of the kernel that counts.
 const CONFLICTS: f64 = 360.0;
-const CONFLICTS_ALONE: f64 = 220.0;
+const CONFLICTS_ALONE: f64 = 110.0;
 const COUNT_CONFLICTS: f64 = 30.0;
 
 /// Exchanges of a block per pass: two sums over all threads, and eight barriers.

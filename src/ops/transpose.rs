@@ -74,11 +74,11 @@ impl Operation for Transpose {
             }
             None => {
                 let (dims, strides) = moved(spec);
-                let sectors = match stream::moved("transpose", spec, dims, &strides) {
-                    Some(_) => 0.0,
-                    None => walk::sectors(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
+                let walk::Work { sectors, instructions, .. } = match stream::moved("transpose", spec, dims, &strides) {
+                    Some(_) => walk::Work::default(),
+                    None => walk::work(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
                 };
-                Cost { sectors, ..spec.streaming_cost(0.0, 1024) }
+                Cost { sectors, instructions, ..spec.streaming_cost(0.0, 1024) }
             }
         }
     }

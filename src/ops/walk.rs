@@ -25,6 +25,16 @@ const PACKS: u64 = 8;
 /// Maximum number of bytes that a thread loads before it computes, limited by registers.
 const MAX_LOADED: u64 = 256;
 
+/// Instructions of a thread for its place in a tile; for its place along another dimension, by a division; and for the offset of an
+/// operand along it.
+const PER_THREAD: f64 = 20.0;
+const PER_DIVISION: f64 = 20.0;
+const PER_OFFSET: f64 = 3.0;
+
+/// Instructions per pack for its position, and per access to memory.
+const PER_PACK: f64 = 4.0;
+const PER_ACCESS: f64 = 3.0;
+
 /// An elementwise expression with its shape and operands.
 #[derive(Debug)]
 pub struct Task<'a> {
@@ -220,6 +230,19 @@ impl Walk {
         operands.iter().enumerate().map(of_operand).sum()
     }
 
+    /// Number of instructions of all threads for addresses, loads and stores.
+    fn instructions(&self) -> f64 {
+        let (dims, operands) = (self.outer.dims.len() as f64, self.steps.len() as f64);
+        let accesses = self.steps.iter().map(|step| match step {
+            Step::Repeated => 1.0 / self.each as f64,
+            Step::Neighbours(width) => self.pack as f64 / *width as f64,
+            Step::Apart => self.pack as f64,
+        });
+        let of_a_thread = PER_THREAD + dims * (PER_DIVISION + PER_OFFSET * operands);
+        let of_packs = self.each as f64 * (PER_PACK + PER_ACCESS * accesses.sum::<f64>());
+        (self.tiles().1 * self.threads) as f64 * (of_a_thread + of_packs)
+    }
+
     /// Number of tiles along the innermost dimension, and in total.
     fn tiles(&self) -> (u64, u64) {
         let along = self.length.div_ceil(self.tile());
@@ -275,13 +298,28 @@ pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: 
     }
 }
 
-/// Number of sectors of the device's memory that the kernels of these tasks access.
-pub fn sectors(tasks: &[Task]) -> f64 {
-    let of_task = |task: &Task| {
+/// What the kernels of some tasks do beside evaluating expressions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// Number of sectors of the device's memory that warps access.
+    pub sectors: f64,
+    /// Number of instructions for addresses, loads and stores.
+    pub instructions: f64,
+    /// Number of thread blocks.
+    pub blocks: u64,
+}
+
+/// Returns the work of the kernels of these tasks.
+pub fn work(tasks: &[Task]) -> Work {
+    tasks.iter().fold(Work::default(), |all, task| {
         let operands: Vec<&Operand> = task.outputs.iter().chain(&task.inputs).collect();
-        Walk::of(task).sectors(&operands)
-    };
-    tasks.iter().map(of_task).sum()
+        let walk = Walk::of(task);
+        Work {
+            sectors: all.sectors + walk.sectors(&operands),
+            instructions: all.instructions + walk.instructions(),
+            blocks: all.blocks + (walk.tiles().1 * walk.threads).div_ceil(u64::from(BLOCK)).max(1),
+        }
+    })
 }
 
 /// Minimum limit of kernel arguments on all devices, in bytes.

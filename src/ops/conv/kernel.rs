@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, share};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS};
 use super::depthwise::{self, Depthwise};
 use super::few::Few;
 use super::*;
 
+/// Threads of a block.
+pub const THREADS: u64 = 256;
+
 /// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column. Threads sum up a few weights
 /// each if there are at most this many rows and weights, or at most this many columns.
-const FEW_ROWS: u64 = 8;
+pub const FEW_ROWS: u64 = 8;
 const SHALLOW: u64 = 256;
 const FEW_WEIGHT_ROWS: u64 = 4;
 const FEW_WEIGHTS: u64 = 1024;
@@ -38,31 +41,21 @@ const MAX_WIDE_ROWS: u64 = 64;
 /// Maximum size in bytes of the partial sums.
 const MAX_PARTS: u64 = 256 << 20;
 
-/// Rows and columns of a tile of the library's kernels, and channels that they read at once.
-const LIBRARY_TILE: u64 = 64;
-const LIBRARY_CHANNELS: u64 = 8;
-
 /// Kernel text before the body: moves the operands to the first elements of the phase.
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
 
-/// Instructions per gathered element and thread.
-const PER_ELEMENT: f64 = 10.0;
-
-/// Instructions per place and thread that sums up weights.
-const PER_PLACE: f64 = 60.0;
-
 /// Division of the work of a phase among thread blocks.
-struct Split {
+pub struct Split {
     phase: Phase,
-    shape: Shape,
-    method: Method,
+    pub shape: Shape,
+    pub method: Method,
     /// Number of blocks that share the depth, and the depth of each.
-    splits: u64,
-    share: u64,
+    pub splits: u64,
+    pub share: u64,
 }
 
 /// Kernel that computes a phase.
-enum Method {
+pub enum Method {
     Tiles(Tiles),
     /// Threads compute all rows of some positions.
     Few(Few),
@@ -73,20 +66,20 @@ enum Method {
 }
 
 /// Tile sizes of a block.
-struct Tiles {
+pub struct Tiles {
     /// Whether matrix units are used.
-    units: bool,
-    rows: u64,
-    columns: u64,
+    pub units: bool,
+    pub rows: u64,
+    pub columns: u64,
     /// Depth per step, and number of neighbouring elements that a thread loads at once.
-    step: u64,
+    pub step: u64,
     pack: u64,
     /// Threads that have other rows, without matrix units.
     row_threads: u64,
 }
 
 /// Returns the division of the work for each phase.
-fn splits(spec: &Spec) -> Vec<Split> {
+pub fn splits(spec: &Spec) -> Vec<Split> {
     let shape = Shape::of(spec);
     let whole = Depthwise::of(spec, &shape).map(Method::Depthwise).or_else(|| Few::of(spec, &shape).map(Method::Few));
     match whole {
@@ -94,40 +87,6 @@ fn splits(spec: &Spec) -> Vec<Split> {
             vec![Split { phase: Phase::whole(shape), shape, method, splits: 1, share: shape.product().2 }]
         }
         None => Phase::all(shape).into_iter().map(|phase| Split::of(spec, phase)).collect(),
-    }
-}
-
-/// Returns the cost of the kernels of all phases.
-pub fn cost(spec: &Spec) -> Cost {
-    let splits = splits(spec);
-    let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
-    for split in &splits {
-        let (own, units) = split.instructions(spec);
-        instructions += own;
-        padded += if units.is_some() { split.padded_flops() } else { 0.0 };
-        matrix = matrix.or(units);
-        blocks += split.blocks(spec).max(1);
-        bytes += split.parts(spec);
-    }
-    let parts = Traffic::of(Space::Device, bytes);
-    // Kernels of the library for matrix units read and write tensors whose channels come last, so that it copies `x` and `y`.
-    let [x, _, y] = Shape::of(spec).form.operands(spec).map(|operand| spec.operand(operand).bytes());
-    let copied = if matrix.is_some() { 2 * (x + y) } else { 0 };
-    Cost {
-        flops: Shape::of(spec).flops(),
-        instructions,
-        read: Spec::bytes_of(&spec.inputs) + parts,
-        written: Spec::bytes_of(&spec.outputs) + parts,
-        blocks,
-        share: if splits.iter().any(|split| matches!(split.method, Method::Tiles(_))) {
-            Cost::WHOLE_UNIT / 2
-        } else {
-            share(THREADS)
-        },
-        matrix,
-        reread: Traffic::of(Space::Device, copied),
-        tiling: Tiling { flops: padded, ..Tiling::default() },
-        ..Cost::default()
     }
 }
 
@@ -217,7 +176,7 @@ impl Split {
 
     /// Rows and columns of the weights that a thread sums up. These are all kernel elements of some channels, or one column if there are
     /// many.
-    fn thread_weights(&self, spec: &Spec) -> (u64, u64) {
+    pub fn thread_weights(&self, spec: &Spec) -> (u64, u64) {
         let ((rows, ..), elements) = (self.shape.product(), self.shape.elements());
         let most = MAX_SUMS / spec.inputs[0].dtype.compute().size();
         let columns =
@@ -231,7 +190,7 @@ impl Split {
         [rows.div_ceil(own.0), columns.div_ceil(own.1)]
     }
 
-    fn blocks(&self, spec: &Spec) -> u64 {
+    pub fn blocks(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let groups = self.shape.groups;
         match &self.method {
@@ -246,38 +205,10 @@ impl Split {
     }
 
     /// Size in bytes of the partial sums of blocks that share the depth; 0 if none do.
-    fn parts(&self, spec: &Spec) -> u64 {
+    pub fn parts(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let each = spec.inputs[0].dtype.compute().size();
         if self.splits > 1 { self.splits * self.shape.groups * rows * columns * each } else { 0 }
-    }
-
-    /// Number of operations of matrix units for whole tiles of [`LIBRARY_TILE`] rows and columns, and for packs of
-    /// [`LIBRARY_CHANNELS`] channels.
-    fn padded_flops(&self) -> f64 {
-        let (rows, columns, depth) = self.shape.product();
-        let packs = self.shape.taps() / self.shape.elements();
-        let channels = packs.next_multiple_of(LIBRARY_CHANNELS) as f64 / packs as f64;
-        let tiles = rows.next_multiple_of(LIBRARY_TILE) * columns.next_multiple_of(LIBRARY_TILE) * self.shape.groups;
-        2.0 * tiles as f64 * depth as f64 * channels
-    }
-
-    /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
-    fn instructions(&self, spec: &Spec) -> (f64, Option<Arithmetic>) {
-        let (rows, products) = (self.shape.product().0, self.shape.multiplications());
-        match &self.method {
-            Method::Few(few) => (few.instructions(&self.shape), None),
-            Method::Depthwise(depthwise) => (depthwise.instructions(), None),
-            Method::Tiles(tiles) if tiles.units => {
-                (PER_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
-            }
-            Method::Tiles(tiles) => (products * (1.0 + PER_ELEMENT / tiles.rows.min(rows) as f64), None),
-            Method::Direct if self.shape.form == Form::Weights => {
-                let (own_rows, own_columns) = self.thread_weights(spec);
-                (products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64), None)
-            }
-            Method::Direct => (products * (1.0 + PER_ELEMENT / rows.min(FEW_ROWS) as f64), None),
-        }
     }
 
     /// Returns the kernels: one; or two if blocks share the depth of a product, of which the second adds the partial

@@ -1,5 +1,6 @@
 //! `conv` and `conv_weights`: convolutions, transposed convolutions, and the gradients of their weights.
 
+mod cost;
 mod depthwise;
 mod few;
 mod few_text;
@@ -108,7 +109,7 @@ impl Operation for Conv {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        kernel::cost(spec)
+        cost::cost(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

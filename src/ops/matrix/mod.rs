@@ -232,6 +232,9 @@ impl Operation for Gemm {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
         };
+        if short::applies(spec) {
+            return short::cost(spec);
+        }
         let (blocks, tiling) = tiling::tiling(self, spec);
         Cost {
             flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
@@ -244,6 +247,27 @@ impl Operation for Gemm {
             tiling,
             ..Cost::default()
         }
+    }
+
+    /// Returns the costs of the products, which are equal, and of the kernel behind them; none unless there is such a kernel.
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let finish = Finish::of(spec);
+        if self.gate(spec).is_some() || !finish.has_epilogue() || library_epilogue(spec).is_some() {
+            return Vec::new();
+        }
+        let (m, n, ..) = sizes(spec);
+        let walk = batches(spec);
+        let products: u64 = walk.dims[..walk.dims.len().saturating_sub(1)].iter().product();
+        let product = Cost { reread: reread(spec, m, n), ..self.cost(spec) }.each_of(products.max(1));
+        let output = &spec.outputs[0];
+        let bytes = Traffic::of(output.space, output.bytes());
+        let epilogue = Cost {
+            instructions: f64::from(finish.expression().instructions()) * output.elements() as f64,
+            read: bytes,
+            written: bytes,
+            ..spec.streaming_cost(0.0, 1024)
+        };
+        std::iter::repeat_n(product, products.max(1) as usize).chain([epilogue]).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -6,9 +6,10 @@
 
 use super::super::kernel::{c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
+use super::super::occupancy::share;
 use super::epilogue::Finish;
 use super::{arithmetic, batches, library_epilogue, scales, sizes};
-use crate::ops::{Arg, Arithmetic, Launch, Spec};
+use crate::ops::{Arg, Arithmetic, Cost, Launch, Spec};
 
 /// Maximum number of terms: an H100 computes 16 terms without its matrix units in the time in which it writes one
 /// 16-bit element three times.
@@ -21,6 +22,9 @@ const MIN_COLUMNS: u64 = 256;
 const THREADS: u32 = 128;
 const EACH: u64 = 4;
 const ROWS: u64 = 32;
+
+/// Instructions per result beside its terms and its epilogue: for addresses, loads and the store.
+const PER_RESULT: f64 = 40.0;
 
 /// Maximum number of blocks.
 const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
@@ -42,6 +46,23 @@ pub fn applies(spec: &Spec) -> bool {
 fn blocks(spec: &Spec) -> u64 {
     let (m, n, _, batch) = sizes(spec);
     m.div_ceil(ROWS) * n.div_ceil(EACH * u64::from(THREADS)) * batch
+}
+
+/// The cost of that kernel.
+pub fn cost(spec: &Spec) -> Cost {
+    let (_, _, k, _) = sizes(spec);
+    let (finish, results) = (Finish::of(spec), spec.outputs[0].elements() as f64);
+    let expression = finish.expression();
+    Cost {
+        flops: results * (2 * k + u64::from(expression.flops())) as f64,
+        instructions: results * (PER_RESULT + k as f64 + f64::from(expression.instructions())),
+        special: results * f64::from(expression.special()),
+        read: Spec::bytes_of(&spec.inputs),
+        written: Spec::bytes_of(&spec.outputs),
+        blocks: blocks(spec),
+        share: share(u64::from(THREADS)),
+        ..Cost::default()
+    }
 }
 
 /// The kernel that computes the product and its epilogue.

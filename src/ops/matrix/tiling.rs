@@ -20,6 +20,9 @@ const MIN_DEPTH: u64 = 512;
 /// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
 const ALIGNMENT: u64 = 16;
 
+/// The same of the result, which they write in smaller pieces.
+const RESULT_ALIGNMENT: u64 = 4;
+
 /// Returns the number of blocks, and how they divide the product.
 pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let (m, n, k, batch) = sizes(spec);
@@ -37,18 +40,22 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let (rows, columns) = (m.div_ceil(tile), n.div_ceil(tile));
     let tiles = (rows * columns * batch).max(1);
     let parts = if by_row { 1 } else { (UNITS / tiles).min(k / MIN_DEPTH).max(1) };
-    let operands = spec.inputs[..2].iter().chain(&spec.outputs);
+    // The kernels for any alignment of the result are slow with all operands.
+    let is_odd = spec.outputs.iter().any(|tensor| !has_rows_at(tensor, RESULT_ALIGNMENT));
+    let operands = spec.inputs[..2].iter().chain(if is_odd { &*spec.outputs } else { &[] });
+    let unaligned = operands.filter(|tensor| is_narrow && (is_odd || !has_rows_at(tensor, ALIGNMENT)));
     let tiling = Tiling {
         flops: flops(rows * tile, columns * tile),
         shares_depth: parts > 1,
-        unaligned: is_narrow && operands.into_iter().any(|tensor| !is_aligned(tensor)),
+        unaligned: unaligned.map(Tensor::bytes).sum(),
+        ..Tiling::default()
     };
     (tiles * parts, tiling)
 }
 
-/// Whether each row of a matrix begins at a multiple of [`ALIGNMENT`].
-fn is_aligned(tensor: &Tensor) -> bool {
+/// Whether each row of a matrix begins at a multiple of this many bytes.
+fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
     let lead = &tensor.strides[..tensor.dims.len() - 1];
-    u64::from(tensor.align).is_multiple_of(ALIGNMENT)
-        && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(ALIGNMENT))
+    u64::from(tensor.align).is_multiple_of(alignment)
+        && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(alignment))
 }

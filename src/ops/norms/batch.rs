@@ -57,6 +57,18 @@ fn normalized(spec: &Spec) -> Expression {
     formula.with_outputs([y])
 }
 
+/// The task that evaluates [`normalized`] for each element.
+fn task<'a>(spec: &Spec, expression: &'a Expression) -> Task<'a> {
+    let (inputs, dims) = (spec.inputs.len(), spec.outputs[0].dims);
+    let whole = |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, tensor.strides);
+    let of_channels =
+        |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, by_channel(dims, tensor.strides[0]));
+    let mut read = vec![whole(0, &spec.inputs[0])];
+    read.extend((1..3).map(|output| of_channels(inputs + output, &spec.outputs[output])));
+    read.extend((1..inputs).map(|input| of_channels(input, &spec.inputs[input])));
+    Task { expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read }
+}
+
 /// Strides that broadcast one element per channel over `dims`.
 fn by_channel(dims: Dims, stride: u64) -> Dims {
     let strides: Vec<u64> = (0..dims.len()).map(|axis| if axis == 1 { stride } else { 0 }).collect();
@@ -164,8 +176,11 @@ impl Operation for BatchNorm {
         let elements = x.elements() as f64;
         let plain = spec.streaming_cost(f64::from(expression.flops()) * elements, 1024);
         let again = Traffic::of(x.space, x.bytes());
+        let work = walk::work(&[task(spec, &expression)]);
         let normalizes = Cost {
-            instructions: f64::from(expression.instructions()) * elements,
+            instructions: f64::from(expression.instructions()) * elements + work.instructions,
+            sectors: work.sectors,
+            blocks: work.blocks,
             special: f64::from(expression.special()) * elements,
             read: Spec::bytes_of(&spec.inputs[1..]),
             reread: again,
@@ -213,17 +228,9 @@ impl Operation for BatchNorm {
         if let Some(held) = HeldChannels::of(spec) {
             return vec![held.launch(spec)];
         }
-        let (inputs, dims) = (spec.inputs.len(), spec.outputs[0].dims);
         let expression = normalized(spec);
-        let whole = |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, tensor.strides);
-        let of_channels =
-            |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, by_channel(dims, tensor.strides[0]));
-        let mut read = vec![whole(0, &spec.inputs[0])];
-        read.extend((1..3).map(|output| of_channels(inputs + output, &spec.outputs[output])));
-        read.extend((1..inputs).map(|input| of_channels(input, &spec.inputs[input])));
-        let task = Task { expression: &expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read };
-        let mut launches = Statistics::of(spec).launches(inputs);
-        launches.push(walk::launch_all("batch_norm", &[task], compute_type(spec)));
+        let mut launches = Statistics::of(spec).launches(spec.inputs.len());
+        launches.push(walk::launch_all("batch_norm", &[task(spec, &expression)], compute_type(spec)));
         launches
     }
 

@@ -3,14 +3,20 @@
 use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share_with};
 use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted};
 use super::*;
 
 /// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
 const EACH: f64 = 7.0;
 const EACH_CENTRED: f64 = 10.0;
-const PER_THREAD: f64 = 150.0;
+const PER_THREAD: f64 = 80.0;
+
+/// Instructions per pack that a thread loads or stores.
+const PER_PACK: f64 = 12.0;
+
+/// Registers of a thread beside the elements that it holds.
+const REGISTERS: u64 = 28;
 
 /// Instructions per element of a shifted row, which compare its position with both ends.
 const EACH_SHIFTED: f64 = 6.0;
@@ -82,12 +88,19 @@ impl NormPartition {
         let threads = (self.rows.count * self.sharing.threads) as f64;
         let each = if norm.centred { EACH_CENTRED } else { EACH } + if self.shifted { EACH_SHIFTED } else { 0.0 };
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
+        // A thread waits for each round of packs of a row that registers do not hold.
+        let Sharing { pack, packs, whole, .. } = self.sharing;
+        let accesses = if whole { 2.0 } else { 3.0 } + if norm.adds { 2.0 } else { 0.0 };
+        let rounds = self.rows.length.div_ceil(self.sharing.threads * pack * packs);
+        let of_packs = PER_PACK * accesses * elements / pack as f64;
+        let registers = REGISTERS + pack * packs * norm.compute(spec).size() / 4;
         Cost {
-            instructions: each * elements + PER_THREAD * threads,
+            instructions: each * elements + of_packs + PER_THREAD * threads,
             special: threads,
+            waits: if whole { 0.0 } else { (2 * rounds - 1) as f64 },
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
-            share: share(self.sharing.block()),
+            share: share_with(self.sharing.block(), registers),
             // At most a square, an addition, a subtraction and a multiplication per element.
             ..spec.streaming_cost(4.0 * elements, 1)
         }

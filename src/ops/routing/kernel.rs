@@ -8,7 +8,7 @@ use super::TOGETHER;
 use super::choice::Choice;
 
 /// Threads of a block that processes as many rows as a word has bits.
-const BLOCK_OF_ROWS: u32 = 1024;
+pub const BLOCK_OF_ROWS: u32 = 1024;
 
 /// Whether weights are divided by a sum over the row.
 fn is_divided(spec: &Spec) -> bool {
@@ -18,6 +18,11 @@ fn is_divided(spec: &Spec) -> bool {
 /// Workspace per row, in bytes: the largest element and the divisor of the weights, if they are divided.
 pub fn row_bytes(spec: &Spec) -> u64 {
     if is_divided(spec) { 2 * spec.inputs[0].dtype.compute().size() } else { 0 }
+}
+
+/// Threads of a block that places the rows of an expert, which this many words of bits name.
+pub fn placing_threads(words: u64) -> u32 {
+    if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK }
 }
 
 pub fn launches(spec: &Spec) -> Vec<Launch> {
@@ -76,8 +81,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
         param("const Geometry<1, 4> g", Arg::Words(strides)),
         u64_param("sd", dropped.strides[0]),
     ]);
-    let threads = if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK };
-    vec![choose, launch("route_place", &before, &params, PLACE, experts, threads)]
+    vec![choose, launch("route_place", &before, &params, PLACE, experts, placing_threads(words))]
 }
 
 /// The score is `raw` of an element; for a softmax, divided by the row's sum.

@@ -1,6 +1,7 @@
 //! `route`: the assignment of tokens to experts.
 
 mod choice;
+mod cost;
 mod kernel;
 
 use super::*;
@@ -84,22 +85,11 @@ impl Operation for Route {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let (tokens, experts) = (spec.inputs[0].dims[0], spec.inputs[0].dims[1]);
-        // Each thread computes the keys of its elements, then counts them once for each bit of the threshold.
-        let choice = Choice::of(spec);
-        let held = experts.div_ceil(TOGETHER);
-        let of_groups = if choice.groups > 1 { choice.groups as u64 * (held * 3 + 40) } else { 0 };
-        let each = (held * 2 + 20) * ROUNDS + of_groups;
-        let words = tokens.div_ceil(TOGETHER);
-        let workspace = Traffic::of(Space::Device, experts * words * 4 + tokens * kernel::row_bytes(spec));
-        Cost {
-            instructions: (tokens * TOGETHER * each) as f64,
-            read: Spec::bytes_of(&spec.inputs) + workspace,
-            written: Spec::bytes_of(&spec.outputs) + workspace,
-            blocks: words + experts,
-            share: 16,
-            ..spec.streaming_cost(0.0, 1)
-        }
+        self.launch_costs(spec).into_iter().sum()
+    }
+
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        cost::of_launches(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -152,7 +142,3 @@ const MAX_GROUPS: i64 = 32;
 
 /// Threads that select a row's experts together, and rows whose bits share a word.
 const TOGETHER: u64 = 32;
-
-/// For the cost model: expected number of bits examined until a threshold separates the `k` largest of random
-/// probabilities.
-const ROUNDS: u64 = 20;

@@ -34,6 +34,9 @@ const TOTALS_AT_ONCE: u64 = 8;
 pub const EACH: f64 = 5.0;
 pub const PER_PACK: f64 = 40.0;
 
+/// Instructions of a thread that shares a line, for its place and for exchanging values.
+const PER_THREAD: f64 = 60.0;
+
 /// The lines of a scan: the elements that it accumulates.
 pub struct Lines {
     /// Geometry of the lines: strides of the output, then of the input.
@@ -160,9 +163,11 @@ impl Split {
         let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
         let rounds =
             self.span().div_ceil(if self.lines.along { self.threads * self.pack } else { 1 }).div_ceil(self.under_way);
-        let of_pack = if self.lines.along { PER_PACK } else { 0.0 };
+        let (of_pack, of_thread) = if self.lines.along { (PER_PACK, PER_THREAD) } else { (0.0, 0.0) };
         let cost = Cost {
-            instructions: EACH * elements + of_pack * elements / self.pack as f64,
+            instructions: EACH * elements
+                + of_pack * elements / self.pack as f64
+                + of_thread * (self.blocks() * u64::from(BLOCK)) as f64,
             blocks: self.blocks(),
             share: share(u64::from(BLOCK)),
             waits: rounds.saturating_sub(1) as f64,

@@ -6,11 +6,11 @@
 //! the runs of their bucket in all tiles. In the second way, blocks share a bucket that has far more positions than others.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share};
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ADD_RANKED, ALL, GROUP, JOIN, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
-use super::lists::{MAX_TERMS, sectors_of};
+use super::lists::MAX_TERMS;
 use super::*;
 
 /// Minimum and maximum number of positions that a block groups by row at once, and number up to which each thread compares its

@@ -8,7 +8,7 @@
 //! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of};
 use super::super::radix::EQUALS;
 use super::look::lanes;
 use super::*;
@@ -270,12 +270,6 @@ impl Lists {
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
         ]
     }
-}
-
-/// Average number of sectors that hold a part of a row of this many bytes, over all rows of a contiguous tensor.
-pub fn sectors_of(bytes: u64) -> f64 {
-    let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());
-    (bytes + SECTOR - divisor) as f64 / SECTOR as f64
 }
 
 /// Kernel text: the parts of the workspace. `next[row]` is the place in the pool of the second array of a list, whose first word is

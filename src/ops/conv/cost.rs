@@ -1,0 +1,235 @@
+//! The cost of a convolution: that of a library's kernels or that of our own, whichever takes less time on an H100.
+
+use super::super::occupancy::{UNITS, share, share_with};
+use super::kernel::{FEW_ROWS, Method, Split, THREADS, splits};
+use super::*;
+
+/// Instructions per gathered element and thread: in tiles, whose positions threads compute, and by threads that compute a column each.
+const PER_GATHERED: f64 = 45.0;
+const PER_ELEMENT: f64 = 10.0;
+
+/// Instructions of a thread that computes a column, for its position and for each product.
+const PER_COLUMN: f64 = 145.0;
+const PER_PRODUCT: f64 = 3.0;
+
+/// Instructions per place and thread that sums up weights.
+const PER_PLACE: f64 = 60.0;
+
+/// Rows and columns of a tile of the library's kernels, its depth per step, and minimum depth of a block if blocks share it.
+const TILE: u64 = 64;
+const STEP: u64 = 32;
+const MIN_DEPTH: u64 = 512;
+
+/// Bytes of channels that the library's kernels read at once.
+const CHANNELS_BYTES: u64 = 16;
+
+/// How a library computes convolutions with matrix units of one type.
+struct Library {
+    /// Operations per ns of the matrix units in products, on an H100.
+    units: f64,
+    /// Rate of its kernels as a share of that.
+    rate: f64,
+    /// Depth for which a tile takes as long as its first loads and its writes.
+    tile_depth: f64,
+}
+
+const LIBRARY_16: Library = Library { units: 720e3, rate: 0.42, tile_depth: 100.0 };
+const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
+
+/// Part of that rate in three dimensions.
+const IN_THREE_DIMENSIONS: f64 = 0.25;
+
+/// Kernels that convert the layout: of both factors, and of the result.
+const CONVERSIONS: u64 = 3;
+
+/// Bytes of an element of a conversion: elements of 16 bits take as long as those of 32.
+const CONVERTED_BYTES: u64 = 4;
+
+/// Steps that blocks of the library load ahead.
+const STAGES: f64 = 1.5;
+
+/// Instructions per thread and sum of weights, to add those of other threads.
+const PER_SUM: f64 = 20.0;
+
+/// Instructions per ns of an H100; bytes per ns; and time in ns of a launch.
+const INSTRUCTIONS: f64 = 24e3;
+const BANDWIDTH: f64 = 2970.0;
+const LAUNCH: f64 = 1600.0;
+
+/// Time in ns for which a step of a block waits, and of an instruction of a thread.
+const STEP_TIME: f64 = 300.0;
+const INSTRUCTION: f64 = 1.1;
+
+/// Registers of a thread of tiles, of the matrix units and of the vector units.
+const UNITS_REGISTERS: u64 = 128;
+const VECTOR_REGISTERS: u64 = 80;
+
+/// Instructions of a thread for its place in a tile, and per result of it.
+const PER_TILE: f64 = 300.0;
+const PER_RESULT: f64 = 40.0;
+
+/// Instructions per product of a thread that computes a column of a transposed convolution, which divides places by the stride.
+const PER_TURNED: f64 = 14.0;
+
+/// Returns the cost of the library's convolution or of our kernels.
+pub fn cost(spec: &Spec) -> Cost {
+    let (own, own_time) = own(spec);
+    match library(spec) {
+        Some((cost, time)) if time < own_time => cost,
+        _ => own,
+    }
+}
+
+/// Returns the cost of our kernels, and their time in ns on an H100.
+fn own(spec: &Spec) -> (Cost, f64) {
+    let splits = splits(spec);
+    let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
+    let (mut steps, mut launches) = (0, 0);
+    for split in &splits {
+        let (own, units) = instructions_of(split, spec);
+        instructions += own;
+        padded += if units.is_some() { padded_flops(split) } else { 0.0 };
+        matrix = matrix.or(units);
+        blocks += split.blocks(spec).max(1);
+        bytes += split.parts(spec);
+        launches += if split.splits > 1 { 2 } else { 1 };
+        steps += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
+    }
+    // Phases have blocks of their own.
+    let steps = steps / splits.len().max(1) as u64;
+    let parts = Traffic::of(Space::Device, bytes);
+    // Each phase writes a part of the elements of a sector.
+    let Shape { stride, form, .. } = Shape::of(spec);
+    let apart = stride.last().copied().unwrap_or(1).min(if splits.len() > 1 { 8 } else { 1 });
+    let output = &spec.outputs[0];
+    let cost = Cost {
+        flops: Shape::of(spec).flops(),
+        instructions,
+        read: Spec::bytes_of(&spec.inputs) + parts,
+        written: Spec::bytes_of(&spec.outputs) + parts,
+        reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
+        waits: steps as f64,
+        exchanges: steps as f64,
+        blocks,
+        share: splits.iter().map(share_of).max().unwrap_or(1),
+        matrix,
+        tiling: Tiling { flops: padded, further: launches - 1, ..Tiling::default() },
+        ..Cost::default()
+    };
+    let moved = (cost.bytes() + cost.reread.total()) as f64 / BANDWIDTH;
+    let waves = (blocks as f64 * f64::from(cost.share) / (UNITS * u64::from(Cost::WHOLE_UNIT)) as f64).ceil();
+    let of_block = instructions / (blocks * THREADS) as f64 * INSTRUCTION + steps as f64 * STEP_TIME;
+    let chain = of_block * waves;
+    (
+        cost,
+        (instructions / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches as f64 * LAUNCH,
+    )
+}
+
+/// Returns the cost of the library's kernels for matrix units, and their time in ns on an H100; `None` if the types have none.
+///
+/// These kernels read and write tensors whose channels come last, so that others copy the operands before and after.
+fn library(spec: &Spec) -> Option<(Cost, f64)> {
+    let arithmetic = arithmetic(spec);
+    let library = match arithmetic {
+        Arithmetic::F16 | Arithmetic::BF16 => LIBRARY_16,
+        Arithmetic::Tf32 => LIBRARY_TF32,
+        _ => return None,
+    };
+    let shape = Shape::of(spec);
+    // A plain product of channels and positions, whose operands need no other layout.
+    let is_product = shape.groups == 1
+        && shape.elements() == 1
+        && shape.stride.iter().all(|&stride| stride == 1)
+        && shape.padding.iter().all(|&size| size == 0);
+    let (rate, tile_depth) = match shape.kernel.len() {
+        _ if is_product => (1.0, 0.0),
+        3 => (library.rate * IN_THREE_DIMENSIONS, library.tile_depth),
+        _ => (library.rate, library.tile_depth),
+    };
+    let (rows, columns, depth) = shape.product();
+    let channels = shape.gathered();
+    let pack = CHANNELS_BYTES / spec.inputs[0].dtype.size();
+    let packed = channels.next_multiple_of(pack) as f64 / channels as f64;
+    // Of a strided transposed convolution, the library computes no products with gaps.
+    let gaps = if shape.form == Form::Transposed { shape.stride.iter().product::<u64>() as f64 } else { 1.0 };
+    let depth = depth as f64 * packed / gaps;
+    let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE) * shape.groups;
+    // Blocks share the depth of gradients of weights alone.
+    let parts = match shape.form {
+        Form::Weights => (UNITS / tiles.max(1)).min(depth as u64 / MIN_DEPTH).max(1),
+        Form::Forward | Form::Transposed => 1,
+    };
+    let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
+    // The steps of a block take their time, unless other blocks compute in between.
+    let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
+    let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
+    let (further, converted) =
+        if is_product { (0, 0) } else { (CONVERSIONS, (x.elements() + y.elements()) * CONVERTED_BYTES) };
+    let cost = Cost {
+        flops: shape.flops(),
+        read: Spec::bytes_of(&spec.inputs),
+        written: Spec::bytes_of(&spec.outputs),
+        waits: steps,
+        blocks: (tiles * parts).max(1),
+        share: Cost::WHOLE_UNIT,
+        matrix: Some(arithmetic),
+        tiling: Tiling { flops: padded, shares_depth: parts > 1, further, converted, ..Tiling::default() },
+        ..Cost::default()
+    };
+    let computed = (padded / library.units).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME);
+    let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
+    let conversions = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
+    Some((cost, computed + conversions + LAUNCH + join))
+}
+
+/// Part of an SM that a block of our kernels occupies.
+fn share_of(split: &Split) -> u32 {
+    let registers = match &split.method {
+        Method::Tiles(tiles) if tiles.units => UNITS_REGISTERS,
+        Method::Tiles(_) => VECTOR_REGISTERS,
+        Method::Few(_) | Method::Depthwise(_) | Method::Direct => return share(THREADS),
+    };
+    share_with(THREADS, registers)
+}
+
+/// Number of operations of matrix units for whole tiles of our kernels.
+fn padded_flops(split: &Split) -> f64 {
+    let (rows, columns, depth) = split.shape.product();
+    let Method::Tiles(tiles) = &split.method else { return 0.0 };
+    2.0 * (rows.next_multiple_of(tiles.rows) * columns.next_multiple_of(tiles.columns)) as f64
+        * (split.shape.groups * depth.next_multiple_of(tiles.step)) as f64
+}
+
+/// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
+fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
+    let shape = &split.shape;
+    let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
+    match &split.method {
+        Method::Few(few) => (few.instructions(shape), None),
+        Method::Depthwise(depthwise) => (depthwise.instructions(), None),
+        Method::Tiles(tiles) => {
+            let products = products * depth.next_multiple_of(tiles.step) as f64 / depth as f64;
+            let gathers = PER_GATHERED * products / tiles.rows.min(rows) as f64;
+            let of_a_thread = PER_TILE + PER_RESULT * (tiles.rows * tiles.columns / THREADS) as f64;
+            let of_tiles = (split.blocks(spec) * THREADS) as f64 * of_a_thread;
+            let all = gathers + of_tiles;
+            if tiles.units { (all, Some(arithmetic(spec))) } else { (products + all, None) }
+        }
+        Method::Direct if shape.form == Form::Weights => {
+            let (own_rows, own_columns) = split.thread_weights(spec);
+            let sums = split.blocks(spec) as f64 * (THREADS * own_rows * own_columns) as f64 * PER_SUM;
+            (
+                sums + products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64),
+                None,
+            )
+        }
+        Method::Direct => {
+            let threads = (shape.groups * columns) as f64;
+            let each = if shape.form == Form::Transposed { PER_TURNED } else { PER_ELEMENT };
+            // A library has kernels for 16-bit elements of single channels.
+            let each = if rows * shape.gathered() == 1 && spec.inputs[0].dtype.size() == 2 { each / 2.0 } else { each };
+            (threads * (PER_COLUMN + depth as f64 * (each + PER_PRODUCT * rows.min(FEW_ROWS) as f64)), None)
+        }
+    }
+}
