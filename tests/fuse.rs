@@ -320,7 +320,7 @@ fn chains(seed: u64, dtype: &str) -> String {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    if std::env::var_os("AORTA_LONG").is_some() { 0..2000 } else { 0..150 }
+    if common::effort::is_long() { 0..2000 } else { 0..150 }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::doubles::{self, RESULTS_ONLY};
-use crate::common::{programs, shipped};
+use crate::common::{effort, programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -96,6 +96,17 @@ pub fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
     verify_with(libraries, &[], file, arguments);
 }
 
+/// Checks a file of drawn shapes: its results as streams are those of the CPU. Its graph launches the same kernels again, which only a
+/// long run compares. Every operation is launched by a graph in [`every_operation_agrees_with_the_cpu`].
+pub fn verify_drawn(libraries: &Path, file: &str, arguments: &[&str]) {
+    if effort::is_long() {
+        return verify(libraries, file, arguments);
+    }
+    let Output { code, printed } = run_with(libraries, &[], &[&[file, "--launch", "stream"], arguments].concat());
+    assert_eq!(code, Some(0), "{file}, {arguments:?}:\n{printed}");
+    all_outputs_agree(file, "as streams", &printed);
+}
+
 /// Verifies with these variables, and returns the program's output.
 pub fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, arguments: &[&str]) -> String {
     let output = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
@@ -176,7 +187,7 @@ fn products_in_registers_on_matrix_units() {
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     for file in shipped::all().into_iter().map(|file| file.path) {
-        if std::env::var_os("AORTA_LONG").is_none() && LONG.iter().any(|long| file.ends_with(long)) {
+        if !effort::is_long() && LONG.iter().any(|long| file.ends_with(long)) {
             continue;
         }
         verify(libraries, &file, &["--preset", "tiny", "--cycle", "2"]);
@@ -316,9 +327,9 @@ fn copies_to_other_processes_agree_with_the_cpu() {
 fn every_operation_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     // Each type takes a compilation of every kernel. The others are in `.ci/long`, and run on GPUs.
-    let dtypes: &[&str] = match std::env::var_os("AORTA_LONG") {
-        Some(_) => &["f64", "f32", "f16", "bf16"],
-        None => &["bf16"],
+    let dtypes: &[&str] = match effort::is_long() {
+        true => &["f64", "f32", "f16", "bf16"],
+        false => &["bf16"],
     };
     for dtype in dtypes {
         let set = format!("dtype={dtype}");
@@ -343,7 +354,7 @@ fn counted_rows_agree_with_the_cpu() {
 #[test]
 fn sorts_rows_and_gradients_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let gradients = std::env::var_os("AORTA_LONG").map(|_| ("gradients", "f32"));
+    let gradients = effort::is_long().then_some(("gradients", "f32"));
     for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")].into_iter().chain(gradients) {
         let set = format!("dtype={dtype}");
         verify(libraries, &format!("tests/workloads/{file}.aorta"), &[&RESULTS_ONLY[..], &["--set", &set]].concat());

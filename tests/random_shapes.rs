@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use aorta::base::random::hash;
 
 use crate::common::doubles::{self, RESULTS_ONLY};
-use crate::hip::verify;
+use crate::common::effort;
+use crate::hip::verify_drawn;
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 
 /// A third of the cases, or all of them with `AORTA_LONG`: a C++ compiler makes the kernels of each.
 pub fn cases(all: usize) -> usize {
-    if std::env::var_os("AORTA_LONG").is_some() { all } else { all.div_ceil(3) }
+    if effort::is_long() { all } else { all.div_ceil(3) }
 }
 
 /// A file in the making, with a source of random choices.
@@ -111,7 +112,7 @@ impl File {
         let text = format!("{}stream main\nstep {{\n  on main {{\n{}  }}\n}}\n", self.buffers, self.statements);
         std::fs::write(&path, &text).expect("a file of our own");
         println!("{text}");
-        verify(libraries, &path.display().to_string(), &RESULTS_ONLY);
+        verify_drawn(libraries, &path.display().to_string(), &RESULTS_ONLY);
     }
 }
 

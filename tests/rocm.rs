@@ -211,7 +211,7 @@ fn kernels_of_attention_with_a_bias_compile_for_waves_of_64() {
 fn biased() {
     let architecture = std::env::var("AORTA_TEST_ARCHITECTURE").expect("set by the test that runs this one");
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let is_long = common::effort::is_long();
     let has_bias = |source: &Source| source.text.contains("#define BIAS 1\n");
     let is_mine = |source: &Source| has_bias(source) && (is_long || source.text.contains("typedef bf16 T;"));
     let sources: Vec<Source> = common::kernels::all(false).into_values().filter(is_mine).collect();
@@ -238,7 +238,7 @@ fn inside() {
     let architectures: Vec<&str> = SUITES.iter().flat_map(|(_, names)| *names).copied().collect();
     let place = architectures.iter().position(|name| *name == architecture).expect("one of those above");
     let mut sources: Vec<Source> = common::kernels::all(false).into_values().collect();
-    if std::env::var_os("AORTA_LONG").is_none() {
+    if !common::effort::is_long() {
         let of_names = sources.chunk_by(|one, next| one.name == next.name);
         let shared: Vec<&Source> = of_names.flat_map(|sources| sources.iter().step_by(6)).collect();
         sources = shared.into_iter().skip(place).step_by(architectures.len()).cloned().collect();

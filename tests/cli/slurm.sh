@@ -62,9 +62,10 @@ await() {
   done
 }
 
-idle() { [ "$(sinfo --noheader --format '%T %D' 2> /dev/null)" = 'idle 2' ]; }
+# Slurm's own commands take much CPU time, so that they do not ask again at once.
+idle() { sleep 0.4; [ "$(sinfo --noheader --format '%T %D' 2> /dev/null)" = 'idle 2' ]; }
 over() { await 600 ended "$1"; }
-ended() { [ -z "$(squeue --noheader --job "$1" 2> /dev/null)" ]; }
+ended() { sleep 0.4; [ -z "$(squeue --noheader --job "$1" 2> /dev/null)" ]; }
 
 crash() {
   local process there
