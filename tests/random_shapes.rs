@@ -11,8 +11,8 @@ use crate::hip::verify_drawn;
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 
 /// A third of the cases, or all of them with `AORTA_LONG`: a C++ compiler makes the kernels of each.
-pub fn cases(all: usize) -> usize {
-    if effort::is_long() { all } else { all.div_ceil(3) }
+pub fn cases(all: u32) -> u32 {
+    if effort::is_long() { all } else { effort::draws(all.div_ceil(3)) }
 }
 
 /// A file in the making, with a source of random choices.
@@ -168,7 +168,7 @@ fn gather_scatter_and_embedding_by_either_index() {
 fn scatter_into_any_number_of_rows() {
     let mut file = File::new(21);
     // The number of indices, of elements of a row, of rows, and of rows that indices name.
-    for (count, inner, rows, named) in [
+    for (count, inner, rows, named) in effort::chosen([
         (1, 761, 315, 315),
         (3000, 7, 9000, 9000),
         (2300, 40, 9000, 9000),
@@ -185,7 +185,7 @@ fn scatter_into_any_number_of_rows() {
         (70_000, 2, 5, 5),
         (90_000, 9, 1000, 1000),
         (140_000, 1, 1400, 3),
-    ] {
+    ]) {
         let dtype = file.pick(&FLOATS);
         let index = file.pick(&["i32", "i64"]);
         let [a, b, c] = ["a", "b", "c"].map(|name| format!("{name}{}", file.count));

@@ -62,10 +62,9 @@ await() {
   done
 }
 
-# Slurm's own commands take much CPU time, so that they do not ask again at once.
-idle() { sleep 0.4; [ "$(sinfo --noheader --format '%T %D' 2> /dev/null)" = 'idle 2' ]; }
+idle() { [ "$(sinfo --noheader --format '%T %D' 2> /dev/null)" = 'idle 2' ]; }
 over() { await 600 ended "$1"; }
-ended() { sleep 0.4; [ -z "$(squeue --noheader --job "$1" 2> /dev/null)" ]; }
+ended() { [ -z "$(squeue --noheader --job "$1" 2> /dev/null)" ]; }
 
 crash() {
   local process there
