@@ -15,6 +15,9 @@ pub fn cases(all: u32) -> u32 {
     if effort::is_long() { all } else { effort::draws(all.div_ceil(3)) }
 }
 
+/// Maximum number of elements of a buffer that is larger than the slice of it that an operation takes.
+const LARGEST: u64 = 2_000_000;
+
 /// A file in the making, with a source of random choices.
 pub struct File {
     seed: u64,
@@ -65,14 +68,17 @@ impl File {
             let _ = writeln!(self.buffers, "buffer {name}: {dtype}{dims:?}");
             return name;
         }
+        let mut elements: u64 = dims.iter().product();
         let (sizes, ranges): (Vec<u64>, Vec<String>) = dims
             .iter()
-            .map(|&size| match self.below(3) {
-                0 => {
-                    let (before, after) = (self.below(9), self.below(9));
-                    (before + size + after, format!("{before}..{}", before + size))
+            .map(|&size| {
+                let [before, after] = if self.below(3) == 0 { [self.below(9), self.below(9)] } else { [0, 0] };
+                let whole = before + size + after;
+                if whole == size || elements / size * whole > LARGEST {
+                    return (size, "..".to_owned());
                 }
-                _ => (size, "..".to_owned()),
+                elements = elements / size * whole;
+                (whole, format!("{before}..{}", before + size))
             })
             .unzip();
         let _ = writeln!(self.buffers, "buffer {name}: {dtype}{sizes:?}");
