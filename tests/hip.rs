@@ -96,17 +96,6 @@ pub fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
     verify_with(libraries, &[], file, arguments);
 }
 
-/// Checks a file of drawn shapes: its results as streams are those of the CPU. Its graph launches the same kernels again, which only a
-/// long run compares. Every operation is launched by a graph in [`every_operation_agrees_with_the_cpu`].
-pub fn verify_drawn(libraries: &Path, file: &str, arguments: &[&str]) {
-    if effort::is_long() {
-        return verify(libraries, file, arguments);
-    }
-    let Output { code, printed } = run_with(libraries, &[], &[&[file, "--launch", "stream"], arguments].concat());
-    assert_eq!(code, Some(0), "{file}, {arguments:?}:\n{printed}");
-    all_outputs_agree(file, "as streams", &printed);
-}
-
 /// Verifies with these variables, and returns the program's output.
 pub fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, arguments: &[&str]) -> String {
     let output = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
@@ -125,7 +114,7 @@ fn verified(file: &str, arguments: &[&str], Output { code, printed }: Output) ->
 }
 
 /// Checks that a run has verified all outputs in a launch mode.
-fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
+pub fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
     let line = printed.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
     let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{printed}"));
     let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();

@@ -179,7 +179,7 @@ fn a_query_whose_keys_are_all_masked() {
     let (path, outputs) = (folder.path().join("masked.aorta"), folder.path().join("outputs"));
     std::fs::write(&path, &text).expect("a file of our own");
     let arguments = [&doubles::RESULTS_ONLY[..], &["--outputs", outputs.to_str().expect("a plain path")]].concat();
-    crate::hip::verify_drawn(libraries, path.to_str().expect("a plain path"), &arguments);
+    crate::random_shapes::verify_drawn(libraries, path.to_str().expect("a plain path"), &arguments);
     let (program, plan) = common::planned(&text);
     let host = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);
     let of_host = |name: &str| -> Vec<f32> {

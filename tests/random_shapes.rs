@@ -1,12 +1,13 @@
 //! Operations on drawn shapes: their kernels compute on the double of AMD's libraries what the CPU does.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use aorta::base::random::hash;
 
 use crate::common::doubles::{self, RESULTS_ONLY};
 use crate::common::effort;
-use crate::hip::verify_drawn;
+use crate::hip::{Output, all_outputs_agree, run_with, verify};
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 
@@ -120,6 +121,17 @@ impl File {
         println!("{text}");
         verify_drawn(libraries, &path.display().to_string(), &RESULTS_ONLY);
     }
+}
+
+/// Checks a file of drawn shapes: its results as streams are those of the CPU. Its graph launches the same kernels again, which only a
+/// long run compares. `hip::every_operation_agrees_with_the_cpu` launches every operation by a graph.
+pub fn verify_drawn(libraries: &Path, file: &str, arguments: &[&str]) {
+    if effort::is_long() {
+        return verify(libraries, file, arguments);
+    }
+    let Output { code, printed } = run_with(libraries, &[], &[&[file, "--launch", "stream"], arguments].concat());
+    assert_eq!(code, Some(0), "{file}, {arguments:?}:\n{printed}");
+    all_outputs_agree(file, "as streams", &printed);
 }
 
 #[test]

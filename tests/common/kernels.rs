@@ -26,9 +26,9 @@ const SIZES: &str = "param dtype = f32
     scatter(pairs, places, combine: add -> few)
   }";
 
-/// All kernels by name and source. Kernels for `f16` and `bf16` that differ in the name of the type alone are one kernel, except with
-/// `AORTA_LONG`. Those of gradients are `map`s and reductions of other expressions: all of them with
-/// `AORTA_LONG`, otherwise those of one element type, for compilers that are as fast as that.
+/// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there, or both with
+/// `AORTA_LONG`. Kernels of gradients are `map`s and reductions of other expressions: with `AORTA_LONG` all of them, otherwise those of
+/// one element type, for compilers that are as fast as that.
 pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
     let is_long = super::effort::is_long();
