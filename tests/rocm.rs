@@ -185,8 +185,8 @@ fn every_kernel_compiles() {
     });
 }
 
-/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: those of `bf16`,
-/// and of every type with `AORTA_LONG`.
+/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: those of 16
+/// bits, and of every type with `AORTA_LONG`.
 #[test]
 fn kernels_of_attention_with_a_bias_compile_for_waves_of_64() {
     let Some(root) = root("stable") else { return };
@@ -213,7 +213,9 @@ fn biased() {
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let is_long = common::effort::is_long();
     let has_bias = |source: &Source| source.text.contains("#define BIAS 1\n");
-    let is_mine = |source: &Source| has_bias(source) && (is_long || source.text.contains("typedef bf16 T;"));
+    let is_short =
+        |source: &Source| ["typedef bf16 T;", "typedef f16 T;"].iter().any(|line| source.text.contains(line));
+    let is_mine = |source: &Source| has_bias(source) && (is_long || is_short(source));
     let sources: Vec<Source> = common::kernels::all(false).into_values().filter(is_mine).collect();
     let mut names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     names.sort_unstable();

@@ -9,7 +9,6 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::common;
-use crate::common::effort::draws;
 use crate::common::{oracle, programs};
 
 const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, units_apart: false };
@@ -26,7 +25,7 @@ fn holds(judged: Result<(), String>, text: &str) -> Result<(), TestCaseError> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases: draws(cases), failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// Slices of 64 iterations that overlap in 13 million pairs, but in few within an iteration.
