@@ -11,6 +11,7 @@ use aorta::ops::CATALOGUE;
 use aorta::syntax::{self, Limits};
 
 use crate::common::constructs::{self, Constructs};
+use crate::common::effort::draws;
 use crate::common::{invariants, oracle, reparsed};
 
 #[path = "../fuzz/src/grammar/mod.rs"]
@@ -23,7 +24,7 @@ mod properties;
 mod wire;
 
 /// Number of generated files.
-const FILES: u64 = 1000;
+const FILES: u32 = 1000;
 
 /// Bytes of choices, determined by the number.
 fn choices(number: u64) -> Vec<u8> {
@@ -52,23 +53,24 @@ fn fits_together(text: &str) -> bool {
 #[test]
 fn more_than_half_of_the_generated_files_are_accepted() {
     let (mut valid, mut together, mut any) = (0, 0, 0);
-    for number in 0..FILES {
+    let files = u64::from(draws(FILES));
+    for number in 0..files {
         let text = grammar::valid(&choices(number));
         let accepted = program(&text).is_some();
         valid += u64::from(accepted);
         together += u64::from(accepted && fits_together(&text));
         any += u64::from(program(&grammar::text(&choices(number))).is_some());
     }
-    println!("of {FILES}: {valid} valid, {together} on three ranks; {any} of all inputs");
-    assert!(valid * 100 >= FILES * 98, "{valid} of {FILES} are valid");
-    assert!(together * 100 >= FILES * 85, "{together} of {FILES} are good for three ranks");
-    assert!(any * 2 >= FILES, "{any} of {FILES} inputs are accepted");
+    println!("of {files}: {valid} valid, {together} on three ranks; {any} of all inputs");
+    assert!(valid * 100 >= files * 98, "{valid} of {files} are valid");
+    assert!(together * 100 >= files * 85, "{together} of {files} are good for three ranks");
+    assert!(any * 2 >= files, "{any} of {files} inputs are accepted");
 }
 
 #[test]
 fn generated_files_use_the_whole_language() {
     let (mut constructs, mut operations) = (Constructs::default(), BTreeSet::new());
-    for number in 0..FILES {
+    for number in 0..u64::from(FILES) {
         let text = grammar::valid(&choices(number));
         let Some(program) = program(&text) else { continue };
         let (ast, _) = syntax::parse(&text, 0, &Limits::default());
@@ -144,15 +146,15 @@ fn generated_files_use_the_whole_language() {
 
 #[test]
 fn generated_files_keep_the_properties_of_the_fuzz_targets() {
-    for number in 0..150 {
-        let text = grammar::text(&choices(FILES + number));
+    for number in 0..u64::from(draws(150)) {
+        let text = grammar::text(&choices(u64::from(FILES) + number));
         properties::text_and_plan(&text);
     }
 }
 
 #[test]
 fn frames_of_any_bytes_keep_their_property() {
-    for number in 0..FILES {
+    for number in 0..u64::from(FILES) {
         properties::frames(&choices(number));
     }
 }

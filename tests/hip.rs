@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::doubles::{self, RESULTS_ONLY};
-use crate::common::{programs, shipped};
+use crate::common::{effort, programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -114,7 +114,7 @@ fn verified(file: &str, arguments: &[&str], Output { code, printed }: Output) ->
 }
 
 /// Checks that a run has verified all outputs in a launch mode.
-fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
+pub fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
     let line = printed.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
     let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{printed}"));
     let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
@@ -175,25 +175,19 @@ fn products_in_registers_on_matrix_units() {
 #[test]
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    for file in shipped::all().into_iter().map(|file| file.path) {
-        if std::env::var_os("AORTA_LONG").is_none() && LONG.iter().any(|long| file.ends_with(long)) {
-            continue;
-        }
+    let is_taken = |file: &String| effort::is_long() || !LONG.iter().any(|long| file.ends_with(long));
+    for file in effort::chosen(shipped::all().into_iter().map(|file| file.path).filter(is_taken)) {
         verify(libraries, &file, &["--preset", "tiny", "--cycle", "2"]);
     }
 }
 
-/// Files with collectives, on one device and on two.
+/// Files with collectives, on two devices. The test above runs most of them on one.
 #[test]
 fn ranks_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    for file in shipped::all()
-        .iter()
-        .map(|file| &file.path)
-        .filter(|file| file.contains("collectives") || file.contains("distributed"))
-    {
-        verify(libraries, file, &["--preset", "tiny", "--ranks", "1"]);
-        verify(libraries, file, &["--preset", "tiny", "--ranks", "2"]);
+    let is_taken = |file: &String| file.contains("collectives") || file.contains("distributed");
+    for file in effort::chosen(shipped::all().into_iter().map(|file| file.path).filter(is_taken)) {
+        verify(libraries, &file, &["--preset", "tiny", "--ranks", "2"]);
     }
 }
 
@@ -316,9 +310,9 @@ fn copies_to_other_processes_agree_with_the_cpu() {
 fn every_operation_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     // Each type takes a compilation of every kernel. The others are in `.ci/long`, and run on GPUs.
-    let dtypes: &[&str] = match std::env::var_os("AORTA_LONG") {
-        Some(_) => &["f64", "f32", "f16", "bf16"],
-        None => &["bf16"],
+    let dtypes: &[&str] = match effort::is_long() {
+        true => &["f64", "f32", "f16", "bf16"],
+        false => &["bf16"],
     };
     for dtype in dtypes {
         let set = format!("dtype={dtype}");
@@ -343,7 +337,7 @@ fn counted_rows_agree_with_the_cpu() {
 #[test]
 fn sorts_rows_and_gradients_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let gradients = std::env::var_os("AORTA_LONG").map(|_| ("gradients", "f32"));
+    let gradients = effort::is_long().then_some(("gradients", "f32"));
     for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")].into_iter().chain(gradients) {
         let set = format!("dtype={dtype}");
         verify(libraries, &format!("tests/workloads/{file}.aorta"), &[&RESULTS_ONLY[..], &["--set", &set]].concat());

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-use crate::common::{doubles, parallel, programs};
+use crate::common::{doubles, effort, parallel, programs};
 use crate::hip::{in_two_processes, run_with};
 
 /// Matrix products, generated kernels, collectives, both kinds of copies to another rank, a host stream that shares memory
@@ -69,9 +69,10 @@ fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> 
 
 /// Which calls of a function fail, one in each run.
 fn turns(count: u64) -> Vec<u64> {
-    let mut turns = match std::env::var_os("AORTA_LONG") {
-        Some(_) => (1..=count.min(MOST)).chain([count / 2, count]).collect(),
-        None => vec![1, count],
+    let mut turns = match effort::is_long() {
+        true => (1..=count.min(MOST)).chain([count / 2, count]).collect(),
+        false if effort::is_full() => vec![1, count],
+        false => vec![1],
     };
     turns.retain(|turn| *turn > 0);
     turns.sort_unstable();

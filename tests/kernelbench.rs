@@ -70,7 +70,7 @@ fn each_problem_computes_on_the_cpu() {
 #[test]
 fn kernels_of_problems_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let each = if std::env::var_os("AORTA_LONG").is_some() { 1 } else { EACH };
+    let each = if crate::common::effort::is_long() { 1 } else { EACH };
     let chosen: Vec<(u32, Problem)> = problems().into_iter().step_by(each).collect();
     parallel::map(&chosen, |(level, problem)| {
         let set: Vec<String> = problem.set.iter().map(|(name, value)| format!("--set={name}={value}")).collect();

@@ -27,7 +27,7 @@ pub fn nvrtc() -> Option<Nvrtc> {
 fn every_kernel_compiles() {
     let Some(nvrtc) = nvrtc() else { return };
     let architectures = ["sm_80", "sm_90", "sm_90a"];
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let is_long = common::effort::is_long();
     let sources: Vec<(usize, Source)> = common::kernels::all(true).into_values().enumerate().collect();
     println!("{} kernels", sources.len());
     common::parallel::map(&sources, |(number, source)| {

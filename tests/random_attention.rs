@@ -4,7 +4,7 @@
 use aorta::backend::host::Host;
 use aorta::exec::LaunchMode;
 
-use crate::common::{self, doubles};
+use crate::common::{self, doubles, effort};
 use crate::random_shapes::{File, cases};
 
 /// Options that attention has in any form.
@@ -179,7 +179,7 @@ fn a_query_whose_keys_are_all_masked() {
     let (path, outputs) = (folder.path().join("masked.aorta"), folder.path().join("outputs"));
     std::fs::write(&path, &text).expect("a file of our own");
     let arguments = [&doubles::RESULTS_ONLY[..], &["--outputs", outputs.to_str().expect("a plain path")]].concat();
-    crate::hip::verify(libraries, path.to_str().expect("a plain path"), &arguments);
+    crate::random_shapes::verify_drawn(libraries, path.to_str().expect("a plain path"), &arguments);
     let (program, plan) = common::planned(&text);
     let host = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);
     let of_host = |name: &str| -> Vec<f32> {
@@ -238,7 +238,7 @@ fn attention_over_pages() {
 fn attention_of_heads_that_share_keys() {
     let mut file = File::new(14);
     // The first case has enough rows for the largest blocks, which is much for the double.
-    let first = if std::env::var_os("AORTA_LONG").is_some() { 0 } else { 1 };
+    let first = if effort::is_long() { 0 } else { 1 };
     for case in first..7 {
         let dtype = if case < 2 { "f16" } else { file.pick(&DTYPES) };
         let batch = if case == 0 { 265 } else { 1 + file.below(2) };

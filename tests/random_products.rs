@@ -7,7 +7,7 @@ use crate::random_shapes::{FLOATS, File, cases};
 #[test]
 fn grouped_products_of_any_form() {
     let mut file = File::new(17);
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let is_long = crate::common::effort::is_long();
     for case in 0..cases(16) {
         let dtype = file.pick(&["bf16", "f16", "bf16", "f32", "f64"]);
         // Ends from -10 to below 90: some descend, and some are beyond the rows.

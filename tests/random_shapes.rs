@@ -1,18 +1,23 @@
 //! Operations on drawn shapes: their kernels compute on the double of AMD's libraries what the CPU does.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use aorta::base::random::hash;
 
 use crate::common::doubles::{self, RESULTS_ONLY};
-use crate::hip::verify;
+use crate::common::effort;
+use crate::hip::{Output, all_outputs_agree, run_with, verify};
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 
 /// A third of the cases, or all of them with `AORTA_LONG`: a C++ compiler makes the kernels of each.
-pub fn cases(all: usize) -> usize {
-    if std::env::var_os("AORTA_LONG").is_some() { all } else { all.div_ceil(3) }
+pub fn cases(all: u32) -> u32 {
+    if effort::is_long() { all } else { effort::draws(all.div_ceil(3)) }
 }
+
+/// Maximum number of elements of a buffer that is larger than the slice of it that an operation takes.
+const LARGEST: u64 = 2_000_000;
 
 /// A file in the making, with a source of random choices.
 pub struct File {
@@ -64,14 +69,17 @@ impl File {
             let _ = writeln!(self.buffers, "buffer {name}: {dtype}{dims:?}");
             return name;
         }
+        let mut elements: u64 = dims.iter().product();
         let (sizes, ranges): (Vec<u64>, Vec<String>) = dims
             .iter()
-            .map(|&size| match self.below(3) {
-                0 => {
-                    let (before, after) = (self.below(9), self.below(9));
-                    (before + size + after, format!("{before}..{}", before + size))
+            .map(|&size| {
+                let [before, after] = if self.below(3) == 0 { [self.below(9), self.below(9)] } else { [0, 0] };
+                let whole = before + size + after;
+                if whole == size || elements / size * whole > LARGEST {
+                    return (size, "..".to_owned());
                 }
-                _ => (size, "..".to_owned()),
+                elements = elements / size * whole;
+                (whole, format!("{before}..{}", before + size))
             })
             .unzip();
         let _ = writeln!(self.buffers, "buffer {name}: {dtype}{sizes:?}");
@@ -111,8 +119,19 @@ impl File {
         let text = format!("{}stream main\nstep {{\n  on main {{\n{}  }}\n}}\n", self.buffers, self.statements);
         std::fs::write(&path, &text).expect("a file of our own");
         println!("{text}");
-        verify(libraries, &path.display().to_string(), &RESULTS_ONLY);
+        verify_drawn(libraries, &path.display().to_string(), &RESULTS_ONLY);
     }
+}
+
+/// Checks a file of drawn shapes: its results as streams are those of the CPU. Its graph launches the same kernels again, which only a
+/// long run compares. `hip::every_operation_agrees_with_the_cpu` launches every operation by a graph.
+pub fn verify_drawn(libraries: &Path, file: &str, arguments: &[&str]) {
+    if effort::is_long() {
+        return verify(libraries, file, arguments);
+    }
+    let Output { code, printed } = run_with(libraries, &[], &[&[file, "--launch", "stream"], arguments].concat());
+    assert_eq!(code, Some(0), "{file}, {arguments:?}:\n{printed}");
+    all_outputs_agree(file, "as streams", &printed);
 }
 
 #[test]
@@ -170,7 +189,7 @@ fn gather_scatter_and_embedding_by_either_index() {
 fn scatter_into_any_number_of_rows() {
     let mut file = File::new(21);
     // The number of indices, of elements of a row, of rows, and of rows that indices name.
-    for (count, inner, rows, named) in [
+    for (count, inner, rows, named) in effort::chosen([
         (1, 761, 315, 315),
         (3000, 7, 9000, 9000),
         (2300, 40, 9000, 9000),
@@ -187,7 +206,7 @@ fn scatter_into_any_number_of_rows() {
         (70_000, 2, 5, 5),
         (90_000, 9, 1000, 1000),
         (140_000, 1, 1400, 3),
-    ] {
+    ]) {
         let dtype = file.pick(&FLOATS);
         let index = file.pick(&["i32", "i64"]);
         let [a, b, c] = ["a", "b", "c"].map(|name| format!("{name}{}", file.count));

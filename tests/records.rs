@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::cli::sandbox::Sandbox;
+use crate::common::effort::draws;
 use crate::common::records;
 
 /// A record of two ranks and both launch modes, and one of a program whose iterations differ.
@@ -53,7 +54,7 @@ fn an_edited_record_makes_no_report_panic() {
     let mut read = 0u32;
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(750)
+        ..ProptestConfig::with_cases(draws(750))
     });
     let result = runner.run(&choices, |(seed, choices)| {
         let text = records::edited(seeds[seed].clone(), choices.as_flattened()).to_string();
@@ -64,7 +65,7 @@ fn an_edited_record_makes_no_report_panic() {
     });
     READ.with(|kept| read += kept.get());
     result.unwrap_or_else(|error| panic!("{error}"));
-    assert!(read > 150, "only {read} edited records were read: the edits are too coarse");
+    assert!(read > draws(150), "only {read} edited records were read: the edits are too coarse");
 }
 
 /// Every location of a text or of a field's name, once for each kind of location: all members of a list are one kind.
@@ -129,7 +130,7 @@ fn an_edited_journal_makes_no_report_panic() {
     let choices = (0..lines.len(), prop::collection::vec(any::<[u8; 4]>(), 1..4));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(500)
+        ..ProptestConfig::with_cases(draws(500))
     });
     let result = runner.run(&choices, |(line, choices)| {
         let mut lines = lines.clone();

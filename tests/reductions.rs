@@ -6,6 +6,7 @@ use aorta::base::DType;
 use aorta::base::random::hash;
 use aorta::exec::LaunchMode;
 
+use crate::common::effort::draws;
 use crate::common::{self, doubles};
 use crate::hip;
 
@@ -379,7 +380,7 @@ fn agrees(seeds: &[u64], fill: impl Fn(&mut Random)) {
 
 #[test]
 fn random_reductions_agree_with_the_cpu() {
-    agrees(&[1, 2], |random| (0..30).for_each(|_| random.reduction()));
+    agrees(&[1, 2], |random| (0..draws(30)).for_each(|_| random.reduction()));
 }
 
 /// Over the first dimension of so many columns of odd length that a thread computes several of them.
@@ -395,15 +396,15 @@ fn a_reduction_of_many_columns_agrees_with_the_cpu() {
 
 #[test]
 fn random_norms_agree_with_the_cpu() {
-    agrees(&[3], |random| (0..40).for_each(|_| random.norm()));
+    agrees(&[3], |random| (0..draws(40)).for_each(|_| random.norm()));
 }
 
 #[test]
 fn random_losses_agree_with_the_cpu() {
-    agrees(&[4], |random| (0..40).for_each(|_| random.loss()));
+    agrees(&[4], |random| (0..draws(40)).for_each(|_| random.loss()));
 }
 
 #[test]
 fn random_scans_agree_with_the_cpu() {
-    agrees(&[5], |random| (0..40).for_each(|_| random.scan()));
+    agrees(&[5], |random| (0..draws(40)).for_each(|_| random.scan()));
 }

@@ -185,8 +185,8 @@ fn every_kernel_compiles() {
     });
 }
 
-/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: those of `bf16`,
-/// and of every type with `AORTA_LONG`.
+/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: those of 16
+/// bits, and of every type with `AORTA_LONG`.
 #[test]
 fn kernels_of_attention_with_a_bias_compile_for_waves_of_64() {
     let Some(root) = root("stable") else { return };
@@ -211,9 +211,11 @@ fn kernels_of_attention_with_a_bias_compile_for_waves_of_64() {
 fn biased() {
     let architecture = std::env::var("AORTA_TEST_ARCHITECTURE").expect("set by the test that runs this one");
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let is_long = common::effort::is_long();
     let has_bias = |source: &Source| source.text.contains("#define BIAS 1\n");
-    let is_mine = |source: &Source| has_bias(source) && (is_long || source.text.contains("typedef bf16 T;"));
+    let is_short =
+        |source: &Source| ["typedef bf16 T;", "typedef f16 T;"].iter().any(|line| source.text.contains(line));
+    let is_mine = |source: &Source| has_bias(source) && (is_long || is_short(source));
     let sources: Vec<Source> = common::kernels::all(false).into_values().filter(is_mine).collect();
     let mut names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     names.sort_unstable();
@@ -238,7 +240,7 @@ fn inside() {
     let architectures: Vec<&str> = SUITES.iter().flat_map(|(_, names)| *names).copied().collect();
     let place = architectures.iter().position(|name| *name == architecture).expect("one of those above");
     let mut sources: Vec<Source> = common::kernels::all(false).into_values().collect();
-    if std::env::var_os("AORTA_LONG").is_none() {
+    if !common::effort::is_long() {
         let of_names = sources.chunk_by(|one, next| one.name == next.name);
         let shared: Vec<&Source> = of_names.flat_map(|sources| sources.iter().step_by(6)).collect();
         sources = shared.into_iter().skip(place).step_by(architectures.len()).cloned().collect();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cli::sandbox::{Output, Sandbox, finish};
+use crate::common::effort::draws;
 
 /// Products on any number of streams.
 const PRODUCTS: &str = "\
@@ -292,12 +293,13 @@ fn line_counter(sandbox: &Sandbox, name: &str) -> impl FnMut() -> usize {
     }
 }
 
-/// Kills sweeps sixty times: mostly when they have just written another case, sometimes anywhere.
+/// Kills sweeps sixty times, or twelve times in a plain `cargo test`: mostly when they have just written another case, sometimes anywhere.
 #[test]
 fn kills_lose_nothing_but_the_case_under_way() {
+    let half = draws(30) as usize;
     std::thread::scope(|scope| {
-        scope.spawn(|| kill_again_and_again(0..30));
-        scope.spawn(|| kill_again_and_again(30..60));
+        scope.spawn(|| kill_again_and_again(0..half));
+        scope.spawn(|| kill_again_and_again(half..2 * half));
     });
 }
 

@@ -124,7 +124,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 fn random_kernels_compute_what_their_references_do() {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let long = if std::env::var_os("AORTA_LONG").is_some() { 40 } else { 4 };
+    let long = if crate::common::effort::is_long() { 40 } else { 4 };
     for seed in 0..long {
         let mut file = File { seed, drawn: 0, declarations: String::new(), statements: Default::default() };
         (0..6).for_each(|number| file.kernel(number));

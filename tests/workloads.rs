@@ -16,6 +16,7 @@ use aorta::syntax::ast::{DeclKind, ExprKind};
 
 use crate::common;
 use crate::common::constructs::Constructs;
+use crate::common::effort;
 use crate::common::parallel;
 use crate::common::shipped::{self, Shipped};
 
@@ -272,7 +273,7 @@ fn simulate(file: &Shipped) {
         assert!(found.is_some(), "{}, {preset:?} runs on some number of ranks", file.path);
     }
     let tiny = presets.iter().find(|preset| *preset == "tiny").map(String::as_str);
-    let long = std::env::var_os("AORTA_LONG").is_some();
+    let long = effort::is_long();
     let most = if long { usize::MAX } else { TINY_SIMULATED };
     for world in RANKS {
         for streams in STREAMS {
@@ -288,7 +289,7 @@ fn simulate(file: &Shipped) {
 #[test]
 fn workloads_run_on_the_simulator() {
     let files: Vec<Shipped> = shipped::all().into_iter().filter(|file| file.path.starts_with("workloads/")).collect();
-    parallel::map(&files, simulate);
+    parallel::map(&effort::chosen(files).collect::<Vec<_>>(), simulate);
 }
 
 /// A file's own metrics on the simulated device, by name.

@@ -58,7 +58,7 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
         let link = link(ranks[collective.rank as usize], ranks[collective.peer as usize], links);
         return link.latency.value() + bytes / link.bandwidth.value() * 1e9;
     }
-    let nodes = Node::of(ranks, links);
+    let nodes = NodeRanks::of(ranks, links);
     let local = nodes.iter().map(|node| node.ranks).max().unwrap_or(1);
     let (latency, transfer) = if local > 1 { within(collective.kind, bytes, local, links) } else { (0.0, 0.0) };
     if nodes.len() == 1 {
@@ -110,7 +110,7 @@ fn together(kind: CollectiveKind, bytes: f64, own: u32, ranks: &[u32], links: &L
             }
         }
     }
-    let nodes = Node::of(ranks, links);
+    let nodes = NodeRanks::of(ranks, links);
     if let Some(home) = nodes.iter().find(|node| node.number == links.node(own)).filter(|_| nodes.len() > 1) {
         let (node, card) = (links.node(own), links.card(own));
         let bytes = home.bytes_of_rank(kind, bytes, &nodes);
@@ -150,19 +150,19 @@ pub fn receiver_load(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -
 }
 
 /// The ranks of a collective in one node.
-struct Node {
+struct NodeRanks {
     number: u32,
     ranks: u32,
     /// Largest number of ranks of this node that share a network card.
     most_on_card: u32,
 }
 
-impl Node {
+impl NodeRanks {
     /// The nodes of a group, sorted by number.
-    fn of(ranks: &[u32], links: &Links) -> Vec<Node> {
+    fn of(ranks: &[u32], links: &Links) -> Vec<NodeRanks> {
         let mut places: Vec<(u32, u32)> = ranks.iter().map(|&rank| (links.node(rank), links.card(rank))).collect();
         places.sort_unstable();
-        let node = |places: &[(u32, u32)]| Node {
+        let node = |places: &[(u32, u32)]| NodeRanks {
             number: places[0].0,
             ranks: places.len() as u32,
             most_on_card: places.chunk_by(|a, b| a.1 == b.1).map(|card| card.len() as u32).max().unwrap_or(1),
@@ -172,7 +172,7 @@ impl Node {
 
     /// Bytes that each of the node's ranks sends to other nodes, and receives: its share of a ring over nodes, or its
     /// part of an all-to-all.
-    fn bytes_of_rank(&self, kind: CollectiveKind, bytes: f64, nodes: &[Node]) -> f64 {
+    fn bytes_of_rank(&self, kind: CollectiveKind, bytes: f64, nodes: &[NodeRanks]) -> f64 {
         let all: u32 = nodes.iter().map(|node| node.ranks).sum();
         match kind {
             CollectiveKind::AllToAll => bytes * f64::from(all - self.ranks) / f64::from(all),

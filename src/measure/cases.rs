@@ -279,7 +279,7 @@ impl Cases {
     /// Whether a text begins like a file of cases.
     pub fn is_meant(bytes: &[u8]) -> bool {
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        serde_json::from_slice::<Head>(first).is_ok_and(|head| head.schema.starts_with("aorta.cases/"))
+        serde_json::from_slice::<CasesHead>(first).is_ok_and(|head| head.schema.starts_with("aorta.cases/"))
     }
 
     /// Parses a file; `None` if it has no complete line yet. The error describes the problem and its line.
@@ -344,7 +344,7 @@ impl Cases {
 }
 
 fn header(line: &[u8]) -> Result<Header, String> {
-    let head: Head = json::read(line).map_err(|_| NO_HEADER)?;
+    let head: CasesHead = json::read(line).map_err(|_| NO_HEADER)?;
     if head.schema != SCHEMA {
         return Err(format!("it has the schema `{}`, and this version reads `{SCHEMA}`", head.schema));
     }
@@ -357,7 +357,7 @@ fn damaged(line: usize, why: &serde_json::Error) -> String {
 
 /// The field that identifies a file of cases.
 #[derive(Deserialize)]
-struct Head {
+struct CasesHead {
     schema: String,
 }
 

@@ -84,7 +84,7 @@ const SCOUTS: usize = 3;
 const KEPT: usize = 4;
 
 /// State of a running search.
-struct State<'a, O: Objective> {
+struct SearchState<'a, O: Objective> {
     search: &'a Search,
     objective: &'a mut O,
     tried: BTreeMap<Point, TriedPoint>,
@@ -109,7 +109,7 @@ impl Search {
     /// Searches. Also returns the error that ended it early, if any.
     pub fn run<O: Objective>(&self, objective: &mut O) -> (Found, Option<O::End>) {
         let (tried, first, draws) = (BTreeMap::new(), Vec::new(), 0);
-        let mut state = State { search: self, objective, tried, first, runs: 0, kept: 0, draws };
+        let mut state = SearchState { search: self, objective, tried, first, runs: 0, kept: 0, draws };
         let ended = match state.all() {
             Ok(()) | Err(Stop::Spent) => None,
             Err(Stop::Ended(end)) => Some(end),
@@ -172,7 +172,7 @@ fn half_width((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
     student(freedom as f64) * noise * (1.0 / a as f64 + 1.0 / b as f64).sqrt()
 }
 
-impl<O: Objective> State<'_, O> {
+impl<O: Objective> SearchState<'_, O> {
     fn all(&mut self) -> Step<(), O> {
         self.kept = self.search.budget / KEPT;
         for point in self.spread(self.search.budget / 4) {

@@ -31,7 +31,7 @@ pub struct Mistake {
 
 /// An error, and the calls of the definitions that contain it.
 #[derive(Debug)]
-struct Found {
+struct LocatedError {
     error: ModelError,
     /// Calls, the innermost first.
     calls: Vec<CallSite>,
@@ -74,7 +74,7 @@ struct CallSite {
     arguments: String,
 }
 
-impl Found {
+impl LocatedError {
     fn called_in(&mut self, site: CallSite) {
         if self.calls.len() == MAX_CALLS {
             self.calls.pop();
@@ -140,7 +140,7 @@ impl Found {
 /// All errors found so far, without repetitions by loops and calls.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
-    found: Vec<Found>,
+    found: Vec<LocatedError>,
     /// Indices in `found`, by kind of error and location.
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
     /// Indices in `found` of unknown names, by their message.
@@ -208,7 +208,7 @@ impl Mistakes {
         }
         self.known.insert(key, self.found.len());
         self.unknown.extend(unknown.map(|unknown| (unknown, self.found.len())));
-        self.found.push(Found {
+        self.found.push(LocatedError {
             error,
             calls: Vec::new(),
             hidden_calls: 0,
@@ -229,7 +229,8 @@ impl Mistakes {
 
     /// Adds the circumstances of a call to all errors from index `first` on that name no drawn value.
     pub fn called_in(&mut self, first: usize, circumstances: &Circumstances) {
-        let silent = |mistake: &&mut Found| mistake.circumstances.as_ref().is_none_or(|known| known.drawn.is_empty());
+        let silent =
+            |mistake: &&mut LocatedError| mistake.circumstances.as_ref().is_none_or(|known| known.drawn.is_empty());
         for mistake in self.found[first..].iter_mut().filter(silent) {
             mistake.circumstances = Some(circumstances.clone());
         }
@@ -245,6 +246,6 @@ impl Mistakes {
     /// All errors sorted by location.
     pub fn sorted(mut self) -> Vec<Mistake> {
         self.found.sort_by_key(|found| found.error.offset());
-        self.found.into_iter().map(Found::shown).collect()
+        self.found.into_iter().map(LocatedError::shown).collect()
     }
 }

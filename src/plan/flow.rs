@@ -60,7 +60,7 @@ impl StepFlow {
 
 /// A result that memory still holds.
 #[derive(Clone, Copy)]
-struct Value {
+struct LiveValue {
     /// Number of the iteration, over both rounds of the walk.
     iteration: usize,
     op: OpId,
@@ -72,24 +72,24 @@ struct Value {
 
 /// The walk through the iterations of the cycle, twice, so that the second round sees the values that the first one
 /// left.
-struct Walk<'a> {
+struct FlowWalk<'a> {
     program: &'a Program,
     regions: &'a Regions,
     /// The value that was last written through each slice, unless all of it has been overwritten.
-    live: Vec<Option<Value>>,
+    live: Vec<Option<LiveValue>>,
     /// Slices of scratch memory that the iteration has written.
     scratch: Vec<ViewId>,
     steps: Vec<StepFlow>,
     iteration: usize,
 }
 
-impl Walk<'_> {
+impl FlowWalk<'_> {
     fn overlapping(&self, view: ViewId) -> impl Iterator<Item = ViewId> {
         std::iter::once(view).chain(self.regions.of(view).iter().map(|neighbour| neighbour.view()))
     }
 
     fn read(&mut self, slot: usize, reader: Use, view: ViewId) {
-        let found: Vec<Value> = self.overlapping(view).filter_map(|other| self.live[other.index()]).collect();
+        let found: Vec<LiveValue> = self.overlapping(view).filter_map(|other| self.live[other.index()]).collect();
         let program = self.program;
         let inputs = |slot: usize, op: OpId| program.cycle[slot].inputs(op).len();
         let cycle = program.cycle.len();
@@ -103,7 +103,7 @@ impl Walk<'_> {
                 true => {}
             }
         }
-        let whole = |value: &Value| {
+        let whole = |value: &LiveValue| {
             let views = &self.program.views;
             value.iteration == self.iteration && !value.torn && views.extents(value.view) == views.extents(view)
         };
@@ -123,7 +123,7 @@ impl Walk<'_> {
                 false => value.iter_mut().for_each(|value| value.torn = true),
             }
         }
-        self.live[view.index()] = Some(Value { iteration: self.iteration, op, output, view, torn: false });
+        self.live[view.index()] = Some(LiveValue { iteration: self.iteration, op, output, view, torn: false });
         let program = self.program;
         if program.memory(program.views.memory(view)).kind == MemoryKind::Scratch {
             self.scratch.push(view);
@@ -158,7 +158,7 @@ impl<'a> Flow<'a> {
         let count = program.views.len();
         let steps = program.cycle.iter().map(StepFlow::new).collect();
         let (live, scratch) = (vec![None; count], Vec::new());
-        let mut walk = Walk { program, regions: &regions, live, scratch, steps, iteration: 0 };
+        let mut walk = FlowWalk { program, regions: &regions, live, scratch, steps, iteration: 0 };
         let mut written = vec![false; count];
         for iteration in 0..2 * program.cycle.len() {
             let slot = iteration % program.cycle.len();

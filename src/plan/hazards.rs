@@ -81,7 +81,7 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
         let step = &program.cycle[(iteration % cycle) as usize];
         let plan = StepPlan::new(step.ops.len());
         let (accesses, streams) = (&mut accesses, &mut streams);
-        let mut walk = Walk { program, step, iteration, declared, accesses, streams, plan };
+        let mut walk = HazardWalk { program, step, iteration, declared, accesses, streams, plan };
         walk.run();
         if iteration >= (rounds - 1) * cycle {
             steps.push(walk.plan.finish());
@@ -120,7 +120,7 @@ impl Streams {
 }
 
 /// The walk through one iteration.
-struct Walk<'w, 'a> {
+struct HazardWalk<'w, 'a> {
     program: &'a Program,
     step: &'a Step,
     iteration: u32,
@@ -130,7 +130,7 @@ struct Walk<'w, 'a> {
     plan: StepPlan,
 }
 
-impl Walk<'_, '_> {
+impl HazardWalk<'_, '_> {
     fn run(&mut self) {
         let mut found = Vec::new();
         let mut waits = Waits::new(self.program.streams.len());

@@ -12,7 +12,7 @@ const NEAR: usize = 8;
 pub struct Latest<T> {
     /// Index of the first node of each item's list.
     first: Vec<u32>,
-    nodes: Vec<Node<T>>,
+    nodes: Vec<ListNode<T>>,
     /// First node of the list of free nodes.
     free: u32,
     /// Nodes far from the begin of their list, by item and queue.
@@ -20,7 +20,7 @@ pub struct Latest<T> {
 }
 
 #[derive(Debug)]
-struct Node<T> {
+struct ListNode<T> {
     queue: u32,
     next: u32,
     access: T,
@@ -82,7 +82,7 @@ impl<T: Copy> Latest<T> {
     }
 
     fn add(&mut self, queue: u32, access: T, next: u32) -> u32 {
-        let node = Node { queue, next, access };
+        let node = ListNode { queue, next, access };
         let at = self.free;
         match self.nodes.get_mut(at as usize) {
             Some(free) => {

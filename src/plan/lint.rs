@@ -40,7 +40,7 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
     let Ok(inferred) = hazards::find(program, false) else { return Vec::new() };
     let mut needed: FxHashMap<SrcSpan, Verdict> = FxHashMap::default();
     for (step, graph) in program.cycle.iter().zip(&inferred.steps) {
-        Walk::new(program, step).run(step, graph, &mut needed);
+        LintWalk::new(program, step).run(step, graph, &mut needed);
     }
     let mut spans: Vec<(SrcSpan, Verdict)> = needed.into_iter().collect();
     spans.sort_unstable_by_key(|(span, _)| *span);
@@ -65,7 +65,7 @@ enum Verdict {
 }
 
 /// A walk through one iteration with the clocks of its streams.
-struct Walk<'a> {
+struct LintWalk<'a> {
     program: &'a Program,
     clocks: Clocks,
     places: Vec<QueuePosition>,
@@ -73,11 +73,11 @@ struct Walk<'a> {
     uses: Vec<u32>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LintWalk<'a> {
     fn new(program: &'a Program, step: &Step) -> Self {
         let count = step.ops.len();
         let clocks = Clocks::new(program.streams.len());
-        Walk { program, clocks, places: Vec::with_capacity(count), uses: vec![0; count] }
+        LintWalk { program, clocks, places: Vec::with_capacity(count), uses: vec![0; count] }
     }
 
     fn run(&mut self, step: &Step, graph: &StepPlan, needed: &mut FxHashMap<SrcSpan, Verdict>) {

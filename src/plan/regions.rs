@@ -40,7 +40,7 @@ impl Regions {
     /// With `by_slot`, only those of slices that operations of one slot access. Returns the memory that has too many.
     pub fn new(program: &Program, by_slot: bool) -> Result<Regions, MemoryId> {
         let views = &program.views;
-        let mut search = Search { program, uses: Uses::new(program, by_slot), pairs: Vec::new() };
+        let mut search = OverlapSearch { program, uses: Uses::new(program, by_slot), pairs: Vec::new() };
         let (ends, ordered) = by_memory(program, &search.uses);
         for memory in (0..ends.len()).map(MemoryId::from) {
             let start = memory.index().checked_sub(1).map_or(0, |before| ends[before] as usize);
@@ -243,13 +243,13 @@ fn parts(placed: &[Placed]) -> Vec<usize> {
 }
 
 /// The search for overlapping pairs.
-struct Search<'a> {
+struct OverlapSearch<'a> {
     program: &'a Program,
     uses: Uses,
     pairs: Vec<(ViewId, ViewId)>,
 }
 
-impl Search<'_> {
+impl OverlapSearch<'_> {
     /// Finds the overlapping pairs among the slices of one memory. False if there are too many.
     fn memory(&mut self, group: &[ViewId]) -> bool {
         if !self.can_conflict(group.iter().copied()) {
@@ -317,7 +317,7 @@ impl Search<'_> {
 
     /// Adds the overlapping pairs among slices that are sorted along an axis. Only the first slot of a pair adds it.
     fn swept(&mut self, placed: &[Placed], slot: Option<u32>) -> bool {
-        let Search { program, uses, pairs } = self;
+        let OverlapSearch { program, uses, pairs } = self;
         let mut read: Vec<(u64, ViewId)> = Vec::new();
         let mut written: Vec<(u64, ViewId)> = Vec::new();
         for &(start, end, view) in placed {

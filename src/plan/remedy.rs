@@ -52,7 +52,7 @@ enum Numbering {
 }
 
 /// Collisions of two statements, all within one iteration or all from one iteration to the next.
-struct Group {
+struct CollisionGroup {
     before: u32,
     pairs: Vec<(Statement, Statement)>,
     /// Every operation that an iteration makes from the statement of the first operations, and every one from that of the second.
@@ -77,10 +77,10 @@ struct Naming {
 /// Suggests for each race of two statements, given as its collisions, the text that makes the second wait for the
 /// first.
 pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
-    let search = Search { program };
-    let groups: Vec<Vec<Group>> = races.iter().map(|collisions| search.groups(collisions)).collect();
+    let search = RemedySearch { program };
+    let groups: Vec<Vec<CollisionGroup>> = races.iter().map(|collisions| search.groups(collisions)).collect();
     // A statement gets one label for all waiters.
-    let mut waited_for: Vec<(SrcSpan, Vec<&Group>)> = Vec::new();
+    let mut waited_for: Vec<(SrcSpan, Vec<&CollisionGroup>)> = Vec::new();
     for group in groups.iter().flatten() {
         match waited_for.iter_mut().find(|(span, _)| *span == group.first().span) {
             Some((_, known)) => known.push(group),
@@ -104,11 +104,11 @@ pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
     remedies.collect()
 }
 
-struct Search<'a> {
+struct RemedySearch<'a> {
     program: &'a Program,
 }
 
-impl<'a> Search<'a> {
+impl<'a> RemedySearch<'a> {
     fn step(&self, at: IssuedOp) -> &'a Step {
         &self.program.cycle[at.iteration() as usize % self.program.cycle.len()]
     }
@@ -116,7 +116,7 @@ impl<'a> Search<'a> {
     // --- Collisions -----------------------------------------------------------------------------------------------
 
     /// The collisions of a race that a wait can resolve. On one stream, a wait for the last operation suffices.
-    fn groups(&self, collisions: &[Collision]) -> Vec<Group> {
+    fn groups(&self, collisions: &[Collision]) -> Vec<CollisionGroup> {
         let mut last: FxHashMap<(IssuedOp, u32, StreamId), Collision> = FxHashMap::default();
         for collision in collisions {
             let stream = self.step(collision.first).op(collision.first.op).stream;
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         kept.sort_unstable_by_key(|collision| (collision.second, collision.first));
         let near = [0, 1].map(|before| kept.iter().filter(|one| one.before() == before).copied().collect::<Vec<_>>());
         let split = near.iter().flat_map(|collisions| self.by_statements(collisions));
-        let mut groups: Vec<Group> = split.map(|same| self.group(&same)).collect();
+        let mut groups: Vec<CollisionGroup> = split.map(|same| self.group(&same)).collect();
         groups.sort_by_key(|group| (group.first().span, group.second().span));
         groups
     }
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
         split
     }
 
-    fn group(&self, collisions: &[Collision]) -> Group {
+    fn group(&self, collisions: &[Collision]) -> CollisionGroup {
         let Collision { first, second } = collisions[0];
         let depth = self.depth(&collisions[0]);
         let frame = |at: IssuedOp, op: OpId| {
@@ -173,7 +173,14 @@ impl<'a> Search<'a> {
         let step = self.step(second);
         let streams = seconds.iter().map(|second| step.op(second.op).stream).collect();
         let turns = self.program.turns.sibling_values(seconds.last().and_then(|second| second.loops.last().copied()));
-        Group { before: collisions[0].before(), pairs: pairs.collect(), firsts: all(first), seconds, streams, turns }
+        CollisionGroup {
+            before: collisions[0].before(),
+            pairs: pairs.collect(),
+            firsts: all(first),
+            seconds,
+            streams,
+            turns,
+        }
     }
 
     /// Number of enclosing turns of an operation up to the innermost definition that contains both sides. Across
@@ -237,7 +244,7 @@ impl<'a> Search<'a> {
     }
 
     /// Label for the first statement of these groups.
-    fn naming(&self, groups: &[&Group], free: &mut dyn FnMut() -> String) -> Naming {
+    fn naming(&self, groups: &[&CollisionGroup], free: &mut dyn FnMut() -> String) -> Naming {
         let first = groups[0].first();
         let label_name = first.label.and_then(|label| self.program.labels[label.index()].name);
         let label_name = label_name.map(|name| self.program.names.name(name).to_owned());
@@ -268,14 +275,14 @@ impl<'a> Search<'a> {
 
     /// Consecutive number of a first statement's loop iteration, as an expression in its variables; `None` if there is
     /// none.
-    fn count(&self, group: &Group) -> Option<String> {
+    fn count(&self, group: &CollisionGroup) -> Option<String> {
         let points = group.firsts.iter().zip(0..).map(|(first, place)| Some((self.values(first)?, place)));
         let count = fit(&points.collect::<Option<Vec<_>>>()?, None)?;
         Some(count.text(&self.names(group.first())))
     }
 
     /// Index of a first statement's label under a numbering; `None` if a variable has no value there.
-    fn numbers(&self, numbering: Numbering, group: &Group, first: &Statement) -> Option<Vec<i64>> {
+    fn numbers(&self, numbering: Numbering, group: &CollisionGroup, first: &Statement) -> Option<Vec<i64>> {
         match numbering {
             Numbering::Own => Some(self.index(first).to_vec()),
             Numbering::Variables => self.values(first),
@@ -289,8 +296,8 @@ impl<'a> Search<'a> {
     // --- Waits ----------------------------------------------------------------------------------------------------
 
     /// Suggested waits for these groups of one race: one wait, unless they are for different statements.
-    fn waits(&self, groups: &[Group], names: &FxHashMap<SrcSpan, Naming>) -> Vec<String> {
-        let spans_of = |group: &Group| (group.first().span, group.second().span);
+    fn waits(&self, groups: &[CollisionGroup], names: &FxHashMap<SrcSpan, Naming>) -> Vec<String> {
+        let spans_of = |group: &CollisionGroup| (group.first().span, group.second().span);
         let waits = groups.chunk_by(|a, b| spans_of(a) == spans_of(b)).map(|groups| {
             let (first, second) = (groups[0].first(), groups[0].second());
             let naming = &names[&first.span];
@@ -310,7 +317,7 @@ impl<'a> Search<'a> {
     }
 
     /// Text after `after`: one member of a family if a rule determines it, otherwise the whole family.
-    fn edge(&self, naming: &Naming, group: &Group) -> String {
+    fn edge(&self, naming: &Naming, group: &CollisionGroup) -> String {
         let member = naming.numbering.and_then(|numbering| self.member(numbering, group, &naming.name));
         let (label, guards) = member.unwrap_or((naming.name.clone(), Vec::new()));
         let label = if group.before > 0 { format!("prev({label})") } else { label };
@@ -319,7 +326,7 @@ impl<'a> Search<'a> {
 
     /// The member of the family `name` that the second statement must wait for, as an expression in its loop variables,
     /// and the conditions under which it exists; `None` if no such rule fits all collisions.
-    fn member(&self, numbering: Numbering, group: &Group, name: &str) -> Option<(String, Vec<String>)> {
+    fn member(&self, numbering: Numbering, group: &CollisionGroup, name: &str) -> Option<(String, Vec<String>)> {
         let names = self.names(group.second());
         if names.is_empty() {
             return None;
@@ -358,7 +365,7 @@ impl<'a> Search<'a> {
     fn rule(
         &self,
         numbering: Numbering,
-        group: &Group,
+        group: &CollisionGroup,
         names: &[&str],
         pairs: &[(Vec<i64>, Vec<i64>)],
         dim: usize,
@@ -376,7 +383,7 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Group {
+impl CollisionGroup {
     fn first(&self) -> &Statement {
         &self.pairs[0].0
     }

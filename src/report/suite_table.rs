@@ -12,37 +12,37 @@ use super::page::{Table, cell};
 
 /// The value of a cell.
 #[derive(Clone, Debug, PartialEq)]
-enum Value {
+enum CellValue {
     Text(String),
     /// A number, and its unit if it has one.
     Number(f64, Option<String>),
     Ratio(f64),
 }
 
-impl Value {
+impl CellValue {
     fn number(&self) -> Option<f64> {
         match self {
-            Value::Number(number, _) => Some(*number),
-            Value::Text(_) | Value::Ratio(_) => None,
+            CellValue::Number(number, _) => Some(*number),
+            CellValue::Text(_) | CellValue::Ratio(_) => None,
         }
     }
 
     /// For people: four digits and the unit.
     fn text(&self) -> String {
         match self {
-            Value::Text(text) => text.clone(),
-            Value::Number(number, None) => units::plain(*number),
-            Value::Number(number, Some(unit)) => format!("{} {unit}", units::plain(*number)),
-            Value::Ratio(ratio) => format!("{ratio:.2}×"),
+            CellValue::Text(text) => text.clone(),
+            CellValue::Number(number, None) => units::plain(*number),
+            CellValue::Number(number, Some(unit)) => format!("{} {unit}", units::plain(*number)),
+            CellValue::Ratio(ratio) => format!("{ratio:.2}×"),
         }
     }
 
     /// For programs: all digits that a time has, and no unit.
     fn exact(&self) -> String {
         match self {
-            Value::Text(text) => text.clone(),
+            CellValue::Text(text) => text.clone(),
             // Twelve digits hide rounding errors of unit conversions.
-            Value::Number(number, _) | Value::Ratio(number) => {
+            CellValue::Number(number, _) | CellValue::Ratio(number) => {
                 format!("{number:.11e}").parse::<f64>().unwrap_or(*number).to_string()
             }
         }
@@ -56,7 +56,7 @@ pub fn table(declared: &SuiteTable, cases: &[&Case]) -> Table {
     let words = (0..).zip(&declared.columns).filter(|(_, column)| is_text(&column.1)).map(|(index, _)| index);
     let mut table = words.fold(Table::new(names), Table::left);
     for row in rows(declared, cases) {
-        table.row(row.iter().map(|value| cell(value.as_ref().map(Value::text))));
+        table.row(row.iter().map(|value| cell(value.as_ref().map(CellValue::text))));
     }
     table
 }
@@ -66,13 +66,13 @@ pub fn table_csv(declared: &SuiteTable, cases: &[&Case]) -> String {
     let names: Vec<&str> = declared.columns.iter().map(|column| column.0.as_str()).collect();
     let rows: Vec<Vec<String>> = rows(declared, cases)
         .iter()
-        .map(|row| row.iter().map(|value| value.as_ref().map(Value::exact).unwrap_or_default()).collect())
+        .map(|row| row.iter().map(|value| value.as_ref().map(CellValue::exact).unwrap_or_default()).collect())
         .collect();
     super::csv::written(&names, rows.iter().map(|row| row.iter().map(String::as_str).collect()))
 }
 
 /// The cells of each row, in the order of the cases; `None` for a cell without a value.
-fn rows(declared: &SuiteTable, cases: &[&Case]) -> Vec<Vec<Option<Value>>> {
+fn rows(declared: &SuiteTable, cases: &[&Case]) -> Vec<Vec<Option<CellValue>>> {
     let mut rows: IndexMap<Vec<&str>, Vec<&Case>> = IndexMap::new();
     for case in cases {
         let place: Option<Vec<&str>> =
@@ -83,25 +83,29 @@ fn rows(declared: &SuiteTable, cases: &[&Case]) -> Vec<Vec<Option<Value>>> {
     rows.values().map(|cases| row(declared, cases)).collect()
 }
 
-fn row(declared: &SuiteTable, cases: &[&Case]) -> Vec<Option<Value>> {
-    let mut cells: IndexMap<&str, Option<Value>> = IndexMap::new();
+fn row(declared: &SuiteTable, cases: &[&Case]) -> Vec<Option<CellValue>> {
+    let mut cells: IndexMap<&str, Option<CellValue>> = IndexMap::new();
     for TableColumn(name, column) in &declared.columns {
         let value = match column {
-            TableCell::Axis(axis) => cases.first().and_then(|case| case.values.get(axis)).cloned().map(Value::Text),
+            TableCell::Axis(axis) => cases.first().and_then(|case| case.values.get(axis)).cloned().map(CellValue::Text),
             TableCell::Figure { of, unit, factor, at } => {
                 let is_at = |case: &&&Case| at.iter().all(|(axis, value)| case.values.get(axis) == Some(value));
                 let records = cases.iter().filter(is_at).filter_map(|case| case.record.as_deref());
                 let si = unit.as_deref().and_then(units::unit).map_or(1.0, |unit| unit.factor * unit.dimension.to_si());
                 let value = records.into_iter().find_map(|record| figure(record, of));
-                value.map(|value| Value::Number(value / si * factor, unit.clone()))
+                value.map(|value| CellValue::Number(value / si * factor, unit.clone()))
             }
             TableCell::Ratio(of, to) => {
                 let number = |name: &String| cells.get(name.as_str())?.as_ref()?.number();
-                number(of).zip(number(to)).map(|(of, to)| of / to).filter(|ratio| ratio.is_finite()).map(Value::Ratio)
+                number(of)
+                    .zip(number(to))
+                    .map(|(of, to)| of / to)
+                    .filter(|ratio| ratio.is_finite())
+                    .map(CellValue::Ratio)
             }
             TableCell::Status(words) => {
                 let status = worst(cases.iter().map(|case| case.status)).map(Status::name);
-                status.map(|word| Value::Text(words.get(word).cloned().unwrap_or_else(|| word.to_owned())))
+                status.map(|word| CellValue::Text(words.get(word).cloned().unwrap_or_else(|| word.to_owned())))
             }
         };
         cells.insert(name, value);

@@ -20,7 +20,7 @@ pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneI
     let cycle = program.cycle.len() as u32;
     let period = cycle / gcd(cycle.into(), depth.into()) as u32 * depth;
     let mut placer = Placer::new(program, options.share_scratch, depth);
-    let mut walk = Walk {
+    let mut walk = EventWalk {
         program,
         plan,
         lane_of: &lane_of,
@@ -120,7 +120,7 @@ struct WaitCandidate {
     spelled: bool,
 }
 
-struct Walk<'a> {
+struct EventWalk<'a> {
     program: &'a Program,
     plan: &'a Plan,
     lane_of: &'a [LaneId],
@@ -133,7 +133,7 @@ struct Walk<'a> {
     before: Vec<WaitCandidate>,
 }
 
-impl Walk<'_> {
+impl EventWalk<'_> {
     fn lane(&self, step: usize, op: OpId) -> LaneId {
         self.lane_of[self.program.cycle[step].op(op).stream.index()]
     }

@@ -317,19 +317,22 @@ fn planted_mistakes_are_found() {
     for (seed, shape) in asked.programs() {
         let Some((backend, device)) = asked.device(seed, &kernels) else { return };
         let case = Case::new(seed, &Shape { ranks: 1, ..shape });
-        for kind in Kind::ALL {
-            // On one stream, an operation that runs too late always does so.
-            let streams = (kind == Kind::StaleRead).then_some(1);
+        // On one stream, an operation that runs too late always does so.
+        let [spread, one] = [None, Some(1)].map(|streams| {
             let schedule = case.schedule(&*backend, streams);
+            let right = case.left(&*backend, &schedule, &state);
+            (streams, schedule, right)
+        });
+        for kind in Kind::ALL {
+            let (streams, schedule, right) = if kind == Kind::StaleRead { &one } else { &spread };
             let mut random = Random::new(seed ^ 0x5eed);
-            let planted = planted::plant(kind, &case.ranks[0].0, &schedule, device, &mut random);
+            let planted = planted::plant(kind, &case.ranks[0].0, schedule, device, &mut random);
             let altered = match kind {
                 Kind::StaleRead => Altered::late(&*backend, planted.late.clone()),
                 _ => Altered::changing(&*backend, |image| planted.apply(image)),
             };
-            let right = case.left(&*backend, &schedule, &state);
-            let left = case.left(&altered, &schedule, &state);
-            let found = wrong(&case.verified(&altered, streams, &[LaunchMode::Stream]).record);
+            let left = case.left(&altered, schedule, &state);
+            let found = wrong(&case.verified(&altered, *streams, &[LaunchMode::Stream]).record);
             let row = table.entry(kind).or_default();
             for (chain, label) in &planted.chains {
                 row.0 += 1;

@@ -7,6 +7,7 @@ use aorta::measure::{self, Measured};
 use aorta::render::{self, Style};
 
 use super::altered::{Altered, Calls, TOLD};
+use super::effort;
 use super::world::{self, World};
 
 /// An operation for each kind of driver call, two streams that wait for each other, and a host stream that both wait for.
@@ -74,9 +75,9 @@ fn shown(error: &ExecError) -> String {
 
 /// Which calls of a name fail, one in each run.
 pub fn turns(count: u64) -> Vec<u64> {
-    let mut turns = match std::env::var_os("AORTA_LONG") {
-        Some(_) => (1..=count.min(100)).chain([count]).collect(),
-        None => vec![1, count],
+    let mut turns = match effort::is_long() {
+        true => (1..=count.min(100)).chain([count]).collect(),
+        false => vec![1, count],
     };
     turns.dedup();
     turns

@@ -26,11 +26,12 @@ const SIZES: &str = "param dtype = f32
     scatter(pairs, places, combine: add -> few)
   }";
 
-/// All kernels by name and source. Those of gradients are `map`s and reductions of other expressions: all of them with
-/// `AORTA_LONG`, otherwise those of one element type, for compilers that are as fast as that.
+/// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there, or both with
+/// `AORTA_LONG`. Kernels of gradients are `map`s and reductions of other expressions: with `AORTA_LONG` all of them, otherwise those of
+/// one element type, for compilers that are as fast as that.
 pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
-    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let is_long = super::effort::is_long();
     for dtype in ["f64", "f32", "f16", "bf16"] {
         of_file(include_str!("../workloads/operations.aorta"), dtype, &mut sources);
         of_file(SIZES, dtype, &mut sources);
@@ -49,7 +50,17 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
     for source in gpu::own_kernels() {
         sources.insert(source.name.clone(), (*source).clone());
     }
-    sources
+    if is_long { sources } else { one_of_each_pair(sources) }
+}
+
+/// Keeps one of two kernels that differ in the words `f16` and `bf16` alone: that of either type, in turn.
+fn one_of_each_pair(sources: BTreeMap<String, Source>) -> BTreeMap<String, Source> {
+    let mut pairs: BTreeMap<String, Vec<(String, Source)>> = BTreeMap::new();
+    for (key, source) in sources {
+        let text = format!("{}\n{}", source.name, source.text).replace("bf16", "f16");
+        pairs.entry(text).or_default().push((key, source));
+    }
+    pairs.into_values().enumerate().map(|(turn, mut pair)| pair.swap_remove(turn % pair.len())).collect()
 }
 
 /// Adds every kernel of a file, for one element type.

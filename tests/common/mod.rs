@@ -6,6 +6,7 @@ pub mod altered;
 pub mod calls;
 pub mod constructs;
 pub mod doubles;
+pub mod effort;
 pub mod failing;
 pub mod invariants;
 pub mod kernels;

@@ -131,7 +131,7 @@ fn smallest(mut chains: Chains) -> Chains {
 #[test]
 fn random_programs_compute_the_same_with_fusion() {
     let first = std::env::var("AORTA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    let count = if std::env::var_os("AORTA_LONG").is_some() { 5000 } else { 100 };
+    let count = if common::effort::is_long() { 5000 } else { 100 };
     let seeds: Vec<u64> = (first..first + count).collect();
     let results = common::parallel::map(&seeds, |&seed| {
         let chains = valid(seed);

@@ -14,7 +14,7 @@ use super::world::{Awaited, SharedState, View, World};
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
-struct Node {
+struct GraphNode {
     action: Action,
     priority: i32,
     after: Vec<u32>,
@@ -26,7 +26,7 @@ struct Node {
 
 #[derive(Clone, Debug, Default)]
 struct Graph {
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     /// Nodes without dependents in the graph.
     last: Vec<u32>,
     /// Number of nodes without dependencies.
@@ -36,7 +36,7 @@ struct Graph {
 /// A capture in progress.
 #[derive(Debug, Default)]
 struct Capture {
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     /// For each lane the last node, and the dependencies of its next one.
     lanes: Vec<(Option<u32>, Vec<u32>)>,
     events: Vec<Vec<u32>>,
@@ -256,7 +256,7 @@ impl SimDriver {
         let (last, waits) = &mut capture.lanes[lane as usize];
         let after = last.iter().copied().chain(waits.drain(..)).collect();
         *last = Some(node);
-        capture.nodes.push(Node { action, priority, after, observed: [None; 2], counted: None });
+        capture.nodes.push(GraphNode { action, priority, after, observed: [None; 2], counted: None });
         node
     }
 

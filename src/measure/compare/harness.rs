@@ -13,7 +13,7 @@ use super::point::{self, CaseKey, ComparedRun, Figure, Value};
 
 /// The fields of the file that are read.
 #[derive(Debug, Deserialize)]
-struct Head {
+struct HarnessFile {
     schema: Option<Json>,
     latency_ms: Option<Json>,
     throughput: Option<Json>,
@@ -21,15 +21,15 @@ struct Head {
 }
 
 #[derive(Debug, Deserialize)]
-struct Sweep {
+struct HarnessSweep {
     workload: Option<String>,
-    results: Vec<Run>,
+    results: Vec<HarnessRun>,
     #[serde(default)]
     environment: Json,
 }
 
 #[derive(Debug, Deserialize)]
-struct Run {
+struct HarnessRun {
     workload_name: Option<String>,
     stream_count: Option<u64>,
     throughput: Option<Throughput>,
@@ -59,7 +59,7 @@ const IN_KEY: [&str; 1] = ["config stream count"];
 
 /// Whether a text looks like such a file.
 pub fn is_meant(text: &str) -> bool {
-    serde_json::from_str::<Head>(text).is_ok_and(|head| {
+    serde_json::from_str::<HarnessFile>(text).is_ok_and(|head| {
         head.schema.is_none() && (head.results.is_some() || (head.latency_ms.is_some() && head.throughput.is_some()))
     })
 }
@@ -67,16 +67,16 @@ pub fn is_meant(text: &str) -> bool {
 /// Returns a point for each run of the file.
 pub fn points(text: &str) -> Result<Vec<ComparedRun>, String> {
     let damaged = |error: serde_json::Error| format!("it looks like AORTA's results, and is damaged: {error}");
-    let head: Head = json::read(text.as_bytes()).map_err(damaged)?;
+    let head: HarnessFile = json::read(text.as_bytes()).map_err(damaged)?;
     if head.results.is_none() {
-        let run: Run = json::read(text.as_bytes()).map_err(damaged)?;
+        let run: HarnessRun = json::read(text.as_bytes()).map_err(damaged)?;
         return Ok(vec![of_run(&run, None, &Json::Null)]);
     }
-    let sweep: Sweep = json::read(text.as_bytes()).map_err(damaged)?;
+    let sweep: HarnessSweep = json::read(text.as_bytes()).map_err(damaged)?;
     Ok(sweep.results.iter().map(|run| of_run(run, sweep.workload.as_deref(), &sweep.environment)).collect())
 }
 
-fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
+fn of_run(run: &HarnessRun, workload: Option<&str>, machine: &Json) -> ComparedRun {
     let mut key = CaseKey::new();
     let name = run.workload_name.as_deref().or(workload).unwrap_or("unnamed");
     key.insert("workload".to_owned(), name.to_owned());
@@ -110,7 +110,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
     }
 }
 
-fn figures(run: &Run) -> Vec<Figure> {
+fn figures(run: &HarnessRun) -> Vec<Figure> {
     let seconds = |ms: &f64| ms * 1e-3;
     let times: Vec<f64> = run.iteration_times_ms.iter().map(seconds).filter(|time| *time > 0.0).collect();
     let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
@@ -144,7 +144,7 @@ fn figures(run: &Run) -> Vec<Figure> {
     figures
 }
 
-fn throughput(run: &Run) -> Option<(f64, String)> {
+fn throughput(run: &HarnessRun) -> Option<(f64, String)> {
     let (value, unit) = match run.throughput.clone()? {
         Throughput::Plain(value) => (value, None),
         Throughput::Object { value, unit } => (value, unit),

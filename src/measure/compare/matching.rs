@@ -40,7 +40,7 @@ pub struct MatchedSides<'a> {
 
 /// The runs of a case on one side.
 #[derive(Debug)]
-struct Group<'a> {
+struct RunGroup<'a> {
     key: CaseKey,
     runs: Vec<&'a ComparedRun>,
     taken: bool,
@@ -94,7 +94,7 @@ pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> MatchedSides<'a> {
         }
     }
     let (in_base, in_other) = (kinds(&bases), kinds(&others));
-    let single = |a: &Group, b: &Group| {
+    let single = |a: &RunGroup, b: &RunGroup| {
         kind(a) == kind(b) && in_base.get(&kind(a)) == Some(&1) && in_other.get(&kind(b)) == Some(&1)
     };
     unique(&mut bases, &mut others, single, &mut pairs);
@@ -105,32 +105,32 @@ pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> MatchedSides<'a> {
 /// The workload's file name without its folder, and the launch mode.
 type CaseGroupKind = (Option<String>, Option<String>);
 
-fn kind(group: &Group) -> CaseGroupKind {
+fn kind(group: &RunGroup) -> CaseGroupKind {
     (file_name(group).map(str::to_owned), group.key.get("launch").cloned())
 }
 
 /// The workload's file name without its folder; `None` if the group has no workload.
-fn file_name<'a>(group: &'a Group) -> Option<&'a str> {
+fn file_name<'a>(group: &'a RunGroup) -> Option<&'a str> {
     group.key.get("workload")?.rsplit('/').next()
 }
 
 /// Whether two groups have the same workload in the same folder.
-fn same_path(a: &Group, b: &Group) -> bool {
+fn same_path(a: &RunGroup, b: &RunGroup) -> bool {
     a.key.get("workload") == b.key.get("workload")
 }
 
 /// Whether the workloads of two groups have the same name, in any folder, bundle or record.
-fn same_file(a: &Group, b: &Group) -> bool {
+fn same_file(a: &RunGroup, b: &RunGroup) -> bool {
     file_name(a) == file_name(b)
 }
 
 /// The values of a group without its workload.
-fn values<'a>(group: &'a Group) -> impl Iterator<Item = (&'a String, &'a String)> {
+fn values<'a>(group: &'a RunGroup) -> impl Iterator<Item = (&'a String, &'a String)> {
     group.key.iter().filter(|(name, _)| *name != "workload")
 }
 
 /// Counts the cases of each kind.
-fn kinds(groups: &[Group]) -> BTreeMap<CaseGroupKind, usize> {
+fn kinds(groups: &[RunGroup]) -> BTreeMap<CaseGroupKind, usize> {
     let mut counts = BTreeMap::new();
     groups.iter().for_each(|group| *counts.entry(kind(group)).or_default() += 1);
     counts
@@ -155,8 +155,8 @@ fn places(sides: &[&RunSet]) -> Vec<&'static str> {
 
 /// Groups a side's runs by case: workloads in the order of appearance, cases of a workload by their values, since a
 /// sweep's file has them in any order.
-fn groups<'a>(side: &'a RunSet, split: &[&'static str]) -> Vec<Group<'a>> {
-    let mut groups: IndexMap<Vec<(String, String)>, Group> = IndexMap::new();
+fn groups<'a>(side: &'a RunSet, split: &[&'static str]) -> Vec<RunGroup<'a>> {
+    let mut groups: IndexMap<Vec<(String, String)>, RunGroup> = IndexMap::new();
     for point in &side.points {
         let mut key = point.key.clone();
         for name in split.iter().filter(|_| point.failed.is_none()) {
@@ -164,18 +164,18 @@ fn groups<'a>(side: &'a RunSet, split: &[&'static str]) -> Vec<Group<'a>> {
         }
         let name: Vec<(String, String)> =
             sorted(&key).into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        groups.entry(name).or_insert(Group { key, runs: Vec::new(), taken: false }).runs.push(point);
+        groups.entry(name).or_insert(RunGroup { key, runs: Vec::new(), taken: false }).runs.push(point);
     }
-    let mut groups: Vec<Group> = groups.into_values().collect();
+    let mut groups: Vec<RunGroup> = groups.into_values().collect();
     let workloads: IndexSet<String> = groups.iter().map(workload).collect();
     groups.sort_by(|a, b| {
-        let order_of = |group: &Group| workloads.get_index_of(&workload(group));
+        let order_of = |group: &RunGroup| workloads.get_index_of(&workload(group));
         order_of(a).cmp(&order_of(b)).then_with(|| by_values(&a.key, &b.key))
     });
     groups
 }
 
-fn workload(group: &Group) -> String {
+fn workload(group: &RunGroup) -> String {
     group.key.get("workload").cloned().unwrap_or_default()
 }
 
@@ -192,12 +192,12 @@ fn by_values(a: &CaseKey, b: &CaseKey) -> Ordering {
 
 /// Pairs groups by a rule wherever it leaves no choice on either side.
 fn unique(
-    bases: &mut [Group],
-    others: &mut [Group],
-    same: impl Fn(&Group, &Group) -> bool,
+    bases: &mut [RunGroup],
+    others: &mut [RunGroup],
+    same: impl Fn(&RunGroup, &RunGroup) -> bool,
     pairs: &mut Vec<(usize, usize)>,
 ) {
-    let free = |groups: &[Group]| -> Vec<usize> {
+    let free = |groups: &[RunGroup]| -> Vec<usize> {
         (0..groups.len()).filter(|&index| !groups[index].taken && measured(&groups[index])).collect()
     };
     let mut choices: Vec<(usize, usize)> = Vec::new();
@@ -216,27 +216,27 @@ fn unique(
 }
 
 /// Whether all values of two groups are equal, except the workload's.
-fn same_key(a: &Group, b: &Group) -> bool {
+fn same_key(a: &RunGroup, b: &RunGroup) -> bool {
     a.key.len() == b.key.len() && values(a).all(|(name, value)| b.key.get(name) == Some(value))
 }
 
-fn same_case(a: &Group, b: &Group) -> bool {
-    let name = |group: &Group| group.runs.iter().find_map(|run| run.case.clone());
+fn same_case(a: &RunGroup, b: &RunGroup) -> bool {
+    let name = |group: &RunGroup| group.runs.iter().find_map(|run| run.case.clone());
     name(a).is_some_and(|case| name(b) == Some(case)) && launch(a, b)
 }
 
 /// Whether the launch modes of two groups are compatible.
-fn launch(a: &Group, b: &Group) -> bool {
+fn launch(a: &RunGroup, b: &RunGroup) -> bool {
     a.key.get("launch").zip(b.key.get("launch")).is_none_or(|(a, b)| a == b)
 }
 
 /// Whether all values that both groups have are equal, except the workload's.
-fn agree(a: &Group, b: &Group) -> bool {
+fn agree(a: &RunGroup, b: &RunGroup) -> bool {
     let has_workload = a.key.contains_key("workload");
     has_workload && values(a).all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))
 }
 
-fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> MatchedSides<'a> {
+fn settle<'a>(bases: &[RunGroup<'a>], others: &[RunGroup<'a>], pairs: &[(usize, usize)]) -> MatchedSides<'a> {
     let names = varying(bases.iter().chain(others));
     let case = |&(a, b): &(usize, usize)| {
         let (a, b) = (&bases[a], &others[b]);
@@ -262,10 +262,10 @@ fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)
 
 /// The cases of one side without a match, with their outcome on the other side. A case without results is reported only
 /// if the other side has not tried it.
-fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<UnmatchedCase> {
-    let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
-    let same = |a: &Group, b: &Group| same_file(a, b) && (same_case(a, b) || agree(a, b));
-    let lone = |group: &Group| {
+fn alone(own: &[RunGroup], others: &[RunGroup], names: &BTreeSet<String>) -> Vec<UnmatchedCase> {
+    let failed = |group: &RunGroup| group.runs.iter().find_map(|run| run.failed.clone());
+    let same = |a: &RunGroup, b: &RunGroup| same_file(a, b) && (same_case(a, b) || agree(a, b));
+    let lone = |group: &RunGroup| {
         let why = match measured(group) {
             true => others.iter().filter(|other| !measured(other) && same(group, other)).find_map(failed),
             false if others.iter().any(|other| same(group, other)) => return None,
@@ -276,12 +276,12 @@ fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<Unmat
     own.iter().filter(|group| !group.taken).filter_map(lone).collect()
 }
 
-fn measured(group: &Group) -> bool {
+fn measured(group: &RunGroup) -> bool {
     group.runs.iter().any(|run| run.failed.is_none())
 }
 
 /// The runs of a group that have results.
-fn figures<'a>(group: &Group<'a>) -> Vec<&'a ComparedRun> {
+fn figures<'a>(group: &RunGroup<'a>) -> Vec<&'a ComparedRun> {
     group.runs.iter().copied().filter(|run| run.failed.is_none()).collect()
 }
 
@@ -297,7 +297,7 @@ fn differences(base: &CaseKey, other: &CaseKey) -> Vec<Difference> {
 }
 
 /// The names whose values differ between cases.
-fn varying<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> BTreeSet<String> {
+fn varying<'a>(groups: impl Iterator<Item = &'a RunGroup<'a>>) -> BTreeSet<String> {
     let mut values: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for (name, value) in groups.flat_map(|group| &group.key) {
         values.entry(name).or_default().insert(value);

@@ -27,7 +27,7 @@ pub enum AxisEffect {
 
 /// A measured case among those that differ along the axes only.
 #[derive(Clone, Debug)]
-struct Run {
+struct AxisCase {
     /// Value of the case on each axis.
     value: String,
     program: String,
@@ -39,14 +39,14 @@ struct Run {
 impl AxisEffect {
     /// Computes the effect of `axes` on the cases of a sweep.
     pub fn of(axes: &[&Axis], cases: &[&Case], pace: Pace) -> AxisEffect {
-        let mut groups: IndexMap<Vec<(String, String)>, Vec<Run>> = IndexMap::new();
+        let mut groups: IndexMap<Vec<(String, String)>, Vec<AxisCase>> = IndexMap::new();
         for case in cases {
             let value = super::label(axes, case);
             if let (Some(point), Some(record)) = (CurvePoint::of(case, &value, pace), &case.record) {
                 let Some(program) = program(record).filter(|_| is_conclusive(record, pace)) else {
                     return AxisEffect::Unknown;
                 };
-                let run = Run { value, program, time: point.time, simulated: record.simulated };
+                let run = AxisCase { value, program, time: point.time, simulated: record.simulated };
                 groups.entry(super::others(axes, case)).or_default().push(run);
             }
         }
@@ -54,11 +54,11 @@ impl AxisEffect {
     }
 
     /// Effect between the values within groups; in each group only the axes differ.
-    fn between(groups: &[Vec<Run>]) -> AxisEffect {
+    fn between(groups: &[Vec<AxisCase>]) -> AxisEffect {
         if groups.is_empty() {
             return AxisEffect::Unknown;
         }
-        let one_program = |group: &Vec<Run>| group.iter().all(|run| run.program == group[0].program);
+        let one_program = |group: &Vec<AxisCase>| group.iter().all(|run| run.program == group[0].program);
         match (groups.iter().all(one_program), groups.iter().all(|group| one_time(group))) {
             (true, true) => AxisEffect::None,
             (true, false) => AxisEffect::TimeOnly,
@@ -69,7 +69,7 @@ impl AxisEffect {
 }
 
 /// Whether times agree within noise: no interval is further from another than processes differ.
-fn one_time(group: &[Run]) -> bool {
+fn one_time(group: &[AxisCase]) -> bool {
     let slack = slack(group.iter().all(|run| run.simulated));
     group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
@@ -86,7 +86,7 @@ fn program(record: &RunRecord) -> Option<String> {
 }
 
 /// Values that run the same program wherever they were measured.
-fn same(groups: &[Vec<Run>]) -> Vec<Vec<String>> {
+fn same(groups: &[Vec<AxisCase>]) -> Vec<Vec<String>> {
     // Runs of each value, by group.
     let mut programs: IndexMap<&str, Vec<(usize, &str)>> = IndexMap::new();
     for (place, group) in groups.iter().enumerate() {
@@ -105,8 +105,8 @@ fn same(groups: &[Vec<Run>]) -> Vec<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn run(value: &str, program: &str, low: f64, high: f64) -> Run {
-        Run {
+    fn run(value: &str, program: &str, low: f64, high: f64) -> AxisCase {
+        AxisCase {
             value: value.to_owned(),
             program: program.to_owned(),
             time: Interval { value: low, low, high },
@@ -123,8 +123,9 @@ mod tests {
         let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
         assert_eq!(AxisEffect::between(&[noise.clone(), chain]), AxisEffect::TimeOnly);
         // Medians of two processes always differ a little.
-        let measured =
-            |runs: &[Run]| -> Vec<Run> { runs.iter().map(|run| Run { simulated: false, ..run.clone() }).collect() };
+        let measured = |runs: &[AxisCase]| -> Vec<AxisCase> {
+            runs.iter().map(|run| AxisCase { simulated: false, ..run.clone() }).collect()
+        };
         let close = vec![run("1", "p", 1.0, 1.001), run("2", "p", 1.008, 1.009)];
         assert_eq!(AxisEffect::between(&[measured(&close)]), AxisEffect::None);
         assert_eq!(AxisEffect::between(&[close]), AxisEffect::TimeOnly);
@@ -138,7 +139,7 @@ mod tests {
             vec![run("1", "a", 4.0, 4.0), run("2", "b", 2.0, 2.0), run("4", "b", 2.0, 2.0), run("8", "b", 2.0, 2.0)];
         let there =
             vec![run("1", "c", 3.0, 3.0), run("2", "d", 1.0, 1.0), run("4", "d", 1.0, 1.0), run("8", "e", 1.0, 1.0)];
-        let same = |groups: &[Vec<Run>]| match AxisEffect::between(groups) {
+        let same = |groups: &[Vec<AxisCase>]| match AxisEffect::between(groups) {
             AxisEffect::Both { same } => same,
             other => panic!("{other:?}"),
         };

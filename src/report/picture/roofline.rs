@@ -22,7 +22,7 @@ const LETTERS: usize = 24;
 const LETTER: f64 = 6.2;
 
 /// Operations of one statement with one shape.
-struct Point<'a> {
+struct RooflinePoint<'a> {
     first: &'a OperationRecord,
     count: usize,
     time: Nanos,
@@ -31,7 +31,7 @@ struct Point<'a> {
     ideal: Nanos,
 }
 
-impl Point<'_> {
+impl RooflinePoint<'_> {
     fn rate(&self) -> f64 {
         self.flops / self.time.seconds()
     }
@@ -58,14 +58,15 @@ pub fn rooflines(records: &[RunRecord]) -> Option<Gallery> {
 }
 
 fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
-    let mut points: IndexMap<(&str, &str, &str), Point> = IndexMap::new();
+    let mut points: IndexMap<(&str, &str, &str), RooflinePoint> = IndexMap::new();
     for operation in &rank.operations {
         let Some(time) = operation.work_ns().filter(|time| time.0 > 0) else { continue };
         if operation.flops <= 0.0 || operation.bytes == 0 {
             continue;
         }
         let key = (operation.place.as_str(), operation.operation.as_str(), operation.shape.as_str());
-        let empty = Point { first: operation, count: 0, time: Nanos(0), flops: 0.0, bytes: 0.0, ideal: Nanos(0) };
+        let empty =
+            RooflinePoint { first: operation, count: 0, time: Nanos(0), flops: 0.0, bytes: 0.0, ideal: Nanos(0) };
         let point = points.entry(key).or_insert(empty);
         point.count += 1;
         point.time += time;
@@ -73,8 +74,8 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
         point.bytes += operation.bytes as f64;
         point.ideal += operation.ideal_ns.unwrap_or_default();
     }
-    let is_shown = |point: &Point| [point.rate(), point.intensity()].into_iter().all(is_possible);
-    let mut points: Vec<Point> = points.into_values().filter(is_shown).collect();
+    let is_shown = |point: &RooflinePoint| [point.rate(), point.intensity()].into_iter().all(is_possible);
+    let mut points: Vec<RooflinePoint> = points.into_values().filter(is_shown).collect();
     points.sort_by_key(|point| std::cmp::Reverse(point.time));
     let hidden = points.len().saturating_sub(POINTS);
     points.truncate(POINTS);
@@ -85,11 +86,11 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
     if points.is_empty() {
         return None;
     }
-    let (least, most) = ends(&mut points.iter().map(Point::intensity));
+    let (least, most) = ends(&mut points.iter().map(RooflinePoint::intensity));
     // Room for the corner between a slope and a flat roof.
     let corners = roofs.compute.values().filter_map(|peak| Some(peak / roofs.memory?));
     let most = most.max(corners.fold(0.0, f64::max));
-    let (slowest, fastest) = ends(&mut points.iter().map(Point::rate).chain(roofs.compute.values().copied()));
+    let (slowest, fastest) = ends(&mut points.iter().map(RooflinePoint::rate).chain(roofs.compute.values().copied()));
     let Area { left, right, top, bottom } = AREA;
     let x = Scale::new(Spread::Log, (least / 2.0, most * 4.0), (left, right));
     let y = Scale::new(Spread::Log, (slowest / 2.0, fastest * 2.0), (bottom, top));
@@ -142,7 +143,7 @@ impl Labels {
     }
 }
 
-fn title(point: &Point) -> String {
+fn title(point: &RooflinePoint) -> String {
     let OperationRecord { name, shape, bound, .. } = point.first;
     let share = point.ideal.0 as f64 / point.time.0 as f64;
     let limit = bound.as_ref().filter(|_| point.ideal.0 > 0).map(|bound| format!(", {} of {bound}", percent(share)));

@@ -161,7 +161,7 @@ impl Diagnostic for PlanAdvice {
 }
 
 /// Findings of one kind at the same locations.
-struct Group {
+struct FindingGroup {
     kind: &'static Kind,
     found: Found,
     times: usize,
@@ -197,7 +197,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let members: Vec<Vec<u32>> =
         program.groups.iter().map(|group| group.members_with(program.rank).collect()).collect();
     let chains = fuse::chains(program);
-    let mut groups: IndexMap<(&str, Vec<SrcSpan>), Group> = IndexMap::new();
+    let mut groups: IndexMap<(&str, Vec<SrcSpan>), FindingGroup> = IndexMap::new();
     let scene = |slot: usize| Scene {
         program,
         flow: &flow,
@@ -226,7 +226,8 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
                 claimed.extend(removed);
                 let key = (kind.code, found.places.iter().map(|(span, _)| *span).collect());
                 let changes: Vec<_> = found.changes.iter().map(|(op, spec)| (slot, *op, spec.clone())).collect();
-                let group = groups.entry(key).or_insert_with(|| Group { kind, found, times: 0, changes: Vec::new() });
+                let group =
+                    groups.entry(key).or_insert_with(|| FindingGroup { kind, found, times: 0, changes: Vec::new() });
                 group.times += 1;
                 group.changes.extend(changes);
             }
