@@ -10,6 +10,7 @@ use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
 use super::channel::HeldChannels;
+use super::flat::FlatChannels;
 use super::*;
 
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
@@ -223,7 +224,10 @@ impl Operation for BatchNorm {
         read.extend((1..inputs).map(|input| of_channels(input, &spec.inputs[input])));
         let task = Task { expression: &expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read };
         let mut launches = Statistics::of(spec).launches(inputs);
-        launches.push(walk::launch_all("batch_norm", &[task], compute_type(spec)));
+        launches.push(match FlatChannels::of(spec) {
+            Some(flat) => flat.launch(spec),
+            None => walk::launch_all("batch_norm", &[task], compute_type(spec)),
+        });
         launches
     }
 
