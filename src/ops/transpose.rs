@@ -68,13 +68,16 @@ impl Operation for Transpose {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        let (dims, strides) = moved(spec);
+        if let Some(rows) = Interleaved::of(spec, &walk::by_output(dims, &strides)) {
+            return rows.cost(spec);
+        }
         match Tiles::of(spec) {
             Some(tiles) => {
                 let instructions = tiles.instructions(&spec.outputs[0]);
                 Cost { instructions, ..spec.streaming_cost(0.0, tiles.elements()) }
             }
             None => {
-                let (dims, strides) = moved(spec);
                 let sectors = match stream::moved("transpose", spec, dims, &strides) {
                     Some(_) => 0.0,
                     None => walk::sectors(&[walk::task(&Expression::identity(), dims, &strides, spec)]),

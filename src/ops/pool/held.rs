@@ -82,7 +82,9 @@ impl HeldPlanes {
         ];
         let numbers: String = numbers.iter().map(|(name, value)| format!("#define {name} {value}u\n")).collect();
         let before = format!("{}{}{numbers}", bounds(self.threads as u32), kernels.definitions(Task::Held));
-        let body = [HELD, text::ADD_ALIKE, "  }\n"].concat();
+        let body =
+            [HELD, text::ADD_ALIKE, "  if (leads) store<C>(to[own_plane * ELEMENTS + found[index]], sum);\n  }\n"]
+                .concat();
         super::super::kernel::launch(
             "pool_backward",
             &before,
@@ -150,5 +152,4 @@ const HELD: &str = r#"  __shared__ Pack<T, WHOLE_PACK> packs[ROOM];
     split(found[index], X(1), X(2), own);
     const u32* own_places = found + own_plane * WINDOWS_OF_PLANE;
     const T* gradients = y + plane_at(first_plane + own_plane, sy);
-    T* result = to + own_plane * ELEMENTS + found[index];
 "#;

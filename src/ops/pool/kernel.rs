@@ -244,8 +244,8 @@ impl<'a> Kernels<'a> {
             });
         let (_, threads) = self.division(task);
         // A warp or more writes the elements at the ends of rows that are no whole packs, and fewer threads their own.
-        let is_whole = self.has_whole_packs() && !self.leads(2);
-        let has_edges = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1 && !is_whole;
+        let is_spread = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1;
+        let has_edges = is_spread && !(self.has_whole_packs() && !self.leads(2));
         let is_relative = self.is_relative() && task != Task::Held;
         let types = [
             ("T", c_type(dtype)),
@@ -359,7 +359,7 @@ impl<'a> Kernels<'a> {
         let body = match task {
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Gather => text::GATHER.to_owned(),
-            Task::Scatter => [text::SCATTER, text::ADD_ALIKE].concat(),
+            Task::Scatter => [text::SCATTER, text::ADD_ALIKE, text::STORE_SUM].concat(),
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
             Task::Spread if self.clusters(task) => {

@@ -416,6 +416,9 @@ pub const JOIN_CLUSTER: &str = r#"#if CLUSTER == 1
   join(PARTS);
 "#;
 
+/// Kernel text: writes the gradient of a maximum.
+pub const STORE_SUM: &str = "  if (leads) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sum);\n";
+
 /// Kernel text: writes the result of a window.
 pub const STORE: &str = r#"  if (lane > 0) return;
 #if PLACES
@@ -446,10 +449,9 @@ pub const SCATTER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (RELATIVE) EACH_DIM(j) own[j] += window[j] * STRIDE(j) - PADDING(j);
   const Place* own_places = places + (u64)plane * (Y(0) * Y(1) * Y(2));
   const T* gradients = y + plane_at(plane, sy);
-  T* result = dx + plane_at(plane, so) + OFFSET(SD, own);
 "#;
 
-/// Kernel text: adds the gradients of all windows with the same maximum, if none comes before this window.
+/// Kernel text: adds the gradients of all windows with the same maximum. `leads` is true if none comes before this window.
 pub const ADD_ALIKE: &str = r#"  const Range windows = windows_of(own);
   bool leads = true;
   C sum = 0;
@@ -463,7 +465,6 @@ pub const ADD_ALIKE: &str = r#"  const Range windows = windows_of(own);
         leads = leads && number >= (window[0] * Y(1) + window[1]) * Y(2) + window[2];
         sum += load<C>(gradients[OFFSET(SY, at)]);
       }
-  if (leads) store<C>(*result, sum);
 "#;
 
 /// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
