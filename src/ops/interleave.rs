@@ -2,8 +2,12 @@
 
 use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
 use super::ragged::RAGGED;
-use super::transpose::{WALKED, WALKED_TENSOR};
 use super::*;
+
+/// Number of elements up to which an elementwise walk is faster than tiles or packs of rows; and size in bytes of a tensor with a short
+/// side up to which it is, since the cache serves its accesses.
+pub const WALKED: u64 = 1 << 17;
+pub const WALKED_TENSOR: u64 = 8 << 20;
 
 /// Instructions per element: 344 for 40 elements of 16 bits, in code for sm_90 by NVRTC 13.0.
 const PER_ELEMENT: f64 = 8.6;

@@ -1,6 +1,6 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
-use super::interleave::Interleaved;
+use super::interleave::{Interleaved, WALKED, WALKED_TENSOR};
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
@@ -142,14 +142,12 @@ const MIN_WRITTEN: u64 = 512;
 /// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
 const MIN_TENSOR: u64 = 1 << 20;
 
-/// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written: number of elements up to
-/// which all are; length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with both
-/// sides whole, from which warps read few sectors more than once; and size in bytes of a tensor up to which the cache serves these.
-pub(super) const WALKED: u64 = 1 << 17;
+/// Sides for which an elementwise walk is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a tile takes longer until its first
+/// element is written: length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with
+/// both sides whole, from which warps read few sectors more than once.
 const WALKED_SIDE: u64 = 5;
 const WALKED_PACK: u64 = 4;
 const WALKED_TILE: u64 = 4 << 10;
-pub(super) const WALKED_TENSOR: u64 = 8 << 20;
 
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;

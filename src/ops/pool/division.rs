@@ -4,14 +4,11 @@ use super::super::kernel::BLOCK;
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP};
 use super::columns::{Columns, LARGE};
 use super::grid::Grid;
-use super::kernel::{Kernels, Task};
+use super::kernel::{AHEAD, AT_ONCE, FEW_THREADS, Kernels, Task};
 use super::*;
 
 /// Maximum number of elements of a window of which a thread reads all, one after the other.
 const SMALL: u64 = 8;
-
-/// Maximum number of elements that a thread reads at once, of the windows of all its planes.
-pub(super) const AT_ONCE: u64 = 32;
 
 /// Maximum number of elements that a thread reads for neighbouring windows, or of gradients and places for neighbouring cells.
 const LARGEST_REGION: u64 = 40;
@@ -25,12 +22,6 @@ const CACHED: u64 = 64;
 
 /// Number of threads among which planes are divided: half of those that can be resident.
 const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
-
-/// Number of threads with which each SM has some warps, so that one computes while the others wait for memory.
-pub(super) const FEW_THREADS: u64 = UNITS * 8 * WARP;
-
-/// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
-pub(super) const AHEAD: u64 = 4;
 
 /// Number of threads of a block whose window occupies an SM by itself.
 const LARGER_BLOCK: u64 = 512;

@@ -3,7 +3,7 @@
 
 use super::super::kernel::{bounds, param, u32_param};
 use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
-use super::kernel::{Kernels, PACK, Task};
+use super::kernel::{FEW_THREADS, Kernels, PACK, Task};
 use super::*;
 
 /// Maximum number of bytes of a block's planes, and of the places of its maxima. Together they fit the shared memory that a kernel has
@@ -22,6 +22,18 @@ const MAX_RUN: u64 = 8;
 
 /// Size in bytes of a place in shared memory.
 const PLACE: u64 = 4;
+
+impl Kernels<'_> {
+    /// The planes that a block holds, if they fit and if neither single threads compute the gradients of cells nor several threads read
+    /// the whole packs of a window as fast.
+    pub(super) fn held(&self) -> Option<HeldPlanes> {
+        let is_worth = match self.grid.is_partition() {
+            true => self.windows() >= FEW_THREADS,
+            false => 2 * self.grid.windows() <= self.grid.elements() && !self.gathers(),
+        };
+        HeldPlanes::of(self).filter(|_| is_worth)
+    }
+}
 
 /// The planes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

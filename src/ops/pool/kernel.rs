@@ -1,12 +1,19 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
-use super::super::occupancy::WARP;
+use super::super::occupancy::{UNITS, WARP};
 use super::columns;
-use super::division::{AHEAD, AT_ONCE, FEW_THREADS};
 use super::grid::{Grid, Three, each};
-use super::held::HeldPlanes;
 use super::*;
+
+/// Maximum number of elements that a thread reads at once, of the windows of all its planes.
+pub(super) const AT_ONCE: u64 = 32;
+
+/// Number of threads with which each SM has some warps, so that one computes while the others wait for memory.
+pub(super) const FEW_THREADS: u64 = UNITS * 8 * WARP;
+
+/// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
+pub(super) const AHEAD: u64 = 4;
 
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
@@ -81,18 +88,8 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// The planes that a block holds, if they fit and if neither single threads compute the gradients of cells nor several threads read
-    /// the whole packs of a window as fast.
-    pub(super) fn held(&self) -> Option<HeldPlanes> {
-        let is_worth = match self.grid.is_partition() {
-            true => self.windows() >= FEW_THREADS,
-            false => 2 * self.grid.windows() <= self.grid.elements() && !self.gathers(),
-        };
-        HeldPlanes::of(self).filter(|_| is_worth)
-    }
-
     /// Whether a thread computes the gradients of a cell from the windows that contain its elements.
-    fn gathers(&self) -> bool {
+    pub(super) fn gathers(&self) -> bool {
         let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
         let counts = [self.grid.gathered(1)[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
         let limits = [AT_ONCE, LARGEST_WINDOW, LARGEST_CELL];
