@@ -232,6 +232,14 @@ fn transpose_of_any_sides() {
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &order.map(|axis: usize| dims[axis])));
         file.add(&format!("transpose({x} -> {y}, dims: {order:?})"));
     }
+    // Few rows that are so long that threads interleave them.
+    for _ in 0..cases(6) {
+        let dtype = file.pick(&["bf16", "f16", "u8", "f32", "f64"]);
+        let (count, rows) = (file.pick(&[1, 1, 2, 4]), 2 + file.below(7));
+        let dims = [count, rows, 132_000 / (count * rows) + file.below(5)];
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[count, dims[2], rows]));
+        file.add(&format!("transpose({x} -> {y})"));
+    }
     file.check();
 }
 
@@ -422,6 +430,13 @@ fn channels_and_distances_of_any_shape() {
         let inputs = [vec![x.clone()], parameters].concat().join(", ");
         let y = if file.below(3) == 0 { x } else { file.tensor(b, &dims) };
         file.add(&format!("batch_norm({inputs} -> {y}, _, _)"));
+    }
+    // Channels that no block holds, of which packs hold elements of two.
+    for _ in 0..cases(4) {
+        let [a, b] = [file.pick(&FLOATS), file.pick(&FLOATS)];
+        let dims = [3, 2, 16_400 + file.below(40)];
+        let (x, y, weight) = (file.tensor(a, &dims), file.tensor(b, &dims), file.tensor(b, &[2]));
+        file.add(&format!("batch_norm({x}, {weight} -> {y}, _, _)"));
     }
     file.check();
 }

@@ -241,6 +241,44 @@ fn pools_of_many_planes() {
     file.check();
 }
 
+/// So many overlapping windows that a thread computes neighbours along the second dimension, which share elements; and the gradients
+/// of several rows of elements. The rows are no multiple of those of a thread.
+#[test]
+fn pools_of_overlapping_rows() {
+    let mut file = File::new(43);
+    for (mode, lead, lengths, size, stride, padding) in [
+        ("max", [3, 7], &[117, 119][..], 3, 1, 1),
+        ("mean", [3, 7], &[121, 117], 3, 1, 0),
+        ("max", [5, 31], &[85, 93], 3, 2, 1),
+        ("mean", [2, 5], &[9, 59, 61], 2, 1, 1),
+    ] {
+        let dtype = file.pick(&["f32", "bf16"]);
+        let sizes: Vec<u64> = lengths.iter().map(|length| length - file.below(3)).collect();
+        let windows: Vec<u64> = sizes.iter().map(|length| (length + 2 * padding - size) / stride + 1).collect();
+        let options = format!("mode: {mode}, size: {size}, stride: {stride}, padding: {padding}");
+        pool_both_ways(&mut file, dtype, &lead, &sizes, &windows, &options);
+    }
+    file.check();
+}
+
+/// Gradients of maxima of windows that contain each element once: few windows of few elements, windows for each of which a part of a
+/// block is enough, and windows that the blocks of a cluster share.
+#[test]
+fn gradients_of_partitions() {
+    let mut file = File::new(44);
+    for (lead, lengths, windows) in [
+        ([25, 8], &[232][..], &[4][..]),
+        ([2, 9], &[35, 63], &[7, 1]),
+        ([7, 120], &[60, 45], &[4, 1]),
+        ([1, 3], &[136, 212], &[1, 4]),
+    ] {
+        let dtype = file.pick(&FLOATS);
+        let options = "mode: max, adaptive: true";
+        pool_both_ways(&mut file, dtype, &lead, lengths, windows, options);
+    }
+    file.check();
+}
+
 /// So many planes with one or two windows that a few threads read each.
 #[test]
 fn pools_of_many_small_planes() {

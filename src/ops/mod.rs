@@ -30,6 +30,7 @@ pub mod fused;
 mod fused_attention;
 mod host;
 pub mod init;
+mod interleave;
 pub mod kernel;
 mod launch;
 mod layout;

@@ -1,5 +1,6 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
+use super::interleave::{Interleaved, WALKED, WALKED_TENSOR};
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
@@ -67,6 +68,10 @@ impl Operation for Transpose {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        let (dims, strides) = moved(spec);
+        if let Some(rows) = Interleaved::of(spec, &walk::by_output(dims, &strides)) {
+            return rows.cost(spec);
+        }
         match Tiles::of(spec) {
             Some(tiles) => {
                 let instructions = tiles.instructions(&spec.outputs[0]);
@@ -95,6 +100,9 @@ impl Operation for Transpose {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (dims, strides) = moved(spec);
+        if let Some(rows) = Interleaved::of(spec, &walk::by_output(dims, &strides)) {
+            return vec![rows.launch(spec)];
+        }
         vec![match Tiles::of(spec) {
             Some(tiles) => tiles.launch(spec),
             None => stream::moved("transpose", spec, dims, &strides)
@@ -135,14 +143,12 @@ const MIN_WRITTEN: u64 = 512;
 /// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
 const MIN_TENSOR: u64 = 1 << 20;
 
-/// Tensors for which an elementwise walk is faster, since a tile takes longer until its first element is written: number of elements up to
-/// which all are; length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with both
-/// sides whole, from which warps read few sectors more than once; and size in bytes of a tensor up to which the cache serves these.
-const WALKED: u64 = 1 << 17;
+/// Sides for which an elementwise walk is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a tile takes longer until its first
+/// element is written: length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with
+/// both sides whole, from which warps read few sectors more than once.
 const WALKED_SIDE: u64 = 5;
 const WALKED_PACK: u64 = 4;
 const WALKED_TILE: u64 = 4 << 10;
-const WALKED_TENSOR: u64 = 8 << 20;
 
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
@@ -293,7 +299,11 @@ impl Tiles {
         let short = if read.length < written.length { &read } else { &written };
         let is_apart = short.length * size < SECTOR && short.pack * size <= WALKED_PACK;
         let is_apart = is_apart && size > 1 && elements * size < MIN_TENSOR;
-        let is_short = short.length <= WALKED_SIDE || is_apart || read.length * written.length * size <= WALKED_TILE;
+        // Single elements of 16 bits take longer each.
+        let is_narrow = size * short.pack <= 2 && size > 1 && elements * size >= 2 * MIN_TENSOR;
+        let is_short = (short.length <= WALKED_SIDE && !is_narrow)
+            || is_apart
+            || read.length * written.length * size <= WALKED_TILE;
         if elements <= WALKED || (is_short && elements * size <= WALKED_TENSOR) {
             return None;
         }

@@ -10,6 +10,7 @@ use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
 use super::channel::HeldChannels;
+use super::flat::FlatChannels;
 use super::*;
 
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
@@ -230,7 +231,10 @@ impl Operation for BatchNorm {
         }
         let expression = normalized(spec);
         let mut launches = Statistics::of(spec).launches(spec.inputs.len());
-        launches.push(walk::launch_all("batch_norm", &[task(spec, &expression)], compute_type(spec)));
+        launches.push(match FlatChannels::of(spec) {
+            Some(flat) => flat.launch(spec),
+            None => walk::launch_all("batch_norm", &[task(spec, &expression)], compute_type(spec)),
+        });
         launches
     }
 

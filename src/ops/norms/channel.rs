@@ -14,6 +14,9 @@ const PER_THREAD: f64 = 170.0;
 /// Number of bytes of channels for each SM up to which its blocks take less time than two passes over memory.
 const HELD_BYTES: u64 = 64 << 10;
 
+/// Number of bytes of a block's channels up to which few blocks take less time than a second kernel.
+const SMALL_BLOCK_BYTES: u64 = 16 << 10;
+
 /// Minimum size in bytes of the packs of channels whose elements in one sample do not fill a sector of memory. Blocks of neighbouring
 /// channels read the same sectors then.
 const SMALLEST_PACK: u64 = 8;
@@ -32,7 +35,7 @@ pub struct HeldChannels {
 
 impl HeldChannels {
     /// Returns the division; `None` if a channel does not fit into the registers of a block, if not all channels fit into those of the
-    /// device or there are few, or if its elements in one sample are not contiguous or neither fill a sector of memory nor half a pack.
+    /// device or few blocks read large ones, or if its elements in one sample are not contiguous or neither fill a sector of memory nor half a pack.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;
@@ -68,7 +71,8 @@ impl HeldChannels {
         // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
         let resident = UNITS * (UNIT_THREADS / held.sharing.block());
         let is_one_wave = channels * length * size <= UNITS * HELD_BYTES && held.blocks() <= resident;
-        (held.sharing.whole && is_one_wave && held.blocks() > UNITS / 8).then_some(held)
+        let is_small = held.sharing.block_rows() * length * size <= SMALL_BLOCK_BYTES;
+        (held.sharing.whole && is_one_wave && (is_small || held.blocks() > UNITS / 8)).then_some(held)
     }
 
     fn blocks(&self) -> u64 {

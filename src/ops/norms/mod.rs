@@ -4,6 +4,7 @@
 mod accuracy;
 mod batch;
 mod channel;
+mod flat;
 mod groups;
 mod kernel;
 

@@ -29,6 +29,9 @@ const PER_WINDOW: f64 = 45.0;
 const PER_PLACE: f64 = 8.0;
 const PER_JOINED: f64 = 6.0;
 
+/// Instructions per element of a window in shared memory.
+const PER_HELD: f64 = 12.0;
+
 impl Kernels<'_> {
     /// Returns the cost of these kernels.
     pub fn cost(&self, tasks: &[Task]) -> Cost {
@@ -55,6 +58,11 @@ impl Kernels<'_> {
             Task::PlacesAndZeros => PER_WRITTEN * all / (PACK / self.spec.inputs[0].dtype.size()) as f64,
             _ => 0.0,
         };
+        if task == Task::Held {
+            let packs = all * self.spec.inputs[0].dtype.size() as f64 / PACK as f64;
+            let of_a_window = PER_WINDOW + PER_HELD * self.grid.window() as f64;
+            return threads * PER_POSITION + packs * (PER_PACK + PER_WRITTEN) + windows * of_a_window;
+        }
         let finds_places = matches!(task, Task::Places | Task::PlacesAndZeros | Task::Spread);
         if let (Some(joined), Some([size, ..])) = (self.columns(task), self.grid.steps) {
             let columns = (joined.blocks() * joined.columns()) as f64;

@@ -143,12 +143,14 @@ impl Grid {
         [0, 1, 2].map(|axis| (self.x[axis] + padding[axis]).div_ceil(stride[axis]).max(self.y[axis]))
     }
 
-    /// Along each dimension, divided into cells of `stride` elements from the first on: number of cells; number of windows that
-    /// contain an element of a cell; and distance from the number of the cell to that of the last of these windows.
-    pub fn gathered(&self) -> [Three; 3] {
+    /// Along each dimension, divided into cells of `stride` elements from the first on, of which `tall` are one along the second
+    /// dimension: number of cells; number of windows that contain an element of a cell; and distance from the first window that begins
+    /// with the cell to the last of these windows.
+    pub fn gathered(&self, tall: u64) -> [Three; 3] {
         let Some([size, stride, padding, _]) = self.steps else { return [self.y; 3] };
-        let next = [0, 1, 2].map(|axis| padding[axis].div_ceil(stride[axis]));
+        let cell = [stride[0], stride[1] * tall, stride[2]];
+        let next = [0, 1, 2].map(|axis| (cell[axis] - 1 + padding[axis]) / stride[axis]);
         let most = [0, 1, 2].map(|axis| next[axis] + (size[axis] - 1 - padding[axis]) / stride[axis] + 1);
-        [[0, 1, 2].map(|axis| self.x[axis].div_ceil(stride[axis])), most, next]
+        [[0, 1, 2].map(|axis| self.x[axis].div_ceil(cell[axis])), most, next]
     }
 }

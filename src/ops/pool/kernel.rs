@@ -1,42 +1,25 @@
 //! The kernels of pools.
 
-use super::super::kernel::{BLOCK, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
-use super::columns::{self, Columns, LARGE};
+use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
+use super::super::occupancy::{UNITS, WARP};
+use super::columns;
 use super::grid::{Grid, Three, each};
 use super::*;
 
-/// Maximum number of packs of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows exist to
-/// fill the device with warps.
-const LARGER: u64 = 1024;
-
-/// Maximum number of elements of a window of which a thread reads all, one after the other.
-const SMALL: u64 = 8;
-
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
-const AT_ONCE: u64 = 32;
-
-/// Maximum number of planes in which a thread computes the same position.
-const MAX_PLANES: u64 = 8;
-
-/// Maximum distance in bytes of a thread's windows to those of its neighbours, added up over all planes: half of the first cache of an
-/// SM of compute capability 9.0, divided by its threads.
-const CACHED: u64 = 64;
-
-/// Number of threads among which planes are divided: half of those that can be resident.
-const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
+pub(super) const AT_ONCE: u64 = 32;
 
 /// Number of threads with which each SM has some warps, so that one computes while the others wait for memory.
-const FEW_THREADS: u64 = UNITS * 8 * WARP;
+pub(super) const FEW_THREADS: u64 = UNITS * 8 * WARP;
+
+/// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
+pub(super) const AHEAD: u64 = 4;
 
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
 
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
-
-/// Number of packs that a thread of a shared window reads in one step; a part of a window has no fewer.
-const AHEAD: u64 = 4;
 
 /// Size in bytes of the largest pack, which one instruction reads.
 pub(super) const PACK: u64 = 16;
@@ -62,6 +45,8 @@ pub enum Task {
     /// Finds the maximum of each window, and computes the gradients of its elements. For large windows that contain each element
     /// once.
     Spread,
+    /// Computes the gradients of planes that a block holds.
+    Held,
 }
 
 impl Task {
@@ -90,6 +75,8 @@ impl<'a> Kernels<'a> {
             vec![if self.gathers() { Task::Gather } else { Task::Backward }]
         } else if self.has_cells() {
             vec![Task::Cells]
+        } else if self.held().is_some() {
+            vec![Task::Held]
         } else if self.grid.is_partition() && self.threads(Task::Spread) > 1 {
             vec![Task::Spread]
         } else if self.gathers() {
@@ -102,9 +89,9 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether a thread computes the gradients of a cell from the windows that contain its elements.
-    fn gathers(&self) -> bool {
+    pub(super) fn gathers(&self) -> bool {
         let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
-        let counts = [self.grid.gathered()[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
+        let counts = [self.grid.gathered(1)[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
         let limits = [AT_ONCE, LARGEST_WINDOW, LARGEST_CELL];
         // A window with a place of its own in a byte, as `is_relative` decides.
         let has_places = !self.shape.is_max || self.is_relative();
@@ -115,21 +102,6 @@ impl<'a> Kernels<'a> {
     fn has_cells(&self) -> bool {
         let small = |[_, stride, ..]: [Three; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
-    }
-
-    /// The columns that blocks of a kernel join, if they do.
-    pub(super) fn columns(&self, task: Task) -> Option<Columns> {
-        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
-        if !reads || self.grid.strides[0][2] != 1 {
-            return None;
-        }
-        let element = self.spec.inputs[0].dtype.size();
-        Columns::of(&self.grid, self.shape.planes, self.even_pack(0), element, task == Task::Forward)
-    }
-
-    /// Number of threads of a block.
-    pub(super) fn block(&self, task: Task) -> u64 {
-        self.columns(task).map_or(u64::from(BLOCK), |columns| columns.threads())
     }
 
     /// Number of elements of a pack that a thread of a shared window reads at once.
@@ -163,13 +135,13 @@ impl<'a> Kernels<'a> {
     }
 
     /// Number of elements with the same gradient that a thread writes at once: part of a row that the same windows contain.
-    fn alike(&self, task: Task) -> u64 {
+    pub(super) fn alike(&self, task: Task) -> u64 {
         let is_alike = task == Task::Backward && !self.shape.is_max && self.grid.covers(2);
         if is_alike && self.grid.strides[2][2] == 1 { self.even_pack(2) } else { 1 }
     }
 
     /// Number of elements of the largest packs of which rows of an operand, the input or its gradient, consist.
-    fn even_pack(&self, operand: usize) -> u64 {
+    pub(super) fn even_pack(&self, operand: usize) -> u64 {
         let largest = PACK / self.spec.inputs[0].dtype.size();
         let fits = |pack: &u64| self.grid.x[2].is_multiple_of(*pack) && self.is_aligned(operand, *pack);
         std::iter::successors(Some(largest), |pack| Some(pack / 2)).find(fits).unwrap_or(1)
@@ -197,119 +169,15 @@ impl<'a> Kernels<'a> {
         self.grid.window() / self.grid.window_row() * self.row_packs()
     }
 
-    /// Number of threads per window: the fewest that read it in two steps, if that is enough threads for the device.
-    fn lanes(&self, task: Task) -> u64 {
-        let (packs, windows) = (self.window_packs(), self.windows());
-        let Grid { y, steps, .. } = self.grid;
-        // Threads of small windows read neighbouring elements, unless a window has whole rows, and all of them at once, unless windows
-        // differ in size.
-        let least = match (steps, task) {
-            (None, _) => SMALL,
-            (_, Task::Forward | Task::Spread) if y[2] == 1 => AT_ONCE,
-            _ => LARGE,
-        };
-        let is_shared = self.grid.window() > least;
-        if !is_shared || self.has_short_rows() {
-            return 1;
-        }
-        let enough = |lanes: &u64| packs <= lanes * 2 * AHEAD && windows * lanes >= FEW_THREADS;
-        let larger = match packs <= LARGER && (packs <= AHEAD * WARP || windows * WARP >= UNITS * UNIT_THREADS) {
-            true => WARP,
-            false => u64::from(BLOCK),
-        };
-        [2, 4, 8, 16].into_iter().find(enough).unwrap_or(larger)
-    }
-
-    /// True if rows of windows are shorter than a warp, and there are enough windows to occupy the device with one
-    /// thread each. Then threads of neighbouring windows read neighbouring elements, which several threads of one
-    /// window would not.
-    fn has_short_rows(&self) -> bool {
-        self.grid.window_row() < WARP && self.windows() >= UNITS * UNIT_THREADS
-    }
-
     /// Number of windows of all planes.
     pub(super) fn windows(&self) -> u64 {
         self.shape.planes * self.grid.windows()
     }
 
-    /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
-    pub(super) fn positions(&self, task: Task) -> (u64, u64) {
-        match task {
-            Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
-                (self.grid.windows(), self.grid.window())
-            }
-            Task::Scatter => (self.grid.windows(), self.grid.most().iter().product()),
-            Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
-            // Gradients and places, for maxima.
-            Task::Gather => {
-                let [cells, most, _] = self.grid.gathered().map(|sizes| sizes.iter().product::<u64>());
-                (cells, most * if self.shape.is_max { 2 } else { 1 })
-            }
-            Task::Backward => {
-                let windows: u64 = self.grid.most().iter().product();
-                (self.grid.elements() / self.alike(task), windows * if self.shape.is_max { 2 } else { 1 })
-            }
-        }
-    }
-
-    /// Whether a thread reads all elements of a position at once, in loops of constant length.
-    pub(super) fn is_unrolled(&self, task: Task) -> bool {
-        let has_loops =
-            matches!(task, Task::Backward | Task::Scatter) || self.grid.steps.is_none() || self.threads(task) > 1;
-        !has_loops && self.positions(task).1 <= 2 * AT_ONCE
-    }
-
-    /// Number of threads for a position.
-    pub(super) fn threads(&self, task: Task) -> u64 {
-        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
-        if reads && self.columns(task).is_none() { self.lanes(task) } else { 1 }
-    }
-
-    /// Number of planes in which a thread computes the same position, as long as enough threads remain.
-    pub(super) fn planes(&self, task: Task) -> u64 {
-        let (positions, elements) = self.positions(task);
-        if self.threads(task) > 1 || task == Task::Scatter {
-            return 1;
-        }
-        let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
-        // Rows of the planes' windows stay in the first cache until their last element is read.
-        let distance = self.grid.x[2].div_ceil(self.grid.y[2]) * self.spec.inputs[0].dtype.size();
-        let cached =
-            if matches!(task, Task::Backward | Task::Gather) { MAX_PLANES } else { (CACHED / distance).max(1) };
-        let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
-        // A power of two.
-        1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
-    }
-
     /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
-    fn is_relative(&self) -> bool {
+    pub(super) fn is_relative(&self) -> bool {
         let is_dilated = |[.., dilation]: [Three; 4]| dilation.iter().any(|&distance| distance > 1);
         self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
-    }
-
-    /// Number of parts of a window. A block reads a part, and a second kernel joins the parts. The number depends on the shape alone,
-    /// so every device adds in the same order.
-    fn parts(&self, task: Task) -> u64 {
-        let (windows, steps) = (self.windows(), self.window_packs() / u64::from(BLOCK));
-        if self.threads(task) < u64::from(BLOCK) || windows >= RESIDENT_BLOCKS {
-            return 1;
-        }
-        match task {
-            // The registers of packs leave room for half of the blocks, of which more are as even.
-            Task::Spread if windows >= UNITS => parts(windows.div_ceil(2), steps, 2 * AHEAD),
-            Task::Spread => parts(windows.div_ceil(2), steps, AHEAD),
-            _ => parts(windows, steps, AHEAD),
-        }
-    }
-
-    /// Number of groups into which the planes are divided, of which a thread computes a plane each; and number of threads of a
-    /// kernel.
-    pub(super) fn division(&self, task: Task) -> (u64, u64) {
-        let groups = self.shape.planes.div_ceil(self.planes(task));
-        if let Some(columns) = self.columns(task) {
-            return (groups, columns.blocks() * columns.threads());
-        }
-        (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
     }
 
     /// Type of the places of maxima.
@@ -318,7 +186,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Returns the strides of samples and channels as an argument.
-    fn steps(&self, operand: usize) -> Arg {
+    pub(super) fn steps(&self, operand: usize) -> Arg {
         Arg::Words(self.spec.operand(operand).strides[..2].to_vec())
     }
 
@@ -330,6 +198,9 @@ impl<'a> Kernels<'a> {
 
     /// Returns the kernel of a task, and the kernel that joins the parts of windows if there are any.
     pub fn launches(&self, task: Task) -> Vec<Launch> {
+        if let (Task::Held, Some(held)) = (task, self.held()) {
+            return vec![held.launch(self)];
+        }
         let joins = (self.parts(task) > 1).then(|| self.launch(task, true));
         std::iter::once(self.launch(task, false)).chain(joins).collect()
     }
@@ -358,7 +229,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Returns the macro definitions that the kernel texts use.
-    fn definitions(&self, task: Task) -> String {
+    pub(super) fn definitions(&self, task: Task) -> String {
         let Kernels { spec, shape, grid, .. } = self;
         let dtype = spec.inputs[0].dtype;
         let [size, stride, padding, dilation] = grid.steps.unwrap_or([[1; 3], [1; 3], [0; 3], [1; 3]]);
@@ -369,13 +240,17 @@ impl<'a> Kernels<'a> {
                 strides.iter().zip(sizes).map(|(stride, size)| stride * (size - 1)).sum::<u64>()
             });
         let (_, threads) = self.division(task);
+        // A warp or more writes the elements at the ends of rows that are no whole packs, and fewer threads their own.
+        let is_spread = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1;
+        let has_edges = is_spread && !(self.has_whole_packs() && !self.leads(2));
+        let is_relative = self.is_relative() && task != Task::Held;
         let types = [
             ("T", c_type(dtype)),
             ("C", c_type(dtype.compute())),
             ("Index", index_type(threads + u64::from(BLOCK))),
             ("Wide", index_type(bounds)),
             ("Offset", index_type(extents.max().unwrap_or(0))),
-            ("Place", if self.is_relative() { "u8" } else { "u32" }),
+            ("Place", if is_relative { "u8" } else { "u32" }),
         ];
         let gives = spec.inputs.len() > 1;
         let numbers = [
@@ -387,6 +262,7 @@ impl<'a> Kernels<'a> {
             ("LANES", self.threads(task)),
             ("PARTS", self.parts(task)),
             ("PLANES", self.planes(task)),
+            ("TALL", if task == Task::Gather { 1 } else { self.tall(task) }),
             ("AHEAD", AHEAD),
             ("V", self.pack()),
             ("PACKS", self.row_packs()),
@@ -403,25 +279,33 @@ impl<'a> Kernels<'a> {
                     1
                 },
             ),
+            ("BLOCK", self.block(task)),
+            ("SPREADS", u64::from(task == Task::Spread)),
+            ("EDGES", u64::from(has_edges)),
+            ("HALVES", u64::from(shape.is_max && dtype.size() == 2 && self.pack() > 1)),
             ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
-            ("RELATIVE", u64::from(self.is_relative())),
+            ("RELATIVE", u64::from(is_relative)),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
             ("PACKED", u64::from(self.is_packed(task))),
         ];
+        let pair = format!("#define PAIR \"{}x2\"\n", c_type(dtype));
         let types: String = types.iter().map(|(name, own)| format!("typedef {own} {name};\n")).collect();
         let numbers: String = numbers.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
-        let [gathered, most, next] = grid.gathered();
+        let tall = self.tall(task);
+        let [gathered, most, next] = grid.gathered(tall);
         let (cells, most) = match task {
             Task::Gather => (gathered, most),
             Task::Cells => (grid.cells(), grid.most()),
-            _ => (grid.y, grid.most()),
+            _ => ([grid.y[0], grid.y[1].div_ceil(tall), grid.y[2]], grid.most()),
         };
+        let cell = if task == Task::Gather { [stride[0], stride[1] * tall, stride[2]] } else { stride };
         let covers = [0, 1, 2].map(|axis| u64::from(grid.covers(axis)));
         let [of_x, of_y, of_d] = grid.strides;
         let sizes = [
             each("X", grid.x, "u"),
             each("Y", grid.y, "u"),
             each("CELLS", cells, "u"),
+            each("CELL", cell, "u"),
             each("COVERS", covers, ""),
             each("MOST", most, "u"),
             each("NEXT", next, "u"),
@@ -435,7 +319,7 @@ impl<'a> Kernels<'a> {
             each("SY", of_y, ""),
             each("SD", of_d, ""),
         ];
-        format!("{types}{numbers}{}{}", sizes.concat(), text::WINDOWS)
+        format!("{types}{numbers}{pair}{}{}", sizes.concat(), text::WINDOWS)
     }
 
     /// Returns a kernel of a task: the one that joins the parts of windows if `joins`.
@@ -454,7 +338,7 @@ impl<'a> Kernels<'a> {
             Task::Places => &[("const T* x", 0)],
             Task::PlacesAndZeros => &[("const T* x", 0), ("T* dx", 2)],
             Task::Backward | Task::Gather | Task::Scatter => &[("const T* y", 1), ("T* dx", 2)],
-            Task::Cells | Task::Spread => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
+            Task::Cells | Task::Spread | Task::Held => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
@@ -472,11 +356,14 @@ impl<'a> Kernels<'a> {
         let body = match task {
             Task::Backward => text::BACKWARD.to_owned(),
             Task::Gather => text::GATHER.to_owned(),
-            Task::Scatter => text::SCATTER.to_owned(),
+            Task::Scatter => [text::SCATTER, text::ADD_ALIKE, text::STORE_SUM].concat(),
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
-            Task::Spread if parts > 1 => [partial, shared, join, text::SPREAD, text::STORE_PART].concat(),
-            Task::Spread => [shared, join, text::SPREAD].concat(),
+            Task::Spread if self.clusters(task) => {
+                [partial, shared, join, text::STORE_PART, text::JOIN_CLUSTER, text::STORE_GRADIENT, "#endif\n"].concat()
+            }
+            Task::Spread if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
+            Task::Spread => [shared, join, text::AFTER_ZEROS, text::STORE_GRADIENT].concat(),
             _ if joins => [partial, text::FINISH, join, text::STORE].concat(),
             _ if self.columns(task).is_some() => columns::JOINED.to_owned(),
             _ if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
@@ -490,7 +377,9 @@ impl<'a> Kernels<'a> {
             (Task::Places | Task::PlacesAndZeros, false) => "pool_places",
             (Task::Places | Task::PlacesAndZeros, true) => "pool_places_join",
             (Task::Spread, true) => "pool_backward_join",
-            (Task::Backward | Task::Gather | Task::Scatter | Task::Cells | Task::Spread, _) => "pool_backward",
+            (Task::Backward | Task::Gather | Task::Scatter | Task::Cells | Task::Spread | Task::Held, _) => {
+                "pool_backward"
+            }
         };
         let block = self.block(task);
         let blocks = if joins { self.windows() } else { threads.div_ceil(block) };
@@ -499,7 +388,14 @@ impl<'a> Kernels<'a> {
             _ if self.columns(task).is_some() => columns::COLUMN,
             _ => "",
         };
-        let before = self.definitions(task) + own;
-        launch(name, &before, &params, &(zeros.to_owned() + &body), blocks, block as u32)
+        let cluster = match self.clusters(task) && !joins {
+            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", text::CLUSTER),
+            false if block > u64::from(BLOCK) => bounds(block as u32),
+            false => String::new(),
+        };
+        let before = self.definitions(task) + own + &cluster;
+        let without_clusters = joins && self.clusters(task);
+        let all = zeros.to_owned() + &body;
+        Launch::Kernel(Kernel { without_clusters, ..kernel(name, &before, &params, &all, blocks, block as u32) })
     }
 }

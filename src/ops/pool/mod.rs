@@ -2,8 +2,10 @@
 
 mod columns;
 mod cost;
+mod division;
 mod gradient;
 mod grid;
+mod held;
 mod kernel;
 mod shape;
 mod text;

@@ -5,6 +5,7 @@
 pub const WINDOWS: &str = r#"
 #define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < 3; j++)
 #define EACH_PLANE(r) _Pragma("unroll") for (u32 r = 0; r < PLANES; r++)
+#define EACH_WINDOW_OF_THREAD(t) _Pragma("unroll") for (u32 t = 0; t < TALL; t++)
 #define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)
 #define OFFSET(steps, at) ((Offset)(at)[0] * steps(0) + (Offset)(at)[1] * steps(1) + (Offset)(at)[2] * steps(2))
 #define NOWHERE 0xffffffffu
@@ -105,6 +106,22 @@ struct Best {
   }
 };
 __device__ inline Best nothing() { return {MAX ? -C(INFINITE) : C(0), NOWHERE}; }
+// Returns the largest element of a pack, or NaN if one is NaN; the sum of the elements for a mean.
+__device__ inline C joined_pack(const Pack<T, V>& pack) {
+#if HALVES && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  // One instruction compares two elements of 16 bits.
+  union Words { Pack<T, V> pack; u32 w[V / 2]; __device__ Words() {} } words;
+  words.pack = pack;
+#pragma unroll
+  for (i32 w = 1; w < V / 2; w++) asm("max.NaN." PAIR " %0, %0, %1;" : "+r"(words.w[0]) : "r"(words.w[w]));
+  return larger(load<C>(words.pack.at[0]), load<C>(words.pack.at[1]));
+#else
+  C joined = load<C>(pack.at[0]);
+#pragma unroll
+  for (i32 v = 1; v < V; v++) joined = MAX ? larger(joined, load<C>(pack.at[v])) : joined + load<C>(pack.at[v]);
+  return joined;
+#endif
+}
 "#;
 
 /// Kernel text: neighbouring elements of a cell.
@@ -125,15 +142,16 @@ __device__ inline void write(const Elements& elements, T* to, u32 first) {
 }
 "#;
 
-/// Kernel text: a thread reads the windows at one position of `PLANES` planes, which are `groups` planes apart.
+/// Kernel text: a thread reads the windows at one position of `PLANES` planes, which are `groups` planes apart; `TALL` windows that
+/// follow each other along the second dimension and share elements.
 pub const PER_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
   u32 window[3];
   const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));
   split((u32)(index % (CELLS(0) * CELLS(1) * CELLS(2))), CELLS(1), CELLS(2), window);
-  const Range range = range_of(window);
+  window[1] *= TALL;
   const T* from[PLANES];
-  Best best[PLANES];
+  Best best[TALL][PLANES];
 #if UNROLLED
   // Position of the window's first element, which may be outside.
   i64 begin = 0;
@@ -144,44 +162,64 @@ pub const PER_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;
     from[r] = x + plane_at(plane < planes ? plane : first, sx) + begin;
-    best[r] = nothing();
+    EACH_WINDOW_OF_THREAD(t) best[t][r] = nothing();
   }
 #if UNROLLED
-  // Positions before the first element wrap around to large numbers.
-#define PLACE(j, e) ((j == 0 ? e / (SIZE(1) * SIZE(2)) : j == 1 ? e / SIZE(2) % SIZE(1) : e % SIZE(2)) * DILATION(j))
-#define EACH_PLACE \
-  _Pragma("unroll") for (u32 e = 0; e < SIZE(0) * SIZE(1) * SIZE(2); e++) \
-    if (const u32 at[3] = {window[0] * STRIDE(0) + PLACE(0, e) - PADDING(0), window[1] * STRIDE(1) + PLACE(1, e) - PADDING(1), \
-                           window[2] * STRIDE(2) + PLACE(2, e) - PADDING(2)}; \
-        is_inside(at, 0) && is_inside(at, 1) && is_inside(at, 2))
+  // Elements of all windows of the thread: rows of `SIZE(2)` elements, `HEIGHT` of them along the second dimension. Positions before the
+  // first element wrap around to large numbers.
+#define HEIGHT ((TALL - 1) * STRIDE(1) + SIZE(1))
+#define EACH_ROW _Pragma("unroll") for (u32 row = 0; row < SIZE(0) * HEIGHT; row++)
+#define EACH_OF_ROW _Pragma("unroll") for (u32 c = 0; c < SIZE(2); c++)
   bool exists = true;
   EACH_DIM(j) exists = exists && (CELLS(j) == Y(j) || window[j] < Y(j));
-  auto is_inside = [&](const u32 (&at)[3], int j) { return PADDING(j) == 0 || at[j] < X(j); };
-  C values[SIZE(0) * SIZE(1) * SIZE(2)][PLANES];
+  auto at = [&](int j, u32 e) { return window[j] * STRIDE(j) + e * DILATION(j) - PADDING(j); };
+  // The last windows of a thread may not exist.
+  auto is_inside = [&](int j, u32 e) { return (PADDING(j) == 0 && (j != 1 || Y(1) % TALL == 0)) || at(j, e) < X(j); };
+  auto has_row = [&](u32 row) { return is_inside(0, row / HEIGHT) && is_inside(1, row % HEIGHT); };
+  C values[SIZE(0) * HEIGHT][SIZE(2)][PLANES];
   if (exists) {
-    EACH_PLACE { EACH_PLANE(r) values[e][r] = load<C>(from[r][PLACE(0, e) * SX(0) + PLACE(1, e) * SX(1) + PLACE(2, e) * SX(2)]); }
-    EACH_PLACE { EACH_PLANE(r) best[r].take(values[e][r], RELATIVE ? e : (at[0] * X(1) + at[1]) * X(2) + at[2]); }
+    EACH_ROW {
+      const i64 start = row / HEIGHT * DILATION(0) * SX(0) + row % HEIGHT * DILATION(1) * SX(1);
+      if (has_row(row)) EACH_OF_ROW { EACH_PLANE(r) if (is_inside(2, c)) values[row][c][r] = load<C>(from[r][start + c * DILATION(2) * SX(2)]); }
+    }
+    EACH_ROW {
+      if (!has_row(row)) continue;
+      const u32 place = RELATIVE ? 0 : (at(0, row / HEIGHT) * X(1) + at(1, row % HEIGHT)) * X(2);
+      EACH_PLANE(r) {
+        Best joined = nothing();
+        EACH_OF_ROW if (is_inside(2, c)) joined.take(values[row][c][r], RELATIVE ? c : place + at(2, c));
+        EACH_WINDOW_OF_THREAD(t) {
+          const u32 a = row / HEIGHT, b = row % HEIGHT - t * STRIDE(1);
+          if (b < SIZE(1)) best[t][r].take(joined.value, joined.place + (RELATIVE ? (a * SIZE(1) + b) * SIZE(2) : 0));
+        }
+      }
+    }
   }
 #else
+  const Range range = range_of(window);
   u32 at[3];
   for (at[0] = range.from[0]; at[0] < range.to[0]; at[0] += DILATION(0))
     for (at[1] = range.from[1]; at[1] < range.to[1]; at[1] += DILATION(1))
 #pragma unroll 4
       for (at[2] = range.from[2]; at[2] < range.to[2]; at[2] += DILATION(2))
-        EACH_PLANE(r) best[r].take(load<C>(from[r][OFFSET(SX, at)]), (at[0] * X(1) + at[1]) * X(2) + at[2]);
+        EACH_PLANE(r) best[0][r].take(load<C>(from[r][OFFSET(SX, at)]), (at[0] * X(1) + at[1]) * X(2) + at[2]);
 #endif
 "#;
 
 /// Kernel text: writes the results of the windows of a thread.
-pub const STORE_OF_A_THREAD: &str = r#"  const C divisor = divisor_of(range), inverse = C(1) / divisor;
-  EACH_PLANE(r) {
-    const u32 plane = first + r * groups;
-    if (plane >= planes) return;
+pub const STORE_OF_A_THREAD: &str = r#"  EACH_WINDOW_OF_THREAD(t) {
+    const u32 own[3] = {window[0], window[1] + t, window[2]};
+    if (TALL > 1 && own[1] >= Y(1)) break;
+    const C divisor = divisor_of(range_of(own)), inverse = C(1) / divisor;
+    EACH_PLANE(r) {
+      const u32 plane = first + r * groups;
+      if (plane >= planes) break;
 #if PLACES
-    places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = (Place)best[r].place;
+      places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (own[0] * Y(1) + own[1]) * Y(2) + own[2]] = (Place)best[t][r].place;
 #else
-    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best[r].value : quotient(best[r].value, divisor, inverse));
+      store<C>(y[plane_at(plane, sy) + OFFSET(SY, own)], MAX ? best[t][r].value : quotient(best[t][r].value, divisor, inverse));
 #endif
+    }
   }
 "#;
 
@@ -204,7 +242,7 @@ pub const STORE_CELL: &str = r#"  // Position of the cell's first element, which
 #pragma unroll
         for (u32 k = 0; k < STRIDE(2); k++) {
           const bool is_inside = i < SIZE(0) && j < SIZE(1) && k < SIZE(2);
-          store<C>(row.at[k], is_inside && best[r].place == (i * SIZE(1) + j) * SIZE(2) + k ? gradient : C(0));
+          store<C>(row.at[k], is_inside && best[0][r].place == (i * SIZE(1) + j) * SIZE(2) + k ? gradient : C(0));
         }
         write(row, to + i * SD(0) + j * SD(1), window[2] * STRIDE(2) - PADDING(2));
       }
@@ -249,6 +287,9 @@ pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   const i32 first = (i32)(own[2] * V) - (leads ? (i32)((u64)row / sizeof(T) % V) : 0); \
   const bool exists = next < end && own[0] < inside[0] && own[1] < inside[1] && first < length;
   const T* from = x + plane_at(plane, sx);
+#if SPREADS
+  T* to = dx + plane_at(plane, so);
+#endif
   Best best = nothing();
   // The pack with the maximum, its place in its row, and the place of the row in the plane.
   Pack<T, V> kept;
@@ -266,19 +307,32 @@ pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
       rows[u] = (at[0] * X(1) + at[1]) * X(2) + at[2];
       if (exists) packs[u] = *(const Pack<T, V>*)(row + (i64)first * (V == 1 ? DILATION(2) * SX(2) : 1));
     }
+#if SPREADS
+    // Writes zeros while the loads are under way.
+#pragma unroll
+    for (u32 u = 0; u < AHEAD; u++) {
+      const u32 next = base + u * LANES;
+      FIND_ROW(to, SD, LEADS_D)
+      if (!exists) continue;
+      const Pack<T, V> zeros = {};
+      if (first >= 0 && first + V <= length) {
+        *(Pack<T, V>*)(row + (i64)first * (V == 1 ? SD(2) : 1)) = zeros;
+        continue;
+      }
+#pragma unroll
+      for (i32 v = 0; !EDGES && v < V; v++) if (first + v >= 0 && first + v < length) row[first + v] = zeros.at[v];
+    }
+#endif
 #pragma unroll
     for (u32 u = 0; u < AHEAD; u++) {
       if (firsts[u] == length) continue;
-      C values[V];
-#pragma unroll
-      for (i32 v = 0; v < V; v++) values[v] = load<C>(packs[u].at[v]);
       if (!WHOLE && (firsts[u] < 0 || firsts[u] + V > length)) {
+        T none;
+        store<C>(none, nothing().value);
 #pragma unroll
-        for (i32 v = 0; v < V; v++) if ((u32)(firsts[u] + v) >= (u32)length) values[v] = nothing().value;
+        for (i32 v = 0; v < V; v++) if ((u32)(firsts[u] + v) >= (u32)length) packs[u].at[v] = none;
       }
-      C joined = values[0];
-#pragma unroll
-      for (i32 v = 1; v < V; v++) joined = MAX ? larger(joined, values[v]) : joined + values[v];
+      const C joined = joined_pack(packs[u]);
       if (!PLACES) {
         best.value = MAX ? larger(best.value, joined) : best.value + joined;
       } else if (joined > best.value || (joined != joined && best.value == best.value) || kept_first == length) {
@@ -286,6 +340,22 @@ pub const SHARED: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
       }
     }
   }
+#if EDGES
+  // Neighbouring threads write the elements of a row's first and last pack if it is not whole, so that one access writes all of them. A
+  // row belongs to the part with its first pack.
+  const u32 begin_row = (begin + PACKS - 1) / PACKS, end_row = (end + PACKS - 1) / PACKS;
+  for (u32 item = lane; item < (end_row - begin_row) * (2 * V); item += LANES) {
+    const u32 own = begin_row + item / (2 * V), own0 = own / ROWS(1), own1 = own % ROWS(1);
+    if (own0 >= inside[0] || own1 >= inside[1]) continue;
+    const u32 at[3] = {range.from[0] + own0 * DILATION(0), range.from[1] + own1 * DILATION(1), range.from[2]};
+    T* row = to + OFFSET(SD, at);
+    const i32 lead = LEADS_D ? (i32)((u64)row / sizeof(T) % V) : 0, last = (length + lead) / V * V - lead;
+    const bool is_last = item / V % 2 == 1;
+    const i32 i = (is_last ? last : -lead) + (i32)(item % V);
+    // A row within one pack has no last one.
+    if ((is_last ? last >= 0 : lead > 0) && i >= 0 && i < length) store<C>(row[i], C(0));
+  }
+#endif
 #if PLACES
   if (kept_first < length) {
 #pragma unroll
@@ -323,16 +393,31 @@ pub const JOIN: &str = r#"  auto join = [&](int masks) {
   };
   join(LANES < 32 ? LANES : 32);
 #if LANES > 32
-  __shared__ Best joined[LANES / 32];
-  if (lane % 32 == 0) joined[lane / 32] = best;
+  __shared__ Best joined[BLOCK / 32];
+  if (lane % 32 == 0) joined[threadIdx.x / 32] = best;
   __syncthreads();
-  best = joined[lane % (LANES / 32)];
+  best = joined[threadIdx.x / LANES * (LANES / 32) + lane % (LANES / 32)];
   join(LANES / 32);
 #endif
 "#;
 
 /// Kernel text: writes the result of a part of a window.
 pub const STORE_PART: &str = "  if (lane == 0) partial[index * PARTS + part] = best;\n";
+
+/// Kernel text: the first block of a cluster joins the results of a window's parts, one for each block. `partial` is read after the
+/// barrier, which also orders the zeros of all blocks before the gradient.
+pub const JOIN_CLUSTER: &str = r#"#if CLUSTER == 1
+  return;
+#else
+  cluster_barrier();
+  if (part > 0 || lane >= 32) return;
+  best = nothing();
+  if (lane < PARTS) best = partial[index * PARTS + lane];
+  join(PARTS);
+"#;
+
+/// Kernel text: writes the gradient of a maximum.
+pub const STORE_SUM: &str = "  if (leads) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sum);\n";
 
 /// Kernel text: writes the result of a window.
 pub const STORE: &str = r#"  if (lane > 0) return;
@@ -343,33 +428,15 @@ pub const STORE: &str = r#"  if (lane > 0) return;
 #endif
 "#;
 
-/// Kernel text: writes the gradients of a window's elements: zeros, and the gradient of the window at the place of its maximum. A
-/// second kernel writes the latter if the window has parts.
-pub const SPREAD: &str = r#"  T* to = dx + plane_at(plane, so);
-  const u32 largest = PARTS > 1 ? NOWHERE : best.place;
-  const C gradient = PARTS > 1 ? C(0) : load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]);
-  for (u32 next = begin + lane; next < end; next += LANES) {
-    FIND_ROW(to, SD, LEADS_D)
-    if (!exists) continue;
-    const u32 hit = largest - ((at[0] * X(1) + at[1]) * X(2) + at[2]) - first;
-    Pack<T, V> pack = {};
-#pragma unroll
-    for (u32 v = 0; v < V; v++) if (v == hit) store<C>(pack.at[v], gradient);
-    if (first >= 0 && first + V <= length) {
-      *(Pack<T, V>*)(row + (i64)first * (V == 1 ? SD(2) : 1)) = pack;
-      continue;
-    }
-#pragma unroll
-    for (i32 v = 0; v < V; v++) if (first + v >= 0 && first + v < length) row[first + v] = pack.at[v];
-  }
-"#;
-
 /// Kernel text: writes the gradient of a window with parts to its maximum. All other gradients are written already.
 pub const STORE_GRADIENT: &str = r#"  if (lane > 0) return;
   u32 at[3];
   split(best.place, X(1), X(2), at);
   store<C>(*(dx + plane_at(plane, so) + OFFSET(SD, at)), load<C>(y[plane_at(plane, sy) + OFFSET(SY, window)]));
 "#;
+
+/// Kernel text: the gradient of a window is written after the zeros of all of its threads.
+pub const AFTER_ZEROS: &str = "  __syncthreads();\n";
 
 /// Kernel text: a thread reads the place of a window's maximum. If no window before it has the same maximum, it adds the gradients of
 /// all windows that have. All elements are zero already.
@@ -380,9 +447,12 @@ pub const SCATTER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
   split(places[index], RELATIVE ? SIZE(1) : X(1), RELATIVE ? SIZE(2) : X(2), own);
   if (RELATIVE) EACH_DIM(j) own[j] += window[j] * STRIDE(j) - PADDING(j);
-  const Range windows = windows_of(own);
   const Place* own_places = places + (u64)plane * (Y(0) * Y(1) * Y(2));
   const T* gradients = y + plane_at(plane, sy);
+"#;
+
+/// Kernel text: adds the gradients of all windows with the same maximum. `leads` is true if none comes before this window.
+pub const ADD_ALIKE: &str = r#"  const Range windows = windows_of(own);
   bool leads = true;
   C sum = 0;
   u32 at[3];
@@ -395,7 +465,6 @@ pub const SCATTER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
         leads = leads && number >= (window[0] * Y(1) + window[1]) * Y(2) + window[2];
         sum += load<C>(gradients[OFFSET(SY, at)]);
       }
-  if (leads) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sum);
 "#;
 
 /// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
@@ -448,14 +517,14 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   }
 "#;
 
-/// Kernel text: a thread computes the gradients of a cell, `STRIDE` elements along each dimension, at one position of `PLANES` planes.
+/// Kernel text: a thread computes the gradients of a cell, `CELL` elements along each dimension, at one position of `PLANES` planes.
 /// Elements of a cell share their windows, and their places in these are constants.
 pub const GATHER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
   u32 cell[3], start[3], last[3];
   const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));
   split((u32)(index % (CELLS(0) * CELLS(1) * CELLS(2))), CELLS(1), CELLS(2), cell);
-  EACH_DIM(j) start[j] = cell[j] * STRIDE(j), last[j] = cell[j] + NEXT(j);
+  EACH_DIM(j) start[j] = cell[j] * CELL(j), last[j] = cell[j] * (CELL(j) / STRIDE(j)) + NEXT(j);
   // The window with the number `e`: along each dimension, `BACK` windows before the last one that contains an element of the cell.
 #define BACK(j, e) (j == 0 ? e / (MOST(1) * MOST(2)) : j == 1 ? e / MOST(2) % MOST(1) : e % MOST(2))
 #define EACH_NUMBER _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++)
@@ -489,25 +558,40 @@ pub const GATHER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
     if (plane >= planes) return;
     T* to = dx + plane_at(plane, so) + OFFSET(SD, start);
 #pragma unroll
-    for (i32 i = 0; i < STRIDE(0); i++)
+    for (i32 i = 0; i < CELL(0); i++)
 #pragma unroll
-      for (i32 j = 0; j < STRIDE(1); j++) {
-        if ((X(0) % STRIDE(0) > 0 && start[0] + i >= X(0)) || (X(1) % STRIDE(1) > 0 && start[1] + j >= X(1))) continue;
+      for (i32 j = 0; j < CELL(1); j++) {
+        if ((X(0) % CELL(0) > 0 && start[0] + i >= X(0)) || (X(1) % CELL(1) > 0 && start[1] + j >= X(1))) continue;
         Elements row;
 #pragma unroll
-        for (i32 k = 0; k < STRIDE(2); k++) {
+        for (i32 k = 0; k < CELL(2); k++) {
           C sum = 0;
           EACH_NUMBER {
             // Place of the element in the window.
 #define PLACE_IN(j, own) (own + (i32)PADDING(j) - ((i32)NEXT(j) - (i32)BACK(j, e)) * (i32)STRIDE(j))
             const i32 a = PLACE_IN(0, i), b = PLACE_IN(1, j), c = PLACE_IN(2, k);
             if (a < 0 || a >= SIZE(0) || b < 0 || b >= SIZE(1) || c < 0 || c >= SIZE(2)) continue;
-            if (MAX) sum += found[e][r] == (u32)((a * SIZE(1) + b) * SIZE(2) + c) ? values[e][r] : C(0);
-            else sum += values[e][r];
+            if (!MAX || found[e][r] == (u32)((a * SIZE(1) + b) * SIZE(2) + c)) sum += values[e][r];
           }
           store<C>(row.at[k], sum);
         }
         write(row, to + i * SD(0) + j * SD(1), start[2]);
       }
   }
+"#;
+
+/// Kernel text: the barrier of a cluster, on devices that have clusters.
+pub const CLUSTER: &str = r#"
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER CLUSTER_BLOCKS
+#undef BOUNDS
+#define BOUNDS __launch_bounds__(THREADS) __cluster_dims__(CLUSTER, 1, 1)
+__device__ inline void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+#else
+#define CLUSTER 1
+#undef BOUNDS
+#define BOUNDS __launch_bounds__(THREADS)
+#endif
 "#;

@@ -1,0 +1,108 @@
+//! Transposition of few long rows: each thread interleaves a pack of each row in registers.
+
+use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
+use super::ragged::RAGGED;
+use super::*;
+
+/// Number of elements up to which an elementwise walk is faster than tiles or packs of rows; and size in bytes of a tensor with a short
+/// side up to which it is, since the cache serves its accesses.
+pub const WALKED: u64 = 1 << 17;
+pub const WALKED_TENSOR: u64 = 8 << 20;
+
+/// Instructions per element: 344 for 40 elements of 16 bits, in code for sm_90 by NVRTC 13.0.
+const PER_ELEMENT: f64 = 8.6;
+
+/// Rows that become columns.
+#[derive(Debug)]
+pub struct Interleaved {
+    /// Number of matrices, and distance in elements from one to the next in the input.
+    count: u64,
+    step: u64,
+    /// Number of rows of a matrix, their length, and the distance from one to the next.
+    rows: u64,
+    length: u64,
+    stride: u64,
+}
+
+impl Interleaved {
+    /// Returns the rows that a transposition with these sizes and strides of output and input interleaves; `None` if rows are not
+    /// contiguous, if another kernel is faster for their number and size, or if columns are not contiguous in the output.
+    pub fn of(spec: &Spec, all: &Geometry) -> Option<Interleaved> {
+        let (y, rank) = (&spec.outputs[0], all.dims.len());
+        if !(2..=3).contains(&rank) {
+            return None;
+        }
+        let [to, from] = [0, 1].map(|tensor| &all.strides[tensor]);
+        let (length, rows) = (all.dims[rank - 2], all.dims[rank - 1]);
+        let (count, distance, step) = if rank == 3 { (all.dims[0], to[0], from[0]) } else { (1, 0, 0) };
+        let pack = 16 / y.dtype.size();
+        let is_whole = y.align >= 16 && to[rank - 1] == 1 && to[rank - 2] == rows;
+        let is_whole = is_whole && (count == 1 || distance == rows * length && distance.is_multiple_of(pack));
+        let bytes = y.elements() * y.dtype.size();
+        // Elementwise copies of two or four rows write whole words, and tiles of more or wider rows longer ranges.
+        let fits = match rows {
+            3 => y.elements() > WALKED && y.dtype.size() < 8,
+            2 | 4 => bytes > WALKED_TENSOR && rows * y.dtype.size() <= 4,
+            _ => false,
+        };
+        let fits = fits && from[rank - 2] == 1;
+        (is_whole && fits).then_some(Interleaved { count, step, rows, length, stride: from[rank - 1] })
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let elements = spec.outputs[0].elements() as f64;
+        let of_a_block = u64::from(BLOCK) * self.rows * (16 / spec.outputs[0].dtype.size());
+        Cost { instructions: PER_ELEMENT * elements, ..spec.streaming_cost(0.0, of_a_block) }
+    }
+
+    pub fn launch(&self, spec: &Spec) -> Launch {
+        let dtype = spec.outputs[0].dtype;
+        let (element, pack) = (c_type(dtype), 16 / dtype.size());
+        let packs = self.length.div_ceil(pack);
+        let params = [
+            param(format!("{element}* __restrict__ y"), Arg::Operand(1)),
+            param(format!("const {element}* __restrict__ x"), Arg::Operand(0)),
+            u64_param("count", self.count),
+            u64_param("step", self.step),
+            u64_param("length", self.length),
+            u64_param("stride", self.stride),
+        ];
+        let before = format!(
+            "{}typedef {} Index;\ntypedef {element} E;\n#define V {pack}\n#define ROWS {}\n{RAGGED}",
+            bounds(BLOCK),
+            index_type((self.count * packs + u64::from(BLOCK)) * pack),
+            self.rows,
+        );
+        let blocks = (self.count * packs).div_ceil(u64::from(BLOCK)).max(1);
+        launch("transpose_interleaved", &before, &params, BODY, blocks, BLOCK)
+    }
+}
+
+/// Kernel text: a thread reads `V` elements of each row and writes `ROWS * V` neighbouring elements.
+const BODY: &str = r#"  const Index packs = ((Index)length + V - 1) / V;
+  const Index own = (Index)GLOBAL_INDEX, which = own / packs, j = (own - which * packs) * V;
+  if (which >= (Index)count) return;
+  const E* from = x + which * step;
+  Held<E> held[ROWS];
+#pragma unroll
+  for (u32 r = 0; r < ROWS; r++) held[r] = read_row(from + r * stride, (i64)j, (i64)length);
+  union Columns { E at[ROWS * V]; Pack<u32, 4> packs[ROWS]; __device__ Columns() {} } columns;
+#pragma unroll
+  for (u32 r = 0; r < ROWS; r++) {
+    const Pack<E, V> row = held[r].elements();
+#pragma unroll
+    for (u32 v = 0; v < V; v++) columns.at[v * ROWS + r] = row.at[v];
+  }
+  E* to = y + (which * length + j) * ROWS;
+  if (j + V <= (Index)length) {
+#pragma unroll
+    for (u32 r = 0; r < ROWS; r++) store_words((Pack<u32, 4>*)to + r, columns.packs[r].at);
+    return;
+  }
+#pragma unroll
+  for (u32 v = 0; v < V; v++) {
+    if (j + v >= (Index)length) return;
+#pragma unroll
+    for (u32 r = 0; r < ROWS; r++) to[v * ROWS + r] = columns.at[v * ROWS + r];
+  }
+"#;

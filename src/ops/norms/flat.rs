@@ -1,0 +1,92 @@
+//! The second kernel of a batch norm whose channels have no whole number of packs in a sample: threads move aligned packs, which hold
+//! elements of one channel or two.
+
+use super::super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
+use super::*;
+
+/// Contiguous elements, of which each channel has `segment` in a sample.
+pub struct FlatChannels {
+    total: u64,
+    segment: u64,
+    channels: u64,
+    /// Number of elements of a pack.
+    pack: u64,
+}
+
+impl FlatChannels {
+    /// Returns the elements of input and output; `None` if these have gaps or are not aligned, if a pack could hold elements of three
+    /// channels, or if none holds elements of two.
+    pub fn of(spec: &Spec) -> Option<FlatChannels> {
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let segment: u64 = x.dims[2..].iter().product();
+        let pack = 16 / x.dtype.size().max(y.dtype.size());
+        let is_flat = [x, y].iter().all(|tensor| tensor.contiguous() && tensor.align >= 16);
+        let is_odd = segment >= pack && !segment.is_multiple_of(pack);
+        (is_flat && is_odd).then(|| FlatChannels { total: x.elements(), segment, channels: x.dims[1], pack })
+    }
+
+    pub fn launch(&self, spec: &Spec) -> Launch {
+        let compute = compute_type(spec);
+        let inputs = spec.inputs.len();
+        let [x, y] = [&spec.inputs[0], &spec.outputs[0]].map(|tensor| c_type(tensor.dtype));
+        let statistics = c_type(spec.outputs[1].dtype);
+        let mut params = vec![
+            param(format!("{y}* y"), Arg::Operand(inputs as u8)),
+            param(format!("const {x}* x"), Arg::Operand(0)),
+            param(format!("const {statistics}* __restrict__ means"), Arg::Operand(inputs as u8 + 1)),
+            param(format!("const {statistics}* __restrict__ variances"), Arg::Operand(inputs as u8 + 2)),
+            param("C eps", Arg::real(compute, spec.attrs.number("eps"))),
+            u64_param("total", self.total),
+            u64_param("mean_step", spec.outputs[1].strides[0]),
+            u64_param("variance_step", spec.outputs[2].strides[0]),
+        ];
+        let (mut scale, mut shift) =
+            ("f_rsqrt(load<C>(variances[at * variance_step]) + eps)".to_owned(), "C(0)".to_owned());
+        for (input, name) in (1..inputs).zip(["weight", "bias"]) {
+            let tensor = &spec.inputs[input];
+            params
+                .push(param(format!("const {}* __restrict__ {name}", c_type(tensor.dtype)), Arg::Operand(input as u8)));
+            params.push(u64_param(&format!("{name}_step"), tensor.strides[0]));
+            let value = format!("load<C>({name}[at * {name}_step])");
+            if input == 1 { scale += &format!(" * {value}") } else { shift = value }
+        }
+        let packs = self.total.div_ceil(self.pack);
+        let before = format!(
+            "{}typedef {} C;\ntypedef {} Index;\ntypedef {x} X;\ntypedef {y} Y;\n#define V {}\n#define SEGMENT {}u\n#define CHANNELS {}u\n\
+             struct Factors {{ C mean, scale, shift; }};\n",
+            bounds(BLOCK),
+            c_type(compute),
+            index_type(self.total + self.pack * u64::from(BLOCK)),
+            self.pack,
+            self.segment,
+            self.channels,
+        );
+        let body = format!(
+            "  auto factors_of = [&](u32 at) -> Factors {{\n    return {{load<C>(means[at * mean_step]), {scale}, {shift}}};\n  }};\n{BODY}"
+        );
+        launch("batch_norm", &before, &params, &body, packs.div_ceil(u64::from(BLOCK)).max(1), BLOCK)
+    }
+}
+
+/// Kernel text: a thread normalizes a pack.
+const BODY: &str = r#"  const Index first = (Index)GLOBAL_INDEX * V;
+  if (first >= (Index)total) return;
+  const bool is_whole = first + V <= (Index)total;
+  Pack<X, V> from = {};
+  if (is_whole) from = *(const Pack<X, V>*)(x + first);
+  else for (u32 i = 0; i < V; i++) if (first + i < (Index)total) from.at[i] = x[first + i];
+  const Index own = first / SEGMENT;
+  const u32 channel = (u32)(own % CHANNELS), left = SEGMENT - (u32)(first - own * SEGMENT);
+  const Factors here = factors_of(channel);
+  Factors next = here;
+  // The pack ends in the next channel.
+  if (left < V) next = factors_of(channel + 1 < CHANNELS ? channel + 1 : 0);
+  Pack<Y, V> to;
+#pragma unroll
+  for (u32 i = 0; i < V; i++) {
+    const Factors& of = i < left ? here : next;
+    store<C>(to.at[i], (load<C>(from.at[i]) - of.mean) * of.scale + of.shift);
+  }
+  if (is_whole) *(Pack<Y, V>*)(y + first) = to;
+  else for (u32 i = 0; i < V; i++) if (first + i < (Index)total) y[first + i] = to.at[i];
+"#;

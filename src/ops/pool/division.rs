@@ -1,0 +1,217 @@
+//! How the threads of a pool's kernels divide its windows, elements and planes.
+
+use super::super::kernel::BLOCK;
+use super::super::occupancy::{UNIT_THREADS, UNITS, WARP};
+use super::columns::{Columns, LARGE};
+use super::grid::Grid;
+use super::kernel::{AHEAD, AT_ONCE, FEW_THREADS, Kernels, Task};
+use super::*;
+
+/// Maximum number of elements of a window of which a thread reads all, one after the other.
+const SMALL: u64 = 8;
+
+/// Maximum number of elements that a thread reads for neighbouring windows, or of gradients and places for neighbouring cells.
+const LARGEST_REGION: u64 = 40;
+
+/// Maximum number of planes in which a thread computes the same position.
+const MAX_PLANES: u64 = 8;
+
+/// Maximum distance in bytes of a thread's windows to those of its neighbours, added up over all planes: half of the first cache of an
+/// SM of compute capability 9.0, divided by its threads.
+const CACHED: u64 = 64;
+
+/// Number of threads among which planes are divided: half of those that can be resident.
+const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
+
+/// Number of threads of a block whose window occupies an SM by itself.
+const LARGER_BLOCK: u64 = 512;
+
+/// Maximum number of blocks of a cluster on every device that has clusters.
+const LARGEST_CLUSTER: u64 = 8;
+
+/// Number of steps of 256 threads up to which the blocks of one cluster read a window, however few windows there are.
+const MANY_STEPS: u64 = 128;
+
+impl Kernels<'_> {
+    /// The columns that blocks of a kernel join, if they do.
+    pub(super) fn columns(&self, task: Task) -> Option<Columns> {
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
+        if !reads || self.grid.strides[0][2] != 1 {
+            return None;
+        }
+        let element = self.spec.inputs[0].dtype.size();
+        Columns::of(&self.grid, self.shape.planes, self.even_pack(0), element, task == Task::Forward)
+    }
+
+    /// Number of threads of a block.
+    pub(super) fn block(&self, task: Task) -> u64 {
+        if task == Task::Held {
+            return self.held().map_or(1, |held| held.threads);
+        }
+        self.columns(task).map_or(self.threads(task).max(u64::from(BLOCK)), |columns| columns.threads())
+    }
+
+    /// Number of threads of a block, or of a part of one, for each window; and number of blocks of a window, whose results the blocks of a
+    /// cluster or a second kernel join. The number depends on the shape alone, so every device adds in the same order.
+    fn shares(&self, task: Task) -> (u64, u64) {
+        let (packs, windows) = (self.window_packs(), self.windows());
+        let Grid { y, steps, .. } = self.grid;
+        // Threads of small windows read neighbouring elements, unless a window has whole rows, and all of them at once, unless windows
+        // differ in size.
+        let least = match (steps, task) {
+            (None, _) => SMALL,
+            (_, Task::Forward) if y[2] == 1 => AT_ONCE,
+            (_, Task::Spread) => AT_ONCE,
+            _ => LARGE,
+        };
+        if self.grid.window() <= least || (task != Task::Spread && self.has_short_rows()) {
+            return (1, 1);
+        }
+        let steps = packs / u64::from(BLOCK);
+        let joined = match task {
+            // Fewer and larger windows take more blocks than a cluster has.
+            Task::Spread if windows >= UNITS / LARGEST_CLUSTER || steps <= MANY_STEPS => self.cluster_blocks(),
+            // The registers of packs leave room for half of the blocks.
+            Task::Spread => parts(windows.div_ceil(2), steps, AHEAD),
+            _ => parts(windows, steps, AHEAD),
+        };
+        // A block for each SM has more threads.
+        if task == Task::Spread && joined == 1 && windows <= UNITS && packs >= 2 * LARGER_BLOCK {
+            return (LARGER_BLOCK, 1);
+        }
+        let enough = |lanes: &u64| packs <= lanes * 4 * AHEAD && windows * lanes >= 2 * FEW_THREADS;
+        let lanes = [2, 4, 8, 16, 32, 64, 128].into_iter().find(enough).unwrap_or(u64::from(BLOCK));
+        let lanes = lanes.min(packs.next_power_of_two()).max(2);
+        (lanes, if lanes < u64::from(BLOCK) { 1 } else { joined })
+    }
+
+    /// Number of blocks of a window that are a cluster: as many as give each SM up to two blocks. A cluster starts only when there is room
+    /// for all of its blocks.
+    fn cluster_blocks(&self) -> u64 {
+        let windows = self.windows();
+        let most = if 2 * windows <= UNITS { LARGEST_CLUSTER } else { 1 };
+        let blocks = 1 << (2 * UNITS / windows).clamp(1, most).ilog2();
+        if self.window_packs() >= blocks * u64::from(BLOCK) { blocks } else { 1 }
+    }
+
+    /// True if rows of windows are shorter than a warp, and there are enough windows to occupy the device with one
+    /// thread each. Then threads of neighbouring windows read neighbouring elements, which several threads of one
+    /// window would not.
+    fn has_short_rows(&self) -> bool {
+        self.grid.window_row() < WARP && self.windows() >= UNITS * UNIT_THREADS
+    }
+
+    /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
+    pub(super) fn positions(&self, task: Task) -> (u64, u64) {
+        match task {
+            Task::Held => (self.grid.windows(), self.grid.window()),
+            Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
+                let tall = self.tall(task);
+                let windows = self.grid.y[0] * self.grid.y[1].div_ceil(tall) * self.grid.y[2];
+                (windows, self.region(task, tall))
+            }
+            Task::Scatter => (self.grid.windows(), self.grid.most().iter().product()),
+            Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
+            // Gradients and places, for maxima.
+            Task::Gather => {
+                let tall = self.tall(task);
+                (self.grid.gathered(tall)[0].iter().product(), self.region(task, tall))
+            }
+            Task::Backward => {
+                let windows: u64 = self.grid.most().iter().product();
+                (self.grid.elements() / self.alike(task), windows * if self.shape.is_max { 2 } else { 1 })
+            }
+        }
+    }
+
+    /// Number of windows, or of cells, along the second dimension that a thread computes from elements that they share.
+    pub(super) fn tall(&self, task: Task) -> u64 {
+        let Some([size, stride, _, dilation]) = self.grid.steps else { return 1 };
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
+        let shares = stride[1] < size[1] && dilation == [1; 3] && self.grid.window() <= 2 * AT_ONCE;
+        if !(reads || task == Task::Gather) || !shares || self.threads(task) > 1 || self.columns(task).is_some() {
+            return 1;
+        }
+        // Cells of a larger stride share fewer windows.
+        if task == Task::Gather && stride[1] > 1 {
+            return 1;
+        }
+        let fits = |tall: &u64| {
+            self.region(task, *tall) <= LARGEST_REGION
+                && *tall <= self.grid.y[1]
+                && self.windows() / tall >= ENOUGH_THREADS
+        };
+        [4, 2].into_iter().find(fits).unwrap_or(1)
+    }
+
+    /// Number of elements that a thread reads for this many windows or cells along the second dimension.
+    fn region(&self, task: Task, tall: u64) -> u64 {
+        match (task, self.grid.steps) {
+            (Task::Gather, _) => {
+                let windows: u64 = self.grid.gathered(tall)[1].iter().product();
+                windows * if self.shape.is_max { 2 } else { 1 }
+            }
+            (_, Some([size, stride, ..])) if tall > 1 => size[0] * ((tall - 1) * stride[1] + size[1]) * size[2],
+            _ => self.grid.window(),
+        }
+    }
+
+    /// Whether a thread reads all elements of a position at once, in loops of constant length.
+    pub(super) fn is_unrolled(&self, task: Task) -> bool {
+        let has_loops = matches!(task, Task::Backward | Task::Scatter | Task::Held)
+            || self.grid.steps.is_none()
+            || self.threads(task) > 1;
+        !has_loops && self.positions(task).1 <= 2 * AT_ONCE
+    }
+
+    /// Number of threads for a position.
+    pub(super) fn threads(&self, task: Task) -> u64 {
+        if self.shares_windows(task) { self.shares(task).0 } else { 1 }
+    }
+
+    /// Whether several threads may read a window.
+    fn shares_windows(&self, task: Task) -> bool {
+        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
+        reads && self.columns(task).is_none()
+    }
+
+    /// Number of planes in which a thread computes the same position, as long as enough threads remain.
+    pub(super) fn planes(&self, task: Task) -> u64 {
+        let (positions, elements) = self.positions(task);
+        if self.threads(task) > 1 || matches!(task, Task::Scatter | Task::Held) {
+            return 1;
+        }
+        let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
+        // Rows of the planes' windows stay in the first cache until their last element is read.
+        let distance = self.grid.x[2].div_ceil(self.grid.y[2]) * self.spec.inputs[0].dtype.size();
+        let cached =
+            if matches!(task, Task::Backward | Task::Gather) { MAX_PLANES } else { (CACHED / distance).max(1) };
+        let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
+        // A power of two.
+        1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
+    }
+
+    /// Number of parts of a window, for each of which there is a block.
+    pub(super) fn parts(&self, task: Task) -> u64 {
+        if self.shares_windows(task) { self.shares(task).1 } else { 1 }
+    }
+
+    /// Whether the blocks of a window's parts are a cluster, which joins their results on devices that have clusters.
+    pub(super) fn clusters(&self, task: Task) -> bool {
+        let parts = self.parts(task);
+        task == Task::Spread && (2..=LARGEST_CLUSTER).contains(&parts) && parts.is_power_of_two()
+    }
+
+    /// Number of groups into which the planes are divided, of which a thread computes a plane each; and number of threads of a
+    /// kernel.
+    pub(super) fn division(&self, task: Task) -> (u64, u64) {
+        if let (Task::Held, Some(held)) = (task, self.held()) {
+            return (1, held.blocks(self) * held.threads);
+        }
+        let groups = self.shape.planes.div_ceil(self.planes(task));
+        if let Some(columns) = self.columns(task) {
+            return (groups, columns.blocks() * columns.threads());
+        }
+        (groups, groups * self.positions(task).0 * self.threads(task) * self.parts(task))
+    }
+}
