@@ -43,7 +43,7 @@ fn options(axes: &[Axis], groups: u64) -> String {
 }
 
 /// Adds a convolution (0), a transposed convolution (1) or a gradient of weights (2), some of them with a bias.
-fn add_convolution(file: &mut File, form: usize, dtype: &str, axes: &[Axis], [groups, inputs, outputs]: [u64; 3]) {
+fn add_convolution(file: &mut File, form: u32, dtype: &str, axes: &[Axis], [groups, inputs, outputs]: [u64; 3]) {
     let samples = 1 + file.below(3);
     let x = [vec![samples, groups * inputs], each(axes, |axis| axis.x)].concat();
     let w = [vec![groups * outputs, inputs], each(axes, |axis| axis.kernel)].concat();
