@@ -177,7 +177,10 @@ impl Operation for BatchNorm {
         let elements = x.elements() as f64;
         let plain = spec.streaming_cost(f64::from(expression.flops()) * elements, 1024);
         let again = Traffic::of(x.space, x.bytes());
-        let work = walk::work(&[task(spec, &expression)]);
+        let work = match FlatChannels::of(spec) {
+            Some(flat) => flat.work(),
+            None => walk::work(&[task(spec, &expression)]),
+        };
         let normalizes = Cost {
             instructions: f64::from(expression.instructions()) * elements + work.instructions,
             sectors: work.sectors,

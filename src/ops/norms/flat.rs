@@ -4,6 +4,9 @@
 use super::super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
 use super::*;
 
+/// Instructions per pack for its place, for two channels and their factors, and to load and store; an estimate.
+const PER_PACK: f64 = 60.0;
+
 /// Contiguous elements, of which each channel has `segment` in a sample.
 pub struct FlatChannels {
     total: u64,
@@ -23,6 +26,19 @@ impl FlatChannels {
         let is_flat = [x, y].iter().all(|tensor| tensor.contiguous() && tensor.align >= 16);
         let is_odd = segment >= pack && !segment.is_multiple_of(pack);
         (is_flat && is_odd).then(|| FlatChannels { total: x.elements(), segment, channels: x.dims[1], pack })
+    }
+
+    fn packs(&self) -> u64 {
+        self.total.div_ceil(self.pack)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.packs().div_ceil(u64::from(BLOCK)).max(1)
+    }
+
+    /// Returns the work beside evaluating the expression for each element.
+    pub fn work(&self) -> walk::Work {
+        walk::Work { sectors: 0.0, instructions: PER_PACK * self.packs() as f64, blocks: self.blocks() }
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {
@@ -50,7 +66,6 @@ impl FlatChannels {
             let value = format!("load<C>({name}[at * {name}_step])");
             if input == 1 { scale += &format!(" * {value}") } else { shift = value }
         }
-        let packs = self.total.div_ceil(self.pack);
         let before = format!(
             "{}typedef {} C;\ntypedef {} Index;\ntypedef {x} X;\ntypedef {y} Y;\n#define V {}\n#define SEGMENT {}u\n#define CHANNELS {}u\n\
              struct Factors {{ C mean, scale, shift; }};\n",
@@ -64,7 +79,7 @@ impl FlatChannels {
         let body = format!(
             "  auto factors_of = [&](u32 at) -> Factors {{\n    return {{load<C>(means[at * mean_step]), {scale}, {shift}}};\n  }};\n{BODY}"
         );
-        launch("batch_norm", &before, &params, &body, packs.div_ceil(u64::from(BLOCK)).max(1), BLOCK)
+        launch("batch_norm", &before, &params, &body, self.blocks(), BLOCK)
     }
 }
 

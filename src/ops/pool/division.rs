@@ -10,7 +10,11 @@ use super::*;
 /// Maximum number of elements of a window of which a thread reads all, one after the other.
 const SMALL: u64 = 8;
 
-/// Maximum number of elements that a thread reads for neighbouring windows, or of gradients and places for neighbouring cells.
+/// Maximum number of packs of a window that a warp reads. A block reads a larger window, and a smaller one if too few windows exist to
+/// fill the device with warps.
+const LARGER: u64 = 1024;
+
+/// Maximum number of gradients and places that a thread reads for neighbouring cells.
 const LARGEST_REGION: u64 = 40;
 
 /// Maximum number of planes in which a thread computes the same position.
@@ -79,9 +83,20 @@ impl Kernels<'_> {
         if task == Task::Spread && joined == 1 && windows <= UNITS && packs >= 2 * LARGER_BLOCK {
             return (LARGER_BLOCK, 1);
         }
-        let enough = |lanes: &u64| packs <= lanes * 4 * AHEAD && windows * lanes >= 2 * FEW_THREADS;
-        let lanes = [2, 4, 8, 16, 32, 64, 128].into_iter().find(enough).unwrap_or(u64::from(BLOCK));
-        let lanes = lanes.min(packs.next_power_of_two()).max(2);
+        let lanes = match task {
+            Task::Spread => {
+                let enough = |lanes: &u64| packs <= lanes * 4 * AHEAD && windows * lanes >= 2 * FEW_THREADS;
+                let lanes = [2, 4, 8, 16, 32, 64, 128].into_iter().find(enough).unwrap_or(u64::from(BLOCK));
+                lanes.min(packs.next_power_of_two()).max(2)
+            }
+            // The fewest that read a window in two steps, if that is enough threads for the device.
+            _ => {
+                let enough = |lanes: &u64| packs <= lanes * 2 * AHEAD && windows * lanes >= FEW_THREADS;
+                let fits_warp = packs <= LARGER && (packs <= AHEAD * WARP || windows * WARP >= UNITS * UNIT_THREADS);
+                let larger = if fits_warp { WARP } else { u64::from(BLOCK) };
+                [2, 4, 8, 16].into_iter().find(enough).unwrap_or(larger)
+            }
+        };
         (lanes, if lanes < u64::from(BLOCK) { 1 } else { joined })
     }
 
@@ -136,10 +151,10 @@ impl Kernels<'_> {
         if task == Task::Gather && stride[1] > 1 {
             return 1;
         }
+        // Elements of neighbouring windows are all read at once.
+        let largest = if task == Task::Gather { LARGEST_REGION } else { AT_ONCE };
         let fits = |tall: &u64| {
-            self.region(task, *tall) <= LARGEST_REGION
-                && *tall <= self.grid.y[1]
-                && self.windows() / tall >= ENOUGH_THREADS
+            self.region(task, *tall) <= largest && *tall <= self.grid.y[1] && self.windows() / tall >= ENOUGH_THREADS
         };
         [4, 2].into_iter().find(fits).unwrap_or(1)
     }

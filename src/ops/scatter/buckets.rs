@@ -18,8 +18,10 @@ use super::*;
 const ROUND: [u64; 2] = [512, 2816];
 const FEW: u64 = 192;
 
-/// Maximum number of steps in which the SMs search: if lists of few terms are the alternative, and otherwise.
+/// Maximum number of steps in which the SMs search: if lists of few terms are the alternative; if blocks divide the indices among
+/// themselves, which no popular row makes uneven; and otherwise.
 const MAX_BESIDE_LISTS: u64 = 3;
+const MAX_OF_DIVIDED: u64 = 16;
 const MAX_STEPS: u64 = 5;
 
 /// Number of indices that a block examines per step, number of steps that justifies a second launch, and minimum average number of terms
@@ -121,7 +123,11 @@ impl Buckets {
             all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / MIN_TERMS).max(1);
         }
         let steps = (one.count / all.segments).div_ceil(STEP) * all.blocks().div_ceil(all.resident() * UNITS);
-        let most = if one.count / one.rows <= MAX_TERMS[0] { MAX_BESIDE_LISTS } else { MAX_STEPS };
+        let most = match one.count / one.rows <= MAX_TERMS[0] {
+            true => MAX_BESIDE_LISTS,
+            false if all.segments > 1 => MAX_OF_DIVIDED,
+            false => MAX_STEPS,
+        };
         (steps <= most).then_some(all)
     }
 
