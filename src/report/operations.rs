@@ -171,13 +171,20 @@ impl Group<'_> {
         self.members.iter().map(|operation| operation.bus_bytes).sum()
     }
 
+    /// True if a member moves data between ranks whose size a tensor determines, so that its rate is unknown.
+    fn has_unknown_size(&self) -> bool {
+        let between_ranks =
+            |member: &OperationRecord| member.ranks.is_some() || member.direction.as_deref() == Some("peer");
+        self.members.iter().any(|member| between_ranks(member) && member.bus_bytes.is_none())
+    }
+
     /// The rate of arithmetic or of bytes while the operations do not wait; between ranks the bus bandwidth.
     fn rate(&self) -> String {
         let sum = |value: fn(&OperationRecord) -> f64| self.members.iter().map(|member| value(member)).sum::<f64>();
         let (flops, bytes) = (sum(|member| member.flops), sum(|member| member.bytes as f64));
         let seconds = self.work().seconds();
         match self.bus_bytes() {
-            _ if seconds <= 0.0 || flops + bytes <= 0.0 => ABSENT.to_owned(),
+            _ if seconds <= 0.0 || flops + bytes <= 0.0 || self.has_unknown_size() => ABSENT.to_owned(),
             Some(bus) => Rate(bus / seconds, "B/s").to_string(),
             None if flops > 32.0 * bytes => Rate(flops / seconds, "FLOP/s").to_string(),
             None => Rate(bytes / seconds, "B/s").to_string(),

@@ -100,7 +100,7 @@ impl Operation for GroupedGemm {
                 1,
                 format!("{} has {k2} rows{of_b}", b.tensor),
                 "the columns of the first have to be as many as the rows of the second; \
-                 `transpose_a: true` and `transpose_b: true` turn one around",
+                 `transpose_a: true` and `transpose_b: true` transpose one",
             ));
         }
         for (factor, sizes) in [(a, [m, k]), (b, [k, n])] {
