@@ -180,7 +180,10 @@ pub const PER_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   if (exists) {
     EACH_ROW {
       const i64 start = row / HEIGHT * DILATION(0) * SX(0) + row % HEIGHT * DILATION(1) * SX(1);
-      if (has_row(row)) EACH_OF_ROW { EACH_PLANE(r) if (is_inside(2, c)) values[row][c][r] = load<C>(from[r][start + c * DILATION(2) * SX(2)]); }
+      // A condition for each load: a branch around a row would wait for the loads of the row before.
+      EACH_OF_ROW if (has_row(row) && is_inside(2, c)) {
+        EACH_PLANE(r) values[row][c][r] = load<C>(from[r][start + c * DILATION(2) * SX(2)]);
+      }
     }
     EACH_ROW {
       if (!has_row(row)) continue;
