@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Result<Scenario, CliError> {
 ///
 /// # Errors
 ///
-/// The same as those of [`read`].
+/// Fails if the scenario cannot be read or has mistakes, as [`read`] does.
 pub fn named(file: &str) -> Result<Option<(String, Scenario)>, CliError> {
     let file = project::resolve(file)?;
     match file.ends_with(".ron") {

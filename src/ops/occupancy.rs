@@ -1,7 +1,7 @@
 //! Properties of a large GPU by which kernels choose their grids and blocks.
 //!
-//! These constants are the same for every device of a run. So are therefore the kernels, their costs and the order of
-//! summation.
+//! These constants are the same for every device of a run, so that the kernels, their costs and the order of summation are the
+//! same, too.
 
 use super::Cost;
 use super::kernel::BLOCK;

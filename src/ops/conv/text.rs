@@ -179,7 +179,7 @@ struct Total {
 };
 "#;
 
-/// Kernel text: the same with the vector units. A thread computes neighbouring rows, and columns or pairs of
+/// Kernel text: multiplies a tile with the vector units. A thread computes neighbouring rows, and columns or pairs of
 /// columns that are apart.
 pub const THREADS: &str = r#"
 typedef C E;
