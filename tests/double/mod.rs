@@ -83,7 +83,7 @@ fn kernels_compute() {
 fn a_wrong_kernel_has_a_log() {
     let Some(hip) = Hip::open() else { return };
     let mut source = (*kernel("softmax(x)").source).clone();
-    source.text = source.text.replace("u32 lane", "u33 lane");
+    source.text += "\n__device__ u33 wrong;\n";
     let log = hip.compile(&source, "gfx000").expect_err("there is no such type");
     assert!(log.contains("kernel.hip:") && log.contains("u33"), "{log}");
     let log = hip.compile(&source, "gfx942").expect_err("it is no AMD compiler");
@@ -340,7 +340,7 @@ fn the_forwarding_double_resolves_and_compiles() {
     let code = hip.compile(&kernel("softmax(x)").source, "gfx000:sm_90").unwrap_or_else(|log| panic!("{log}"));
     assert!(code.starts_with(b"\x7fELF"), "a text becomes machine code");
     let mut source = (*kernel("softmax(x)").source).clone();
-    source.text = source.text.replace("u32 lane", "u33 lane");
+    source.text += "\n__device__ u33 wrong;\n";
     let log = hip.compile(&source, "gfx000:sm_90").expect_err("there is no such type");
     assert!(log.contains("u33"), "{log}");
 }

@@ -242,7 +242,7 @@ impl<'a> Kernels<'a> {
         let (_, threads) = self.division(task);
         // A warp or more writes the elements at the ends of rows that are no whole packs, and fewer threads their own.
         let is_spread = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1;
-        let has_edges = is_spread && !(self.has_whole_packs() && !self.leads(2));
+        let has_edges = is_spread && (!self.has_whole_packs() || self.leads(2));
         let is_relative = self.is_relative() && task != Task::Held;
         let types = [
             ("T", c_type(dtype)),

@@ -1,5 +1,7 @@
 //! Products of one matrix with several others, which could be one product with all of them side by side.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::base::{Dims, OpId, StreamId, ViewId};
@@ -81,13 +83,21 @@ fn one(scene: &Scene, group: &[OpId]) -> Option<Found> {
     let first = specs.first()?;
     let rank = first.outputs[0].dims.len();
     let output = resized(&first.outputs[0], rank - 1, all);
+    let mut reading: BTreeMap<OpId, Spec> = BTreeMap::new();
     for (&op, spec) in group.iter().zip(&specs) {
         let part = Tensor { dims: spec.outputs[0].dims, ..output };
         let readers = scene.readers(op)?;
         if readers.iter().any(|reader| group.contains(&reader.op)) {
             return None;
         }
-        scene.reading(readers, &part)?;
+        for (reader, changed) in scene.reading(readers, &part)? {
+            let (Some(changed), Some(spec)) = (changed, scene.spec(reader)) else { continue };
+            // A reader of several products has a change for each.
+            let spec = reading.entry(reader).or_insert_with(|| spec.clone());
+            for read in readers.iter().filter(|read| read.op == reader) {
+                spec.inputs[read.input] = changed.inputs[read.input];
+            }
+        }
     }
     let mut inputs = first.inputs.clone();
     inputs[1] = resized(&inputs[1], usize::from(!first.attrs.bool("transpose_b")), all);
@@ -97,6 +107,7 @@ fn one(scene: &Scene, group: &[OpId]) -> Option<Found> {
     let joint = Spec { inputs, ..(*first).clone() }.with_outputs(&[Some(output)])?;
     let mut changes: Vec<(OpId, Option<Spec>)> = group.iter().map(|&op| (op, None)).collect();
     changes[0].1 = Some(joint);
+    changes.extend(reading.into_iter().map(|(op, spec)| (op, Some(spec))));
     let names = scene.names(group);
     let left = scene.operand(Use { op: group[0], input: 0 });
     let left = left.map_or("the same matrix".to_owned(), |name| format!("`{name}`"));
