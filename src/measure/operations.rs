@@ -3,7 +3,7 @@
 use crate::base::{Nanos, OpId};
 use crate::exec::TracedLaunch;
 use crate::model::{OpKind, Program, Step};
-use crate::ops::{self, BusBytes, Category, Launch, Spec, Tensor};
+use crate::ops::{self, Arithmetic, BusBytes, Category, Launch, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;
@@ -125,13 +125,24 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
 /// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the batch size,
 /// if any; of any other operation its largest operand.
 fn size(spec: &Spec) -> String {
+    let text = |[batch, m, n, k]: [u64; 4], arithmetic: Arithmetic| {
+        let batch = if batch > 1 { format!("{batch} × ") } else { String::new() };
+        format!("{batch}{m}×{n}×{k} {}", arithmetic.name())
+    };
     // Other operations need not format a kernel name for this.
-    if spec.operation.category() == Category::Matrix
-        && let Some(Launch::Gemm(gemm, _)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(..)))
-        && !gemm.uses_workspace()
-    {
-        let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
-        return format!("{batch}{}×{}×{} {}", gemm.m, gemm.n, gemm.k, gemm.arithmetic.name());
+    if spec.operation.category() == Category::Matrix {
+        let launches = spec.launch();
+        let library = launches.iter().find_map(|launch| match launch {
+            Launch::Gemm(gemm, _) => Some(gemm),
+            _ => None,
+        });
+        if let Some(gemm) = library.filter(|gemm| !gemm.uses_workspace()) {
+            return text([gemm.batch, gemm.m, gemm.n, gemm.k], gemm.arithmetic);
+        }
+        // Generated kernels compute it.
+        if let (None, Some((sizes, arithmetic))) = (library, spec.operation.product(spec)) {
+            return text(sizes, arithmetic);
+        }
     }
     let operands = spec.inputs.iter().chain(&spec.outputs);
     // The first of equal ones.

@@ -215,6 +215,11 @@ pub trait Operation: Sync {
         None
     }
 
+    /// The sizes of a matrix product: its batch, rows, columns and depth, and its arithmetic; `None` for other operations.
+    fn product(&self, _: &Spec) -> Option<([u64; 4], Arithmetic)> {
+        None
+    }
+
     /// Whether the operation reads its outputs. They are then inputs as well, after the others.
     fn updates(&self, _attrs: &Attrs) -> bool {
         false

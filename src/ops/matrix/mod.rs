@@ -300,6 +300,14 @@ impl Operation for Gemm {
         vec![check::check(spec, inputs, &actual[0])]
     }
 
+    fn product(&self, spec: &Spec) -> Option<([u64; 4], Arithmetic)> {
+        if let Some(gate) = self.gate(spec) {
+            return self.product(&gate.sums(spec));
+        }
+        let (m, n, k, batch) = sizes(spec);
+        Some(([batch, m, n, k], arithmetic(spec)))
+    }
+
     fn updates(&self, attrs: &Attrs) -> bool {
         attrs.bool("accumulate")
     }
