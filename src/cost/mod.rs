@@ -177,7 +177,7 @@ impl Grid {
         let of_block = |kernel: &Kernel| kernel.block.iter().copied().map(u64::from).product::<u64>();
         let kernel = match launch {
             Launch::Kernel(kernel) => kernel,
-            // Of a convolution, the cost has the blocks of all kernels.
+            // The cost of a convolution counts the blocks of all its kernels together, so the blocks of each are unknown.
             Launch::Conv(_, kernels) => {
                 return Grid { threads: kernels.first().map(of_block), ..Grid::unknown(cost) };
             }

@@ -389,7 +389,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// What a literal list or number is called in a message; `None` for other expressions.
+/// The word for a literal list or number in messages, such as `a list`; `None` for other expressions.
 fn literal_name(expr: &Expr) -> Option<&'static str> {
     match &expr.kind {
         ExprKind::List(_) => Some("a list"),

@@ -298,7 +298,7 @@ pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: 
     }
 }
 
-/// What the kernels of some tasks do beside evaluating expressions.
+/// Memory accesses, instructions and blocks of the kernels of some tasks, without the instructions of their expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
     /// Number of sectors of the device's memory that warps access.

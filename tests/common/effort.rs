@@ -1,7 +1,7 @@
 //! How much the tests compute: `.ci/long` sets `AORTA_LONG`, and `.ci/run` sets `CI`. A plain `cargo test` sets neither, and takes a fifth
 //! of the inputs of the tests that compute most.
 
-/// One in so many inputs is taken by a plain `cargo test`.
+/// A plain `cargo test` tries one of this many inputs of the largest tests; CI tries all.
 const FIFTH: u32 = 5;
 
 /// True with `AORTA_LONG`: tests take every case, also those that `.ci/run` has no time for.

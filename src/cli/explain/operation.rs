@@ -52,7 +52,7 @@ fn section(name: &str) -> &'static str {
     section.split(TABLE).next().unwrap_or_default().trim()
 }
 
-/// What an option is, its type, and its default.
+/// Describes an option: its meaning, type and default.
 fn about(option: &OptionSpec) -> String {
     let default = match option.default {
         Preset::Required => "required".to_owned(),

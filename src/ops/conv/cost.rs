@@ -151,7 +151,7 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let channels = shape.gathered();
     let pack = CHANNELS_BYTES / spec.inputs[0].dtype.size();
     let packed = channels.next_multiple_of(pack) as f64 / channels as f64;
-    // Of a strided transposed convolution, the library computes no products with gaps.
+    // A transposed convolution with a stride multiplies by zeros between the elements of its input. The library skips these products.
     let gaps = if shape.form == Form::Transposed { shape.stride.iter().product::<u64>() as f64 } else { 1.0 };
     let depth = depth as f64 * packed / gaps;
     let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE) * shape.groups;
