@@ -69,8 +69,8 @@ pub enum InputError {
     #[diagnostic(
         code(aorta::cli::out_of_reach),
         help(
-            "a file may refer to files in its own folder, in its project, and in the current folder; copy the {what} \
-             there"
+            "a file may refer to files in its own folder, in its project, and in the current folder: copy the {what} \
+             there, run the command in a folder that contains both, or mark such a folder as the project by an `aorta.ron`"
         )
     )]
     OutOfReach { file: String, what: &'static str, name: String, why: String },

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use super::error::InputError;
 use super::{container, project};
 
+const OUTSIDE: &str = "which is outside of the folders that it may refer to";
+
 /// Checks a file that another file names, and returns its path.
 ///
 /// `by` is the file that names it, and `path` the named file as this process would open it. With links resolved, it
@@ -27,14 +29,16 @@ pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputErro
         let is_part = other.is_some_and(|other| other.bytes().is_some());
         return if is_part { Ok(()) } else { Err(refused("which is not part of the same file")) };
     }
+    let roots = roots(by);
     let Ok(target) = std::fs::canonicalize(path) else {
         // The error must not reveal whether a file exists elsewhere.
+        let folder = path.parent().and_then(|folder| std::fs::canonicalize(folder).ok());
+        let may_look = folder.is_some_and(|folder| roots.iter().any(|root| folder.starts_with(root)));
         let outside = path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir);
-        return if outside { Err(refused("which is outside of the folders that it may refer to")) } else { Ok(()) };
+        return if outside && !may_look { Err(refused(OUTSIDE)) } else { Ok(()) };
     };
-    let roots = roots(by);
     let Some(inside) = roots.iter().find_map(|root| target.strip_prefix(root).ok()) else {
-        return Err(refused("which is outside of the folders that it may refer to"));
+        return Err(refused(OUTSIDE));
     };
     let hidden = inside.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
     if hidden { Err(refused("which is hidden, or lies in a hidden folder")) } else { Ok(()) }

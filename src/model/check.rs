@@ -48,6 +48,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         later: FxHashMap::default(),
         step_labels: FxHashMap::default(),
         inner_labels: FxHashMap::default(),
+        setup_labels: FxHashMap::default(),
         place: NameRole::Any,
         has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Unlinked(_))),
         streams: ast.decls.iter().filter_map(stream_name).collect(),
@@ -80,6 +81,8 @@ struct Checker<'a> {
     /// Labels of the step, and labels of definitions with the definition that has them.
     step_labels: FxHashMap<Symbol, SrcSpan>,
     inner_labels: FxHashMap<Symbol, Symbol>,
+    /// Labels of operations of `setup`, which the step does not see.
+    setup_labels: FxHashMap<Symbol, SrcSpan>,
     /// The role of the names in the checked expression, for help messages.
     place: NameRole,
     has_mesh: bool,
@@ -130,6 +133,7 @@ impl<'a> Checker<'a> {
         for decl in &ast.decls {
             match &decl.kind {
                 DeclKind::Step { body, .. } => collect_labels(body, false, &mut self.step_labels),
+                DeclKind::Setup(body) => collect_labels(body, false, &mut self.setup_labels),
                 DeclKind::Def { name, body, .. } => {
                     let mut labels = FxHashMap::default();
                     collect_labels(body, false, &mut labels);

@@ -238,7 +238,7 @@ impl Analyzer<'_> {
                 Origin::Percent => (None, "a percentage is a share: write a number, or multiply: `floor(n * 25%)`"),
                 _ => (None, "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`"),
             };
-            self.error(ModelError::NotWhole { value: number.text(), at: span.into(), division, help });
+            self.error(ModelError::NotWhole { value: number.exact_text(), at: span.into(), division, help });
         }
         whole
     }

@@ -251,9 +251,7 @@ impl Analyzer<'_> {
         let help = match (name, values) {
             _ if computed => of_tensor(name),
             ("sum" | "mean", [Value::Number(_)]) => {
-                format!(
-                    "a single number needs no `{name}`: write it alone; reports show a figure's median over the slots"
-                )
+                format!("a single number needs no `{name}`: write it alone")
             }
             _ => format!("write `{name}({usage})`"),
         };

@@ -75,6 +75,11 @@ impl Analyzer<'_> {
             let Some(name) = name else {
                 let (name, help) = match &arg.kind {
                     ExprKind::Text(text) => (text.clone(), format!("write the name without quotes: `{text}`")),
+                    ExprKind::List(_) => {
+                        let list = written(arg, &self.names);
+                        let bare = list.trim_start_matches('[').trim_end_matches(']').to_owned();
+                        (list, format!("write the names without brackets: `{bare}`"))
+                    }
                     _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
                 };
                 let help = Some(help);

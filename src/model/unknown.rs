@@ -238,6 +238,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
                 .to_owned()
         }
         NameRole::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
+        NameRole::Operand if ["causal", "is_causal"].contains(&name) => {
+            "it is an option of `attention`: `causal: true`".to_owned()
+        }
         NameRole::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
         NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
         NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),

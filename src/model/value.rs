@@ -71,6 +71,20 @@ impl Number {
 }
 
 impl Number {
+    /// Like [`text`](Self::text), with as many digits after the point as show that the number is not whole.
+    pub fn exact_text(self) -> String {
+        let text = self.text();
+        match self.value {
+            Scalar::Float(value)
+                if value.fract() != 0.0 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') =>
+            {
+                let short = format!("{value:.3}");
+                if short.ends_with(".000") { format!("{value:?}") } else { short.trim_end_matches('0').to_owned() }
+            }
+            _ => text,
+        }
+    }
+
     /// Source form, with the largest unit that divides the number.
     pub fn literal(self) -> String {
         let value = self.value.float();

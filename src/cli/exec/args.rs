@@ -115,7 +115,7 @@ pub struct ExecArgs {
     /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
-    /// Write the contents of every buffer after one iteration as NumPy files into this folder
+    /// Write the contents of every buffer after one iteration, or one round of a cycle, as NumPy files into this folder
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
     /// Add named ranges for a profiler. Set by `aorta profile`.

@@ -34,6 +34,10 @@ impl SweepOptions {
             _ => (option, given),
         };
         let values = split(text);
+        if let Some(listed) = listed_range(text) {
+            let why = format!("`{text}` is a range, and an axis takes a list of values");
+            return Err(InputError::Axes { why, help: format!("write each value: `{listed}`") });
+        }
         if values.len() == 1 {
             let value = if option == "env" && !name.is_empty() {
                 format!("{name}={}", unquoted(text))
@@ -59,6 +63,19 @@ impl SweepOptions {
         self.axes.push(axis);
         Ok(())
     }
+}
+
+/// The list that a range such as `1..4` or `1..=4` probably stands for; powers of two if it would be long. `None` for another text.
+fn listed_range(text: &str) -> Option<String> {
+    let (from, to) = text.split_once("..")?;
+    let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim_start_matches('=').trim().parse().ok()?);
+    let values: Vec<u64> = match to.checked_sub(from)? {
+        span if span < 8 => (from..=to).collect(),
+        _ => std::iter::successors(Some(from.max(1)), |value| value.checked_mul(2))
+            .take_while(|value| *value <= to)
+            .collect(),
+    };
+    Some(values.iter().map(u64::to_string).collect::<Vec<_>>().join(","))
 }
 
 /// Adds a value, which must not be there yet.

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, SrcSpan, Symbol};
 use crate::model::error::ModelError;
-use crate::model::unknown;
+use crate::model::unknown::{self, NameRole};
 
 use super::{BUILTINS, Checker};
 
@@ -41,6 +41,12 @@ impl Checker<'_> {
             let of = self.names.name(*definition);
             let help = format!(
                 "`{name}` is a label inside of `{of}`: give the call a label, `c: {of}(…)`, and write `c.{name}`"
+            );
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
+        }
+        if matches!(self.place, NameRole::Label) && self.setup_labels.contains_key(&symbol) {
+            let help = format!(
+                "`{name}` is a label of `setup`, which ends before the first iteration begins: leave `after {name}` out"
             );
             return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
         }

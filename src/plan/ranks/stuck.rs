@@ -182,7 +182,8 @@ fn unmatched(progress: &Progress, wait: &Wait, last: Option<Node>) -> PlanError 
     let (rank, other) = (wait.side.0.rank, wait.for_rank);
     let call = progress.call(wait.side);
     let (group, stream) = place(progress, wait.side);
-    let help = match call.kind {
+    let elsewhere = last.is_none().then(|| transfer_with_another(progress, wait)).flatten();
+    let help = elsewhere.as_ref().map(|(_, help)| help.clone()).unwrap_or_else(|| match call.kind {
         CollectiveKind::Send => {
             format!("write `recv(-> y, from: …)` for rank {other}, on stream `{stream}` too, or leave the `send` out")
         }
@@ -193,9 +194,9 @@ fn unmatched(progress: &Progress, wait: &Wait, last: Option<Node>) -> PlanError 
             "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`, whatever \
              `if rank == 0` says: move the call out of the branch"
         ),
-    };
+    });
     let at = span(progress, wait.side.0);
-    let last = last.map(|node| span(progress, node)).filter(|span| *span != at);
+    let last = last.or(elsewhere.map(|(node, _)| node)).map(|node| span(progress, node)).filter(|span| *span != at);
     PlanError::Unmatched {
         rank,
         other,
@@ -209,6 +210,35 @@ fn unmatched(progress: &Progress, wait: &Wait, last: Option<Node>) -> PlanError 
         last: last.map(Into::into),
         help,
     }
+}
+
+/// The last transfer in the opposite direction that the other rank makes with a third rank, or with itself, and a help that
+/// says how to address it. `None` if there is none.
+fn transfer_with_another(progress: &Progress, wait: &Wait) -> Option<(Node, String)> {
+    let call = progress.call(wait.side);
+    if !call.is_transfer() {
+        return None;
+    }
+    let (other, table) = (wait.for_rank, progress.tables.of(wait.for_rank));
+    let name = &progress.tables.of(wait.side.0.rank).program.groups[call.group.index()].name;
+    let own = table.program.groups.iter().find(|group| group.name == *name)?;
+    let own_place = own.members_with(other).position(|rank| rank == wait.side.0.rank)?;
+    let nodes = (0..progress.iterations).flat_map(|iteration| {
+        let step = iteration as usize % table.program.cycle.len();
+        table.program.cycle[step].ids().map(move |op| (step, Node { rank: other, iteration, op }))
+    });
+    let calls = nodes.flat_map(|(step, node)| table.calls(step, node.op).iter().map(move |call| (node, call)));
+    let (node, found) = calls
+        .filter(|(_, found)| found.is_transfer() && found.kind != call.kind && found.peer as usize != own_place)
+        .last()?;
+    let (kind, option) = if found.kind == CollectiveKind::Recv { ("recv", "from") } else { ("send", "to") };
+    let peer = found.peer;
+    Some((
+        node,
+        format!(
+            "rank {other} has a `{kind}` with `{option}: {peer}`: write `{option}: {own_place}` there, or add a `{kind}`"
+        ),
+    ))
 }
 
 fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
