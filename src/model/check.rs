@@ -22,7 +22,7 @@ use super::locals::Locals;
 use super::lower::elementwise_functions;
 use super::mistakes::MAX_ERRORS;
 use super::unknown::NameRole;
-use super::unknown_operation::unknown_operation;
+use super::unknown_operation::{Receiver, unknown_operation};
 
 /// Names that a declaration cannot have.
 const BUILTINS: [(&str, &str); 3] = [
@@ -472,8 +472,13 @@ impl<'a> Checker<'a> {
             self.error(|this| {
                 let mut defs: Vec<&str> = this.defs.keys().map(|def| this.names.name(*def)).collect();
                 defs.sort_unstable();
-                let on_stream = call.callee.len() == 2 && this.streams.contains(&call.callee[0].symbol);
-                unknown_operation(call, this.names, &defs, on_stream)
+                let before_dot = call.callee.first().filter(|_| call.callee.len() == 2).map(|name| name.symbol);
+                let receiver = match before_dot {
+                    Some(name) if this.streams.contains(&name) => Receiver::Stream,
+                    Some(name) if this.knows(name) => Receiver::Value,
+                    _ => Receiver::None,
+                };
+                unknown_operation(call, this.names, &defs, receiver)
             });
         }
         operation

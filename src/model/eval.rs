@@ -479,6 +479,7 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
              this one"
                 .to_owned()
         }
+        (_, Value::Labels(_), _) | (_, _, Value::Labels(_)) => "pick a member of the family: `f[0]`".to_owned(),
         _ if computed(left) || computed(right) => {
             "the elements of a tensor are known only during the run: `map(…)` computes with them".to_owned()
         }

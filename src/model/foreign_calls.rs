@@ -183,6 +183,10 @@ const HELPS: &[(&[&str], &str)] = &[
     (&["prev", "previous"], "`prev(f)` is the label `f` in the iteration before: `on s after prev(f) { … }`"),
     (&["print", "printf"], "declare a figure of the report outside of the step: `metric m = time(f)`"),
     (
+        &["assert", "check"],
+        "outside of the step, `require n > 0 \"n is positive\"` checks parameters, and `expect time < 1ms` figures",
+    ),
+    (
         &["launch", "graphlaunch", "replay", "launchkernel"],
         "`aorta exec FILE --launch graph` launches the step as a graph",
     ),
@@ -202,24 +206,32 @@ pub(super) fn plain_name(name: &str) -> String {
     if without.is_empty() { lower } else { without.to_owned() }
 }
 
-/// Help for a call of an operation that other tools call `name`; `None` if no known tool has it.
-pub(super) fn help(name: &str, call: &Call, names: &Interner) -> Option<String> {
+/// Help for a call of an operation that other tools call `name`; `None` if no known tool has it. `receiver` is the tensor of a
+/// method call, `x` in `x.add_(1)`.
+pub(super) fn help(name: &str, receiver: Option<&str>, call: &Call, names: &Interner) -> Option<String> {
     let plain = plain_name(name);
     if let Some(function) = Unary::from_name(&plain) {
-        return Some(filled(&format!("here that is `map({}($1)$>)`", function.name()), name, call, names));
+        return Some(filled(&format!("here that is `map({}($1)$>)`", function.name()), name, receiver, call, names));
     }
     let (_, help) = HELPS.iter().find(|(others, _)| others.contains(&plain.as_str()))?;
-    Some(filled(help, name, call, names))
+    Some(filled(help, name, receiver, call, names))
 }
 
 /// A help with the parts of a call in their places.
-fn filled(help: &str, name: &str, call: &Call, names: &Interner) -> String {
-    let inputs = inputs(call, names);
+fn filled(help: &str, name: &str, receiver: Option<&str>, call: &Call, names: &Interner) -> String {
+    let mut inputs = inputs(call, names);
+    inputs.splice(0..0, receiver.map(str::to_owned));
+    // A method of PyTorch whose name ends with `_` writes to its tensor.
+    let arrow = match receiver {
+        Some(receiver) if name.ends_with('_') && call.outputs.is_empty() => format!(" -> {receiver}"),
+        _ => arrow(call, names),
+    };
     let input = |place: usize, default: &str| inputs.get(place).cloned().unwrap_or_else(|| default.to_owned());
     let filled = match help.split_once("($*") {
         Some((before, _)) => {
             let operation = ops::find(before.rsplit('`').next().unwrap_or_default());
-            let all = operation.map_or_else(Vec::new, |operation| arguments(operation.signature(), call, names));
+            let all = operation
+                .map_or_else(Vec::new, |operation| arguments(operation.signature(), inputs.clone(), call, names));
             help.replace("$*", &if all.is_empty() { "…".to_owned() } else { all.join(", ") })
         }
         None => help.to_owned(),
@@ -229,7 +241,7 @@ fn filled(help: &str, name: &str, call: &Call, names: &Interner) -> String {
         .replace("$1", &input(0, "x"))
         .replace("$2", &input(1, "y"))
         .replace("$3", &input(2, "z"))
-        .replace("$>", &arrow(call, names))
+        .replace("$>", &arrow)
 }
 
 /// The inputs of a call as they are written; a list counts as its members.
@@ -242,9 +254,9 @@ fn inputs(call: &Call, names: &Interner) -> Vec<String> {
 }
 
 /// The inputs and the options of a call under the names of an operation; options that it does not have are left out.
-fn arguments(signature: &Signature, call: &Call, names: &Interner) -> Vec<String> {
+fn arguments(signature: &Signature, inputs: Vec<String>, call: &Call, names: &Interner) -> Vec<String> {
     let known: Vec<&str> = signature.options.iter().map(|option| option.name).collect();
-    let mut arguments = inputs(call, names);
+    let mut arguments = inputs;
     let mut options = Vec::new();
     for given in &call.options {
         let (key, value) = (names.name(given.key.symbol), written(&given.value, names));

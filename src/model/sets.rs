@@ -141,7 +141,8 @@ impl Analyzer<'_> {
         let streams = self.ast.decls.iter().filter_map(stream_name);
         let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
         let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
-        let help = suggest::did_you_mean(&text, known.iter().copied());
+        let help = suggest::did_you_mean(&text, known.iter().copied())
+            .or_else(|| Some(format!("label an operation of the step: `{text}: nop()`")));
         self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });
         None
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::units::Dimension;
 use crate::base::{Dims, SrcSpan, ViewId};
 use crate::ops;
-use crate::syntax::ast::{Expr, Name};
+use crate::syntax::ast::{Expr, ExprKind, Name};
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
@@ -111,7 +111,12 @@ impl Analyzer<'_> {
                     what: "a dimension".to_owned(),
                     value: size.to_string(),
                     at: item.span.into(),
-                    help: "sizes begin at 1",
+                    help: match &item.kind {
+                        ExprKind::Int(0) if item.span.len == 3 => {
+                            "a comma separates dimensions: digits are grouped by `_`, as in `1_000`"
+                        }
+                        _ => "sizes begin at 1",
+                    },
                 });
                 good = false;
             } else if dims.push(size as u64).is_none() {

@@ -167,6 +167,13 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         _ if of == "meta" && ["description", "desc", "about", "summary", "title", "name"].contains(&name) => {
             "the description of a file is its first lines, as `//! What the file is about`".to_owned()
         }
+        _ if of == "reduce" && ["dim", "dims", "axis", "axes", "keepdim"].contains(&name) => {
+            "`reduce` is a collective of several ranks; along a dimension, write `sum(x, dims: [0])`, `max` or `mean`"
+                .to_owned()
+        }
+        (None, _) if of == "gather" && along => {
+            "`gather(x, i)` selects rows of `x`, along its first dimension".to_owned()
+        }
         (None, _) if name == "reduction" && by_rows => {
             format!("`{of}` has a value for each row: give it a label, `l: {of}(…)`, and write `mean(l -> y)`")
         }

@@ -15,15 +15,25 @@ const MODULES: [&str; 9] = ["torch", "F", "nn", "np", "cp", "dist", "jnp", "tl",
 /// Maximum number of the file's definitions that are listed.
 const MAX_SHOWN: usize = 20;
 
-/// The error for a call of an unknown operation. `defs` are the file's definitions; `on_stream` is true if the name
-/// before the dot is a stream.
-pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on_stream: bool) -> ModelError {
+/// The declaration that the name before the dot of a call refers to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// The call has no dot, or the name is not declared.
+    None,
+    Stream,
+    /// A buffer, a label or another value.
+    Value,
+}
+
+/// The error for a call of an unknown operation. `defs` are the file's definitions.
+pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], receiver: Receiver) -> ModelError {
     let parts: Vec<&str> = call.callee.iter().map(|part| names.name(part.symbol)).collect();
     let last = parts.last().copied().unwrap_or_default();
     let plain = foreign_calls::plain_name(last);
+    let value = (receiver == Receiver::Value).then(|| parts[0]);
     let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS).chain([GRADIENT]);
     let all = known.chain(defs.iter().copied());
-    let help = if on_stream && all.clone().any(|name| name == last) {
+    let help = if receiver == Receiver::Stream && all.clone().any(|name| name == last) {
         format!(
             "write operations in a block of their stream: `on {} {{ {} }}`",
             parts[0],
@@ -39,7 +49,7 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
         }
     } else if let Some(def) = defs.iter().find(|def| def.rsplit_once('.').is_some_and(|(_, name)| name == last)) {
         format!("did you mean `{def}`?")
-    } else if let Some(help) = foreign_calls::help(last, call, names) {
+    } else if let Some(help) = foreign_calls::help(last, value, call, names) {
         help
     } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {
         format!("did you mean `{near}`?")

@@ -1,7 +1,7 @@
 //! Constructs of other languages, and what to write instead. Only used in help texts.
 
 /// Words that begin a declaration in other languages.
-const DECLARATIONS: [(&[&str], &str); 14] = [
+const DECLARATIONS: [(&[&str], &str); 15] = [
     (
         &["var", "val", "const", "auto", "define", "set"],
         "write `let n = 4`, or `param n = 4` for what a caller may set",
@@ -27,6 +27,10 @@ const DECLARATIONS: [(&[&str], &str); 14] = [
         &["import", "include", "from", "mod", "package"],
         "write `use \"blocks.aorta\"` for a file with definitions, `use std.transformer` for a shipped module",
     ),
+    (
+        &["warmup", "iterations", "iters", "repeats", "effort"],
+        "an option of the run: `aorta exec FILE --warmup 10 --iterations 100`",
+    ),
     (&["else", "elif", "while"], "statements belong inside `step { … }`"),
 ];
 
@@ -44,13 +48,14 @@ const STATEMENTS: [(&[&str], &str); 6] = [
 ];
 
 /// Units with another spelling here.
-const UNITS: [(&[&str], &str); 7] = [
+const UNITS: [(&[&str], &str); 8] = [
     (&["e", "E"], "an exponent has digits: `1e3`"),
     (&["sec", "secs", "second", "seconds"], "write `s`"),
     (&["msec", "millis"], "write `ms`"),
     (&["usec", "micros", "u"], "write `us`"),
     (&["nsec", "nanos", "n"], "write `ns`"),
     (&["min", "h", "hour"], "write it in seconds: `60s`"),
+    (&["f", "F", "f32", "f64", "l", "L"], "a number has no suffix for its type: remove it"),
     (&["x", "X", "times"], "a factor is a plain number: leave its unit out"),
 ];
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::base::SrcSpan;
+use crate::base::{SrcSpan, units};
 
 use super::brackets::{self, Clues, Outline};
 use super::error::{SyntaxError, note};
@@ -232,7 +232,7 @@ impl<'a> Splitter<'a> {
                     let behind_operand = !after_keyword && self.ends_operand(index - 1) && like != Some(index - 1);
                     if behind_operand && inner == "like" && only_names {
                         (like, only_names) = (Some(index), false);
-                    } else if behind_operand && !continues(inner) {
+                    } else if behind_operand && !continues(inner) && !self.is_separate_unit(index) {
                         break;
                     }
                     index = self.outline.condition_end(index);
@@ -350,6 +350,12 @@ impl<'a> Splitter<'a> {
         let close = self.outline.closing(open);
         let span = self.span(open).to(self.span(close.min(self.outline.len() - 1)));
         Block { open, span, pieces: self.pieces(open + 1, close, false) }
+    }
+
+    /// True for a unit that white space separates from its number, as in `10 us`. The parser reports it.
+    fn is_separate_unit(&self, index: usize) -> bool {
+        let names_more = self.is_punct(index + 1, ":") || matches!(self.kind(index + 1), Some(TokenKind::Open(_)));
+        self.kind(index - 1) == Some(TokenKind::Number) && units::unit(self.word(index)).is_some() && !names_more
     }
 
     /// True if an expression can end with the token at `index`.

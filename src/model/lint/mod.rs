@@ -21,6 +21,7 @@ pub enum ModelWarning {
         severity(Warning),
         help("{}, or remove it; `_{name}` is a name that may stay unused", match *what {
             "stream" => format!("write operations inside `on {name} {{ … }}`"),
+            "family of streams" => format!("write operations inside `on {name}[i] {{ … }}`"),
             _ => "use it".to_owned(),
         })
     )]

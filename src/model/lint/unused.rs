@@ -42,7 +42,8 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
             DeclKind::Draw { name, .. } => check("draw", *name),
             // Operations outside of any `on` run there without naming it.
             DeclKind::Stream { name, .. } if ast.names.name(name.symbol) == MAIN && runs_on_main(program) => {}
-            DeclKind::Stream { name, .. } => check("stream", *name),
+            DeclKind::Stream { name, count, .. } if count.is_empty() => check("stream", *name),
+            DeclKind::Stream { name, .. } => check("family of streams", *name),
             DeclKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
             DeclKind::Def { name, signature, .. } => {
                 check("definition", *name);

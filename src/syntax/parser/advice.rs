@@ -158,7 +158,8 @@ fn number(place: &FailurePoint) -> Option<String> {
     let unit = place.word();
     if place.after_digit() && crate::base::units::unit(unit).is_some() {
         let number = place.word_before();
-        return Some(format!("write a unit directly after its number: `{number}{unit}`"));
+        let per_second = if place.rest[unit.len()..].starts_with("/s") { "/s" } else { "" };
+        return Some(format!("write a unit directly after its number: `{number}{unit}{per_second}`"));
     }
     if place.after_digit() && place.rest.starts_with(',') && digits.len() == 3 && begins_with_digit {
         return Some(format!("digits are grouped by `_`: `{}_{digits}`", place.word_before()));
@@ -327,6 +328,13 @@ fn head(place: &FailurePoint) -> Option<String> {
         }
         ("on", Some(',')) if place.expects("after") => help("a block runs on one stream: write an `on` for each"),
         ("meta", Some('(')) => help("write facts in braces: `meta { category: \"gemm\" }`"),
+        ("mesh", Some('[')) => help("a mesh has a name and a size for each dimension: `mesh dp = 2, tp = 4`"),
+        ("buffer", Some(',')) if place.inside().is_none() && place.expects("in") && place.rest.contains(':') => {
+            Some(format!(
+                "write a `buffer` for each type, `buffer {}`, or the names of one type before its colon",
+                place.rest[1..].trim()
+            ))
+        }
         (_, Some(',')) if place.rule == Rule::decl_piece && place.rest.len() == 1 && place.inside().is_none() => {
             help("remove it: nothing follows it")
         }
@@ -461,6 +469,12 @@ fn missing(place: &FailurePoint) -> Option<String> {
         )),
         Rule::stmt_piece if place.expects("(") && other_languages::statement(place.word_before()).is_some() => {
             other_languages::statement(place.word_before()).map(str::to_owned)
+        }
+        Rule::stmt_piece if place.expects("(") && place.rest.starts_with('[') && place.before.contains(':') => {
+            let slice = format!("{}{}", place.word_before(), place.rest.trim_end());
+            Some(format!(
+                "an operation has parentheses: `copy({slice} -> y)` copies a slice, which other operations read in place"
+            ))
         }
         Rule::stmt_piece if place.expects("(") && !place.expects_value() && !place.word_before().is_empty() => {
             Some(format!("an operation has parentheses: `{}(…)`", place.word_before()))

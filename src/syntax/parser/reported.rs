@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::base::{suggest, units};
+use crate::base::suggest;
 
 use super::super::error::SyntaxError;
 use super::super::other_languages;
@@ -184,10 +184,6 @@ fn folded(errors: Vec<SyntaxError>) -> Vec<SyntaxError> {
     kept
 }
 
-fn is_number(c: char) -> bool {
-    c.is_ascii_digit()
-}
-
 /// Help for a word that begins no declaration or statement.
 fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
@@ -207,11 +203,6 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     }
     let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
     match other_languages::declaration(word) {
-        _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
-            let number = text[..at].trim_end();
-            let number = &number[number.trim_end_matches(|c| is_number(c) || c == '.' || c == '_').len()..];
-            format!("write a unit directly after its number: `{number}{word}`")
-        }
         _ if !first_on_line && word == "on" => {
             let words: Vec<&str> = line(text, at).split_whitespace().collect();
             let space = ["pinned", "host", "device"].into_iter().find(|space| words.contains(space));
