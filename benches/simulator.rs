@@ -38,7 +38,8 @@ fn main() {
 
 /// Operations of an iteration, and how many the simulator runs in a second.
 fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
-    let compiled = aorta::compile("bench.aorta", text, &compile::Options::default()).expect("the program is right");
+    let compiled =
+        aorta::compile("bench.aorta", text, &compile::CompileOptions::default()).expect("the program is right");
     let sim = Sim::new(Profile::named("h200").expect("embedded")).each_iteration();
     let (program, schedule) = (compiled.program(), compiled.place(&compiled.ranks[0], sim.topology()));
     let options = exec::SessionOptions {

@@ -22,7 +22,7 @@
 //! use aorta::{compile, report};
 //!
 //! let text = "buffer x: f32[1024]  step { map(x * 2 -> x) }";
-//! let compiled = aorta::compile("double.aorta", text, &compile::Options::default())?;
+//! let compiled = aorta::compile("double.aorta", text, &compile::CompileOptions::default())?;
 //!
 //! let settings = Settings::layered(None, &["effort=quick".to_owned(), "launch=both".to_owned()])?;
 //! let backend = Sim::new(Profile::named("h200")?);

@@ -53,7 +53,7 @@ static ALLOCATOR: Counting = Counting;
 /// Number of allocations while `iterations` iterations run.
 fn requests((program, plan): &(Program, Plan), mode: LaunchMode, iterations: u64) -> u64 {
     let mock = Mock::silent();
-    let schedule = common::placed(program, plan, &mock, &schedule::Options::default());
+    let schedule = common::placed(program, plan, &mock, &schedule::ScheduleOptions::default());
     let mut session = common::session(program, &schedule, &mock);
     session.capture().expect("the mock captures");
     let control = Control::default();

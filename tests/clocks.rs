@@ -4,7 +4,7 @@ use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Rank, Trace};
+use aorta::exec::{self, Backend, Control, LaunchMode, Observation, RankSchedule, Trace};
 use aorta::model::{AnalysisOptions, Program};
 use aorta::schedule::{self, Schedule};
 
@@ -29,11 +29,12 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
     let programs: Vec<Program> = (0..world).map(program).collect();
     let place = |program: &Program| {
         let plan = aorta::plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
-        common::placed(program, &plan, backend, &schedule::Options::default())
+        common::placed(program, &plan, backend, &schedule::ScheduleOptions::default())
     };
     let schedules: Vec<Schedule> = programs.iter().map(place).collect();
     let ranks = programs.iter().zip(&schedules);
-    let ranks: Vec<Rank> = ranks.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+    let ranks: Vec<RankSchedule> =
+        ranks.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect();
     let options = exec::SessionOptions { gate_depth, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"));
     ranks

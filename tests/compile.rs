@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 
-use aorta::compile::{CompileError, Compiled, Options, Ranks, first_offset};
+use aorta::compile::{CompileError, CompileOptions, Compiled, RankCount, first_offset};
 
 use crate::common;
 
-fn compiled(text: &str, options: &Options) -> Compiled {
+fn compiled(text: &str, options: &CompileOptions) -> Compiled {
     common::compile("a.aorta", text, options).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -14,7 +14,7 @@ fn compiled(text: &str, options: &Options) -> Compiled {
 fn a_file_has_several_ranks_only_if_they_do_something_together() {
     let ranks = |statement: &str| {
         let text = format!("buffer x, y: f32[8]\nstep {{ {statement} }}\n");
-        let options = Options { ranks: Ranks::IfCommunicating(4), ..Options::default() };
+        let options = CompileOptions { ranks: RankCount::IfCommunicating(4), ..CompileOptions::default() };
         compiled(&text, &options).ranks.len()
     };
     assert_eq!(ranks("map(x + 1 -> y)"), 1);
@@ -26,7 +26,7 @@ fn a_file_has_several_ranks_only_if_they_do_something_together() {
 
 #[test]
 fn streams_are_a_parameter_of_the_file_or_a_limit() {
-    let options = Options { streams: NonZeroU32::new(3), ..Options::default() };
+    let options = CompileOptions { streams: NonZeroU32::new(3), ..CompileOptions::default() };
     let step = "step { for i in 0..3 { on s[i] { nop() } } }\n";
     let own = compiled(&format!("param streams = 5 in 3..=8\nstream s[streams]\n{step}"), &options);
     assert_eq!((own.program().streams.len(), own.max_streams), (3, None));
@@ -38,7 +38,7 @@ fn streams_are_a_parameter_of_the_file_or_a_limit() {
 fn all_mistakes_come_at_once_in_the_order_of_the_text() {
     let text = "buffer x: f32[n]\nbuffer y: f32[8\nstep { map(x + z -> x) }\n";
     let set = vec![("m".to_owned(), "1 +".to_owned())];
-    let Err(error) = aorta::compile("a.aorta", text, &Options { set, ..Options::default() }) else {
+    let Err(error) = aorta::compile("a.aorta", text, &CompileOptions { set, ..CompileOptions::default() }) else {
         panic!("it has mistakes")
     };
     let CompileError::Mistakes(mistakes) = error else { panic!("{error}") };

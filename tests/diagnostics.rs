@@ -8,7 +8,7 @@ use std::process::Command;
 
 use aorta::base::SourceMap;
 use aorta::render::{self, Style};
-use aorta::syntax::{self, Limits};
+use aorta::syntax::{self, SyntaxLimits};
 
 /// Source files with the codes of each phase.
 const ERRORS: [&str; 18] = [
@@ -108,7 +108,7 @@ fn every_syntax_error_has_a_help() {
 #[test]
 fn a_text_that_is_too_large_for_the_library() {
     let text = "step { nop() }\n";
-    let (_, errors) = syntax::parse(text, 0, &Limits { file_bytes: 10, ..Limits::default() });
+    let (_, errors) = syntax::parse(text, 0, &SyntaxLimits { file_bytes: 10, ..SyntaxLimits::default() });
     let said: String = errors.iter().map(|error| render::text(error, &SourceMap::new(), Style::default())).collect();
     check(&project().join("tests/diagnostics/syntax/file_too_large.aorta"), text, &said);
 }

@@ -6,7 +6,7 @@ use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::Profile;
 use aorta::cost;
-use aorta::exec::{self, Backend, Control, LaunchMode, Rank};
+use aorta::exec::{self, Backend, Control, LaunchMode, RankSchedule};
 use aorta::model::Program;
 use aorta::ops::Launch;
 use aorta::plan::Plan;
@@ -24,9 +24,9 @@ fn emulated(backend: impl Backend + 'static) -> Emulated {
 
 /// Duration of an iteration on one rank of a world, in ns.
 fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMode) -> i64 {
-    let options = schedule::Options::default();
+    let options = schedule::ScheduleOptions::default();
     let schedule = schedule::place(program, plan, backend.topology(), &options);
-    let ranks = [Rank { number: program.rank, program, schedule: &schedule }];
+    let ranks = [RankSchedule { number: program.rank, program, schedule: &schedule }];
     let open = exec::prepare_ranks(&ranks, backend, &common::exec_options());
     let mut open = open.unwrap_or_else(|error| panic!("{error}"));
     open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -55,7 +55,7 @@ struct Prepared {
 
 impl Prepared {
     fn new((program, plan): (Program, Plan)) -> Prepared {
-        let options = schedule::Options::default();
+        let options = schedule::ScheduleOptions::default();
         let schedule = common::placed(&program, &plan, &Mock::silent(), &options);
         Prepared { program, plan, schedule }
     }
@@ -521,7 +521,7 @@ step { on a { map(x + one -> sum) } }
 ";
     let Prepared { program, .. } = Prepared::of(text);
     let (_, plan) = common::planned(text);
-    let schedule = common::placed(&program, &plan, &Host, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &Host, &schedule::ScheduleOptions::default());
     let read = |contents: Option<Init>| -> Vec<Vec<u8>> {
         let options = exec::SessionOptions { contents, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &Host, &options).unwrap_or_else(|error| panic!("{error}"));

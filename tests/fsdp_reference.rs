@@ -5,7 +5,7 @@
 use aorta::backend::host::Host;
 use aorta::base::MemoryId;
 use aorta::compile::Compiled;
-use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Ranks};
+use aorta::exec::{self, Backend, Control, LaunchMode, RankSchedule, Ranks};
 use aorta::model::MemoryKind;
 use aorta::schedule::Schedule;
 
@@ -74,8 +74,8 @@ impl Run {
 
 fn open(compiled: &Compiled, schedules: &[Schedule]) -> Ranks {
     let ranks = (0..).zip(&compiled.ranks).zip(schedules);
-    let ranks: Vec<Rank> =
-        ranks.map(|((number, rank), schedule)| Rank { number, program: &rank.program, schedule }).collect();
+    let ranks: Vec<RankSchedule> =
+        ranks.map(|((number, rank), schedule)| RankSchedule { number, program: &rank.program, schedule }).collect();
     exec::prepare_ranks(&ranks, &Host, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -23,8 +23,13 @@ use crate::common::{doubles, programs};
 use crate::hip;
 
 fn fused(text: &str) -> Compiled {
-    let options = compile::Options { fuse: true, ..compile::Options::default() };
+    let options = compile::CompileOptions { fuse: true, ..compile::CompileOptions::default() };
     common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
+}
+
+/// Number of operations that fusion has removed from a program.
+fn operations_saved(fusion: &fuse::Fusion) -> usize {
+    fusion.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
 }
 
 /// The lines of `aorta plan --fuse` about fusion, without the first.
@@ -200,7 +205,11 @@ fn ranks_that_would_wait_in_a_circle_merge_nothing() {
                 on u { send(a, to: 1) }\n\
                 on s { g: map(a + y -> q) }\n\
                 } else { on u { recv(-> a, from: 0) } on t { send(a, to: 0) k: map(x * 2) l: map(k + a -> q) } } }\n";
-    let options = compile::Options { fuse: true, ranks: compile::Ranks::Exactly(2), ..compile::Options::default() };
+    let options = compile::CompileOptions {
+        fuse: true,
+        ranks: compile::RankCount::Exactly(2),
+        ..compile::CompileOptions::default()
+    };
     let compiled = common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
     let record = FusionRecord::of_rank(&compiled, 1).expect("it was asked for");
     assert_eq!(
@@ -214,7 +223,8 @@ fn ranks_that_would_wait_in_a_circle_merge_nothing() {
 
 /// The bytes of every buffer after some iterations on the CPU, by name.
 fn left(program: &Program, plan: &Plan, iterations: u64) -> BTreeMap<String, Vec<f64>> {
-    let schedule = common::placed(program, plan, &Host, &schedule::Options { streams: None, share_scratch: true });
+    let schedule =
+        common::placed(program, plan, &Host, &schedule::ScheduleOptions { streams: None, share_scratch: true });
     let mut session = common::session(program, &schedule, &Host);
     session.iterate(LaunchMode::Stream, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     let buffers = (0..program.memories.len()).map(MemoryId::from);
@@ -237,7 +247,7 @@ fn check_alike(text: &str, iterations: u64, bound: f64) -> usize {
             assert!((a - b).abs() <= bound * size, "{name}[{index}] is {a}, and {b} after fusion\n{text}\n{fusion:#?}");
         }
     }
-    fusion.operations_saved()
+    operations_saved(&fusion)
 }
 
 proptest! {
@@ -260,7 +270,7 @@ proptest! {
 
     #[test]
     fn declared_orders_stay(text in programs::declared(3, 16, Just("(order: declared)".to_owned()))) {
-        let Ok(compiled) = common::compile("t.aorta", &text, &compile::Options::default()) else { return Ok(()) };
+        let Ok(compiled) = common::compile("t.aorta", &text, &compile::CompileOptions::default()) else { return Ok(()) };
         let (program, _) = common::take_rank(compiled);
         let (rewritten, _) = fuse::fuse(program);
         prop_assert!(plan::build(&rewritten).is_ok(), "{}", text);

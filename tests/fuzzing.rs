@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use aorta::base::random::hash;
 use aorta::base::{DType, Space, units};
-use aorta::compile::{self, Parsed, Ranks};
+use aorta::compile::{self, Parsed, RankCount};
 use aorta::model::{self, AnalysisOptions, Figure, Program, Statistic};
 use aorta::ops::CATALOGUE;
-use aorta::syntax::{self, Limits};
+use aorta::syntax::{self, SyntaxLimits};
 
 use crate::common::constructs::{self, Constructs};
 use crate::common::effort::draws;
@@ -34,7 +34,7 @@ fn choices(number: u64) -> Vec<u8> {
 
 /// The program of one rank; `None` if the text has mistakes.
 fn program(text: &str) -> Option<Program> {
-    let parsed = compile::parse("generated.aorta", text, &Limits::default(), &grammar::files::find).ok()?;
+    let parsed = compile::parse("generated.aorta", text, &SyntaxLimits::default(), &grammar::files::find).ok()?;
     let Parsed { ast, errors, traces, files, .. } = parsed;
     let options = AnalysisOptions { cycle: 4, max_operations: 4000, traces, files, ..AnalysisOptions::default() };
     errors.is_empty().then(|| model::analyze(&ast, &options).ok())?
@@ -42,9 +42,9 @@ fn program(text: &str) -> Option<Program> {
 
 /// True if three ranks of the program match.
 fn fits_together(text: &str) -> bool {
-    let (ranks, default) = (Ranks::Exactly(3), compile::Options::default());
+    let (ranks, default) = (RankCount::Exactly(3), compile::CompileOptions::default());
     let find = &grammar::files::find;
-    let options = compile::Options { ranks, cycle: 4, max_operations: 4000, find, ..default };
+    let options = compile::CompileOptions { ranks, cycle: 4, max_operations: 4000, find, ..default };
     aorta::compile("generated.aorta", text, &options).is_ok()
 }
 
@@ -73,7 +73,7 @@ fn generated_files_use_the_whole_language() {
     for number in 0..u64::from(FILES) {
         let text = grammar::valid(&choices(number));
         let Some(program) = program(&text) else { continue };
-        let (ast, _) = syntax::parse(&text, 0, &Limits::default());
+        let (ast, _) = syntax::parse(&text, 0, &SyntaxLimits::default());
         constructs.add(&text, &ast);
         operations.extend(constructs::operations(&program).map(|operation| operation.name()));
     }

@@ -11,7 +11,7 @@ use aorta::exec::{Backend, Control, LaunchMode, Observation, Trace};
 use aorta::model::Program;
 use aorta::ops::{CATALOGUE, Category};
 use aorta::report::dump;
-use aorta::schedule::Options;
+use aorta::schedule::ScheduleOptions;
 use aorta::syntax;
 
 use crate::common;
@@ -118,7 +118,7 @@ fn schedules() {
     for file in all() {
         let (program, plan) = program(&file);
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
-        let schedule = common::placed(&program, &plan, &sim, &Options::default());
+        let schedule = common::placed(&program, &plan, &sim, &ScheduleOptions::default());
         insta::assert_snapshot!(format!("schedule_{}", file.stem()), dump::schedule(&program, &schedule));
     }
 }
@@ -128,7 +128,7 @@ fn traces() {
     for file in full() {
         let (program, plan) = program(&file);
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
-        let schedule = common::placed(&program, &plan, &sim, &Options::default());
+        let schedule = common::placed(&program, &plan, &sim, &ScheduleOptions::default());
         let mut session = common::session(&program, &schedule, &sim);
         session.capture().expect("the simulator captures");
         let traces = [LaunchMode::Stream, LaunchMode::Graph].map(|mode| {

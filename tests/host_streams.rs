@@ -15,8 +15,8 @@ use crate::common::programs::{self, Statement};
 pub const STREAMS: usize = 5;
 const FIRST_ON_HOST: usize = 3;
 
-/// The text of a random program with host streams. All buffers are in pinned or in managed memory, and what runs on a host stream writes
-/// one of them.
+/// The text of a random program with host streams. All buffers are in pinned or in managed memory, and what runs on a host
+/// stream writes one of them.
 pub fn text(statements: &[Statement], options: &str) -> String {
     let fitted = statements.iter().map(|statement| match statement.clone() {
         Statement::Op { stream, shape, inputs, output: None, after } if stream >= FIRST_ON_HOST => {
@@ -42,7 +42,7 @@ pub fn text(statements: &[Statement], options: &str) -> String {
 fn traces(text: &str, profile: Profile) -> Vec<Trace> {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
     let observation = Observation::once(program.cycle.len());
     session.observe(LaunchMode::Stream, observation, &Control::default()).unwrap_or_else(|error| panic!("{error}"))
@@ -120,7 +120,7 @@ fn a_host_stream_stands_apart() {
     let text = "stream s[3]\nstream loader(kind: host)\nbuffer x: f32[64] in pinned\nbuffer y: f32[64]\n\
                 step {\n  on loader { map(x + 1 -> x) }\n  for i in 0..3 { on s[i] { map(x * 2 -> y) } }\n}";
     let (program, plan) = common::planned(text);
-    let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
+    let options = schedule::ScheduleOptions { streams: Some(1), ..schedule::ScheduleOptions::default() };
     let schedule = common::placed(&program, &plan, &Host, &options);
     let lanes: Vec<_> = schedule.lanes.iter().map(|lane| (lane.streams.len(), lane.threads.is_some())).collect();
     assert_eq!(lanes, [(3, false), (1, true)]);

@@ -134,7 +134,7 @@ struct Ranks {
 impl Ranks {
     fn of(text: &str, ranks: u32, sim: &Sim, streams: Option<u32>) -> Ranks {
         let planned = common::planned_ranks(text, ranks);
-        let options = schedule::Options { streams, ..schedule::Options::default() };
+        let options = schedule::ScheduleOptions { streams, ..schedule::ScheduleOptions::default() };
         let schedules = planned.iter().map(|(program, plan)| common::placed(program, plan, sim, &options)).collect();
         Ranks { planned, schedules }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use aorta::base::random::hash;
-use aorta::ops::{Resources, Source};
+use aorta::ops::{KernelSource, Resources};
 use proptest::prelude::*;
 
 use crate::kernels::nvrtc;
@@ -201,7 +201,7 @@ fn the_simulator_says_what_it_assumes() {
     let (_, printed) = simulated(&folder, &text.replace("time: 100us, ", ""), &[]);
     assert!(printed.contains("it declares neither `bytes` nor `time`, so"), "{printed}");
     let Some(nvrtc) = nvrtc() else { return };
-    let source = Source { name: "k".to_owned(), text: code.replace("\\\"", "\""), code: None };
+    let source = KernelSource { name: "k".to_owned(), text: code.replace("\\\"", "\""), code: None };
     let code = nvrtc.compile(&source, "sm_90").expect("it compiles");
     let found = Resources::of(&code, "k").expect("its tables are read");
     // 1 KiB of a block's shared memory is the system's.

@@ -48,7 +48,7 @@ fn results_have_the_shapes_of_kernelbench() {
         let params = pairs(problem.set.iter().chain(&problem.sizes));
         let (program, plan) = shipped::at(&file(problem)).program(None, &params);
         assert_eq!(dims(&program, "y"), problem.output, "level {level}, {}", problem.name);
-        common::placed(&program, &plan, &sim, &schedule::Options::default());
+        common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     });
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use aorta::backend::SearchPaths;
 use aorta::backend::cuda::Nvrtc;
-use aorta::ops::Source;
+use aorta::ops::KernelSource;
 
 use crate::common;
 
@@ -28,7 +28,7 @@ fn every_kernel_compiles() {
     let Some(nvrtc) = nvrtc() else { return };
     let architectures = ["sm_80", "sm_90", "sm_90a"];
     let is_long = common::effort::is_long();
-    let sources: Vec<(usize, Source)> = common::kernels::all(true).into_values().enumerate().collect();
+    let sources: Vec<(usize, KernelSource)> = common::kernels::all(true).into_values().enumerate().collect();
     println!("{} kernels", sources.len());
     common::parallel::map(&sources, |(number, source)| {
         let mine = architectures.iter().enumerate().filter(|(place, _)| is_long || number % 3 == *place);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aorta::compile::{ModuleText, Options, STANDARD, compile, no_files};
+use aorta::compile::{CompileOptions, ModuleText, STANDARD, compile, no_files};
 use aorta::report::dump;
 
 /// A fresh folder with these files.
@@ -52,7 +52,7 @@ fn a_module_gives_what_its_text_would_give() {
         _ => Err(format!("{path} by {by:?}")),
     };
     let plan = |text: &str| {
-        let compiled = compile("main.aorta", text, &Options { find: &find, ..Options::default() });
+        let compiled = compile("main.aorta", text, &CompileOptions { find: &find, ..CompileOptions::default() });
         let compiled = compiled.unwrap_or_else(|error| panic!("{error}"));
         (dump::plan(compiled.program(), compiled.plan()), compiled.sha256)
     };
@@ -64,7 +64,7 @@ fn a_module_gives_what_its_text_would_give() {
         let found = find(path, by)?;
         Ok(ModuleText { text: found.text.replace("three = 3", "three = 4"), ..found })
     };
-    let changed = compile("main.aorta", MAIN, &Options { find: &other, ..Options::default() });
+    let changed = compile("main.aorta", MAIN, &CompileOptions { find: &other, ..CompileOptions::default() });
     assert_ne!(changed.expect("it compiles").sha256, first, "the hash covers modules");
 }
 
@@ -109,10 +109,10 @@ fn nothing_outside_of_the_folder_is_read() {
 #[test]
 fn shipped_modules_are_documented_and_formatted() {
     for (name, text) in STANDARD {
-        let (ast, errors) = aorta::syntax::parse(text, 0, &aorta::syntax::Limits::default());
+        let (ast, errors) = aorta::syntax::parse(text, 0, &aorta::syntax::SyntaxLimits::default());
         assert!(errors.is_empty() && !ast.about.is_empty(), "{name}: {errors:?}");
         assert!(ast.decls.iter().all(|decl| !decl.docs.is_empty()), "{name}: a declaration has no `///`");
-        assert_eq!(aorta::syntax::format(text, &aorta::syntax::Limits::default()).text, text, "{name}");
+        assert_eq!(aorta::syntax::format(text, &aorta::syntax::SyntaxLimits::default()).text, text, "{name}");
         let found = no_files(&format!("std.{name}"), None).expect("it is shipped");
         assert_eq!(found.text, text);
     }
@@ -133,7 +133,7 @@ fn a_trace_gives_rows_in_order() {
         let text = format!(
             "draw d[2] ~ trace(\"deep/t.csv\", column: \"{column}\"{seed})\nstep {{ map(f32[d[0]] * 2)  map(f32[d[1]] * 2) }}"
         );
-        let compiled = compile("main.aorta", &text, &Options { find: &find, ..Options::default() });
+        let compiled = compile("main.aorta", &text, &CompileOptions { find: &find, ..CompileOptions::default() });
         let compiled = compiled.unwrap_or_else(|error| panic!("{error}"));
         let program = compiled.program();
         let size = |op: &aorta::model::Op| program.op_spec(op).expect("a map runs").outputs[0].elements();

@@ -161,7 +161,7 @@ fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
     let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let (program, plan) = shipped::analyze("moe.aorta", source, None, &set).unwrap_or_else(|errors| panic!("{errors}"));
     // Scratch does not share addresses, so that the routing can be read at the end.
-    let options = schedule::Options { streams: None, share_scratch: false };
+    let options = schedule::ScheduleOptions { streams: None, share_scratch: false };
     let schedule = common::placed(&program, &plan, &Host, &options);
     let mut session = common::session(&program, &schedule, &Host);
     session.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));

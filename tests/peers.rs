@@ -4,7 +4,7 @@ use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{MemoryId, Nanos};
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Rank, Ranks};
+use aorta::exec::{self, Backend, Control, LaunchMode, Observation, RankSchedule, Ranks};
 use aorta::measure;
 use aorta::model::{self, AnalysisOptions, MemoryKind, ModelError, PeerError, Program};
 use aorta::plan::{self, Plan};
@@ -33,15 +33,15 @@ impl World {
     fn new(text: &str, world: u32, streams: Option<u32>, backend: &dyn Backend) -> World {
         let programs = linked(text, world).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"));
         let plans: Vec<Plan> = programs.iter().map(|program| plan::build(program).expect("nothing races")).collect();
-        let options = schedule::Options { streams, ..schedule::Options::default() };
+        let options = schedule::ScheduleOptions { streams, ..schedule::ScheduleOptions::default() };
         let place = |(program, plan)| schedule::place(program, plan, backend.topology(), &options);
         let schedules = programs.iter().zip(&plans).map(place).collect();
         World { programs, plans, schedules }
     }
 
-    fn ranks(&self) -> Vec<Rank<'_>> {
+    fn ranks(&self) -> Vec<RankSchedule<'_>> {
         let both = self.programs.iter().zip(&self.schedules);
-        both.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect()
+        both.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect()
     }
 
     fn open(&self, backend: &dyn Backend) -> Ranks {
@@ -256,9 +256,9 @@ fn every_edge_of_ranks_that_copy_holds() {
 fn copies_of_every_kind_agree_with_themselves() {
     for via in ["dma", "kernel", "auto"] {
         let ranks = common::planned_ranks(&common::programs::PEERS.replace("VIA", via), 3);
-        let checked: Vec<plan::Rank> = common::planned_ranks(&common::programs::PEERS.replace("VIA", via), 3)
+        let checked: Vec<plan::RankPlan> = common::planned_ranks(&common::programs::PEERS.replace("VIA", via), 3)
             .into_iter()
-            .map(|(program, plan)| plan::Rank { program: program.into(), plan: plan.into() })
+            .map(|(program, plan)| plan::RankPlan { program: program.into(), plan: plan.into() })
             .collect();
         plan::ranks::check(&checked).unwrap_or_else(|errors| panic!("{errors:?}"));
         let ranks: Vec<(u32, &Program, &Plan)> =

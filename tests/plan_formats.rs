@@ -7,8 +7,8 @@ use aorta::config::Profile;
 use aorta::measure::record::Workload;
 use aorta::model::Program;
 use aorta::plan::{self, Plan};
-use aorta::report::plan::{self as report, Edge, Hazard, Iteration, PlanDocument, Reason};
-use aorta::schedule::{self, Options, Topology};
+use aorta::report::plan::{self as report, Hazard, Iteration, PlanDocument, PlannedDependency, Reason};
+use aorta::schedule::{self, ScheduleOptions, Topology};
 use proptest::prelude::*;
 
 use crate::common;
@@ -39,7 +39,7 @@ fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
 fn document_of_plan((program, plan): &(Program, Plan), streams: Option<u32>) -> PlanDocument {
     let profile = Profile::named("h200").expect("embedded");
     let topology = Topology::of(&profile);
-    let schedule = schedule::place(program, plan, topology, &Options { streams, ..Options::default() });
+    let schedule = schedule::place(program, plan, topology, &ScheduleOptions { streams, ..ScheduleOptions::default() });
     let workload = Workload {
         name: "test.aorta".to_owned(),
         summary: String::new(),
@@ -52,7 +52,7 @@ fn document_of_plan((program, plan): &(Program, Plan), streams: Option<u32>) -> 
     // The offset in the text stands for line and column.
     let places = |span: aorta::base::SrcSpan| format!("test.aorta:{}", span.start);
     let schedule = &schedule;
-    report::build(report::Request {
+    report::build(report::DocumentInputs {
         fusion: None,
         workload,
         program,
@@ -125,7 +125,7 @@ fn every_form_of_every_kind_of_edge() {
     assert_eq!(kinds, BTreeSet::from(["after", "after before", "data", "data before", "stream", "sync", "wait"]));
 }
 
-fn kind(edge: &Edge) -> &'static str {
+fn kind(edge: &PlannedDependency) -> &'static str {
     match (&edge.reason, edge.distance) {
         (Reason::Stream, _) => "stream",
         (Reason::Sync, _) => "sync",
@@ -226,7 +226,8 @@ fn text_has_a_line_for_every_edge() {
     for (source, document) in shipped_documents() {
         let said = text(document);
         let edges = parts(document).flat_map(|part| &part.edges);
-        let (stream, others): (Vec<&Edge>, Vec<&Edge>) = edges.partition(|edge| edge.reason == Reason::Stream);
+        let (stream, others): (Vec<&PlannedDependency>, Vec<&PlannedDependency>) =
+            edges.partition(|edge| edge.reason == Reason::Stream);
         assert_eq!(said.matches("\n      waits for #").count(), others.len(), "{source}");
         let behind = |line: &&str| {
             line.starts_with('#') && line.split_whitespace().nth(2).is_some_and(|word| word.starts_with('#'))

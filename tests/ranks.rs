@@ -4,25 +4,25 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use aorta::model::{self, AnalysisOptions, Program};
-use aorta::plan::{self, PlanError, Rank};
+use aorta::plan::{self, PlanError, RankPlan};
 use aorta::report::dump;
-use aorta::syntax::{self, Limits};
+use aorta::syntax::{self, SyntaxLimits};
 use proptest::prelude::*;
 
 fn program(text: &str, rank: u32, world: u32) -> Program {
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
     assert!(errors.is_empty(), "{text}\n{errors:?}");
     let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
     model::analyze(&ast, &options).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"))
 }
 
 /// Every rank's program, none of them shared.
-fn world(text: &str, world: u32) -> Vec<Rank> {
+fn world(text: &str, world: u32) -> Vec<RankPlan> {
     let mut programs: Vec<Program> = (0..world).map(|rank| program(text, rank, world)).collect();
     model::link(&mut programs).expect("what is copied between ranks fits");
     let planned = |program| {
         let plan = plan::build(&program).expect("nothing races");
-        Rank { program: Arc::new(program), plan: Arc::new(plan) }
+        RankPlan { program: Arc::new(program), plan: Arc::new(plan) }
     };
     programs.into_iter().map(planned).collect()
 }
@@ -112,7 +112,7 @@ fn the_world_is_a_group_and_a_number() {
 #[test]
 fn only_the_own_part_is_gathered_in_place() {
     let text = "buffer x: f32[8]\nstep { all_gather(x[0..4] -> x) }";
-    let (ast, _) = syntax::parse(text, 0, &Limits::default());
+    let (ast, _) = syntax::parse(text, 0, &SyntaxLimits::default());
     let analyze = |rank| model::analyze(&ast, &AnalysisOptions { rank, world: 2, ..AnalysisOptions::default() });
     assert!(analyze(0).is_ok());
     let errors = analyze(1).expect_err("these elements are of rank 0");

@@ -1,7 +1,7 @@
 //! Reparsing an edited text gives the tree, locations and errors of parsing it as a whole, and parses only what the
 //! edit touches.
 
-use aorta::syntax::{self, Limits, walk};
+use aorta::syntax::{self, SyntaxLimits, walk};
 use proptest::prelude::*;
 
 use crate::common::reparsed::{edit, reparse};
@@ -28,7 +28,7 @@ proptest! {
         base in prop::sample::select(&[0u32, 1000][..]),
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize, typed()), 1..8),
     ) {
-        let limits = Limits::default();
+        let limits = SyntaxLimits::default();
         let mut text = written::written(&ast, seed);
         let mut ast = syntax::parse(&text, base, &limits).0;
         for (place, taken, new) in edits {
@@ -45,7 +45,7 @@ proptest! {
 /// Typing a character in a statement parses only that statement.
 #[test]
 fn an_edit_costs_one_piece() {
-    let limits = Limits::default();
+    let limits = SyntaxLimits::default();
     for file in shipped::all() {
         let (mut ast, errors) = syntax::parse(&file.text, 0, &limits);
         assert!(errors.is_empty(), "{}", file.path);
@@ -65,7 +65,7 @@ fn an_edit_costs_one_piece() {
 /// The text of a piece stays, but its block is removed, which makes it another piece.
 #[test]
 fn a_head_without_its_block_is_parsed_again() {
-    let limits = Limits::default();
+    let limits = SyntaxLimits::default();
     let mut text = "step { group { } }".to_owned();
     let before = syntax::parse(&text, 0, &limits).0;
     let edit = edit(&mut text, 13, 0, "]");
@@ -74,7 +74,7 @@ fn a_head_without_its_block_is_parsed_again() {
 
 #[test]
 fn an_example_for_an_editor() {
-    let limits = Limits::default();
+    let limits = SyntaxLimits::default();
     let mut text = "step {\n  nop()\n  f: gemm(a, b) // a product\n}\n".to_owned();
     let (ast, _) = syntax::parse(&text, 0, &limits);
     assert_eq!(

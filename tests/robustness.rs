@@ -16,7 +16,7 @@ use aorta::measure::{self, RankRequest, Request};
 use aorta::model::{self, AnalysisOptions};
 use aorta::render::{self, Style};
 use aorta::syntax::ast::DeclKind;
-use aorta::syntax::{self, Limits};
+use aorta::syntax::{self, SyntaxLimits};
 use aorta::{plan, schedule};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -48,7 +48,7 @@ enum Stage {
 fn take_through(text: &str) -> Stage {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
-    let (ast, syntax_errors) = syntax::parse(text, base, &Limits::default());
+    let (ast, syntax_errors) = syntax::parse(text, base, &SyntaxLimits::default());
     let show = |error: &dyn miette::Diagnostic| {
         assert!(!render::text(error, &sources, Style::default()).is_empty());
     };
@@ -99,7 +99,7 @@ fn take_through(text: &str) -> Stage {
         };
         let planned = |program| {
             let plan = plan::build(&program).ok()?;
-            Some(plan::Rank { program: program.into(), plan: plan.into() })
+            Some(plan::RankPlan { program: program.into(), plan: plan.into() })
         };
         let programs: Option<Vec<model::Program>> = [0, 1].into_iter().map(rank).collect();
         let linked = programs.and_then(|mut programs| match model::link(&mut programs) {
@@ -109,12 +109,13 @@ fn take_through(text: &str) -> Stage {
                 None
             }
         });
-        let ranks: Option<Vec<plan::Rank>> = linked.and_then(|programs| programs.into_iter().map(planned).collect());
+        let ranks: Option<Vec<plan::RankPlan>> =
+            linked.and_then(|programs| programs.into_iter().map(planned).collect());
         let judged = ranks.map_or(Ok(()), |ranks| plan::ranks::check(&ranks));
         judged.err().iter().flatten().for_each(|error| show(error));
     }
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
-    let options = schedule::Options { streams: Some(12), ..schedule::Options::default() };
+    let options = schedule::ScheduleOptions { streams: Some(12), ..schedule::ScheduleOptions::default() };
     let schedule = common::placed(&program, &plan, &sim, &options);
     if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > SIMULATED {
         return Stage::Schedule;
@@ -196,7 +197,7 @@ proptest! {
         let text = tokens.concat();
         let mut sources = SourceMap::new();
         let base = sources.add("--set n", text.as_str()).expect("a test is small");
-        if let Err(errors) = syntax::parse_expr(&text, base, &Limits::default(), &mut Interner::default()) {
+        if let Err(errors) = syntax::parse_expr(&text, base, &SyntaxLimits::default(), &mut Interner::default()) {
             prop_assert!(!errors.is_empty());
             for error in errors {
                 prop_assert!(!render::text(&error, &sources, Style::default()).is_empty());

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use aorta::backend::SearchPaths;
 use aorta::backend::hip::Hiprtc;
-use aorta::ops::Source;
+use aorta::ops::KernelSource;
 
 use crate::common;
 
@@ -212,11 +212,11 @@ fn biased() {
     let architecture = std::env::var("AORTA_TEST_ARCHITECTURE").expect("set by the test that runs this one");
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let is_long = common::effort::is_long();
-    let has_bias = |source: &Source| source.text.contains("#define BIAS 1\n");
+    let has_bias = |source: &KernelSource| source.text.contains("#define BIAS 1\n");
     let is_short =
-        |source: &Source| ["typedef bf16 T;", "typedef f16 T;"].iter().any(|line| source.text.contains(line));
-    let is_mine = |source: &Source| has_bias(source) && (is_long || is_short(source));
-    let sources: Vec<Source> = common::kernels::all(false).into_values().filter(is_mine).collect();
+        |source: &KernelSource| ["typedef bf16 T;", "typedef f16 T;"].iter().any(|line| source.text.contains(line));
+    let is_mine = |source: &KernelSource| has_bias(source) && (is_long || is_short(source));
+    let sources: Vec<KernelSource> = common::kernels::all(false).into_values().filter(is_mine).collect();
     let mut names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -239,10 +239,10 @@ fn inside() {
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let architectures: Vec<&str> = SUITES.iter().flat_map(|(_, names)| *names).copied().collect();
     let place = architectures.iter().position(|name| *name == architecture).expect("one of those above");
-    let mut sources: Vec<Source> = common::kernels::all(false).into_values().collect();
+    let mut sources: Vec<KernelSource> = common::kernels::all(false).into_values().collect();
     if !common::effort::is_long() {
         let of_names = sources.chunk_by(|one, next| one.name == next.name);
-        let shared: Vec<&Source> = of_names.flat_map(|sources| sources.iter().step_by(6)).collect();
+        let shared: Vec<&KernelSource> = of_names.flat_map(|sources| sources.iter().step_by(6)).collect();
         sources = shared.into_iter().skip(place).step_by(architectures.len()).cloned().collect();
     }
     println!("{} kernels by hipRTC {} for {architecture}", sources.len(), hiprtc.version());
@@ -254,7 +254,7 @@ fn inside() {
     });
     let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture");
     assert!(unknown.contains("does not support gfx9999; it supports ") && unknown.contains("gfx90a"), "{unknown}");
-    let broken = Source {
+    let broken = KernelSource {
         name: "broken".to_owned(),
         text: "extern \"C\" __global__ void broken() { nothing; }".into(),
         code: None,

@@ -1,6 +1,6 @@
 //! Texts in RON: exactly the mistakes that were made are reported, each at its line, and no text makes a reader panic.
 
-use aorta::config::{ConfigError, Expected, Profile, Project, Scenario, Settings, Suite};
+use aorta::config::{ConfigError, Expected, Profile, Project, Scenario, Settings, SuiteFile};
 use miette::Diagnostic;
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ proptest! {
             }
         }
         lines(Scenario::parse("a.ron", &text));
-        lines(Suite::parse("a.ron", &text));
+        lines(SuiteFile::parse("a.ron", &text));
         lines(Project::parse("a.ron", &text));
         lines(Settings::layered(Some(("a.ron", text.as_str())), &[]));
         lines(Expected::parse("a.ron", &text));
@@ -114,7 +114,7 @@ proptest! {
 fn deep_brackets_are_refused() {
     for open in ["(", "[", "{", "(a: ", "(cases: [", "(workload: \"moe\", params: {n: "] {
         let text = open.repeat(100_000);
-        assert!(Scenario::parse("a.ron", &text).is_err() && Suite::parse("a.ron", &text).is_err(), "{open}");
+        assert!(Scenario::parse("a.ron", &text).is_err() && SuiteFile::parse("a.ron", &text).is_err(), "{open}");
         let closed = format!("(workload: \"moe\", params: {{n: {}{}}})", "[".repeat(100_000), "]".repeat(100_000));
         assert!(Scenario::parse("a.ron", &closed).is_err());
     }

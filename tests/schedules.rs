@@ -15,7 +15,7 @@ const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, units_apart
 
 fn scheduled(text: &str, ceiling: Option<u32>) -> (Program, Plan, Schedule) {
     let (program, plan) = common::planned(text);
-    let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
+    let options = schedule::ScheduleOptions { streams: ceiling, ..schedule::ScheduleOptions::default() };
     let schedule = schedule::place(&program, &plan, TOPOLOGY, &options);
     (program, plan, schedule)
 }
@@ -151,8 +151,12 @@ fn streams_with_units_stand_apart() {
     let (program, plan) = common::planned(text);
     let place = |units_apart, streams| {
         let topology = Topology { queues: 4, by_priority: units_apart, units_apart };
-        let schedule =
-            schedule::place(&program, &plan, topology, &schedule::Options { streams, ..schedule::Options::default() });
+        let schedule = schedule::place(
+            &program,
+            &plan,
+            topology,
+            &schedule::ScheduleOptions { streams, ..schedule::ScheduleOptions::default() },
+        );
         let line = |lane: &schedule::Lane| {
             let streams: Vec<&str> =
                 lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();

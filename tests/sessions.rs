@@ -42,7 +42,7 @@ fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError
     let (program, plan) = common::planned(text);
     let mock = Mock::new(Script { has_gates: way.gates, has_caches: way.caches, ..Script::default() });
     let schedule =
-        common::placed(&program, &plan, &mock, &schedule::Options { streams: ceiling, ..Default::default() });
+        common::placed(&program, &plan, &mock, &schedule::ScheduleOptions { streams: ceiling, ..Default::default() });
     let options = exec::SessionOptions { in_flight: way.in_flight, cold: way.caches, ..common::exec_options() };
     let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
     if way.mode == LaunchMode::Graph {
@@ -90,7 +90,7 @@ proptest! {
         let text = programs::turns_text(&turns, 10, "").replace("host_sync()", "sync()");
         let (program, plan) = common::planned(&text);
         let mock = Mock::new(Script { has_gates: true, has_caches: caches, ..Script::default() });
-        let schedule = common::placed(&program, &plan, &mock, &schedule::Options::default());
+        let schedule = common::placed(&program, &plan, &mock, &schedule::ScheduleOptions::default());
         let open = |gate_depth| {
             let options = exec::SessionOptions { gate_depth, cold: caches, ..common::exec_options() };
             exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"))
@@ -113,7 +113,7 @@ proptest! {
         let text = text.replace("f32[8, 16]", "f32[8, 8000000]");
         let (program, plan) = common::planned(&text);
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
-        let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+        let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
         let times = |in_flight| -> Vec<Nanos> {
             let options = exec::SessionOptions { in_flight, ..common::exec_options() };
             let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));

@@ -77,7 +77,7 @@ fn session(profile: Profile, body: &str) -> Session {
 fn session_of(profile: Profile, text: &str) -> Session {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     common::session(&program, &schedule, &sim)
 }
 
@@ -347,7 +347,7 @@ fn urgent_kernels_go_first() {
         }";
     let (program, plan) = common::planned(text);
     let sim = Sim::new(ideal());
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
     let trace = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
     // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
@@ -369,7 +369,7 @@ fn pageable_copies_hold_the_host_and_are_observed() {
         }";
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
     let trace = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
     let spans: Vec<(i64, i64)> = trace.spans.iter().map(|span| (span.start.0, span.end.0)).collect();
@@ -397,7 +397,7 @@ fn equal_iterations_are_not_launched() {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let launches = Arc::<AtomicU64>::default();
     let counting = Altered::counting(&sim, launches.clone());
-    let schedule = common::placed(&program, &plan, &counting, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &counting, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &counting);
     let samples = session.iterate(LaunchMode::Stream, 5, 1000, &Control::default()).expect("runs");
     assert_eq!(samples.time.len(), 1000);
@@ -444,7 +444,7 @@ fn cold_caches_cost_what_they_would_have_saved() {
     let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a { map(x + 1 -> y) } }\n";
     let (program, plan) = common::planned(text);
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let time = |cold: bool| {
         let options = exec::SessionOptions { cold, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));

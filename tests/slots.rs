@@ -94,7 +94,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
     let (program, plan) = common::planned(text);
     let profile = Profile::named("h200").expect("embedded");
     let sim = Sim::new(profile.clone());
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let request = Request {
         ranks: &[RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
         backend: &sim,

@@ -244,7 +244,7 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
     let (program, plan) =
         shipped::analyze("speculative_decode.aorta", &text, None, &set).unwrap_or_else(|e| panic!("{e}"));
     // Scratch is kept apart, so that scores can be read at the end.
-    let options = schedule::Options { streams: None, share_scratch: false };
+    let options = schedule::ScheduleOptions { streams: None, share_scratch: false };
     let schedule = common::placed(&program, &plan, &Host, &options);
     let mut session = common::session(&program, &schedule, &Host);
     let mut of = |name: &str| common::buffer(&mut session, &program, name);

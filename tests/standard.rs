@@ -2,7 +2,7 @@
 
 use aorta::backend::host::Host;
 use aorta::base::MemoryId;
-use aorta::compile::{Options, Ranks};
+use aorta::compile::{CompileOptions, RankCount};
 use aorta::exec::{self, Backend, Control, LaunchMode};
 use aorta::schedule::{self, Schedule};
 
@@ -10,20 +10,20 @@ use crate::common;
 
 /// The elements of a buffer on each rank after two iterations.
 fn values(text: &str, world: u32, name: &str) -> Vec<Vec<f64>> {
-    let options = Options { ranks: Ranks::Exactly(world), ..Options::default() };
+    let options = CompileOptions { ranks: RankCount::Exactly(world), ..CompileOptions::default() };
     let compiled = common::compile("test.aorta", text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
-    let place = |rank: &aorta::plan::Rank| {
-        schedule::place(&rank.program, &rank.plan, Host.topology(), &schedule::Options::default())
+    let place = |rank: &aorta::plan::RankPlan| {
+        schedule::place(&rank.program, &rank.plan, Host.topology(), &schedule::ScheduleOptions::default())
     };
     let schedules: Vec<Schedule> = compiled.ranks.iter().map(place).collect();
-    let ranks: Vec<exec::Rank> = (0..)
+    let ranks: Vec<exec::RankSchedule> = (0..)
         .zip(compiled.ranks.iter().zip(&schedules))
-        .map(|(number, (rank, schedule))| exec::Rank { number, program: &rank.program, schedule })
+        .map(|(number, (rank, schedule))| exec::RankSchedule { number, program: &rank.program, schedule })
         .collect();
     let opened = exec::prepare_ranks(&ranks, &Host, &common::exec_options());
     let mut opened = opened.unwrap_or_else(|error| panic!("{text}\n{error}"));
     opened.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{text}\n{error}"));
-    let read = |(index, rank): (usize, &exec::Rank)| {
+    let read = |(index, rank): (usize, &exec::RankSchedule)| {
         let program = rank.program;
         let named = |id: &MemoryId| program.names.name(program.memory(*id).name) == name;
         let memory = (0..program.memories.len()).map(MemoryId::from).find(named).expect("the file declares it");

@@ -347,7 +347,7 @@ fn a_stream_gets_the_queue_that_it_asks_for() {
     let plan = aorta::plan::build(&program).expect("no race");
     let queues = |queues: u32| -> Vec<u32> {
         let topology = Topology { queues, by_priority: false, units_apart: false };
-        let placed = schedule::place(&program, &plan, topology, &schedule::Options::default());
+        let placed = schedule::place(&program, &plan, topology, &schedule::ScheduleOptions::default());
         placed.lanes.iter().map(|lane| lane.queue).collect()
     };
     assert_eq!(queues(4), [0, 0, 0, 1, 3, 0, 1]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use aorta::base::SourceMap;
 use aorta::syntax::ast::ExprKind;
-use aorta::syntax::{self, DECLARATIONS, Limits, RESERVED, STATEMENTS, walk, written};
+use aorta::syntax::{self, DECLARATIONS, RESERVED, STATEMENTS, SyntaxLimits, walk, written};
 use proptest::prelude::*;
 
 use crate::common::shipped;
@@ -12,7 +12,7 @@ use crate::format::{trees, written};
 
 /// The tree of a text, or its errors.
 fn tree(text: &str) -> Result<String, String> {
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
     if errors.is_empty() { Ok(syntax::tree(&ast)) } else { Err(format!("{errors:?} in\n{text}")) }
 }
 
@@ -92,7 +92,7 @@ fn words_of_declarations_may_be_names() {
 fn places_hold_their_expressions(text: &str) {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
-    let (ast, errors) = syntax::parse(text, base, &Limits::default());
+    let (ast, errors) = syntax::parse(text, base, &SyntaxLimits::default());
     assert!(errors.is_empty(), "{errors:?} in\n{text}");
     walk::exprs(&ast, &mut |expr| {
         let part = sources.text(expr.span);
@@ -100,7 +100,7 @@ fn places_hold_their_expressions(text: &str) {
         // `..` is an expression in brackets alone.
         let again = match expr.kind {
             ExprKind::Whole => return,
-            _ => syntax::parse_expr(part, 0, &Limits::default(), &mut names),
+            _ => syntax::parse_expr(part, 0, &SyntaxLimits::default(), &mut names),
         };
         let again = again.unwrap_or_else(|errors| panic!("`{part}` of `{text}`: {errors:?}"));
         assert_eq!(written(&again, &names), written(expr, &ast.names), "`{part}` of `{text}`");

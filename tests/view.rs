@@ -8,8 +8,8 @@ use std::process::Command;
 use aorta::base::random::hash;
 use aorta::base::visible::{is_hidden, visible};
 use aorta::measure::RunRecord;
-use aorta::measure::record::Source;
-use aorta::report::View;
+use aorta::measure::record::SourceFiles;
+use aorta::report::PageContent;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -33,11 +33,11 @@ fn read(record: &Value) -> RunRecord {
 }
 
 fn data(record: &Value) -> Value {
-    serde_json::from_str(&View::runs(&[read(record)]).data()).expect("JSON")
+    serde_json::from_str(&PageContent::runs(&[read(record)]).data()).expect("JSON")
 }
 
 fn view(records: &[RunRecord]) -> String {
-    View::runs(records).html()
+    PageContent::runs(records).html()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -211,7 +211,7 @@ fn hostile(sandbox: &Sandbox) -> Value {
     record["variants"][0]["metrics"][0]["name"] = next();
     record["variants"][0]["metrics"][0]["text"] = next();
     let text = HOSTILE.join("\n");
-    let source = Source::new(HOSTILE[0], [(HOSTILE[0].to_owned(), text.as_bytes())]);
+    let source = SourceFiles::new(HOSTILE[0], [(HOSTILE[0].to_owned(), text.as_bytes())]);
     record["source"] = serde_json::to_value(source).expect("JSON");
     record
 }

@@ -3,7 +3,7 @@
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, Edge, LaunchMode, Rank, Witness};
+use aorta::exec::{self, Backend, CheckedDependency, Control, LaunchMode, RankSchedule, Witness};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule::{self, Command, Schedule};
@@ -14,7 +14,7 @@ use crate::common::altered::Altered;
 use crate::common::{programs, shipped};
 
 fn placed((program, plan): &(Program, Plan), backend: &dyn Backend) -> Schedule {
-    common::placed(program, plan, backend, &schedule::Options::default())
+    common::placed(program, plan, backend, &schedule::ScheduleOptions::default())
 }
 
 fn witness(program: &(Program, Plan), schedule: &Schedule) -> Witness {
@@ -22,12 +22,12 @@ fn witness(program: &(Program, Plan), schedule: &Schedule) -> Witness {
 }
 
 fn witness_on(backend: &dyn Backend, (program, plan): &(Program, Plan), schedule: &Schedule) -> Witness {
-    exec::witness(&[Rank { number: 0, program, schedule }], &[plan], backend, &common::exec_options())
+    exec::witness(&[RankSchedule { number: 0, program, schedule }], &[plan], backend, &common::exec_options())
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The dependencies violated in some iterations on the CPU.
-fn missed(witness: &mut Witness, mode: LaunchMode, iterations: u64) -> Vec<(Edge, u32)> {
+fn missed(witness: &mut Witness, mode: LaunchMode, iterations: u64) -> Vec<(CheckedDependency, u32)> {
     witness.ranks.reset(&Control::default()).expect("the CPU resets");
     let samples = witness.ranks.iterate(mode, 0, iterations, &Control::default());
     samples.unwrap_or_else(|error| panic!("{error}"));
@@ -156,7 +156,7 @@ fn the_simulator_has_no_witness() {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = placed(&program, &sim);
     let witness = exec::witness(
-        &[Rank { number: 0, program: &program.0, schedule: &schedule }],
+        &[RankSchedule { number: 0, program: &program.0, schedule: &schedule }],
         &[&program.1],
         &sim,
         &common::exec_options(),

@@ -150,7 +150,7 @@ fn workloads_are_filed_under_their_category() {
 /// The ranks of a program as they are measured.
 fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
-    let options = schedule::Options { streams, ..schedule::Options::default() };
+    let options = schedule::ScheduleOptions { streams, ..schedule::ScheduleOptions::default() };
     let place = |(program, plan): &(&Program, &Plan)| common::placed(program, plan, &sim, &options);
     let schedules: Vec<Schedule> = programs.iter().map(place).collect();
     let ranks: Vec<RankRequest> = (0..)
@@ -259,7 +259,12 @@ fn try_run(file: &Shipped, preset: Option<&str>, world: u32, streams: Option<u32
         check_measured(&measure_all(&programs, real), &what);
     } else {
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
-        common::placed(programs[0].0, programs[0].1, &sim, &schedule::Options { streams: real, ..Default::default() });
+        common::placed(
+            programs[0].0,
+            programs[0].1,
+            &sim,
+            &schedule::ScheduleOptions { streams: real, ..Default::default() },
+        );
     }
     Some(())
 }

@@ -53,7 +53,7 @@ impl Run {
 fn run(text: &str) -> Run {
     let before = live();
     let start = clock();
-    let limits = syntax::Limits::default();
+    let limits = syntax::SyntaxLimits::default();
     let linked = compile::parse("bench.aorta", text, &limits, &compile::no_files).expect("the text is small");
     assert!(linked.errors.is_empty(), "{:?}", linked.errors);
     let parsed = clock();
@@ -63,7 +63,7 @@ fn run(text: &str) -> Run {
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let planned = clock();
     let topology = Topology { queues: 32, by_priority: false, units_apart: false };
-    let schedule = schedule::place(&program, &plan, topology, &schedule::Options::default());
+    let schedule = schedule::place(&program, &plan, topology, &schedule::ScheduleOptions::default());
     let placed = clock();
     let bytes = (peak() - before) as u64;
     let operations = program.cycle.iter().map(|step| step.ops.len() as u64).sum();

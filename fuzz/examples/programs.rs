@@ -22,7 +22,7 @@ fn choices(number: u64) -> Vec<u8> {
 
 /// True if `aorta check` would accept the file on one rank.
 fn is_accepted(text: &str) -> bool {
-    let options = aorta::compile::Options { find: &files::find, ..Default::default() };
+    let options = aorta::compile::CompileOptions { find: &files::find, ..Default::default() };
     aorta::compile("generated.aorta", text, &options).is_ok()
 }
 

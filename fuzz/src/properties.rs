@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aorta::backend::sim::Sim;
 use aorta::base::random::hash;
 use aorta::base::{Around, MemoryId, Nanos, SourceMap, SrcSpan};
-use aorta::compile::{self, CompileError, Compiled, Parsed, Ranks};
+use aorta::compile::{self, CompileError, Compiled, Parsed, RankCount};
 use aorta::config::{EffortPlan, Profile, Settings};
 use aorta::exec::{self, Backend, Control, LaunchMode};
 use aorta::measure::{self, RankRequest, Request};
@@ -13,7 +13,7 @@ use aorta::model::{self, AnalysisOptions, MemoryKind, Mistake, OpKind, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule, Topology};
-use aorta::syntax::{self, Ast, Limits, SyntaxError};
+use aorta::syntax::{self, Ast, SyntaxError, SyntaxLimits};
 use miette::Diagnostic;
 
 use super::grammar::files;
@@ -163,7 +163,7 @@ fn up_to_program(text: &str) -> Option<Analysis> {
 /// without errors, so does each of its declarations alone. The result does not depend on the base offset. Returns the tree
 /// and the errors.
 fn parse(text: &str) -> (Ast, Vec<SyntaxError>) {
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
     check_errors(&source(text), &errors);
     // A declaration's location is that of its head; its block ends before the next declaration.
     let starts = ast.decls.iter().map(|decl| decl.span.start as usize);
@@ -175,14 +175,14 @@ fn parse(text: &str) -> (Ast, Vec<SyntaxError>) {
             assert!(text.is_char_boundary(at) && text.is_char_boundary(at + length), "a cut character");
         }
         if errors.is_empty() {
-            let (alone, errors) = syntax::parse(&text[start..end], 0, &Limits::default());
+            let (alone, errors) = syntax::parse(&text[start..end], 0, &SyntaxLimits::default());
             // The text before a declaration may end with the next one's description, which is stray there.
             let stray = errors.iter().all(|error| matches!(error, SyntaxError::StrayDoc { .. }));
             assert!(stray && alone.decls.len() == 1, "a declaration alone: {errors:?}");
         }
     }
     let base = 1000;
-    let (_, elsewhere) = syntax::parse(text, base, &Limits::default());
+    let (_, elsewhere) = syntax::parse(text, base, &SyntaxLimits::default());
     let at = |errors: &[SyntaxError], base: usize| -> Vec<(usize, String)> {
         errors.iter().map(|error| (error.offset().saturating_sub(base), error.to_string())).collect()
     };
@@ -211,14 +211,14 @@ fn reparse(text: &str, mut ast: Ast) {
 /// and `errors` are the text's.
 fn format(text: &str, ast: &Ast, errors: &[SyntaxError]) {
     let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
-    let formatted = syntax::format(text, &Limits::default());
+    let formatted = syntax::format(text, &SyntaxLimits::default());
     check_errors(&source(text), &formatted.errors);
     assert_eq!(essence(text), essence(&formatted.text), "something was lost");
-    let again = syntax::format(&formatted.text, &Limits::default());
+    let again = syntax::format(&formatted.text, &SyntaxLimits::default());
     assert_eq!(formatted.text, again.text, "formatting twice is not the same as once");
     assert_eq!(errors.is_empty(), formatted.errors.is_empty(), "{errors:?} and {:?}", formatted.errors);
     if errors.is_empty() {
-        let (after, errors) = syntax::parse(&formatted.text, 0, &Limits::default());
+        let (after, errors) = syntax::parse(&formatted.text, 0, &SyntaxLimits::default());
         assert!(errors.is_empty(), "formatting broke it: {errors:?}\n{}", formatted.text);
         assert_eq!(syntax::tree(ast), syntax::tree(&after), "formatting changed the tree");
     }
@@ -230,7 +230,7 @@ type Analysis = (Parsed, Result<Program, Vec<Mistake>>);
 /// A text without syntax errors, linked with its modules, and its analysis. Any other text is analyzed too, as the program
 /// does, but not returned.
 fn analyzed(text: &str) -> Option<Analysis> {
-    let parsed = compile::parse("fuzz.aorta", text, &Limits::default(), &files::find).expect("inputs are small");
+    let parsed = compile::parse("fuzz.aorta", text, &SyntaxLimits::default(), &files::find).expect("inputs are small");
     let result = model::analyze(&parsed.ast, &linked(&parsed));
     if let Err(errors) = &result {
         check_errors(&parsed.sources, errors);
@@ -316,7 +316,7 @@ fn from_program_on(text: &str, (parsed, result): Analysis) {
     let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
     let topology =
         Topology { queues: 8, by_priority: text.len().is_multiple_of(3), units_apart: text.len().is_multiple_of(2) };
-    let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
+    let options = schedule::ScheduleOptions { streams: ceiling, ..schedule::ScheduleOptions::default() };
     match planned {
         Ok(plan) => {
             let schedule = schedule::place(&program, &plan, topology, &options);
@@ -326,7 +326,7 @@ fn from_program_on(text: &str, (parsed, result): Analysis) {
             {
                 judge(program, plan, schedule);
             }
-            let alone = [plan::Rank { program: Arc::new(program), plan: Arc::new(plan) }];
+            let alone = [plan::RankPlan { program: Arc::new(program), plan: Arc::new(plan) }];
             simulate(&alone, &options);
             if text.len().is_multiple_of(4) {
                 simulate(&ranks, &options);
@@ -366,9 +366,16 @@ fn judge(program: &Program, plan: &Plan, schedule: &Schedule) {
 /// formatted.
 fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
     let model::AnalysisOptions { cycle, max_operations, max_memory, .. } = options();
-    let ranks = Ranks::Exactly(ranks);
+    let ranks = RankCount::Exactly(ranks);
     let find = &files::find;
-    let options = compile::Options { ranks, cycle, max_operations, max_memory, find, ..compile::Options::default() };
+    let options = compile::CompileOptions {
+        ranks,
+        cycle,
+        max_operations,
+        max_memory,
+        find,
+        ..compile::CompileOptions::default()
+    };
     match aorta::compile("fuzz.aorta", text, &options) {
         Ok(compiled) => Some(compiled),
         Err(CompileError::Mistakes(mistakes)) => {
@@ -384,14 +391,14 @@ fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
 
 /// Simulates all ranks if they are short, and checks that the record keeps the invariants of every run and that a
 /// second run is equal.
-fn simulate(ranks: &[plan::Rank], options: &schedule::Options) {
+fn simulate(ranks: &[plan::RankPlan], options: &schedule::ScheduleOptions) {
     let operations = ranks.iter().flat_map(|rank| &rank.program.cycle).map(|step| step.ops.len()).sum::<usize>();
     if ranks.is_empty() || operations > MAX_SIMULATED {
         return;
     }
     let profile = Profile::named("h200").expect("embedded");
     let sim = Sim::new(profile.clone());
-    let place = |rank: &plan::Rank| schedule::place(&rank.program, &rank.plan, sim.topology(), options);
+    let place = |rank: &plan::RankPlan| schedule::place(&rank.program, &rank.plan, sim.topology(), options);
     let schedules: Vec<_> = ranks.iter().map(place).collect();
     let requests = RankRequest::all(0, ranks, &schedules);
     let measure = || {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::base::DType;
 use crate::exec::{Comm as CommKey, ExecError, Fault, Peers, gather};
-use crate::ops::{Collective, CollectiveKind, Parts, Reduction};
+use crate::ops::{Collective, CollectiveKind, PartSizes, Reduction};
 
 use super::libraries::{NotOpened, SearchPaths, functions};
 
@@ -181,7 +181,7 @@ impl IdExchange {
     }
 }
 
-/// One collective with the addresses of its operands.
+/// A collective with the addresses of its operands.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     collective: Collective,
@@ -404,7 +404,7 @@ impl Collectives {
         &self,
         comm: Comm,
         exchange: &Exchange,
-        parts: Option<&Parts>,
+        parts: Option<&PartSizes>,
         stream: *mut c_void,
     ) -> Result<(), Box<Fault>> {
         let Exchange { collective, source, target, .. } = exchange;

@@ -14,7 +14,7 @@ const MAX_CROSSINGS: usize = 256;
 
 /// Whether consecutive copies share a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum SyncSharing {
     Rows,
     /// Each copy synchronizes separately, as in observed iterations: otherwise a receiver's copies would appear to take
     /// no time.
@@ -87,13 +87,13 @@ pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
 /// rank is between them, neither accesses the destination of the other, and no two ranks write the same memory.
 fn rows(image: &Image) -> BTreeMap<u32, u32> {
     let mut before = BTreeMap::new();
-    let mut rows: BTreeMap<u32, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<u32, CopyBatch> = BTreeMap::new();
     for (number, op) in (0..).zip(&image.ops) {
         let Some(peer) = peer_of(image, op) else {
             rows.remove(&op.lane);
             continue;
         };
-        let next = Row::new(image, (number, op), peer);
+        let next = CopyBatch::new(image, (number, op), peer);
         match rows.get_mut(&op.lane).filter(|row| op.behind == Some(row.number) && row.allows(&next)) {
             Some(row) => {
                 before.insert(op.crossing, row.last);
@@ -108,7 +108,7 @@ fn rows(image: &Image) -> BTreeMap<u32, u32> {
 }
 
 /// Consecutive copies, from the view of one of their ranks.
-struct Row {
+struct CopyBatch {
     /// Operation and number of the last copy.
     number: u32,
     last: u32,
@@ -119,9 +119,9 @@ struct Row {
     written: Vec<(u32, Range<u64>)>,
 }
 
-impl Row {
+impl CopyBatch {
     fn new(image: &Image, (number, op): (u32, &ImageOp), peer: &Peer) -> Self {
-        let mut row = Row { number, last: op.crossing, count: 1, used: Vec::new(), written: Vec::new() };
+        let mut row = CopyBatch { number, last: op.crossing, count: 1, used: Vec::new(), written: Vec::new() };
         let spec = &image.works[op.work as usize].spec;
         let tensors = spec.inputs.iter().chain(&spec.outputs).zip(image.operands(op));
         let mut ranges = tensors.map(|(tensor, at)| at.offset..at.offset + tensor.reach());
@@ -137,9 +137,9 @@ impl Row {
 
     /// Whether the copy `next` may follow without synchronization in between. Then data of `next` may arrive before
     /// these copies run, and data of these copies after `next` has run. Writes of the same rank stay in order.
-    fn allows(&self, next: &Row) -> bool {
+    fn allows(&self, next: &CopyBatch) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;
-        let untouched = |written: &Row, used: &Row| {
+        let untouched = |written: &CopyBatch, used: &CopyBatch| {
             written.written.iter().all(|(_, written)| used.used.iter().all(|used| apart(written, used)))
         };
         let ordered = self
@@ -149,7 +149,7 @@ impl Row {
         self.count < MAX_CROSSINGS && untouched(self, next) && untouched(next, self) && ordered
     }
 
-    fn push(&mut self, next: Row) {
+    fn push(&mut self, next: CopyBatch) {
         (self.number, self.last) = (next.number, next.last);
         self.count += 1;
         self.used.extend(next.used);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::base::Nanos;
 use crate::config::Profile;
 use crate::cost;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, ImageOp, NO_COMM, NO_CROSSING, Timer, Work};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, Timer};
 use crate::ops::{self, Launch, Spec};
 use crate::schedule::Topology;
 
@@ -36,7 +36,7 @@ impl Emulated {
             let works = &mut image.works;
             let work = *known.entry((op.work, op.comm)).or_insert_with(|| {
                 let launches = spec.launch().into();
-                works.push(Work { spec: Arc::new(spec), launches, span: op.span });
+                works.push(LoweredSpec { spec: Arc::new(spec), launches, span: op.span });
                 works.len() as u32 - 1
             });
             image.ops[index] = ImageOp { work, comm: NO_COMM, crossing: NO_CROSSING, ..op };

@@ -29,6 +29,7 @@ impl<T> Default for Around<T> {
 }
 
 impl<T> Around<T> {
+    /// Returns the value of a block; `None` if the file has no such block.
     pub fn get(&self, block: OnceBlock) -> Option<&T> {
         match block {
             OnceBlock::Setup => self.setup.as_ref(),

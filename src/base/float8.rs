@@ -6,7 +6,7 @@
 
 /// An 8-bit floating-point format.
 #[derive(Clone, Copy, Debug)]
-pub struct Format {
+pub struct Float8Format {
     /// Bits of the fraction.
     fraction: u32,
     /// Exponent of the smallest normal number.
@@ -18,15 +18,15 @@ pub struct Format {
 }
 
 /// 4 bits of exponent and 3 of fraction: up to 448, without infinities.
-pub const E4M3: Format = Format { fraction: 3, least: -6, largest: 0x7e, above: 0x7f };
+pub const E4M3: Float8Format = Float8Format { fraction: 3, least: -6, largest: 0x7e, above: 0x7f };
 
 /// 5 bits of exponent and 2 of fraction: up to 57344, with infinities.
-pub const E5M2: Format = Format { fraction: 2, least: -14, largest: 0x7b, above: 0x7c };
+pub const E5M2: Float8Format = Float8Format { fraction: 2, least: -14, largest: 0x7b, above: 0x7c };
 
 const NAN: u8 = 0x7f;
 const SIGN: u8 = 0x80;
 
-impl Format {
+impl Float8Format {
     /// The smallest positive normal number.
     pub fn smallest(self) -> f64 {
         2f64.powi(self.least)

@@ -1,4 +1,4 @@
-//! All source texts of a run in one space of offsets.
+//! The source texts of a run in one space of offsets.
 
 use std::sync::Arc;
 

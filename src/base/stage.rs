@@ -11,12 +11,12 @@ struct Stage {
     number: u64,
     /// A verb and its object, such as `compiling`.
     doing: &'static str,
-    steps: Option<Steps>,
+    steps: Option<StepCount>,
 }
 
 /// Progress of a stage whose steps are counted.
 #[derive(Debug)]
-struct Steps {
+struct StepCount {
     /// Name of a step, such as `kernel`.
     unit: &'static str,
     done: usize,
@@ -48,10 +48,10 @@ pub fn enter(doing: &'static str) -> InStage {
 
 /// Begins a stage of `all` steps: `enter_counted("compiling", "kernel", 120)`.
 pub fn enter_counted(doing: &'static str, unit: &'static str, all: usize) -> InStage {
-    begin(doing, Some(Steps { unit, done: 0, all }))
+    begin(doing, Some(StepCount { unit, done: 0, all }))
 }
 
-fn begin(doing: &'static str, steps: Option<Steps>) -> InStage {
+fn begin(doing: &'static str, steps: Option<StepCount>) -> InStage {
     let mut stages = stages();
     stages.begun += 1;
     let number = stages.begun;
@@ -79,7 +79,7 @@ impl Drop for InStage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.doing)?;
-        let Some(Steps { unit, done, all }) = &self.steps else { return Ok(()) };
+        let Some(StepCount { unit, done, all }) = &self.steps else { return Ok(()) };
         let was = if *done == 1 { "was" } else { "were" };
         write!(f, " {}, of which {done} {was} done", counted(*all, unit))
     }

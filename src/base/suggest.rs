@@ -11,7 +11,7 @@ const MAX_COMPARED: usize = 200;
 
 /// Returns the candidate that `wrong` was probably meant to be: one with an edit distance (Damerau-Levenshtein) of at
 /// most a third of its letters, or one that differs only in case, or the only one that `wrong` is a prefix of. Of
-/// equally near ones, the alphabetically first.
+/// equally near ones, the alphabetically first. `None` if no candidate is near.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > MAX_LENGTH {
         return None;

@@ -28,7 +28,7 @@ pub struct Rate<'a>(pub f64, pub &'a str);
 
 /// A count of a unit that the file names: `337.1k kernels/s`. Such a name takes no prefix, so the number does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Count<'a>(pub f64, pub &'a str);
+pub struct NamedCount<'a>(pub f64, pub &'a str);
 
 impl Bytes {
     /// Whether the amount is zero.
@@ -174,7 +174,7 @@ impl fmt::Display for Rate<'_> {
     }
 }
 
-impl fmt::Display for Count<'_> {
+impl fmt::Display for NamedCount<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         pad_scaled(self.0, |number, prefix| format!("{number}{prefix} {}", self.1), f)
     }
@@ -268,7 +268,7 @@ impl Dimension {
     /// Formats a value in base units in the named unit.
     pub fn display_in(self, value: f64, name: &str) -> String {
         match unit(name) {
-            None => Count(value * self.to_si(), name).to_string(),
+            None => NamedCount(value * self.to_si(), name).to_string(),
             Some(unit) => {
                 let value = unsigned_zero(value / unit.factor);
                 let number = if value.fract() == 0.0 && value.abs() < 1e9 { format!("{value}") } else { digits(value) };
@@ -296,7 +296,7 @@ pub fn plain(value: f64) -> String {
     }
     match size {
         _ if size < 1e6 => digits(value),
-        _ => Count(value, "").to_string(),
+        _ => NamedCount(value, "").to_string(),
     }
 }
 
@@ -367,8 +367,8 @@ mod tests {
         assert_eq!(Bytes(64 << 20).to_string(), "64 MiB");
         assert_eq!(Bytes(1536).to_string(), "1.500 KiB");
         assert_eq!(Rate(55.4e9, "B/s").to_string(), "55.40 GB/s");
-        assert_eq!(Count(1_234_567.0, "tokens/s").to_string(), "1.235M tokens/s");
-        assert_eq!(Count(12.0, "tokens/s").to_string(), "12 tokens/s");
+        assert_eq!(NamedCount(1_234_567.0, "tokens/s").to_string(), "1.235M tokens/s");
+        assert_eq!(NamedCount(12.0, "tokens/s").to_string(), "12 tokens/s");
         assert_eq!(plain(0.251_9), "0.2519");
         assert_eq!(plain(0.001_234_6), "0.001235");
         assert_eq!(plain(7.0), "7");

@@ -11,7 +11,7 @@ use crate::base::shell;
 use crate::measure::ab::AbRecord;
 use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::AbSide;
-use crate::report::{self, View, page};
+use crate::report::{self, PageContent, page};
 
 use super::cases;
 use super::child::Interrupt;
@@ -96,7 +96,7 @@ fn finish(args: &AbArgs, done: Done) -> CliResult {
     output::eprint(&notes(&stderr));
     record.judge(args.threshold());
     args.page.show(&[report::ab(&record)], || record.to_json())?;
-    args.page.write_html(|| View::ab(&record))?;
+    args.page.write_html(|| PageContent::ab(&record))?;
     if let Some(path) = &args.json {
         output::write_text(path, &record.to_json())?;
     }

@@ -11,7 +11,7 @@ use crate::backend::ranges::Ranges;
 use crate::backend::sim::{Compile, Sim};
 use crate::config::{BackendSetting, Links, Profile, Settings, SourcedFigure};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
-use crate::ops::Source;
+use crate::ops::KernelSource;
 
 use super::error::{CliError, InputError};
 use super::{environment, load, output, ownership};
@@ -26,7 +26,7 @@ pub struct LaunchedRank {
 }
 
 /// An opened backend, and a note on why another was not chosen.
-pub struct Chosen {
+pub struct OpenedBackend {
     pub backend: Box<dyn Backend>,
     pub why: Option<String>,
 }
@@ -71,7 +71,7 @@ pub struct GpuRequest<'a> {
 
 /// Opens the requested backend with a device for each rank, or for this process's rank. The CPU and the simulator do
 /// not support several processes: one process runs all ranks.
-pub fn choose(wanted: BackendSetting, settings: &Settings, request: GpuRequest) -> Result<Chosen, CliError> {
+pub fn choose(wanted: BackendSetting, settings: &Settings, request: GpuRequest) -> Result<OpenedBackend, CliError> {
     let without_devices = match wanted {
         BackendSetting::Sim => Some("simulator"),
         BackendSetting::Host => Some("CPU"),
@@ -81,8 +81,8 @@ pub fn choose(wanted: BackendSetting, settings: &Settings, request: GpuRequest) 
         return Err(InputError::NoDevices { device, backend }.into());
     }
     match wanted {
-        BackendSetting::Sim => Ok(Chosen { backend: Box::new(simulator(settings)?), why: None }),
-        BackendSetting::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
+        BackendSetting::Sim => Ok(OpenedBackend { backend: Box::new(simulator(settings)?), why: None }),
+        BackendSetting::Host => Ok(OpenedBackend { backend: Box::new(Host), why: None }),
         BackendSetting::Cuda => request.cuda(),
         BackendSetting::Hip => request.hip(),
         BackendSetting::Auto => match cuda::find(&environment::library_paths()) {
@@ -100,17 +100,17 @@ pub fn choose(wanted: BackendSetting, settings: &Settings, request: GpuRequest) 
 }
 
 /// Chooses the simulator because no GPU was found.
-fn simulate(settings: &Settings, reason: &str) -> Result<Chosen, CliError> {
+fn simulate(settings: &Settings, reason: &str) -> Result<OpenedBackend, CliError> {
     let name = profile(settings)?.name;
     let why = format!("No GPU found ({reason}): simulating an {name}; every figure is simulated.");
-    Ok(Chosen { backend: Box::new(simulator(settings)?), why: Some(why) })
+    Ok(OpenedBackend { backend: Box::new(simulator(settings)?), why: Some(why) })
 }
 
 /// The simulator of the profile. With the permission to use the kernels of a file, it compiles them for the profile's device.
 fn simulator(settings: &Settings) -> Result<Sim, CliError> {
     let profile = profile(settings)?;
     let architecture = profile.architecture.clone();
-    let compile = move |source: &Source| match architecture.starts_with("gfx") {
+    let compile = move |source: &KernelSource| match architecture.starts_with("gfx") {
         true => hip::compile(&environment::rocm_paths(), source, &architecture),
         false => cuda::compile(&environment::library_paths(), source, &architecture),
     };
@@ -119,12 +119,12 @@ fn simulator(settings: &Settings) -> Result<Sim, CliError> {
 }
 
 impl GpuRequest<'_> {
-    fn cuda(self) -> Result<Chosen, CliError> {
+    fn cuda(self) -> Result<OpenedBackend, CliError> {
         let queues = environment::queues("nvidia").map(|(_, count)| count);
         self.open("CUDA", cuda_devices(), |index| Cuda::open(environment::library_paths(), index, queues))
     }
 
-    fn hip(self) -> Result<Chosen, CliError> {
+    fn hip(self) -> Result<OpenedBackend, CliError> {
         let queues = environment::queues("amd").map(|(_, count)| count);
         self.open("HIP", hip_devices(), |index| Hip::open(environment::rocm_paths(), index, queues))
     }
@@ -136,7 +136,7 @@ impl GpuRequest<'_> {
         backend: &'static str,
         visible: Option<u32>,
         open: impl Fn(u32) -> Result<A, ExecError>,
-    ) -> Result<Chosen, CliError> {
+    ) -> Result<OpenedBackend, CliError> {
         let (first, count) = match (self.device, self.launched_rank) {
             (Some(device), Some(_)) => (device, 1),
             (None, Some(launched_rank)) => (local_device(backend, visible, launched_rank.local_rank)?, 1),
@@ -145,7 +145,7 @@ impl GpuRequest<'_> {
         let devices: Result<Vec<A>, ExecError> = (first..first.saturating_add(count)).map(open).collect();
         let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(self.ranges);
         let backend = backend.with_peers(self.launched_rank.map(|launched_rank| launched_rank.peers.clone()));
-        Ok(Chosen { backend: Box::new(backend), why: None })
+        Ok(OpenedBackend { backend: Box::new(backend), why: None })
     }
 }
 

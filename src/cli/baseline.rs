@@ -7,13 +7,13 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use crate::base::{counted, json};
-use crate::config::{LaunchSetting, Level, Suite, SuiteCase};
+use crate::config::{LaunchSetting, Level, SuiteCase, SuiteFile};
 use crate::measure::cases::Case;
 use crate::measure::kernelbench::{ProblemTimes, Timings};
 use crate::measure::record::RunRecord;
 
 use super::error::{CliError, InputError};
-use super::passed::Passed;
+use super::passed::PassedArgs;
 use super::suite::{self, SuiteArgs};
 use super::{CliResult, output, scenario};
 
@@ -33,11 +33,11 @@ pub fn run(args: BaselineArgs) -> CliResult {
         // Variables of the command line follow those of the scenario, since the last value of a variable counts.
         same.splice(0..0, variables.collect::<Vec<_>>());
     }
-    let suite = Suite {
+    let suite = SuiteFile {
         description: "KernelBench's problems".to_owned(),
         cases: levels.iter().flat_map(|level| cases(level, &modes)).collect(),
         name: "baseline".to_owned(),
-        ..Suite::default()
+        ..SuiteFile::default()
     };
     let (hardware, folder, is_test) = (args.hardware.clone(), args.folder.clone(), args.is_test());
     let arguments = SuiteArgs {
@@ -46,7 +46,7 @@ pub fn run(args: BaselineArgs) -> CliResult {
         strict: false,
         partition: None,
         run: args.run,
-        same: Passed::new(same),
+        same: PassedArgs::new(same),
     };
     suite::run_suite(suite, String::new(), arguments, |ended| {
         modes.iter().try_for_each(|&mode| {

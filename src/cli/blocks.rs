@@ -1,37 +1,37 @@
 //! Messages between `aorta ab` and `aorta exec --blocks`.
 //!
-//! The run reads one [`Request`] per line of its standard input, and prints one [`Message`] per line as JSON: `Ready` once it
-//! has warmed up, then an answer to each request. It ends when its standard input ends, or with `Failed`.
+//! The run reads one [`BlockRequest`] per line of its standard input, and prints one [`BlockMessage`] per line as JSON: `Ready`
+//! once it has warmed up, then an answer to each request. It ends when its standard input ends, or with `Failed`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 use crate::measure::record::WarmupRecord;
-use crate::measure::{Block, RunRecord};
+use crate::measure::{BlockResult, RunRecord};
 
 /// A line that the run reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum BlockRequest {
     /// Measure a block of so many iterations; written as the number.
     Block(u64),
     /// Run the `teardown`, since no block follows.
     TearDown,
 }
 
-impl Request {
+impl BlockRequest {
     /// The request in a line; `None` if it is none.
-    pub fn read(line: &str) -> Option<Request> {
+    pub fn read(line: &str) -> Option<BlockRequest> {
         match line.trim() {
-            "teardown" => Some(Request::TearDown),
-            number => number.parse().ok().map(Request::Block),
+            "teardown" => Some(BlockRequest::TearDown),
+            number => number.parse().ok().map(BlockRequest::Block),
         }
     }
 
     /// The line of a request.
     pub fn line(self) -> String {
         match self {
-            Request::Block(iterations) => iterations.to_string(),
-            Request::TearDown => "teardown".to_owned(),
+            BlockRequest::Block(iterations) => iterations.to_string(),
+            BlockRequest::TearDown => "teardown".to_owned(),
         }
     }
 }
@@ -39,9 +39,9 @@ impl Request {
 /// A line that the run prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
-    Ready(Box<Ready>),
-    Block(Block),
+pub enum BlockMessage {
+    Ready(Box<WarmedUp>),
+    Block(BlockResult),
     /// The `teardown` has run, if the file has one.
     TornDown,
     /// The run ends with an error, which it also prints on standard error.
@@ -52,7 +52,7 @@ pub enum Message {
 
 /// The run has warmed up and waits for requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ready {
+pub struct WarmedUp {
     /// Program, device and settings: a record without measurements.
     pub record: RunRecord,
     /// Launch mode: `stream` or `graph`.

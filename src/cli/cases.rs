@@ -14,24 +14,24 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 
 use crate::base::json;
-use crate::measure::cases::{Case, Header, Status};
-use crate::measure::order::Order;
+use crate::measure::cases::{Case, CasesHeader, Status};
+use crate::measure::order::CaseOrder;
 use crate::report::page::Page;
-use crate::report::{self, View};
+use crate::report::{self, PageContent};
 
 use super::child::Interrupt;
 use super::error::{CliError, InputError};
-use super::outputs::{Files, PageArgs};
+use super::outputs::{FileOptions, PageArgs};
 use super::{CHECK_FAILED, DONE, FAILED, launcher, output};
 use journal::Journal;
-use progress::Progress;
+use progress::CaseProgress;
 
 /// Note of a command whose partition is empty.
 pub const NO_CASE: &str = "There are fewer cases than partitions, and this one has none.\n";
 
 /// A case that has not run yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedCase {
     /// The values in words, such as `streams=2, d_model=64`. Unique within a file of cases.
     pub name: String,
     /// The value of each axis, by the axis's name.
@@ -40,7 +40,7 @@ pub struct Planned {
     pub command: Result<Vec<String>, (Status, String)>,
 }
 
-impl Planned {
+impl PlannedCase {
     /// The result of a case that does not run.
     pub fn without(&self, status: Status, why: &str) -> Case {
         Case::without(&self.name, &self.values, 0.0, status, why.to_owned())
@@ -65,7 +65,7 @@ pub fn alone(command: &str) -> Result<(), InputError> {
 }
 
 /// Fails if a command that runs cases cannot run here, or cannot write its page and files.
-pub fn check(command: &str, page: &PageArgs, files: &Files) -> Result<(), InputError> {
+pub fn check(command: &str, page: &PageArgs, files: &FileOptions) -> Result<(), InputError> {
     alone(command)?;
     page.check()?;
     files.check()
@@ -86,13 +86,13 @@ pub fn exit_code(cases: &[Case], is_failed: impl Fn(Status) -> bool, is_broken: 
 /// Prints the page of a sweep or a suite, and writes it and the rows of its cases to the files that were asked for. Rows
 /// are in this order, or in that of the cases.
 pub fn show(
-    (header, cases): (&Header, &[&Case]),
+    (header, cases): (&CasesHeader, &[&Case]),
     page: &Page,
-    order: Option<&Order>,
-    (form, files): (&PageArgs, &Files),
+    order: Option<&CaseOrder>,
+    (form, files): (&PageArgs, &FileOptions),
 ) -> Result<(), InputError> {
     form.show(std::slice::from_ref(page), || json::line(header) + &cases.iter().map(json::line).collect::<String>())?;
-    form.write_html(|| View::cases(header, cases, page.clone()))?;
+    form.write_html(|| PageContent::cases(header, cases, page.clone()))?;
     let Some(path) = &files.csv else { return Ok(()) };
     let rows = order.map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));
     output::write_text(path, &report::cases_csv(header, &rows))
@@ -103,7 +103,7 @@ pub struct Runner {
     journal: Journal,
     /// Cases in the file, by name, the oldest first.
     known: IndexMap<String, VecDeque<Case>>,
-    progress: Progress,
+    progress: CaseProgress,
     pub interrupt: Interrupt,
     /// True if the user has named the file.
     named: bool,
@@ -114,7 +114,7 @@ impl Runner {
     pub fn open(
         named: Option<&PathBuf>,
         own: Option<PathBuf>,
-        header: &Header,
+        header: &CasesHeader,
         resume: bool,
         total: usize,
     ) -> Result<Runner, CliError> {
@@ -126,7 +126,7 @@ impl Runner {
         for case in opened.cases {
             known.entry(case.name.clone()).or_default().push_back(case);
         }
-        let (journal, progress, named) = (opened.journal, Progress::start(total), named.is_some());
+        let (journal, progress, named) = (opened.journal, CaseProgress::start(total), named.is_some());
         Ok(Runner { journal, known, progress, interrupt: Interrupt::watch(), named })
     }
 
@@ -162,7 +162,7 @@ impl Runner {
     /// ended, now or earlier, in the order of `planned`, and whether all were run.
     pub fn all<'p>(
         &mut self,
-        planned: impl IntoIterator<Item = &'p Planned>,
+        planned: impl IntoIterator<Item = &'p PlannedCase>,
         order: impl IntoIterator<Item = usize>,
         mut run: impl FnMut(usize, &Interrupt) -> Result<Option<Case>, CliError>,
     ) -> Result<(Vec<Case>, bool), CliError> {

@@ -7,10 +7,10 @@ use clap::Args;
 use miette::Diagnostic;
 
 use crate::base::{counted, shell, visible};
-use crate::compile::{BoxedDiagnostic, Ranks, boxed};
+use crate::compile::{BoxedDiagnostic, RankCount, boxed};
 use crate::config::{Expected, RonKind, Scenario, Settings};
 use crate::ops::user_kernel;
-use crate::plan::Rank;
+use crate::plan::RankPlan;
 use crate::schedule::{self, Topology};
 
 use super::diagnostics::{self, DiagnosticsArg};
@@ -155,7 +155,7 @@ fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
     if let Some(user) = load::user_of_module(&text, settings)? {
-        let loaded = load::load(&user, &args.workload, settings, Ranks::Exactly(1))?;
+        let loaded = load::load(&user, &args.workload, settings, RankCount::Exactly(1))?;
         if how == DiagnosticsArg::Text {
             let used = counted(loaded.files.parts.len().saturating_sub(2), "other file");
             output::print(&format!("{}: good: a module, which uses {used}\n", text.name));
@@ -170,13 +170,13 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg)
 }
 
 fn check_world(
-    text: &load::Text,
+    text: &load::WorkloadText,
     (world, first): (u32, bool),
     args: &CheckArgs,
     settings: &Settings,
     how: DiagnosticsArg,
 ) -> Result<usize, CliError> {
-    let loaded = load::load(text, &args.workload, settings, Ranks::Exactly(world))?;
+    let loaded = load::load(text, &args.workload, settings, RankCount::Exactly(world))?;
     let profile = backends::profile(settings)?;
     let (available, has) = match &args.profile {
         Some(_) => (profile.memory.value() as u64, format!("an {} has", profile.name)),
@@ -195,7 +195,7 @@ fn check_world(
     // Lints do not depend on the world size, so they are reported once.
     let mut lints: Vec<BoxedDiagnostic> = if first { loaded.compiled.lint() } else { Vec::new() };
     if first && args.profile.is_some() {
-        let Rank { program, plan } = &loaded.compiled.ranks[0];
+        let RankPlan { program, plan } = &loaded.compiled.ranks[0];
         let schedule = loaded.compiled.place(&loaded.compiled.ranks[0], topology);
         lints.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
         lints.extend(boxed(schedule::advise(program, plan, &schedule, &profile)));
@@ -210,8 +210,8 @@ fn check_world(
 }
 
 /// Summarizes the programs, such as `3 operations on 2 streams`; for several ranks, the minimum and the maximum.
-fn summary(ranks: &[Rank]) -> String {
-    let operations = |rank: &Rank| rank.program.cycle.iter().map(|step| step.ops.len()).sum::<usize>();
+fn summary(ranks: &[RankPlan]) -> String {
+    let operations = |rank: &RankPlan| rank.program.cycle.iter().map(|step| step.ops.len()).sum::<usize>();
     let most = ranks.iter().map(operations).max().unwrap_or(0);
     let fewest = ranks.iter().map(operations).min().unwrap_or(0);
     let from = if fewest < most { format!("{fewest} to ") } else { String::new() };

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use crate::base::{counted, json};
 use crate::measure::compare::{self, CompareOptions, FailOn, RunSet, Thresholds};
 use crate::measure::effect::Direction;
-use crate::report::{View, compare as report};
+use crate::report::{PageContent, compare as report};
 
 use super::error::{CliError, InputError};
 use super::outputs::{self, PageArgs};
@@ -85,8 +85,8 @@ pub fn run(args: CompareArgs) -> CliResult {
     let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<RunSet>, CliError>>()?;
     let comparison = compare::compare(&base, &others, &options);
     args.page.show(&report::compare(&comparison), || json::document(&comparison))?;
-    args.page.write_html(|| View::comparison(&comparison))?;
-    outputs::write_pictures(args.svg.as_ref(), || View::comparison(&comparison).galleries().to_vec())?;
+    args.page.write_html(|| PageContent::comparison(&comparison))?;
+    outputs::write_pictures(args.svg.as_ref(), || PageContent::comparison(&comparison).galleries().to_vec())?;
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
         let (base, other) = (comparison.base.name.clone(), against.side.name.clone());
         return Err(InputError::NoCommonCase { base, other }.into());

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::Shell;
 
-use crate::config::{SETTINGS, Suite};
+use crate::config::{SETTINGS, SuiteFile};
 
 use super::{CliResult, DONE, library, output, project, suite};
 
@@ -19,12 +19,12 @@ pub struct CompletionsArgs {
     shell: Option<Shell>,
     /// Print the names that an argument can be, those of the project and the shipped ones; the scripts call this
     #[arg(long, value_name = "OF", conflicts_with = "shell")]
-    names: Option<Names>,
+    names: Option<NameKind>,
 }
 
 /// Values of `--names`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Names {
+enum NameKind {
     /// Workloads, scenarios and bundles
     Files,
     /// Suites
@@ -65,7 +65,7 @@ complete -c aorta -n "__fish_seen_subcommand_from suite" -a "(aorta completions 
 /// Prints a script that the shell reads, or names.
 pub fn run(args: CompletionsArgs) -> CliResult {
     let Some(shell) = args.shell else {
-        let names = names(args.names.unwrap_or(Names::Files));
+        let names = names(args.names.unwrap_or(NameKind::Files));
         output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
         return Ok(DONE);
     };
@@ -94,7 +94,7 @@ fn with_names_in_zsh(script: &str) -> String {
 
 /// The names that an argument can be, sorted. A project that cannot be read has none. Shells expand words, so names with
 /// other characters than those of plain paths are left out.
-fn names(of: Names) -> BTreeSet<String> {
+fn names(of: NameKind) -> BTreeSet<String> {
     let files = project::here().ok().flatten().map(|library| library.files).unwrap_or_default();
     let is_suite = |path: &str| path.ends_with(".ron") && suite::is_suite(path).unwrap_or(false);
     let of_project = files.iter().filter_map(|file| {
@@ -102,11 +102,11 @@ fn names(of: Names) -> BTreeSet<String> {
         let stem = file.file_stem()?.to_str()?.to_owned();
         // A name that several files have means none of them.
         let means_it = project::meaning(&stem).is_ok_and(|found| found == path);
-        (is_suite(&path) == (of == Names::Suites)).then_some(if means_it { stem } else { path })
+        (is_suite(&path) == (of == NameKind::Suites)).then_some(if means_it { stem } else { path })
     });
     let shipped: Vec<String> = match of {
-        Names::Files => library::all().iter().map(|shipped| shipped.stem.to_owned()).collect(),
-        Names::Suites => Suite::names().map(str::to_owned).collect(),
+        NameKind::Files => library::all().iter().map(|shipped| shipped.stem.to_owned()).collect(),
+        NameKind::Suites => SuiteFile::names().map(str::to_owned).collect(),
     };
     let is_plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c));
     of_project.chain(shipped).filter(is_plain).filter(|name| !name.starts_with('-')).collect()

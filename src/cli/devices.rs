@@ -7,7 +7,7 @@ use miette::Diagnostic;
 
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::{Api, Gpu, NoDriver};
-use crate::backend::hip::hints::Search;
+use crate::backend::hip::hints::HintTopic;
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::base::Bytes;
@@ -115,19 +115,19 @@ fn hip_devices(text: &mut String, args: &DevicesArgs) {
                 NoDriver::Fails(_) => false,
             };
             if advised {
-                hints(text, Search::NoDevice);
+                hints(text, HintTopic::NoDevice);
             }
             return;
         }
     };
-    hints(text, Search::Devices);
+    hints(text, HintTopic::Devices);
     let queues = environment::queues("amd").map(|(_, count)| count);
     let open = |index| Hip::open(paths.clone(), index, queues);
     list(text, args, count, "compute units", open, Hip::libraries);
 }
 
 /// Lists hints about hidden devices, or devices treated as another architecture.
-fn hints(text: &mut String, search: Search) {
+fn hints(text: &mut String, search: HintTopic) {
     for hint in hip::hints::hints(Path::new("/"), search, environment::variable) {
         *text += &format!("  {hint}\n");
     }

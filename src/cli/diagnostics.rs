@@ -8,7 +8,7 @@ use miette::{Diagnostic, Severity};
 use crate::base::{SourceMap, counted};
 use crate::compile::{BoxedDiagnostic, Parsed};
 use crate::config::ConfigError;
-use crate::render::{self, Format};
+use crate::render::{self, DiagnosticFormat};
 
 use super::error::CliError;
 use super::{CliResult, DONE, output};
@@ -26,11 +26,11 @@ pub enum DiagnosticsArg {
 }
 
 impl DiagnosticsArg {
-    fn format(self) -> Format {
+    fn format(self) -> DiagnosticFormat {
         match self {
-            DiagnosticsArg::Text => Format::Text,
-            DiagnosticsArg::Json => Format::Json,
-            DiagnosticsArg::Github => Format::GitHub,
+            DiagnosticsArg::Text => DiagnosticFormat::Text,
+            DiagnosticsArg::Json => DiagnosticFormat::Json,
+            DiagnosticsArg::Github => DiagnosticFormat::GitHub,
         }
     }
 }

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::backend::sim::Sim;
-use crate::compile::Ranks;
+use crate::compile::RankCount;
 use crate::config::Profile;
 use crate::exec::{self, Backend, Control, LaunchMode, Observation, Trace};
 use crate::report::dump;
@@ -16,7 +16,7 @@ use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, diagnostics, lo
 #[derive(Debug, Args)]
 pub struct DumpArgs {
     /// The stage to print
-    stage: Stage,
+    stage: DumpStage,
     /// The file, or the name of a shipped workload
     file: String,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct DumpArgs {
 
 /// Compilation stages, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Stage {
+enum DumpStage {
     /// The text as a tree
     Ast,
     /// The evaluated program: streams, memories, operations with their slices
@@ -44,21 +44,21 @@ pub fn run(args: DumpArgs) -> CliResult {
     let (settled, settings) = super::exec::target(&args.file, &args.workload, &args.config)?;
     let text = load::find(&settled.file, &settings)?;
     // A file whose names or types are wrong still has a tree.
-    if args.stage == Stage::Ast {
+    if args.stage == DumpStage::Ast {
         let parsed = load::parse(&text, &settings)?;
         output::print(&syntax::tree(&parsed.ast));
         return diagnostics::syntax_errors(parsed);
     }
-    let loaded = load::load(&text, &settled.workload, &settings, Ranks::Exactly(1))?;
+    let loaded = load::load(&text, &settled.workload, &settings, RankCount::Exactly(1))?;
     let program = loaded.compiled.program();
     let profile = backends::profile(&settings)?;
     let compiled = &loaded.compiled;
     let place = |profile: &Profile| compiled.place(&compiled.ranks[0], Topology::of(profile));
     let dumped = match args.stage {
-        Stage::Ast | Stage::Model => dump::model(program),
-        Stage::Plan => dump::plan(program, loaded.compiled.plan()),
-        Stage::Schedule => dump::schedule(program, &place(&profile)),
-        Stage::Trace => {
+        DumpStage::Ast | DumpStage::Model => dump::model(program),
+        DumpStage::Plan => dump::plan(program, loaded.compiled.plan()),
+        DumpStage::Schedule => dump::schedule(program, &place(&profile)),
+        DumpStage::Trace => {
             let schedule = place(&profile);
             let backend = Sim::new(profile);
             let traces = traces(&loaded, &schedule, &backend, &exec::SessionOptions::of(&settings))?;

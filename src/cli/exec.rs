@@ -32,9 +32,9 @@ pub use limits::{broken as broken_limit, check_ranges, check_scenario, check_spa
 pub use prepare::{compile, examine, settle, target};
 
 use interrupt::Interrupts;
-use measuring::Run;
-use prepare::{Ready, prepare};
-use results::Results;
+use measuring::RunContext;
+use prepare::{PreparedRun, prepare};
+use results::ResultOutputs;
 
 /// Note on a file with collectives that runs as one rank by default.
 const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
@@ -95,8 +95,8 @@ fn note_unfused(why: &str) {
 }
 
 /// Runs a prepared workload, then prints and writes the results.
-fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
-    let Ready { args, loaded, chosen, .. } = ready;
+fn finish(ready: &PreparedRun, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
+    let PreparedRun { args, loaded, chosen, .. } = ready;
     if role.leads {
         if let Some(why) = &chosen.why {
             output::eprint(&format!("{why}\n"));
@@ -109,9 +109,9 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
             note_unfused(why);
         }
     }
-    let results = Arc::new(Results::of(ready, role.leads));
+    let results = Arc::new(ResultOutputs::of(ready, role.leads));
     let unfused;
-    let mut run = Run::new(ready, role, &results);
+    let mut run = RunContext::new(ready, role, &results);
     let (sources, on_failure, kept) = (loaded.compiled.sources.clone(), role.on_failure, results.clone());
     run.control.on_unresponsive(move |error| {
         if kept.report_partial(&format!(

@@ -123,7 +123,7 @@ const NAMES: usize = 12;
 
 /// The page of one diagnostic.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct DiagnosticPage {
     /// The phase, such as `plan`.
     phase: &'static str,
     /// The name, such as `race`.
@@ -132,24 +132,24 @@ struct Page {
 }
 
 /// Every page, by phase and name.
-fn pages() -> Vec<Page> {
+fn pages() -> Vec<DiagnosticPage> {
     let files = PAGES.dirs().flat_map(|folder| folder.files());
     let page = |file: &'static include_dir::File| {
         let path = file.path();
         let phase = path.parent()?.file_name()?.to_str()?;
         let name = path.file_stem()?.to_str()?;
-        (path.extension()? == "md").then_some(Page { phase, name, text: file.contents_utf8()? })
+        (path.extension()? == "md").then_some(DiagnosticPage { phase, name, text: file.contents_utf8()? })
     };
-    let mut pages: Vec<Page> = files.filter_map(page).collect();
+    let mut pages: Vec<DiagnosticPage> = files.filter_map(page).collect();
     pages.sort_by_key(|page| (page.phase, page.name));
     pages
 }
 
 /// Finds the page of `aorta::plan::race`, `plan::race` or `race`.
-fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
+fn find(pages: &[DiagnosticPage], code: &str) -> Result<DiagnosticPage, InputError> {
     let wanted = code.trim().trim_start_matches("aorta::");
-    let full = |page: &Page| format!("{}::{}", page.phase, page.name);
-    let found: Vec<&Page> = pages.iter().filter(|page| full(page) == wanted || page.name == wanted).collect();
+    let full = |page: &DiagnosticPage| format!("{}::{}", page.phase, page.name);
+    let found: Vec<&DiagnosticPage> = pages.iter().filter(|page| full(page) == wanted || page.name == wanted).collect();
     let unknown = |help: String| unknown_code(code, help);
     match found.as_slice() {
         [page] => Ok(**page),
@@ -172,7 +172,7 @@ fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
 }
 
 /// Lists every code with the first sentence of its page.
-fn index(pages: &[Page]) -> String {
+fn index(pages: &[DiagnosticPage]) -> String {
     let width = pages.iter().map(|page| page.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for phase in pages.chunk_by(|a, b| a.phase == b.phase) {

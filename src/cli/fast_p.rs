@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::measure::kernelbench::{Results, Scores};
-use crate::report::View;
+use crate::measure::kernelbench::{BaselineResults, Scores};
+use crate::report::PageContent;
 use crate::report::fast_p::{self as report, FastP};
 
 use super::error::{CliError, InputError};
@@ -19,7 +19,7 @@ pub fn run(base: &str, others: &[String], level: Option<u32>, page: &PageArgs) -
         let results = read(other, level)?;
         let scores = Scores::of(&baseline, &results);
         if scores.is_empty() {
-            let listed = |results: &Results| {
+            let listed = |results: &BaselineResults| {
                 results.levels.keys().map(|level| format!("level{level}")).collect::<Vec<_>>().join(", ")
             };
             let why = format!("it has {}, and {base} has {}", listed(&results), listed(&baseline));
@@ -31,13 +31,13 @@ pub fn run(base: &str, others: &[String], level: Option<u32>, page: &PageArgs) -
         page.show(std::slice::from_ref(&own), || report::json(&of))?;
         pages.push(own);
     }
-    page.write_html(|| View::reports(pages))?;
+    page.write_html(|| PageContent::reports(pages))?;
     Ok(DONE)
 }
 
-fn read(name: &str, level: Option<u32>) -> Result<Results, CliError> {
+fn read(name: &str, level: Option<u32>) -> Result<BaselineResults, CliError> {
     let text = load::read(Path::new(name), load::FileKind::Runs)?;
-    Results::read(text.as_bytes(), level).map_err(|why| {
+    BaselineResults::read(text.as_bytes(), level).map_err(|why| {
         let help = "`aorta baseline` writes such files, and KernelBench has them in `results/timing`";
         InputError::bad_value("`--fast-p`", name, &why, help).into()
     })

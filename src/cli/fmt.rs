@@ -25,7 +25,8 @@ const ENDING: &str = "aorta";
 There is one format, without options. Parts with syntax errors stay unchanged, and the rest of their file is \
 formatted; the errors are reported, and the exit code is 2.")]
 pub struct FmtArgs {
-    /// Files (.aorta, and .ron of scenarios and suites); folders, for every .aorta file in them; or `-`, from standard input to standard output
+    /// Files (.aorta, and .ron of scenarios and suites); folders, for every .aorta file in them; or `-`, from standard input to
+    /// standard output
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Change nothing, print the differences, and exit with code 1 if there are any
@@ -40,7 +41,7 @@ pub fn run(args: FmtArgs, how: DiagnosticsArg) -> CliResult {
     if args.files.iter().any(|file| file.as_os_str() == "-") {
         return standard_input(&args, &settings, how);
     }
-    let mut outcome = Outcome::new(how);
+    let mut outcome = FormatOutcome::new(how);
     for path in &args.files {
         match files_of(path) {
             Ok(files) => files.iter().for_each(|file| outcome.add(file_in_form(file, args.check, &settings))),
@@ -51,15 +52,15 @@ pub fn run(args: FmtArgs, how: DiagnosticsArg) -> CliResult {
 }
 
 /// The combined result for many files. A file that cannot be formatted does not prevent the others.
-struct Outcome {
+struct FormatOutcome {
     how: DiagnosticsArg,
     has_changed: bool,
     last_error: Option<CliError>,
 }
 
-impl Outcome {
+impl FormatOutcome {
     fn new(how: DiagnosticsArg) -> Self {
-        Outcome { how, has_changed: false, last_error: None }
+        FormatOutcome { how, has_changed: false, last_error: None }
     }
 
     fn add(&mut self, result: Result<bool, CliError>) {
@@ -169,7 +170,7 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
         true => output::print(&difference(name, &text, &formatted.text)),
         false => output::print_data(&formatted.text),
     }
-    let mut outcome = Outcome::new(how);
+    let mut outcome = FormatOutcome::new(how);
     outcome.add(match formatted.errors.is_empty() {
         true => Ok(formatted.text != text),
         false => Err(mistakes(name.to_owned(), text, settings)),
@@ -179,7 +180,8 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
 
 /// The syntax errors of a text.
 fn mistakes(name: String, text: String, settings: &Settings) -> CliError {
-    match load::parse(&load::Text { origin: name.clone(), name, text, path: None, check: Vec::new() }, settings) {
+    match load::parse(&load::WorkloadText { origin: name.clone(), name, text, path: None, check: Vec::new() }, settings)
+    {
         Ok(parsed) => {
             let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
             CliError::Source { diagnostics, sources, check: None }

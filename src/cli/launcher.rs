@@ -34,7 +34,7 @@ pub struct Launcher {
 }
 
 /// The variables of a launcher.
-struct Names {
+struct LauncherVariables {
     name: &'static str,
     rank: &'static str,
     world: &'static [&'static str],
@@ -43,29 +43,29 @@ struct Names {
 }
 
 /// Launchers that set variables for their processes. If one runs inside another, the inner one counts.
-const LAUNCHERS: [Names; 4] = [
-    Names {
+const LAUNCHERS: [LauncherVariables; 4] = [
+    LauncherVariables {
         name: "torchrun",
         rank: "RANK",
         world: &["WORLD_SIZE"],
         local_rank: &["LOCAL_RANK"],
         local_world: &["LOCAL_WORLD_SIZE"],
     },
-    Names {
+    LauncherVariables {
         name: "Open MPI",
         rank: "OMPI_COMM_WORLD_RANK",
         world: &["OMPI_COMM_WORLD_SIZE"],
         local_rank: &["OMPI_COMM_WORLD_LOCAL_RANK"],
         local_world: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
     },
-    Names {
+    LauncherVariables {
         name: "MPICH",
         rank: "PMI_RANK",
         world: &["PMI_SIZE"],
         local_rank: &["MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"],
         local_world: &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
     },
-    Names {
+    LauncherVariables {
         name: "Slurm",
         rank: "SLURM_PROCID",
         world: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
@@ -135,7 +135,7 @@ fn in_step(variables: &Variables) -> bool {
     step.is_some() && variables.text("SLURM_PROCID").is_some() && tasks
 }
 
-fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, InputError> {
+fn place(names: &LauncherVariables, variables: &Variables, parent: u32) -> Result<Launcher, InputError> {
     let missing = |what: &str| InputError::Launcher {
         why: format!("{} seems to have started this process, but {what} is not set", names.name),
         help: format!(
@@ -173,14 +173,14 @@ fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, 
     Ok(Launcher { name: names.name, rank, world, local_rank, address, port, job, one_host })
 }
 
-/// Finds the place of this process from its environment.
+/// Finds the launcher of this process, and its rank there, from the environment. `None` without a launcher.
 pub fn here() -> Result<Option<Launcher>, InputError> {
     find(&super::environment::variable, std::os::unix::process::parent_id())
 }
 
 /// Fails if the values contradict each other.
 fn contradictions(
-    names: &Names,
+    names: &LauncherVariables,
     (rank, world): (u32, u32),
     (local_rank, local_world): (u32, Option<u32>),
     variables: &Variables,
@@ -207,7 +207,7 @@ fn contradictions(
 }
 
 /// The job's name; `None` if the launcher sets none that is equal on all hosts.
-fn job(names: &Names, variables: &Variables) -> Option<String> {
+fn job(names: &LauncherVariables, variables: &Variables) -> Option<String> {
     match names.name {
         "torchrun" => variables.text("TORCHELASTIC_RUN_ID"),
         "Slurm" => {
@@ -220,7 +220,7 @@ fn job(names: &Names, variables: &Variables) -> Option<String> {
 }
 
 /// The host of rank 0: MASTER_ADDR, otherwise the launcher's value; `None` if neither is known.
-fn address(names: &Names, variables: &Variables, one_host: bool) -> Option<String> {
+fn address(names: &LauncherVariables, variables: &Variables, one_host: bool) -> Option<String> {
     let given = variables.text("MASTER_ADDR").or_else(|| one_host.then(|| "127.0.0.1".to_owned()));
     given.or_else(|| {
         let nodes = variables.text("SLURM_STEP_NODELIST").filter(|_| names.name == "Slurm");

@@ -5,7 +5,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
-use crate::config::Suite;
+use crate::config::SuiteFile;
 
 use super::error::InputError;
 use super::files;
@@ -69,7 +69,7 @@ pub fn unknown_in(folder: &Path, name: &str) -> InputError {
     let help = near
         .map(|near| format!("did you mean `{near}`?"))
         .or_else(|| {
-            let is_suite = Suite::names().any(|suite| suite.eq_ignore_ascii_case(name));
+            let is_suite = SuiteFile::names().any(|suite| suite.eq_ignore_ascii_case(name));
             is_suite.then(|| format!("it is a suite: `aorta suite {name}` runs its cases"))
         })
         .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::base::{counted, visible};
-use crate::config::{ConfigError, RonKind, Scenario, Settings, Suite};
+use crate::config::{ConfigError, RonKind, Scenario, Settings, SuiteFile};
 use crate::syntax;
 
 use super::error::InputError;
@@ -21,7 +21,7 @@ pub fn run() -> CliResult {
     let width = shipped.iter().map(|shipped| shipped.stem.len()).max().unwrap_or(0);
     let mut category = String::new();
     for shipped in &shipped {
-        let (ast, _) = syntax::parse(shipped.text, 0, &syntax::Limits::default());
+        let (ast, _) = syntax::parse(shipped.text, 0, &syntax::SyntaxLimits::default());
         let own_category = ast.category().unwrap_or_else(|| "other".to_owned());
         if own_category != category {
             if !category.is_empty() {
@@ -75,11 +75,11 @@ fn about_file(file: &Path) -> Result<String, InputError> {
         });
     }
     let text = load::read(file, FileKind::Workload(Settings::default().max_file_bytes))?;
-    Ok(syntax::parse(&text, 0, &syntax::Limits::default()).0.summary())
+    Ok(syntax::parse(&text, 0, &syntax::SyntaxLimits::default()).0.summary())
 }
 
 fn suite(name: &str, text: &str) -> Result<String, ConfigError> {
-    let suite = Suite::parse(name, text)?;
+    let suite = SuiteFile::parse(name, text)?;
     Ok(format!("{} ({})", suite.description, counted(suite.expanded().len(), "case")))
 }
 

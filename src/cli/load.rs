@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indexmap::IndexMap;
 
 use crate::base::shell;
-use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, Ranks, standard_module};
+use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, RankCount, standard_module};
 use crate::config::{Project, Settings, SyncSetting};
 use crate::exec::ExecError;
 use crate::measure::record::Workload;
 use crate::model;
 use crate::ops::DataFile;
 use crate::syntax::ast::DeclKind;
-use crate::syntax::{self, Limits};
+use crate::syntax::{self, SyntaxLimits};
 
 use super::error::{CliError, InputError};
-use super::progress::Progress;
+use super::progress::TransientBar;
 use super::{ConfigArgs, WorkloadArgs, container, environment, library, misnamed, modules, project};
 
 pub use super::container::read;
@@ -27,7 +27,7 @@ pub use super::files::{FileKind, read_from};
 
 /// A workload's text and its origin.
 #[derive(Clone)]
-pub struct Text {
+pub struct WorkloadText {
     pub name: String,
     pub origin: String,
     pub text: String,
@@ -38,11 +38,11 @@ pub struct Text {
     pub check: Vec<String>,
 }
 
-impl Text {
+impl WorkloadText {
     /// The text of a shipped workload.
-    pub fn shipped(shipped: library::Shipped) -> Text {
+    pub fn shipped(shipped: library::Shipped) -> WorkloadText {
         let (name, origin) = (format!("{}.aorta", shipped.stem), LIBRARY.to_owned());
-        Text { name, origin, text: shipped.text.to_owned(), path: None, check: Vec::new() }
+        WorkloadText { name, origin, text: shipped.text.to_owned(), path: None, check: Vec::new() }
     }
 
     /// The `aorta check` command with the same arguments; `None` if the text has no such command.
@@ -67,12 +67,12 @@ pub struct Loaded {
     /// The command that checks the same; `None` if the text came on standard input, or this command checks it.
     pub check: Option<String>,
     /// The text and all files that it uses except shipped ones.
-    pub files: Files,
+    pub files: WorkloadFiles,
 }
 
 /// A workload's text and the files that it uses, as a bundle or a record holds them.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub struct WorkloadFiles {
     /// Name of the workload among `parts`.
     pub workload: String,
     /// The folder to which paths are relative, as [`container::location`] gives it: that of the workload, or the nearest
@@ -84,9 +84,9 @@ pub struct Files {
     pub data: IndexMap<String, Arc<DataFile>>,
 }
 
-impl Files {
+impl WorkloadFiles {
     /// The files of a text, before it is linked.
-    fn of(text: &Text) -> Files {
+    fn of(text: &WorkloadText) -> WorkloadFiles {
         let name = text.path.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
         let workload = name.map_or_else(|| text.name.replace("<stdin>", "stdin.aorta"), str::to_owned);
         let folder = |path: &PathBuf| match container::inside(path) {
@@ -97,7 +97,7 @@ impl Files {
         };
         let folder = text.path.as_ref().and_then(folder).unwrap_or_default();
         let parts = IndexMap::from([(workload.clone(), text.text.as_bytes().into())]);
-        Files { workload, folder, parts, data: IndexMap::new() }
+        WorkloadFiles { workload, folder, parts, data: IndexMap::new() }
     }
 
     /// Adds a file that the workload uses.
@@ -118,7 +118,7 @@ impl Files {
     }
 }
 
-impl Files {
+impl WorkloadFiles {
     /// Makes all paths relative to the folder above; false if there is none.
     fn rise(&mut self) -> bool {
         let Some(name) = self.folder.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
@@ -169,12 +169,12 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
 
 /// Finds a workload: a path, or `-` for standard input. A bare name that is no file here is a shipped workload, even if
 /// a folder has that name.
-pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
+pub fn find(name: &str, settings: &Settings) -> Result<WorkloadText, CliError> {
     let kind = FileKind::Workload(settings.max_file_bytes);
     if name == STANDARD_INPUT {
         let text = read_from("standard input", std::io::stdin().lock(), kind)?;
         let name = "<stdin>".to_owned();
-        return Ok(Text { origin: name.clone(), name, text, path: None, check: Vec::new() });
+        return Ok(WorkloadText { origin: name.clone(), name, text, path: None, check: Vec::new() });
     }
     let name = project::resolve(name)?;
     let name = name.as_str();
@@ -186,29 +186,29 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
         let text = read(path, kind)?;
         misnamed::check_runs(name, &text)?;
         let path = Some(path.to_owned());
-        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
+        return Ok(WorkloadText { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
     }
-    Ok(shipped.map(Text::shipped).ok_or_else(|| library::unknown(name))?)
+    Ok(shipped.map(WorkloadText::shipped).ok_or_else(|| library::unknown(name))?)
 }
 
 /// The shipped module with a name such as `std.ring`; `None` for any other name.
-pub fn standard(name: &str) -> Option<Result<Text, CliError>> {
+pub fn standard(name: &str) -> Option<Result<WorkloadText, CliError>> {
     Some(match standard_module(name)? {
         Ok(module) => {
             let (name, origin) = (name.to_owned(), LIBRARY.to_owned());
-            Ok(Text { name, origin, text: module.text, path: None, check: Vec::new() })
+            Ok(WorkloadText { name, origin, text: module.text, path: None, check: Vec::new() })
         }
         Err(known) => Err(InputError::UnknownWorkload { name: name.to_owned(), help: Some(known) }.into()),
     })
 }
 
 /// Size and nesting limits of a file.
-pub fn limits(settings: &Settings) -> Limits {
-    Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
+pub fn limits(settings: &Settings) -> SyntaxLimits {
+    SyntaxLimits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
 }
 
 /// The text of a module that a workload uses.
-fn module(text: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Result<ModuleText, String> {
+fn module(text: &WorkloadText, settings: &Settings, path: &str, by: Option<&str>) -> Result<ModuleText, String> {
     let user = modules::User { name: &text.name, file: text.path.as_deref() };
     let kind = FileKind::Workload(settings.max_file_bytes);
     let read_text = |path: &Path| read(path, kind).map_err(|error| error.to_string());
@@ -218,14 +218,14 @@ fn module(text: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Res
 }
 
 /// Parses a workload. Syntax errors are part of the result, so that the valid part can be shown too.
-pub fn parse(text: &Text, settings: &Settings) -> Result<Parsed, CliError> {
+pub fn parse(text: &WorkloadText, settings: &Settings) -> Result<Parsed, CliError> {
     let find = |path: &str, by: Option<&str>| module(text, settings, path, by);
     compile::parse(&text.name, &text.text, &limits(settings), &find).map_err(|error| failed(error, None))
 }
 
 /// A workload that only uses the module `text`; `None` if the text is no module: one has definitions, and neither a step
 /// nor anything else that only a workload can have.
-pub fn user_of_module(text: &Text, settings: &Settings) -> Result<Option<Text>, CliError> {
+pub fn user_of_module(text: &WorkloadText, settings: &Settings) -> Result<Option<WorkloadText>, CliError> {
     let Some(path) = &text.path else { return Ok(None) };
     let (ast, _) = syntax::parse(&text.text, 0, &limits(settings));
     let defines = |kind: &DeclKind| matches!(kind, DeclKind::Def { .. } | DeclKind::Kernel { .. } | DeclKind::Let(_));
@@ -233,7 +233,7 @@ pub fn user_of_module(text: &Text, settings: &Settings) -> Result<Option<Text>, 
     let is_module =
         ast.decls.iter().any(|decl| defines(&decl.kind)) && ast.decls.iter().all(|decl| belongs(&decl.kind));
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_module) else { return Ok(None) };
-    Ok(Some(Text {
+    Ok(Some(WorkloadText {
         text: format!("use {name:?}\nstep {{ nop() }}\n"),
         path: Some(path.with_file_name(format!("user of {name}"))),
         ..text.clone()
@@ -241,15 +241,20 @@ pub fn user_of_module(text: &Text, settings: &Settings) -> Result<Option<Text>, 
 }
 
 /// Compiles a workload for `ranks`. The error has all diagnostics of the file.
-pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks) -> Result<Loaded, CliError> {
+pub fn load(
+    text: &WorkloadText,
+    args: &WorkloadArgs,
+    settings: &Settings,
+    ranks: RankCount,
+) -> Result<Loaded, CliError> {
     let (done, bar) = (Arc::new(AtomicU64::new(0)), RefCell::new(None));
     let progress = |finished, total| {
         done.store(finished, Ordering::Relaxed);
         let counted = done.clone();
         let count = move || counted.load(Ordering::Relaxed);
-        bar.borrow_mut().get_or_insert_with(|| Progress::counting(count, total, "programs analyzed or planned"));
+        bar.borrow_mut().get_or_insert_with(|| TransientBar::counting(count, total, "programs analyzed or planned"));
     };
-    let files = RefCell::new(Files::of(text));
+    let files = RefCell::new(WorkloadFiles::of(text));
     let find = |path: &str, by: Option<&str>| {
         let found = module(text, settings, path, by)?;
         if standard_module(path).is_none() {
@@ -257,7 +262,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
         }
         Ok(found)
     };
-    let options = compile::Options {
+    let options = compile::CompileOptions {
         preset: args.preset.clone(),
         set: args.set.iter().map(|pair| name_and_value(pair)).collect::<Result<_, _>>()?,
         streams: args.streams.map(at_least_one).transpose()?,

@@ -182,7 +182,7 @@ pub fn error_style() -> Style {
 }
 
 /// The file that a path to write to refers to.
-enum Target {
+enum OutputFile {
     /// A regular file, existing or not, and its folder.
     File { folder: PathBuf, path: PathBuf },
     /// A pipe, a terminal, or a file that is open already: written to directly.
@@ -192,12 +192,12 @@ enum Target {
 /// Maximum length of a chain of links.
 const MAX_LINKS: u32 = 40;
 
-fn target(path: &Path) -> Result<Target, InputError> {
+fn target(path: &Path) -> Result<OutputFile, InputError> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {
             return Err(InputError::unwritable(path, "it is a folder", Some("name a file in it")));
         }
-        Ok(found) if !found.is_file() => return Ok(Target::Stream),
+        Ok(found) if !found.is_file() => return Ok(OutputFile::Stream),
         Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
             return Err(InputError::unwritable(path, reason(&error), None));
         }
@@ -212,7 +212,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
         let file = folder.join(name);
         // `/dev/stdout` resolves to a path below `/proc` even if it is a regular file, which must stay open.
         if file.starts_with("/proc") {
-            return Ok(Target::Stream);
+            return Ok(OutputFile::Stream);
         }
         match std::fs::read_link(&file) {
             Ok(_) if !ownership::may_follow(&file, &folder) => {
@@ -220,7 +220,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
                 return Err(InputError::unwritable(path, why, Some("name a file in a folder of your own")));
             }
             Ok(next) => existing = folder.join(next),
-            Err(_) => return Ok(Target::File { folder, path: file }),
+            Err(_) => return Ok(OutputFile::File { folder, path: file }),
         }
     }
     Err(InputError::unwritable(path, "its links form a cycle", None))
@@ -272,7 +272,7 @@ const ORDINARY: u32 = 0o666;
 
 /// Fails if [`write_file`] would fail, as far as that can be known in advance.
 pub fn check_file(path: &Path) -> Result<(), InputError> {
-    if let Target::File { folder, path: file } = target(path)? {
+    if let OutputFile::File { folder, path: file } = target(path)? {
         check_not_read(path, &file)?;
         temporary(&folder, PRIVATE).map_err(|error| InputError::unwritable(path, reason(&error), None))?;
     }
@@ -295,7 +295,7 @@ pub fn make_folder(path: &Path) -> Result<(), InputError> {
 
 /// Writes text as [`write_file`] does, with hidden characters escaped. Fails if the command reads the file.
 pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
-    if let Target::File { path: file, .. } = target(path)? {
+    if let OutputFile::File { path: file, .. } = target(path)? {
         check_not_read(path, &file)?;
     }
     write_file(path, visible::visible(text).as_bytes())
@@ -313,8 +313,8 @@ pub fn append_text(path: &Path, text: &str) -> Result<(), InputError> {
 /// directly.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     match target(path)? {
-        Target::Stream => write_stream(path, bytes),
-        Target::File { folder, path: file } => replace(path, &folder, &file, bytes),
+        OutputFile::Stream => write_stream(path, bytes),
+        OutputFile::File { folder, path: file } => replace(path, &folder, &file, bytes),
     }
 }
 
@@ -340,7 +340,7 @@ pub fn write_temporary(suffix: &str, text: &str) -> Result<PathBuf, InputError> 
 
 /// Replaces a file that has been read. Fails if the file is read-only.
 pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
-    let Target::File { folder, path: file } = target(path)? else {
+    let OutputFile::File { folder, path: file } = target(path)? else {
         return Err(InputError::unwritable(
             path,
             "it is no regular file",

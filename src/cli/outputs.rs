@@ -10,11 +10,11 @@ use super::{environment, output};
 use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
 use crate::report::picture::{self, Gallery};
-use crate::report::{View, chrome_trace, csv, kineto, pftrace};
+use crate::report::{PageContent, chrome_trace, csv, kineto, pftrace};
 
 /// Options for the files of a run, or of the cases of a sweep or a suite.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Files {
+pub struct FileOptions {
     /// Write the record of the run, with every sample; for a sweep or a suite, append each case as it completes
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub struct Files {
     pub csv: Option<PathBuf>,
 }
 
-impl Files {
+impl FileOptions {
     /// Fails if a file that is written at the end cannot be written.
     pub fn check(&self) -> Result<(), InputError> {
         self.json.iter().chain(&self.csv).try_for_each(|path| output::check_file(path))
@@ -85,7 +85,7 @@ fn write_trace(path: &Path, record: &RunRecord) -> Result<(), InputError> {
 pub struct PageArgs {
     /// The form of the page
     #[arg(long, value_name = "FORMAT", default_value = "table", hide_default_value = true)]
-    format: Form,
+    format: ReportFormat,
     /// Write the page to this file, and the table to the terminal
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub struct PageArgs {
 
 /// Values of `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum ReportFormat {
     /// For the terminal
     #[default]
     Table,
@@ -115,7 +115,7 @@ enum Form {
 impl PageArgs {
     /// True if the user chose another form than the table, or a file.
     pub fn is_given(&self) -> bool {
-        self.format != Form::Table || self.output.is_some()
+        self.format != ReportFormat::Table || self.output.is_some()
     }
 
     /// Fails if the page cannot be written.
@@ -124,29 +124,29 @@ impl PageArgs {
     }
 
     /// Writes the HTML page, if the user asked for one.
-    pub fn write_html<'a>(&self, view: impl FnOnce() -> View<'a>) -> Result<(), InputError> {
+    pub fn write_html<'a>(&self, view: impl FnOnce() -> PageContent<'a>) -> Result<(), InputError> {
         self.html.as_ref().map_or(Ok(()), |path| output::write_text(path, &view().html()))
     }
 
     /// Prints or writes pages. `json` makes the JSON document that they are made from.
     pub fn show(&self, pages: &[Page], json: impl FnOnce() -> String) -> Result<(), InputError> {
         let text = match self.format {
-            Form::Table => page::text_within(pages, output::columns()),
-            Form::Json => json(),
-            Form::Markdown => page::markdown(pages),
-            Form::Latex => page::latex(pages),
-            Form::Junit => page::junit(pages),
-            Form::Github => page::github(pages),
+            ReportFormat::Table => page::text_within(pages, output::columns()),
+            ReportFormat::Json => json(),
+            ReportFormat::Markdown => page::markdown(pages),
+            ReportFormat::Latex => page::latex(pages),
+            ReportFormat::Junit => page::junit(pages),
+            ReportFormat::Github => page::github(pages),
         };
         match &self.output {
-            None if self.format == Form::Github => output::print_data(&text),
+            None if self.format == ReportFormat::Github => output::print_data(&text),
             None => output::print(&text),
             Some(path) => {
                 output::write_text(path, &text)?;
                 output::print(&page::text_within(pages, output::columns()));
             }
         }
-        match environment::job_summary().filter(|_| self.format == Form::Github) {
+        match environment::job_summary().filter(|_| self.format == ReportFormat::Github) {
             Some(path) => output::append_text(&path, &page::job_summary(pages)),
             None => Ok(()),
         }

@@ -21,16 +21,16 @@ pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
 
 /// Options as they were typed; the started runs parse their values.
 #[derive(Clone, Debug)]
-pub struct Passed<P> {
+pub struct PassedArgs<P> {
     /// The long name of each option, and its value; `None` for a flag.
     pub given: Vec<(&'static str, Option<String>)>,
     of: PhantomData<P>,
 }
 
-impl<P: PassedOptions> Passed<P> {
+impl<P: PassedOptions> PassedArgs<P> {
     /// Options with these long names and values.
-    pub fn new(given: Vec<(&'static str, Option<String>)>) -> Passed<P> {
-        Passed { given, of: PhantomData }
+    pub fn new(given: Vec<(&'static str, Option<String>)>) -> PassedArgs<P> {
+        PassedArgs { given, of: PhantomData }
     }
 
     /// True if the option with this long name was given.
@@ -48,7 +48,7 @@ impl<P: PassedOptions> Passed<P> {
     }
 }
 
-impl<P: PassedOptions> FromArgMatches for Passed<P> {
+impl<P: PassedOptions> FromArgMatches for PassedArgs<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = Vec::new();
         for &name in P::OPTIONS {
@@ -57,7 +57,7 @@ impl<P: PassedOptions> FromArgMatches for Passed<P> {
                 Err(_) => given.extend(matches.get_flag(name).then_some((name, None))),
             }
         }
-        Ok(Passed { given, of: PhantomData })
+        Ok(PassedArgs { given, of: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -66,7 +66,7 @@ impl<P: PassedOptions> FromArgMatches for Passed<P> {
     }
 }
 
-impl<P: PassedOptions> Args for Passed<P> {
+impl<P: PassedOptions> Args for PassedArgs<P> {
     fn augment_args(command: clap::Command) -> clap::Command {
         let exec = ExecArgs::augment_args(clap::Command::new("exec"));
         P::OPTIONS.iter().fold(command, |command, name| {
@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn options_are_passed_on_as_they_were_typed() {
-        let command = || Passed::<Few>::augment_args(clap::Command::new("x").no_binary_name(true));
+        let command = || PassedArgs::<Few>::augment_args(clap::Command::new("x").no_binary_name(true));
         let words =
-            |typed: &[&str]| Passed::<Few>::from_arg_matches(&command().get_matches_from(typed)).unwrap().words();
+            |typed: &[&str]| PassedArgs::<Few>::from_arg_matches(&command().get_matches_from(typed)).unwrap().words();
         let typed = ["--verify", "--set", "n=[1, 2]", "--backend=no such", "--set=m=-1", "--expected=a b"];
         let passed = ["--backend=no such", "--set=n=[1, 2]", "--set=m=-1", "--verify", "--expected=a b"];
         assert_eq!(words(&typed), passed);

@@ -46,7 +46,7 @@ pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> 
         let labels = moved(what.as_ref(), &sources, base as usize, (text, find));
         is_placed |= labels.is_some();
         match labels {
-            Some(labels) => Box::new(Placed { what, labels }) as BoxedDiagnostic,
+            Some(labels) => Box::new(RelabelledDiagnostic { what, labels }) as BoxedDiagnostic,
             None => what,
         }
     };
@@ -110,7 +110,7 @@ fn moved(
 #[derive(Debug, Error, Diagnostic)]
 #[error("{what}")]
 #[diagnostic(forward(what))]
-struct Placed {
+struct RelabelledDiagnostic {
     what: BoxedDiagnostic,
     #[label(collection)]
     labels: Vec<LabeledSpan>,

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::compile::Ranks;
+use crate::compile::RankCount;
 use crate::config::Profile;
 use crate::measure::record::FusionRecord;
 use crate::plan::ranks::pairs;
 use crate::report::page;
 use crate::report::plan::{self as report, PlanDocument};
-use crate::report::{View, picture};
+use crate::report::{PageContent, picture};
 use crate::schedule::{Schedule, Topology};
 
 use super::error::{CliError, InputError};
@@ -35,7 +35,7 @@ pub struct PlanArgs {
     file: Option<String>,
     /// The format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    format: PlanFormat,
     /// Plan a world of this many ranks, all of which are checked together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
     ranks: Option<u32>,
@@ -59,7 +59,7 @@ pub struct PlanArgs {
 
 /// Values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum PlanFormat {
     /// For people
     Text,
     /// For programs, and for `--diff`
@@ -96,12 +96,12 @@ pub fn run(args: PlanArgs) -> CliResult {
     Ok(DONE)
 }
 
-fn write(format: Format, document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
+fn write(format: PlanFormat, document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     match format {
-        Format::Text => report::text(document, out),
-        Format::Json => report::json(document, out),
-        Format::Dot => report::dot(document, out),
-        Format::Mermaid => report::mermaid(document, out),
+        PlanFormat::Text => report::text(document, out),
+        PlanFormat::Json => report::json(document, out),
+        PlanFormat::Dot => report::dot(document, out),
+        PlanFormat::Mermaid => report::mermaid(document, out),
     }
 }
 
@@ -120,13 +120,13 @@ impl Write for LimitedSink {
 }
 
 /// Warns about a drawing that is larger than its tools can handle.
-fn warn_of_size(document: &PlanDocument, format: Format) {
+fn warn_of_size(document: &PlanDocument, format: PlanFormat) {
     let (what, count, most, help) = match format {
-        Format::Dot => ("operations", document.operations(), DOT_OPERATIONS, "Graphviz may take very long"),
-        Format::Mermaid => {
+        PlanFormat::Dot => ("operations", document.operations(), DOT_OPERATIONS, "Graphviz may take very long"),
+        PlanFormat::Mermaid => {
             ("edges", document.edges(), MERMAID_EDGES, "Mermaid draws no more, unless its `maxEdges` is raised")
         }
-        Format::Text | Format::Json => return,
+        PlanFormat::Text | PlanFormat::Json => return,
     };
     if count > most {
         output::eprint(&format!(
@@ -159,7 +159,7 @@ fn compare(a: &str, b: &str, args: &PlanArgs) -> CliResult {
 
 /// Prints a line for the plan of each case of a suite.
 fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
-    if args.format != Format::Text {
+    if args.format != PlanFormat::Text {
         let why = "a suite has a plan for each case";
         let help = format!("`aorta suite {name} --dry-run` lists the cases: plan one of them");
         return Err(InputError::bad_value("`--format`", "of a suite", why, &help).into());
@@ -177,7 +177,7 @@ fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
             let exec = exec_args(&words).map_err(|mistake| mistake.why)?;
             let args = PlanArgs {
                 file: None,
-                format: Format::Text,
+                format: PlanFormat::Text,
                 ranks: exec.ranks,
                 rank: 0,
                 diff: None,
@@ -201,18 +201,18 @@ fn read(name: &str) -> Result<PlanDocument, CliError> {
 }
 
 /// A compiled file with the schedule of one rank.
-struct Planned {
+struct PlannedFile {
     loaded: load::Loaded,
     rank: u32,
     profile: Profile,
     schedule: Schedule,
 }
 
-impl Planned {
+impl PlannedFile {
     fn document(&self) -> PlanDocument {
-        let Planned { loaded, rank, profile, schedule } = self;
+        let PlannedFile { loaded, rank, profile, schedule } = self;
         let own = &loaded.compiled.ranks[*rank as usize];
-        report::build(report::Request {
+        report::build(report::DocumentInputs {
             workload: loaded.workload(),
             program: &own.program,
             plan: &own.plan,
@@ -224,25 +224,25 @@ impl Planned {
         })
     }
 
-    fn view(&self, document: &PlanDocument) -> View<'static> {
+    fn view(&self, document: &PlanDocument) -> PageContent<'static> {
         let ranks = &self.loaded.compiled.ranks;
         let memory = picture::memory(&ranks[self.rank as usize].program, &self.schedule, document);
-        View::plan(document, memory, report::page(document, ranks, &pairs(ranks)))
+        PageContent::plan(document, memory, report::page(document, ranks, &pairs(ranks)))
     }
 }
 
-fn planned(file: &str, args: &PlanArgs) -> Result<Planned, CliError> {
+fn planned(file: &str, args: &PlanArgs) -> Result<PlannedFile, CliError> {
     let (settled, settings) = exec::target(file, &args.workload, &args.config)?;
     let text = load::find(&settled.file, &settings)?;
     let ranks = args.ranks.or(settled.ranks).or(settled.emulate).unwrap_or(1);
     if args.rank >= ranks {
         return Err(no_rank(args.rank, ranks).into());
     }
-    let loaded = load::load(&text, &settled.workload, &settings, Ranks::Exactly(ranks))?;
+    let loaded = load::load(&text, &settled.workload, &settings, RankCount::Exactly(ranks))?;
     let profile = backends::profile(&settings)?;
     let rank = &loaded.compiled.ranks[args.rank as usize];
     let schedule = loaded.compiled.place(rank, Topology::of(&profile));
-    Ok(Planned { rank: args.rank, schedule, profile, loaded })
+    Ok(PlannedFile { rank: args.rank, schedule, profile, loaded })
 }
 
 /// The error for a rank that the plan does not have.

@@ -19,26 +19,26 @@ const BAR_DELAY: Duration = Duration::from_millis(700);
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A progress bar that disappears when dropped.
-pub struct Progress {
+pub struct TransientBar {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Progress {
+impl TransientBar {
     /// Shows the iterations of a run.
-    pub fn start(control: Arc<Control>, total: u64) -> Progress {
-        Progress::counting(move || control.done.load(Ordering::Relaxed), total, "iterations")
+    pub fn start(control: Arc<Control>, total: u64) -> TransientBar {
+        TransientBar::counting(move || control.done.load(Ordering::Relaxed), total, "iterations")
     }
 
     /// Shows anything that is counted. `count` returns how many of `total` are done, and `what` names them.
-    pub fn counting(count: impl Fn() -> u64 + Send + 'static, total: u64, what: &'static str) -> Progress {
+    pub fn counting(count: impl Fn() -> u64 + Send + 'static, total: u64, what: &'static str) -> TransientBar {
         let ended = Arc::new(AtomicBool::new(false));
         let there = ended.clone();
         let draw = move || draw(&count, total, what, &there);
         // If the system refuses to create a thread, the run continues without a bar.
         let thread =
             std::io::stderr().is_terminal().then(|| threads::spawn(std::thread::Builder::new(), draw).ok()).flatten();
-        Progress { ended, thread }
+        TransientBar { ended, thread }
     }
 }
 
@@ -61,7 +61,7 @@ fn draw(count: &impl Fn() -> u64, total: u64, what: &str, ended: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-impl Drop for Progress {
+impl Drop for TransientBar {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -8,14 +8,14 @@ use indexmap::IndexSet;
 use crate::base::suggest;
 use crate::measure::RunRecord;
 use crate::measure::ab::AbRecord;
-use crate::measure::cases::{Case, Cases, CasesKind, Header};
-use crate::measure::order::Order;
+use crate::measure::cases::{Case, Cases, CasesHeader, CasesKind};
+use crate::measure::order::CaseOrder;
 use crate::report::page::Page;
-use crate::report::{self, Suite, View};
+use crate::report::{self, PageContent, SuiteReport};
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
-use super::outputs::{Files, PageArgs, check_trace, write_pictures};
+use super::outputs::{FileOptions, PageArgs, check_trace, write_pictures};
 use super::stored::{self, Stored};
 use super::{CliResult, DONE, output};
 
@@ -52,7 +52,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
-    files: Files,
+    files: FileOptions,
 }
 
 pub fn run(args: ReportArgs) -> CliResult {
@@ -87,9 +87,11 @@ pub fn run(args: ReportArgs) -> CliResult {
     args.page.show(&pages, || record.to_json())?;
     args.files.write(&record, args.trace.as_ref())?;
     let records = std::slice::from_ref(&record);
-    args.page.write_html(|| View::runs(records))?;
+    args.page.write_html(|| PageContent::runs(records))?;
     let timeline = report::picture::iterations(records);
-    write_pictures(args.svg.as_ref(), || timeline.iter().chain(View::runs(records).galleries()).cloned().collect())?;
+    write_pictures(args.svg.as_ref(), || {
+        timeline.iter().chain(PageContent::runs(records).galleries()).cloned().collect()
+    })?;
     Ok(DONE)
 }
 
@@ -97,8 +99,8 @@ pub fn run(args: ReportArgs) -> CliResult {
 fn comparison(args: &ReportArgs, record: &AbRecord) -> CliResult {
     check_cases(args)?;
     args.page.show(&[report::ab(record)], || record.to_json())?;
-    args.page.write_html(|| View::ab(record))?;
-    write_pictures(args.svg.as_ref(), || View::ab(record).galleries().to_vec())?;
+    args.page.write_html(|| PageContent::ab(record))?;
+    write_pictures(args.svg.as_ref(), || PageContent::ab(record).galleries().to_vec())?;
     Ok(DONE)
 }
 
@@ -163,17 +165,17 @@ fn cases(args: &ReportArgs, files: Vec<(String, Cases)>) -> CliResult {
         latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|variant| &variant.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     let page = page_of_cases(header, &latest, order.as_ref());
-    write_pictures(args.svg.as_ref(), || View::cases(header, &latest, page.clone()).galleries().to_vec())?;
+    write_pictures(args.svg.as_ref(), || PageContent::cases(header, &latest, page.clone()).galleries().to_vec())?;
     super::cases::show((header, &latest), &page, order.as_ref(), (&args.page, &args.files))?;
     Ok(DONE)
 }
 
 /// The report of the cases of a sweep or a suite.
-pub fn page_of_cases(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
+pub fn page_of_cases(header: &CasesHeader, cases: &[&Case], order: Option<&CaseOrder>) -> Page {
     match header.kind {
         CasesKind::Sweep => report::sweep(header, cases, order),
         CasesKind::Suite => {
-            report::suite(&Suite { header, description: "", cases: cases.to_vec(), planned: cases.len() })
+            report::suite(&SuiteReport { header, description: "", cases: cases.to_vec(), planned: cases.len() })
         }
     }
 }
@@ -187,19 +189,19 @@ pub fn missing(cases: &Cases) -> Option<String> {
     (lacks > 0).then(|| format!("Missing: {lacks} of {all} cases: {}{more}\n", listed.join("; ")))
 }
 
-/// The order given by `--sort`. `metrics` are the names of the cases' metrics.
+/// Returns the order given by `--sort`; `None` without this option. `metrics` are the names of the cases' metrics.
 ///
 /// # Errors
 ///
 /// No column has that name.
 pub fn order<'a>(
     sort: Option<&str>,
-    header: &'a Header,
+    header: &'a CasesHeader,
     metrics: impl Iterator<Item = &'a str>,
-) -> Result<Option<Order>, InputError> {
+) -> Result<Option<CaseOrder>, InputError> {
     let Some(text) = sort else { return Ok(None) };
-    let order = Order::new(text);
-    let names: IndexSet<&str> = Order::names(header, metrics).into_iter().collect();
+    let order = CaseOrder::new(text);
+    let names: IndexSet<&str> = CaseOrder::names(header, metrics).into_iter().collect();
     if names.contains(order.name()) {
         return Ok(Some(order));
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::base::{Bytes, counted, hex, shell};
-use crate::config::{Suite, SuiteCase};
-use crate::measure::cases::{Case, CasesKind, Header, Status};
+use crate::config::{SuiteCase, SuiteFile};
+use crate::measure::cases::{Case, CasesHeader, CasesKind, Status};
 use crate::report;
 
 use super::cases::{self, Runner};
@@ -22,7 +22,7 @@ use super::passed::exec_args;
 use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, container, exec, library, load, output, project};
 
 pub use args::{RunArgs, SuiteArgs};
-use plan::{Machine, SuitePlan};
+use plan::{MachineCapabilities, SuitePlan};
 
 /// Exit code of a suite with a case that is invalid on any machine.
 const BAD_INPUT: u8 = 2;
@@ -38,7 +38,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
 
 /// Runs a suite with this text, if it has one. `finish` gets the cases that have ended, before the page is printed.
 pub fn run_suite(
-    suite: Suite,
+    suite: SuiteFile,
     text: String,
     args: SuiteArgs,
     finish: impl FnOnce(&[&Case]) -> Result<(), CliError>,
@@ -51,7 +51,7 @@ pub fn run_suite(
         .map_err(|mistake| mistake.of("what all cases have", &shell::command(&same)))?;
     exec.expected.own()?;
     check_values(&suite, &exec.workload.set)?;
-    let mut machine = Machine::here(&exec, &load::settings(&exec.config)?)?;
+    let mut machine = MachineCapabilities::here(&exec, &load::settings(&exec.config)?)?;
     let mut planned = plan::plan(&suite, &args, &machine)?;
     let mut header = header(&suite, &text, &planned, same);
     header.divide(args.partition, &mut planned, |case| &case.planned.name);
@@ -86,7 +86,7 @@ pub fn run_suite(
     let ended: Vec<&Case> = cases.iter().collect();
     finish(&ended)?;
     let (description, planned) = (suite.description.as_str(), planned.len());
-    let page = report::suite(&report::Suite { header: &header, description, cases: ended.clone(), planned });
+    let page = report::suite(&report::SuiteReport { header: &header, description, cases: ended.clone(), planned });
     cases::show((&header, &ended), &page, None, (&args.run.page, &args.run.files))?;
     // The suite's own columns may have no space for the mark.
     let is_simulated = ended.iter().any(|case| case.record.as_ref().is_some_and(|record| record.simulated));
@@ -105,7 +105,7 @@ pub fn run_suite(
 
 /// Fails if a value for all cases is that of a parameter that an axis sets: the table would show values that did not
 /// run.
-fn check_values(suite: &Suite, set: &[String]) -> Result<(), InputError> {
+fn check_values(suite: &SuiteFile, set: &[String]) -> Result<(), InputError> {
     let given =
         |name: &String| set.iter().find(|pair| pair.split_once('=').is_some_and(|(given, _)| given.trim() == name));
     for axis in suite.cases.iter().flat_map(|case| &case.axes) {
@@ -121,9 +121,9 @@ fn check_values(suite: &Suite, set: &[String]) -> Result<(), InputError> {
 /// Lists all shipped suites.
 fn list() -> Result<String, CliError> {
     let mut text = String::new();
-    for name in Suite::names() {
-        let (name, suite) = Suite::text(name)?;
-        let suite = Suite::parse(name, suite)?;
+    for name in SuiteFile::names() {
+        let (name, suite) = SuiteFile::text(name)?;
+        let suite = SuiteFile::parse(name, suite)?;
         let cases = counted(suite.expanded().len(), "case");
         text += &format!("{name:12}  {cases:>9}  {}\n", suite.description);
     }
@@ -131,8 +131,8 @@ fn list() -> Result<String, CliError> {
         let name = file.display().to_string();
         let read = load::read(&file, load::FileKind::Suite)
             .ok()
-            .filter(|text| name.ends_with(".ron") && Suite::is_meant(text));
-        if let Some(suite) = read.and_then(|text| Suite::parse(&name, &text).ok()) {
+            .filter(|text| name.ends_with(".ron") && SuiteFile::is_meant(text));
+        if let Some(suite) = read.and_then(|text| SuiteFile::parse(&name, &text).ok()) {
             let cases = counted(suite.expanded().len(), "case");
             text +=
                 &format!("{:12}  {cases:>9}  {}\n", file.file_stem().unwrap_or_default().display(), suite.description);
@@ -144,7 +144,7 @@ fn list() -> Result<String, CliError> {
 
 /// True if a file is a suite and no scenario.
 pub fn is_suite(file: &str) -> Result<bool, CliError> {
-    Ok(Suite::is_meant(&load::read(Path::new(file), load::FileKind::Suite)?))
+    Ok(SuiteFile::is_meant(&load::read(Path::new(file), load::FileKind::Suite)?))
 }
 
 /// True if a name or a path means a suite and nothing that can run by itself.
@@ -154,7 +154,7 @@ pub fn is_named(name: &str) -> Result<bool, CliError> {
         return is_suite(&path);
     }
     let is_free = library::find(name).is_none() && !Path::new(name).exists();
-    Ok(is_free && path == name && Suite::names().any(|suite| suite == name))
+    Ok(is_free && path == name && SuiteFile::names().any(|suite| suite == name))
 }
 
 /// The name of a case, and its arguments of `aorta exec` or why it has none.
@@ -176,7 +176,7 @@ fn simulated(name: &str, config: &ConfigArgs) -> Result<Vec<SuitePlan>, CliError
     let args = SuiteArgs::simulated(name, config);
     let exec = exec_args(&[vec![name.to_owned()], args.same.words()].concat())
         .map_err(|mistake| mistake.of("the suite", name))?;
-    plan::plan(&suite, &args, &Machine::here(&exec, &load::settings(config)?)?)
+    plan::plan(&suite, &args, &MachineCapabilities::here(&exec, &load::settings(config)?)?)
 }
 
 /// Compiles the cases of a suite for the simulator and lists their commands. Prints the mistakes of all cases that the file
@@ -188,7 +188,7 @@ fn simulated(name: &str, config: &ConfigArgs) -> Result<Vec<SuitePlan>, CliError
 pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticsArg) -> Result<String, CliError> {
     let mut planned = simulated(name, config)?;
     let (suite, text) = plan::find(name)?;
-    let (_, mistakes) = Suite::read(&suite.name, &text);
+    let (_, mistakes) = SuiteFile::read(&suite.name, &text);
     let mut bad: BTreeMap<usize, CliError> = BTreeMap::new();
     for plan in &mut planned {
         if let Some(mistake) = plan.mistake.take() {
@@ -214,15 +214,15 @@ fn commands(planned: &[SuitePlan]) -> String {
 }
 
 /// The header of a file of cases. Its hash covers the suite and all files that its cases name.
-fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -> Header {
+fn header(suite: &SuiteFile, text: &str, planned: &[SuitePlan], same: Vec<String>) -> CasesHeader {
     let mut digest = Sha256::new();
     digest.update(text);
     for arguments in planned.iter().filter_map(|case| case.planned.command.as_ref().ok()) {
         // Shipped workloads change only with aorta's version, which the header contains.
         digest.update(container::read_bytes(Path::new(&arguments[0]), load::FileKind::Bundle).unwrap_or_default());
     }
-    let header = Header::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same);
-    Header { table: suite.table.clone(), csv: suite.csv.clone(), ..header }
+    let header = CasesHeader::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same);
+    CasesHeader { table: suite.table.clone(), csv: suite.csv.clone(), ..header }
 }
 
 /// Applies a case's limits to its result. They apply only to measurements.

@@ -13,11 +13,11 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::base::{hex, shell, suggest};
-use crate::measure::cases::{Case, CasesKind, Header, Status};
-use crate::measure::order::Order;
+use crate::measure::cases::{Case, CasesHeader, CasesKind, Status};
+use crate::measure::order::CaseOrder;
 use crate::report;
 
-use super::cases::{self, Planned, Runner, journal};
+use super::cases::{self, PlannedCase, Runner, journal};
 use super::child::Interrupt;
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
@@ -32,13 +32,13 @@ use axes::SweepOptions;
 
 /// A sweep that is ready to run.
 struct Sweep {
-    header: Header,
+    header: CasesHeader,
     /// Cases in the order of the axes.
-    planned: Vec<Planned>,
+    planned: Vec<PlannedCase>,
     /// SHA-256 of the workload that every case is expected to run.
     workload: String,
     /// Sort order of the table; `None` for the order of the axes.
-    order: Option<Order>,
+    order: Option<CaseOrder>,
 }
 
 pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
@@ -109,7 +109,8 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     }
     let arguments = [vec![args.file.clone()], options.fixed, args.same.words()].concat();
     let places = if args.search { axes::covering(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
-    let mut planned: Vec<Planned> = places.iter().map(|places| axes::case(&options.axes, &arguments, places)).collect();
+    let mut planned: Vec<PlannedCase> =
+        places.iter().map(|places| axes::case(&options.axes, &arguments, places)).collect();
     let (mut first, mut fit) = (None, None);
     for (case, places) in planned.iter_mut().zip(&places) {
         let command = case.command.clone().unwrap_or_default();
@@ -146,7 +147,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         || workload.clone(),
         |text| hex(Sha256::new().chain_update(text).chain_update(&workload).finalize()),
     );
-    let mut header = Header::new(CasesKind::Sweep, &loaded.workload().name, sha256, arguments);
+    let mut header = CasesHeader::new(CasesKind::Sweep, &loaded.workload().name, sha256, arguments);
     (header.axes, header.zip) = (options.axes, args.zip);
     let metrics = loaded.compiled.program().metrics.iter().map(|metric| metric.name.as_str());
     let order = super::report::order(args.sort.as_deref(), &header, metrics)?;
@@ -175,7 +176,7 @@ fn fits(arguments: &[String]) -> Result<load::Loaded, CliError> {
 }
 
 /// Compiles a case; `None` if an earlier examination found that it cannot run. Marks a case that cannot run as skipped.
-fn examine(case: &mut Planned) -> Result<Option<load::Loaded>, CliError> {
+fn examine(case: &mut PlannedCase) -> Result<Option<load::Loaded>, CliError> {
     let Ok(arguments) = &case.command else { return Ok(None) };
     let loaded = fits(arguments);
     if let Err(error) = &loaded {
@@ -196,7 +197,7 @@ impl Sweep {
     }
 
     /// Runs a case. It fails if its workload differs from the others'. `None` if the user interrupted it.
-    fn run(&self, planned: &Planned, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
+    fn run(&self, planned: &PlannedCase, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
         let checked = |case: Case| match &case.record {
             Some(record) if record.workload.sha256 != self.workload => {
                 let why = format!("{} was changed while the sweep ran", self.header.name);

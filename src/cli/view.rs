@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use clap::Args;
 
 use crate::measure::RunRecord;
-use crate::report::View;
+use crate::report::PageContent;
 
 use super::error::InputError;
 use super::report::page_of_cases;
@@ -33,7 +33,7 @@ pub fn run(args: &ViewArgs) -> CliResult {
         [file] => single(file)?,
         files => {
             let runs = files.iter().map(|path| record(path)).collect::<Result<Vec<RunRecord>, _>>()?;
-            View::runs(&runs).html()
+            PageContent::runs(&runs).html()
         }
     };
     match &args.output {
@@ -48,10 +48,10 @@ fn single(path: &Path) -> Result<String, InputError> {
     Ok(match stored::read(path)? {
         Stored::Cases(cases) => {
             let (header, latest) = (&cases.header, cases.latest());
-            View::cases(header, &latest, page_of_cases(header, &latest, None)).html()
+            PageContent::cases(header, &latest, page_of_cases(header, &latest, None)).html()
         }
-        Stored::Ab(record) => View::ab(&record).html(),
-        Stored::Run(record) => View::runs(&[*record]).html(),
+        Stored::Ab(record) => PageContent::ab(&record).html(),
+        Stored::Run(record) => PageContent::runs(&[*record]).html(),
     })
 }
 

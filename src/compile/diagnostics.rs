@@ -37,12 +37,12 @@ pub enum CompileError {
     NoThread(io::Error),
 }
 
-/// All mistakes of a workload.
+/// The mistakes of a workload.
 #[derive(Debug)]
 pub struct Diagnostics {
     /// Errors, at least one, in the order of the text.
     pub all: Vec<BoxedDiagnostic>,
-    /// Texts that their labels refer to.
+    /// Texts that the labels of the errors refer to.
     pub sources: Arc<SourceMap>,
     /// Number of ranks for which the workload was compiled.
     pub ranks: u32,

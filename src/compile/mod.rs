@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::base::SourceMap;
 use crate::fuse::{self, Fusion};
 use crate::model::{self, Program};
-use crate::plan::{self, Plan, PlanError, Rank};
+use crate::plan::{self, Plan, PlanError, RankPlan};
 use crate::schedule::{self, Schedule, Topology};
 use crate::syntax::{self, Ast};
 
@@ -26,12 +26,12 @@ use diagnostics::Reporting;
 pub use diagnostics::{BoxedDiagnostic, CompileError, Diagnostics, boxed, first_offset};
 pub use modules::{COMPILED, DATA, FindModule, METADATA, ModuleText, SOURCES};
 pub use parsed::{Parsed, no_files, parse};
-pub use ranks::Ranks;
+pub use ranks::RankCount;
 pub use standard::{STANDARD, standard_module};
 
 /// Options of a compilation. The default compiles the file unchanged for one rank.
 #[derive(Clone)]
-pub struct Options<'a> {
+pub struct CompileOptions<'a> {
     /// Name of the preset that gives parameters their values; `None` for their defaults.
     pub preset: Option<String>,
     /// Names of parameters with expressions, such as `("tokens", "4 * 1024")`. They take precedence over the preset;
@@ -41,7 +41,7 @@ pub struct Options<'a> {
     /// the parameter's default and no maximum.
     pub streams: Option<NonZeroU32>,
     /// Number of ranks.
-    pub ranks: Ranks,
+    pub ranks: RankCount,
     /// The order of consecutive iterations; `None` for the `sync` that the step declares.
     pub sync: Option<model::Sync>,
     /// Number of iterations to expand if the step depends on the iteration's number.
@@ -49,7 +49,7 @@ pub struct Options<'a> {
     /// True to merge chains of operations into one operation each.
     pub fuse: bool,
     /// Maximum size and nesting of a text.
-    pub limits: syntax::Limits,
+    pub limits: syntax::SyntaxLimits,
     /// Finds the text of a module that the file uses.
     pub find: FindModule<'a>,
     /// Maximum number of operations of an iteration, or of all slots of a cycle.
@@ -61,18 +61,18 @@ pub struct Options<'a> {
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
 
-impl Default for Options<'_> {
+impl Default for CompileOptions<'_> {
     fn default() -> Self {
         let model::AnalysisOptions { cycle, max_operations, max_memory, .. } = model::AnalysisOptions::default();
-        Options {
+        CompileOptions {
             preset: None,
             set: Vec::new(),
             streams: None,
-            ranks: Ranks::default(),
+            ranks: RankCount::default(),
             sync: None,
             cycle,
             fuse: false,
-            limits: syntax::Limits::default(),
+            limits: syntax::SyntaxLimits::default(),
             find: &no_files,
             max_operations,
             max_memory,
@@ -91,14 +91,14 @@ pub struct Compiled {
     pub ast: Arc<Ast>,
     /// Name of the preset that was used; `None` for the file's defaults.
     pub preset: Option<String>,
-    /// All ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
-    pub ranks: Vec<Rank>,
-    /// Operations merged by [`Options::fuse`], for each rank; empty without that option.
+    /// Plans of the ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
+    pub ranks: Vec<RankPlan>,
+    /// Operations merged by [`CompileOptions::fuse`], for each rank; empty without that option.
     pub fused: Vec<Arc<Fusion>>,
-    /// Why the merged operations do not run; `None` if they do, and without [`Options::fuse`].
+    /// Why the merged operations do not run; `None` if they do, and without [`CompileOptions::fuse`].
     pub refused: Option<String>,
-    /// The ranks as they were before operations were merged; empty without [`Options::fuse`].
-    unfused: Vec<Rank>,
+    /// The ranks as they were before operations were merged; empty without [`CompileOptions::fuse`].
+    unfused: Vec<RankPlan>,
     /// Texts that the spans of the programs refer to: the file and the values that were set.
     pub sources: Arc<SourceMap>,
     /// Maximum number of real streams; `None` for no limit, and if `streams` is a parameter of the file.
@@ -112,7 +112,7 @@ pub struct Compiled {
 ///
 /// [`CompileError::Mistakes`] holds all diagnostics of the first stage that finds any, in the order of the text. Syntax
 /// errors come together with the analysis errors of the text that could be parsed.
-pub fn compile(name: &str, text: &str, options: &Options) -> Result<Compiled, CompileError> {
+pub fn compile(name: &str, text: &str, options: &CompileOptions) -> Result<Compiled, CompileError> {
     parse(name, text, &options.limits, options.find)?.compile(options)
 }
 
@@ -121,7 +121,7 @@ impl Parsed {
     ///
     /// # Errors
     /// The same as [`compile()`].
-    pub fn compile(mut self, options: &Options) -> Result<Compiled, CompileError> {
+    pub fn compile(mut self, options: &CompileOptions) -> Result<Compiled, CompileError> {
         let mut diagnostics = std::mem::take(&mut self.errors);
         let has_streams = self.has_param("streams");
         let set = self.values(options, has_streams, &mut diagnostics)?;
@@ -185,7 +185,7 @@ fn all_ranks(
     mut settings: model::AnalysisOptions,
     reporting: &Reporting,
     progress: Option<&dyn Fn(u64, u64)>,
-) -> Result<Vec<Rank>, CompileError> {
+) -> Result<Vec<RankPlan>, CompileError> {
     let world = settings.world;
     let others = if first.by_rank { 1..world } else { 0..0 };
     let (mut done, total) = (0, 2 * others.len() as u64 + 1);
@@ -216,17 +216,17 @@ fn all_ranks(
 /// The ranks of a program after [`fuse`]. The fields are those of [`Compiled`].
 #[derive(Default)]
 struct Fused {
-    ranks: Vec<Rank>,
+    ranks: Vec<RankPlan>,
     fusions: Vec<Arc<Fusion>>,
     refused: Option<String>,
-    unfused: Vec<Rank>,
+    unfused: Vec<RankPlan>,
 }
 
 /// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank
 /// cannot be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused`
 /// holds the reason.
-fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
-    let (mut ranks, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
+fn fused(unfused: Vec<RankPlan>, reporting: &Reporting) -> Fused {
+    let (mut ranks, mut fusions): (Vec<RankPlan>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
     let mut refused = None;
     for (number, rank) in unfused.iter().enumerate() {
         let shared = unfused[..number].iter().rposition(|other| Arc::ptr_eq(&other.program, &rank.program));
@@ -255,9 +255,9 @@ fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
     }
 }
 
-fn planned(program: Program) -> Result<Rank, Vec<PlanError>> {
+fn planned(program: Program) -> Result<RankPlan, Vec<PlanError>> {
     let plan = plan::build(&program)?;
-    Ok(Rank { program: Arc::new(program), plan: Arc::new(plan) })
+    Ok(RankPlan { program: Arc::new(program), plan: Arc::new(plan) })
 }
 
 impl Compiled {
@@ -295,7 +295,7 @@ impl Compiled {
 
     /// Keeps one rank of the world alone.
     pub fn keep_rank(&mut self, rank: usize) {
-        let keep = |ranks: &mut Vec<Rank>| *ranks = ranks.get(rank).cloned().into_iter().collect();
+        let keep = |ranks: &mut Vec<RankPlan>| *ranks = ranks.get(rank).cloned().into_iter().collect();
         keep(&mut self.ranks);
         keep(&mut self.unfused);
         self.fused = self.fused.get(rank).cloned().into_iter().collect();
@@ -307,8 +307,8 @@ impl Compiled {
     }
 
     /// Schedules a rank on the streams of a device.
-    pub fn place(&self, rank: &Rank, topology: Topology) -> Schedule {
-        let options = schedule::Options { streams: self.max_streams, ..schedule::Options::default() };
+    pub fn place(&self, rank: &RankPlan, topology: Topology) -> Schedule {
+        let options = schedule::ScheduleOptions { streams: self.max_streams, ..schedule::ScheduleOptions::default() };
         schedule::place(&rank.program, &rank.plan, topology, &options)
     }
 

@@ -13,7 +13,7 @@ use crate::model::{KernelError, ModelError, ModuleError};
 use crate::ops::DataFile;
 use crate::syntax::ast::*;
 use crate::syntax::walk::{Child, ChildMut};
-use crate::syntax::{self, Limits};
+use crate::syntax::{self, SyntaxLimits};
 
 use super::diagnostics::{BoxedDiagnostic, boxed};
 
@@ -70,21 +70,21 @@ struct Module {
 /// Links the modules of a workload.
 pub(super) struct Linker<'a> {
     pub find: FindModule<'a>,
-    pub limits: &'a Limits,
+    pub limits: &'a SyntaxLimits,
     pub sources: &'a mut SourceMap,
     pub errors: Vec<BoxedDiagnostic>,
     /// The contents of all modules and files of kernels, in the order of their first use.
     pub texts: Vec<Vec<u8>>,
     /// Modules by name; `None` while one is being linked.
     modules: FxHashMap<String, Option<Module>>,
-    /// Declarations of all modules, those that others use first.
+    /// Declarations of all modules; a module precedes those that use it.
     decls: Vec<Decl>,
     /// Names that modules lack, and names of declarations that a module cannot have.
     unknown: Vec<Name>,
 }
 
 impl<'a> Linker<'a> {
-    pub fn new(find: FindModule<'a>, limits: &'a Limits, sources: &'a mut SourceMap) -> Linker<'a> {
+    pub fn new(find: FindModule<'a>, limits: &'a SyntaxLimits, sources: &'a mut SourceMap) -> Linker<'a> {
         Linker {
             find,
             limits,

@@ -4,9 +4,9 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{SourceMap, SrcSpan, hex};
 use crate::model;
-use crate::syntax::{self, Ast, Limits};
+use crate::syntax::{self, Ast, SyntaxLimits};
 
-use super::Options;
+use super::CompileOptions;
 use super::diagnostics::{BoxedDiagnostic, CompileError, boxed};
 use super::modules::{FindModule, Linker, ModuleText};
 use super::standard::standard_module;
@@ -29,7 +29,7 @@ pub struct Parsed {
     /// The data files that operations of the text read.
     pub files: model::DataFiles,
     /// Limits that apply to the expressions of values too.
-    limits: Limits,
+    limits: SyntaxLimits,
 }
 
 /// Parses a text, links the modules that it uses and reads the files of its traces. `find` returns the texts of modules
@@ -37,7 +37,7 @@ pub struct Parsed {
 ///
 /// # Errors
 /// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
-pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Result<Parsed, CompileError> {
+pub fn parse(name: &str, text: &str, limits: &SyntaxLimits, find: FindModule) -> Result<Parsed, CompileError> {
     let mut sources = SourceMap::new();
     let base = sources.add(name, text).ok_or_else(|| CompileError::TooLarge { name: name.to_owned() })?;
     let (mut ast, errors) = syntax::parse(text, base, limits);
@@ -74,10 +74,10 @@ impl Parsed {
     /// Parses the values of parameters that the caller sets. Their syntax errors go to `diagnostics`.
     pub(super) fn values(
         &mut self,
-        options: &Options,
+        options: &CompileOptions,
         has_streams: bool,
         diagnostics: &mut Vec<BoxedDiagnostic>,
-    ) -> Result<Vec<model::Setting>, CompileError> {
+    ) -> Result<Vec<model::ParamSetting>, CompileError> {
         let streams = options.streams.filter(|_| has_streams).map(|streams| ("streams", streams.to_string()));
         let given = options.set.iter().map(|(name, value)| (name.as_str(), value.clone())).chain(streams);
         let mut set = Vec::new();
@@ -87,7 +87,7 @@ impl Parsed {
             match syntax::parse_expr(&value, base, &self.limits, &mut self.ast.names) {
                 Ok(expr) => {
                     let span = SrcSpan::new(base as usize, base as usize + value.len());
-                    set.push(model::Setting { name: name.to_owned(), value: expr, span });
+                    set.push(model::ParamSetting { name: name.to_owned(), value: expr, span });
                 }
                 Err(errors) => diagnostics.extend(boxed(errors)),
             }

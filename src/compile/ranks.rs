@@ -9,29 +9,29 @@ use crate::syntax::ast::{Block, Call, DeclKind, StmtKind};
 
 /// Number of ranks that the caller requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ranks {
+pub enum RankCount {
     /// This number of ranks; 0 counts as 1.
     Exactly(u32),
     /// This number of ranks if the file has collectives or copies to other ranks, otherwise one.
     IfCommunicating(u32),
 }
 
-impl Default for Ranks {
+impl Default for RankCount {
     fn default() -> Self {
-        Ranks::Exactly(1)
+        RankCount::Exactly(1)
     }
 }
 
-impl Ranks {
+impl RankCount {
     /// Number of ranks of a file, and whether it is certain. It is uncertain if only the analysis can determine whether
     /// copies to other ranks remain.
     pub(super) fn count(self, ast: &Ast) -> (u32, bool) {
-        let (Ranks::Exactly(ranks) | Ranks::IfCommunicating(ranks)) = self;
+        let (RankCount::Exactly(ranks) | RankCount::IfCommunicating(ranks)) = self;
         match self {
-            Ranks::IfCommunicating(_) if has_collectives(ast) => (ranks.max(1), true),
-            Ranks::IfCommunicating(_) if may_copy_to_others(ast) => (ranks.max(1), false),
-            Ranks::IfCommunicating(_) => (1, true),
-            Ranks::Exactly(_) => (ranks.max(1), true),
+            RankCount::IfCommunicating(_) if has_collectives(ast) => (ranks.max(1), true),
+            RankCount::IfCommunicating(_) if may_copy_to_others(ast) => (ranks.max(1), false),
+            RankCount::IfCommunicating(_) => (1, true),
+            RankCount::Exactly(_) => (ranks.max(1), true),
         }
     }
 }

@@ -52,7 +52,7 @@ pub struct Bundle {
     /// Name of the part that runs: a scenario or a workload.
     pub runs: String,
     /// The plan of the workload when it was bundled; `None` if it was not planned.
-    pub plan: Option<Plan>,
+    pub plan: Option<BundledPlan>,
     /// Terms under which others may use the bundle; `None` if the author names none.
     pub licence: Option<String>,
     /// Name of the part with the record of a run; `None` without one.
@@ -65,7 +65,7 @@ pub struct Bundle {
 
 /// The plan of a bundle's program, by which a receiver sees that nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct BundledPlan {
     /// SHA-256 of the plan of all ranks, in hexadecimal, as in a record.
     pub hash: String,
     /// The simulated device that the workload was planned for.
@@ -292,7 +292,7 @@ impl Reader {
             "hash" => self.hash = Some(value),
             "plan" => {
                 let (hash, device) = value.split_once(" on ").ok_or("a plan is `HASH on DEVICE`")?;
-                bundle.plan = Some(Plan { hash: hash.to_owned(), device: device.to_owned() });
+                bundle.plan = Some(BundledPlan { hash: hash.to_owned(), device: device.to_owned() });
             }
             _ => {
                 return Err(format!(

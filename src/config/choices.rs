@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::field::FieldValue;
-use super::value::{InvalidValue, Value};
+use super::value::{InvalidValue, SettingValue};
 use super::words;
 
 /// Defines an enum whose values are words, with a help text for each, as a type of settings and of fields of scenarios.
@@ -30,7 +30,7 @@ macro_rules! choices {
             }
         }
 
-        impl Value for $name {
+        impl SettingValue for $name {
             type Repr = $name;
             const WORDS: &[&str] = <$name>::WORDS;
 

@@ -10,7 +10,7 @@ use crate::base::{suggest, visible};
 
 use super::error::ConfigError;
 use super::mistakes::Mistakes;
-use super::quantity::Span;
+use super::quantity::QuantityRange;
 use super::ron_file;
 
 /// Help on where all fields are explained.
@@ -22,8 +22,8 @@ const FIELDS: &str = "docs/suites.md lists the fields, and config/expected/h200.
 pub struct Expected {
     /// Names under which drivers report the device.
     pub devices: Vec<String>,
-    pub sources: BTreeMap<String, Source>,
-    pub ranges: Vec<Range>,
+    pub sources: BTreeMap<String, FigureSource>,
+    pub ranges: Vec<NormalRange>,
     /// The file that contains the ranges.
     #[serde(skip)]
     pub file: String,
@@ -35,19 +35,19 @@ pub struct Expected {
 /// The source of a figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum FigureSource {
     /// Measured by this project or by the file's author: a page with a date.
     Measured(#[serde(deserialize_with = "visible::read_line")] String),
     /// Published by others: where.
     Published(#[serde(deserialize_with = "visible::read_line")] String),
 }
 
-impl Source {
+impl FigureSource {
     /// The source in words, such as `measured: docs/…`.
     pub fn text(&self) -> String {
         match self {
-            Source::Measured(page) => format!("measured: {page}"),
-            Source::Published(address) => format!("published: {address}"),
+            FigureSource::Measured(page) => format!("measured: {page}"),
+            FigureSource::Published(address) => format!("published: {address}"),
         }
     }
 }
@@ -99,12 +99,12 @@ named! {
 /// A normal range of a figure, with the conditions under which it applies. A condition that is `None` always holds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Range {
+pub struct NormalRange {
     /// The range's name in reports.
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     pub figure: ExpectedFigure,
-    pub normal: Span,
+    pub normal: QuantityRange,
     /// The figures that the source states.
     #[serde(deserialize_with = "visible::read_line")]
     pub seen: String,
@@ -120,21 +120,21 @@ pub struct Range {
     pub pageable: Option<bool>,
     /// Bytes that the operation moves.
     #[serde(default)]
-    pub bytes: Span,
+    pub bytes: QuantityRange,
     /// Floating-point operations of the operation.
     #[serde(default)]
-    pub flops: Span,
+    pub flops: QuantityRange,
     /// Arithmetic intensity: floating-point operations per byte.
     #[serde(default)]
-    pub intensity: Span,
+    pub intensity: QuantityRange,
     /// Number of ranks of a collective.
     pub ranks: Option<u32>,
     /// Number of real streams of the program.
     #[serde(default)]
-    pub streams: Span,
+    pub streams: QuantityRange,
     /// Launch mode: `stream` or `graph`.
     pub launch: Option<String>,
-    /// The workload of a metric, and the metric's name.
+    /// File name of the workload that declares the metric; `None` for figures of operations.
     pub workload: Option<String>,
     pub metric: Option<String>,
     /// Values of the workload's parameters.
@@ -184,12 +184,12 @@ impl Expected {
         self.devices.iter().any(|name| name == device)
     }
 
-    pub fn source(&self, range: &Range) -> &Source {
+    pub fn source(&self, range: &NormalRange) -> &FigureSource {
         &self.sources[&range.source]
     }
 
     /// Reports the wrong fields of a range, each with its value, the reason and a help.
-    fn check(&self, range: &Range, bad: &mut dyn FnMut(&str, &str, &str, String)) {
+    fn check(&self, range: &NormalRange, bad: &mut dyn FnMut(&str, &str, &str, String)) {
         if !self.sources.contains_key(&range.source) {
             let near = suggest::nearest(&range.source, self.sources.keys().map(String::as_str));
             let known = near.map(|near| format!("did you mean \"{near}\"?"));
@@ -256,11 +256,11 @@ mod tests {
             for (name, source) in &expected.sources {
                 assert!(expected.ranges.iter().any(|range| range.source == *name), "{file}: nobody needs {name}");
                 match source {
-                    Source::Measured(page) => {
+                    FigureSource::Measured(page) => {
                         let page = format!("{}/{page}", env!("CARGO_MANIFEST_DIR"));
                         assert!(std::path::Path::new(&page).is_file(), "{page}");
                     }
-                    Source::Published(address) => assert!(address.starts_with("https://"), "{address}"),
+                    FigureSource::Published(address) => assert!(address.starts_with("https://"), "{address}"),
                 }
             }
             assert!(expected.ranges.iter().all(|range| !range.seen.is_empty()), "{file}");
@@ -276,6 +276,6 @@ mod tests {
     #[test]
     fn amd_figures_are_not_marked_as_measured() {
         let expected = Expected::of("AMD Instinct MI300X").unwrap();
-        assert!(expected.sources.values().all(|source| matches!(source, Source::Published(_))));
+        assert!(expected.sources.values().all(|source| matches!(source, FigureSource::Published(_))));
     }
 }

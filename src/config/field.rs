@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
 
-use super::quantity::Span;
+use super::quantity::QuantityRange;
 use super::words;
 
 /// The type of a field.
@@ -138,7 +138,7 @@ values_by_name! {
     IndexMap<String, String>, "lists by name", words::lists_by_name;
 }
 
-impl FieldValue for BTreeMap<String, Span> {
+impl FieldValue for BTreeMap<String, QuantityRange> {
     const FORM: &str = "ranges by name";
 
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

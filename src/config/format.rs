@@ -9,7 +9,7 @@ const WIDTH: usize = 100;
 
 /// A value with its key, or a comment on lines of its own.
 #[derive(Debug)]
-struct Item<'a> {
+struct FormattedItem<'a> {
     /// True if an empty line is before it.
     apart: bool,
     pieces: Vec<Piece<'a>>,
@@ -22,10 +22,10 @@ enum Piece<'a> {
     Atom(&'a str),
     Colon,
     Comment(&'a str),
-    Group(&'a str, Vec<Item<'a>>, &'a str),
+    Group(&'a str, Vec<FormattedItem<'a>>, &'a str),
 }
 
-impl Item<'_> {
+impl FormattedItem<'_> {
     /// True if no colon follows its last value.
     fn ends_with_value(&self) -> bool {
         let last = self.pieces.iter().rev().find(|piece| !matches!(piece, Piece::Comment(_)));
@@ -64,15 +64,15 @@ pub fn format_ron(text: &str) -> Option<String> {
 }
 
 /// Items up to a closing bracket or the end; `None` if brackets do not match.
-fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Option<Vec<Item<'a>>> {
+fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Option<Vec<FormattedItem<'a>>> {
     if depth > MAX_NESTING {
         return None;
     }
-    let mut items: Vec<Item> = Vec::new();
+    let mut items: Vec<FormattedItem> = Vec::new();
     // True behind a comma and at the start: the next value is a new item.
     let mut fresh = true;
     while let Some(&(token, lines)) = tokens.get(*at) {
-        let item = |piece| Item { apart: lines > 1, pieces: vec![piece], trailing: Vec::new() };
+        let item = |piece| FormattedItem { apart: lines > 1, pieces: vec![piece], trailing: Vec::new() };
         match token {
             Token::Close(_) => break,
             Token::Comma(_) => fresh = true,
@@ -123,7 +123,7 @@ fn ends(tokens: &[TokenAfterLines]) -> bool {
 }
 
 /// Writes an item without a trailing comma or comment. With `outer`, its brackets are broken over lines in any case.
-fn write_item(item: &Item, indent: usize, outer: bool, out: &mut String) {
+fn write_item(item: &FormattedItem, indent: usize, outer: bool, out: &mut String) {
     for (index, piece) in item.pieces.iter().enumerate() {
         // A named struct has its name before its brackets, without a space.
         let spaced = index > 0
@@ -145,7 +145,7 @@ fn write_item(item: &Item, indent: usize, outer: bool, out: &mut String) {
     }
 }
 
-fn write_group((open, items, close): (&str, &[Item], &str), indent: usize, outer: bool, out: &mut String) {
+fn write_group((open, items, close): (&str, &[FormattedItem], &str), indent: usize, outer: bool, out: &mut String) {
     *out += open;
     let line = flat(items).filter(|line| {
         let before = out.len() - out.rfind('\n').map_or(0, |at| at + 1);
@@ -170,15 +170,15 @@ fn write_group((open, items, close): (&str, &[Item], &str), indent: usize, outer
 }
 
 /// Writes the comments that follow an item on its line.
-fn trail(item: &Item, out: &mut String) {
+fn trail(item: &FormattedItem, out: &mut String) {
     item.trailing.iter().for_each(|comment| *out += &format!(" {comment}"));
 }
 
 /// Items on one line; `None` if there is a comment.
-fn flat(items: &[Item]) -> Option<String> {
+fn flat(items: &[FormattedItem]) -> Option<String> {
     let mut line = String::new();
     for (index, item) in items.iter().enumerate() {
-        let has_comment = |item: &Item| {
+        let has_comment = |item: &FormattedItem| {
             !item.trailing.is_empty() || item.pieces.iter().any(|piece| matches!(piece, Piece::Comment(_)))
         };
         if has_comment(item) {
@@ -274,11 +274,11 @@ mod tests {
 
     #[test]
     fn shipped_suites_keep_their_meaning() {
-        for name in super::super::Suite::names() {
-            let (name, text) = super::super::Suite::text(name).unwrap();
+        for name in super::super::SuiteFile::names() {
+            let (name, text) = super::super::SuiteFile::text(name).unwrap();
             let formatted = format_ron(text).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(format_ron(&formatted).unwrap(), formatted, "{name}");
-            let read = |text: &str| super::super::Suite::parse(name, text).unwrap();
+            let read = |text: &str| super::super::SuiteFile::parse(name, text).unwrap();
             assert_eq!(format!("{:?}", read(&formatted)), format!("{:?}", read(text)), "{name}");
             let comments = |text: &str| text.matches("//").count();
             assert_eq!(comments(&formatted), comments(text), "{name}");

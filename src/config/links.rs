@@ -59,7 +59,7 @@ impl Link {
     }
 }
 
-/// How the devices of a node are connected.
+/// Connection of the devices of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wiring {
     /// Each device has one port to a switch, through which it accesses all others.

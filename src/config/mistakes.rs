@@ -31,7 +31,7 @@ pub struct Mistakes {
     pub(super) sources: Arc<SourceMap>,
     /// `None` if the text's brackets do not match.
     pub(super) places: Option<Places>,
-    /// Entries that could not be read, and that the value lacks.
+    /// Entries that could not be read, so that the value lacks them.
     pub(super) lost: Vec<Lost>,
     pub(super) all: Vec<Mistake>,
 }

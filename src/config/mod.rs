@@ -31,7 +31,7 @@ mod value;
 mod variables;
 mod words;
 
-pub use bundle::{Bundle, BundledFile, Plan as BundledPlan, part_name, unhex};
+pub use bundle::{Bundle, BundledFile, BundledPlan, part_name, unhex};
 pub use choices::{
     BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
     SyncSetting,
@@ -46,10 +46,10 @@ pub use links::{Link, Links, Table, Wiring};
 pub use mistakes::Mistakes;
 pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use project::{PROJECT_FILE, Project};
-pub use quantity::{Quantity, Span};
+pub use quantity::{Quantity, QuantityRange};
 pub use scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD, Scenario, check_setting, check_variable};
 pub use settings::{MAX_CYCLE, SETTINGS, Setting, Settings};
-pub use suite::{Needs, Suite, SuiteAxis, SuiteCase};
+pub use suite::{Needs, SuiteAxis, SuiteCase, SuiteFile};
 pub use suite_table::{SuiteTable, TableCell, TableColumn};
 pub use value::{EffortPlan, MAX_ITERATIONS};
 pub use variables::allowed as allowed_variables;

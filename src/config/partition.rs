@@ -17,7 +17,7 @@ impl Profile {
         self.chips.value() as u32
     }
 
-    /// One partition of this device in a mode; `None` if the device does not support it.
+    /// Returns the profile of one partition of this device in a mode; `None` if the device does not support it.
     pub fn partition(self, mode: &str) -> Option<Profile> {
         let known = self.modes().find(|known| *known == mode)?;
         let (_, parts) = MODES.iter().find(|(name, _)| *name == known)?;

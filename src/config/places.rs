@@ -6,7 +6,7 @@ use super::tokens::{MAX_NESTING, Token, TokenAfterLines, tokens};
 
 /// A value of a RON text with its name, and the values between its brackets.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct PlacedValue {
     /// The name before the `:`, without its quotes; `None` for an element of a list or a tuple.
     pub key: Option<String>,
     /// Bytes of the name, or of the value if it has none.
@@ -19,10 +19,10 @@ pub(super) struct Entry {
     pub is_plain: bool,
     /// True for an element of a list, `[…]`.
     is_element: bool,
-    inner: Vec<Entry>,
+    inner: Vec<PlacedValue>,
 }
 
-impl Entry {
+impl PlacedValue {
     /// Bytes of the name, the value and the comma behind it.
     pub fn whole(&self) -> Range<usize> {
         self.name.start..self.comma.unwrap_or(self.value.end)
@@ -36,7 +36,7 @@ impl Entry {
 
 /// The values of a RON text with their places.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Entry);
+pub(super) struct Places(PlacedValue);
 
 impl Places {
     /// The places in a text; `None` if its brackets do not match, or if it is not one value.
@@ -56,7 +56,7 @@ impl Places {
 
     /// The entries from the outermost to the innermost one that contains an offset, or ends before it and is followed by no
     /// other.
-    pub fn around(&self, offset: usize) -> Vec<&Entry> {
+    pub fn around(&self, offset: usize) -> Vec<&PlacedValue> {
         let mut path = vec![&self.0];
         while let Some(last) = path.last()
             && offset < last.value.end
@@ -69,7 +69,7 @@ impl Places {
 
     /// The entry at a path of names, in which the index of an element is written in decimal digits; `None` if there is
     /// none.
-    pub fn find(&self, names: &[&str]) -> Option<&Entry> {
+    pub fn find(&self, names: &[&str]) -> Option<&PlacedValue> {
         names.iter().try_fold(&self.0, |entry, name| match entry.inner.first()?.key {
             Some(_) => entry.inner.iter().find(|inner| inner.key.as_deref() == Some(*name)),
             None => entry.inner.get(name.parse::<usize>().ok()?),
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Entries up to a closing bracket or the end; `None` if brackets do not match or nest too deeply.
-    fn entries(&mut self, is_list: bool, depth: usize) -> Option<Vec<Entry>> {
+    fn entries(&mut self, is_list: bool, depth: usize) -> Option<Vec<PlacedValue>> {
         // Checked before the inner brackets are read, to limit the use of the stack.
         if depth > MAX_NESTING {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The entry that begins at the current token and ends before the next comma; `None` at the end of the text.
-    fn entry(&mut self, is_element: bool, depth: usize) -> Option<Entry> {
+    fn entry(&mut self, is_element: bool, depth: usize) -> Option<PlacedValue> {
         let (first, second) = (*self.tokens.get(self.at)?, self.tokens.get(self.at + 1));
         let key = match (first, second) {
             (Token::Atom(name), Some(Token::Colon)) => Some(name),
@@ -151,6 +151,6 @@ impl<'a> Reader<'a> {
             Some(Token::Comma(comma)) => Some(self.range(comma).end),
             _ => None,
         };
-        Some(Entry { key, name, value, comma, is_plain, is_element, inner })
+        Some(PlacedValue { key, name, value, comma, is_plain, is_element, inner })
     }
 }

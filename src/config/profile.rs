@@ -51,22 +51,25 @@ pub struct Profile {
     pub kernel_floor: SourcedFigure,
     /// Additional time for the first access to memory.
     pub memory_latency: SourcedFigure,
-    /// Time from an instruction of a thread to its next, on average; time for which a thread waits for an element in memory and in the
-    /// last-level cache; and time in which the threads of a block exchange values.
+    /// Mean time from an instruction of a thread to its next one.
     #[serde(default = "SourcedFigure::none")]
     pub instruction_latency: SourcedFigure,
+    /// Time for which a thread waits for an element in memory.
     #[serde(default = "SourcedFigure::none")]
     pub memory_wait: SourcedFigure,
+    /// Time for which a thread waits for an element in the last-level cache.
     #[serde(default = "SourcedFigure::none")]
     pub cache_wait: SourcedFigure,
+    /// Time in which the threads of a block exchange values.
     #[serde(default = "SourcedFigure::none")]
     pub block_exchange: SourcedFigure,
     /// Time in which a compute unit starts a block.
     #[serde(default = "SourcedFigure::none")]
     pub block_start: SourcedFigure,
-    /// Bytes per second that a compute unit reads and writes.
+    /// Bytes per second that a compute unit reads.
     #[serde(default = "SourcedFigure::none")]
     pub unit_reads: SourcedFigure,
+    /// Bytes per second that a compute unit writes.
     #[serde(default = "SourcedFigure::none")]
     pub unit_writes: SourcedFigure,
     /// Minimum duration of a matrix product.
@@ -74,10 +77,11 @@ pub struct Profile {
     /// Additional time of a product whose depth blocks share.
     #[serde(default = "SourcedFigure::none")]
     pub matrix_join: SourcedFigure,
-    /// For products of 8 and 16 bits whose rows are not aligned to 16 bytes: the fractions that they achieve of the
-    /// matrix units' rate and of the memory bandwidth.
+    /// Fraction of the matrix units' rate that products of 8 and 16 bits achieve if their rows are not aligned to 16
+    /// bytes.
     #[serde(default = "SourcedFigure::one")]
     pub unaligned_matrix: SourcedFigure,
+    /// Fraction of the memory bandwidth that products of 8 and 16 bits with unaligned rows achieve.
     #[serde(default = "SourcedFigure::one")]
     pub unaligned_bandwidth: SourcedFigure,
     /// Time from an operation's end to the next one's start on the same stream.
@@ -100,7 +104,7 @@ pub struct Profile {
     pub host_memory: HostMemory,
     /// Minimum duration of a collective on one rank.
     pub collective_floor: SourcedFigure,
-    /// How such devices are connected. A profile's file has the name of embedded links.
+    /// Links between devices of this model. The file of a profile names one of the embedded topologies.
     #[serde(deserialize_with = "Links::by_name")]
     pub topology: Links,
 }
@@ -111,8 +115,9 @@ pub struct Profile {
 pub struct HostCosts {
     pub kernel: SourcedFigure,
     pub matrix: SourcedFigure,
-    /// A copy to or from host memory, and one within the device.
+    /// A copy to or from host memory.
     pub copy: SourcedFigure,
+    /// A copy within the device.
     pub copy_on_device: SourcedFigure,
     pub memset: SourcedFigure,
     pub collective: SourcedFigure,
@@ -161,8 +166,9 @@ pub enum QueueRule {
 pub struct HostLink {
     /// Bandwidth of copies in both directions together, in bytes per second.
     pub both: SourcedFigure,
-    /// Bandwidth of kernels that read pinned memory, and that write it, in bytes per second.
+    /// Bandwidth of kernels that read pinned memory, in bytes per second.
     pub kernel_reads: SourcedFigure,
+    /// Bandwidth of kernels that write pinned memory, in bytes per second.
     pub kernel_writes: SourcedFigure,
     /// Additional time of a kernel for its first access to pinned memory.
     pub latency: SourcedFigure,

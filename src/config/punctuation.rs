@@ -36,7 +36,7 @@ impl PunctuationMistake {
 
 /// A value with its name, as far as it has been read.
 #[derive(Debug, Default)]
-struct Item {
+struct OpenItem {
     /// Bytes of the name; `None` before a colon.
     name: Option<Range<usize>>,
     /// Bytes of the last part of the value; `None` without a value.
@@ -49,10 +49,10 @@ struct Item {
 
 /// Brackets that are open.
 #[derive(Debug)]
-struct Level<'a> {
+struct OpenBracket<'a> {
     bracket: &'a str,
     at: usize,
-    item: Item,
+    item: OpenItem,
 }
 
 /// Finds the mistakes in the punctuation of a text, in its order.
@@ -63,7 +63,7 @@ pub(super) fn slips(text: &str) -> Vec<PunctuationMistake> {
     };
     let tokens =
         tokens.into_iter().map(|(token, _)| token).filter(|token| !matches!(token, Token::Comment(_))).collect();
-    let file = Level { bracket: "", at: 0, item: Item::default() };
+    let file = OpenBracket { bracket: "", at: 0, item: OpenItem::default() };
     let mut walker = Walker { text, tokens, levels: vec![file], slips: Vec::new() };
     walker.walk();
     walker.slips
@@ -127,7 +127,7 @@ struct Walker<'a> {
     text: &'a str,
     tokens: Vec<Token<'a>>,
     /// Open brackets, the innermost last. The first is the file.
-    levels: Vec<Level<'a>>,
+    levels: Vec<OpenBracket<'a>>,
     slips: Vec<PunctuationMistake>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Walker<'a> {
         self.finish();
     }
 
-    fn item(&mut self) -> &mut Item {
+    fn item(&mut self) -> &mut OpenItem {
         &mut self.levels.last_mut().expect("the file stays open").item
     }
 
@@ -199,7 +199,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Reports a name without a value. `end` is where it ends.
-    fn without_value(&mut self, item: Item, end: usize) {
+    fn without_value(&mut self, item: OpenItem, end: usize) {
         let Some(name) = item.name else { return };
         let text = self.text[name.clone()].trim_matches('"');
         let help = format!("write a value behind `{text}:`, or remove `{text}`");
@@ -237,7 +237,7 @@ impl<'a> Walker<'a> {
         let message = format!("a `:` is missing between `{text}` and its value");
         let slip = PunctuationMistake::new(at, message, format!("write `{text}: {value}`"));
         self.slips.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ":")));
-        *self.item() = Item { name: Some(name.start..name.start + text.len()), ..Item::default() };
+        *self.item() = OpenItem { name: Some(name.start..name.start + text.len()), ..OpenItem::default() };
     }
 
     /// The last token if it is a name without a colon, otherwise `None`.
@@ -305,10 +305,10 @@ impl<'a> Walker<'a> {
             let help = "write `(` and `)` instead of `{` and `}`";
             let slip = PunctuationMistake::new(at.clone(), "the fields of a file need `(` and `)` around them", help);
             self.slips.push(slip.fixed(at.clone(), "("));
-            self.levels.push(Level { bracket: "(", at: at.start, item: Item::default() });
+            self.levels.push(OpenBracket { bracket: "(", at: at.start, item: OpenItem::default() });
             return;
         }
-        self.levels.push(Level { bracket: open, at: at.start, item: Item::default() });
+        self.levels.push(OpenBracket { bracket: open, at: at.start, item: OpenItem::default() });
     }
 
     fn close(&mut self, close: &'a str) {
@@ -318,16 +318,16 @@ impl<'a> Walker<'a> {
             self.slips.push(PunctuationMistake::new(at.clone(), message, "remove it").fixed(at, " "));
             return;
         }
-        let is_closed_by = |level: &Level| closing(level.bracket) == close;
+        let is_closed_by = |level: &OpenBracket| closing(level.bracket) == close;
         let matching = self.levels[1..].iter().rposition(is_closed_by).map(|index| index + 1);
         let last = self.levels.len() - 1;
         match matching {
             Some(index) if index == last => {}
             Some(index) => {
                 let name = self.levels[index].item.name.clone();
-                let unclosed: Vec<Level> = self.levels.drain(index + 1..).rev().collect();
+                let unclosed: Vec<OpenBracket> = self.levels.drain(index + 1..).rev().collect();
                 self.unclosed(&unclosed, name, at.start);
-                *self.item() = Item::default();
+                *self.item() = OpenItem::default();
             }
             None => {
                 let level = &self.levels[last];
@@ -355,7 +355,7 @@ impl<'a> Walker<'a> {
 
     /// Reports brackets that are open at the closing bracket of another pair, the innermost first. `name` is the name of the
     /// value that they belong to, `close` the offset of the closing bracket. The fix removes that value.
-    fn unclosed(&mut self, levels: &[Level], name: Option<Range<usize>>, close: usize) {
+    fn unclosed(&mut self, levels: &[OpenBracket], name: Option<Range<usize>>, close: usize) {
         let Some(outermost) = levels.last() else { return };
         let end = self.next_entry(outermost.at, close);
         let start = name.as_ref().map_or(outermost.at, |name| name.start);

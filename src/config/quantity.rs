@@ -61,7 +61,7 @@ impl Quantity {
 }
 
 /// Splits a unit that a metric defines into the factor of its decimal prefix and its name: `M tokens/s`, as
-/// [`units::Count`] prints it.
+/// [`units::NamedCount`] prints it.
 fn prefixed(unit: &str) -> (f64, &str) {
     let prefix = |word: &str| units::PREFIXES.iter().find(|(_, prefix)| *prefix == word).map(|(factor, _)| *factor);
     let split = unit.split_once(char::is_whitespace).and_then(|(word, name)| Some((prefix(word)?, name.trim_start())));
@@ -108,7 +108,7 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.counted.as_deref() {
             Some(PERCENT) => f.write_str(&self.dimension.display_in(self.value, PERCENT)),
-            Some(counted) => units::Count(self.value, counted).fmt(f),
+            Some(counted) => units::NamedCount(self.value, counted).fmt(f),
             None => f.write_str(&self.dimension.display(self.value)),
         }
     }
@@ -150,12 +150,12 @@ impl<'de> Deserialize<'de> for Quantity {
 /// A range from `min` to `max`; either can be absent.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename = "Span")]
-pub struct Span {
+pub struct QuantityRange {
     pub from: Option<Quantity>,
     pub to: Option<Quantity>,
 }
 
-impl Span {
+impl QuantityRange {
     /// True if the range contains a value, given in SI units.
     pub fn holds(&self, value: f64) -> bool {
         self.from.as_ref().is_none_or(|from| value >= from.si()) && self.to.as_ref().is_none_or(|to| value <= to.si())
@@ -211,7 +211,7 @@ impl Span {
         format!("({})", ends.collect::<Vec<_>>().join(", "))
     }
 
-    /// The dimension of both ends. The error says why they do not match.
+    /// Returns the dimension of both ends; `None` if both are absent. The error says why they do not match.
     pub fn dimension(&self) -> Result<Option<Dimension>, String> {
         match (&self.from, &self.to) {
             (Some(from), Some(to)) if (from.dimension, &from.counted) != (to.dimension, &to.counted) => {
@@ -223,7 +223,7 @@ impl Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for QuantityRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.from, &self.to) {
             (Some(from), Some(to)) => write!(f, "{from} to {to}"),
@@ -272,20 +272,20 @@ mod tests {
 
     #[test]
     fn spans_contain_values_between_their_ends() {
-        let span: Span = ron::Options::default()
+        let span: QuantityRange = ron::Options::default()
             .with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
             .from_str(r#"(from: "1MiB", to: "2MiB")"#)
             .unwrap();
         assert!(span.holds(1048576.0) && span.holds(2e6) && !span.holds(1e6) && !span.holds(3e6));
         assert_eq!(span.to_string(), "1 MiB to 2 MiB");
-        assert!(Span::default().holds(f64::MAX));
-        let turned = Span { from: span.to.clone(), to: span.from };
+        assert!(QuantityRange::default().holds(f64::MAX));
+        let turned = QuantityRange { from: span.to.clone(), to: span.from };
         assert_eq!(turned.dimension().unwrap_err(), "it begins at 2 MiB and ends at 1 MiB");
     }
 
     #[test]
     fn ranges_fit_figures_of_their_unit() {
-        let fits = |end: &str, unit: &str| Span { from: Quantity::parse(end).ok(), to: None }.fits(unit);
+        let fits = |end: &str, unit: &str| QuantityRange { from: Quantity::parse(end).ok(), to: None }.fits(unit);
         let good = [
             ("1", ""),
             ("5%", ""),

@@ -14,7 +14,7 @@ use crate::base::{SourceMap, SrcSpan};
 use super::bad_ron::{bad_ron, offset, token};
 use super::error::ConfigError;
 use super::mistakes::{Lost, MAX_MISTAKES, Mistake, Mistakes};
-use super::places::{Entry, Places};
+use super::places::{PlacedValue, Places};
 use super::punctuation::slips;
 
 /// RON options for all files: `Some` can be left out.
@@ -104,7 +104,12 @@ fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
 
 /// The bytes that a message shows, and the entry without which the rest may be valid; `None` if nothing can be
 /// left out.
-fn extent<'e>(text: &str, start: usize, error: &Error, path: &[&'e Entry]) -> (Range<usize>, Option<&'e Entry>) {
+fn extent<'e>(
+    text: &str,
+    start: usize,
+    error: &Error,
+    path: &[&'e PlacedValue],
+) -> (Range<usize>, Option<&'e PlacedValue>) {
     let is_about_name = matches!(
         error,
         Error::NoSuchStructField { .. } | Error::DuplicateStructField { .. } | Error::SuggestRawIdentifier(_)

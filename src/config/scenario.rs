@@ -17,7 +17,7 @@ use super::choices::{
 use super::error::ConfigError;
 use super::field::{self, FieldValue};
 use super::mistakes::Mistakes;
-use super::quantity::Span;
+use super::quantity::QuantityRange;
 use super::ron_file;
 use super::settings::Settings;
 use super::variables;
@@ -260,7 +260,7 @@ scenario! {
     expected: Option<String> = "--expected=";
     /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{time: (to: "5us")}`, or
     /// `{rate: (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
-    limits: BTreeMap<String, Span>;
+    limits: BTreeMap<String, QuantityRange>;
     /// Options of `aorta sweep` with their lists: `{streams: [1, 2, 4], "set tokens": [1024, 2048]}`
     axes: IndexMap<String, String>;
     /// True to combine the first values of all axes, the second values, and so on

@@ -13,7 +13,7 @@ use super::bad_ron::explain;
 use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 use super::error::ConfigError;
 use super::ron_file::{self, options};
-use super::value::{EffortPlan, InvalidValue, Value};
+use super::value::{EffortPlan, InvalidValue, SettingValue};
 
 /// Largest number of iterations that can be expanded.
 pub const MAX_CYCLE: u64 = 4096;
@@ -51,7 +51,7 @@ macro_rules! settings {
             default: $default,
             help: concat!($($help),+),
             range: settings!(@range $($low, $high)?),
-            words: <$type as Value>::WORDS,
+            words: <$type as SettingValue>::WORDS,
             shared: concat!($(stringify!($yours))?).is_empty(),
         }),+];
 
@@ -62,11 +62,11 @@ macro_rules! settings {
             }
         }
 
-        /// One layer of settings; `None` keeps the value of the layer below.
+        /// A layer of settings; `None` keeps the value of the layer below.
         #[derive(Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         struct Layer {
-            $($name: Option<<$type as Value>::Repr>,)+
+            $($name: Option<<$type as SettingValue>::Repr>,)+
         }
 
         impl Layer {
@@ -78,7 +78,7 @@ macro_rules! settings {
             fn mistakes(&self) -> Vec<(&'static str, ConfigError)> {
                 let mut all = Vec::new();
                 $(if let Some(value) = self.$name.clone()
-                    && let Err(error) = read::<$type>(stringify!($name), Some(value), Written::InFile)
+                    && let Err(error) = read::<$type>(stringify!($name), Some(value), ValueForm::InFile)
                 {
                     all.push((stringify!($name), error));
                 })+
@@ -87,7 +87,7 @@ macro_rules! settings {
 
             /// Checks the merged values. Some layer must name every setting.
             fn finish(self) -> Result<Settings, ConfigError> {
-                Ok(Settings { $($name: read(stringify!($name), self.$name, Written::AsOption)?,)+ })
+                Ok(Settings { $($name: read(stringify!($name), self.$name, ValueForm::AsOption)?,)+ })
             }
         }
     };
@@ -100,20 +100,20 @@ impl Settings {
     pub fn layered(file: Option<(&str, &str)>, pairs: &[String]) -> Result<Settings, ConfigError> {
         let mut all = Layer::default();
         for Setting { name, default, .. } in SETTINGS {
-            all = value_layer(name, default, Written::AsOption)?.over(all);
+            all = value_layer(name, default, ValueForm::AsOption)?.over(all);
         }
         if let Some((name, text)) = file {
             all = parse(name, text)?.over(all);
         }
         for pair in pairs {
-            all = pair_layer(pair, Written::AsOption)?.over(all);
+            all = pair_layer(pair, ValueForm::AsOption)?.over(all);
         }
         all.finish()
     }
 
     /// Checks a value that a file gives to a setting, as `--config` takes it.
     pub(super) fn check(name: &str, value: &str) -> Result<(), ConfigError> {
-        let layer = pair_layer(&format!("{name}={value}"), Written::InFile)?;
+        let layer = pair_layer(&format!("{name}={value}"), ValueForm::InFile)?;
         layer.mistakes().pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
@@ -166,7 +166,7 @@ fn parse(file: &str, text: &str) -> Result<Layer, ConfigError> {
 }
 
 /// Parses `key=value` as a layer.
-fn pair_layer(pair: &str, written: Written) -> Result<Layer, ConfigError> {
+fn pair_layer(pair: &str, written: ValueForm) -> Result<Layer, ConfigError> {
     let Some((key, value)) = pair.split_once('=') else {
         return Err(ConfigError::NoPair { given: pair.to_owned() });
     };
@@ -184,7 +184,7 @@ fn pair_layer(pair: &str, written: Written) -> Result<Layer, ConfigError> {
 }
 
 /// Parses one value as a layer: a number, a word, or a quantity with its unit, which RON takes as text.
-fn value_layer(key: &str, value: &str, written: Written) -> Result<Layer, ConfigError> {
+fn value_layer(key: &str, value: &str, written: ValueForm) -> Result<Layer, ConfigError> {
     let quoted = format!("{value:?}");
     // More than one value could set further settings.
     let is_one = options().from_str::<serde::de::IgnoredAny>(value).is_ok();
@@ -208,7 +208,7 @@ fn definition(name: &str) -> Option<&'static Setting> {
 
 /// The form in which a user gave the value of a setting, which the help of an error repeats.
 #[derive(Clone, Copy)]
-enum Written {
+enum ValueForm {
     /// `--config name=value`.
     AsOption,
     /// A field of the settings file.
@@ -216,24 +216,24 @@ enum Written {
 }
 
 /// Converts and checks the value of a setting.
-fn read<T: Value>(name: &str, value: Option<T::Repr>, written: Written) -> Result<T, ConfigError> {
+fn read<T: SettingValue>(name: &str, value: Option<T::Repr>, written: ValueForm) -> Result<T, ConfigError> {
     let range = definition(name).and_then(|setting| setting.range.clone());
     let value = T::read(value.expect("the defaults name every setting"), range);
     value.map_err(|wrong| bad_value(name, wrong, written))
 }
 
 /// The error for an invalid value of a setting.
-fn bad_value(setting: &str, wrong: InvalidValue, written: Written) -> ConfigError {
+fn bad_value(setting: &str, wrong: InvalidValue, written: ValueForm) -> ConfigError {
     let default = definition(setting).map_or("", |setting| setting.default);
     let InvalidValue { part, value, why } = wrong;
     let unit = default.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let lacks_unit = !unit.is_empty() && unit.len() < default.len() && value.parse::<f64>().is_ok_and(|n| n >= 1.0);
     let quote = if default.contains('(') { "'" } else { "" };
     let help = match written {
-        Written::AsOption if lacks_unit => format!("write `{value}{unit}`"),
-        Written::InFile if lacks_unit => format!("write `\"{value}{unit}\"`"),
-        Written::AsOption => format!("write it so: `--config {quote}{setting}={default}{quote}`"),
-        Written::InFile => format!("write a value such as `{default}`, the default"),
+        ValueForm::AsOption if lacks_unit => format!("write `{value}{unit}`"),
+        ValueForm::InFile if lacks_unit => format!("write `\"{value}{unit}\"`"),
+        ValueForm::AsOption => format!("write it so: `--config {quote}{setting}={default}{quote}`"),
+        ValueForm::InFile => format!("write a value such as `{default}`, the default"),
     };
     ConfigError::BadValue { name: format!("{setting}{part}"), value, why, help }
 }

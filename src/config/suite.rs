@@ -13,7 +13,7 @@ use super::choices::{Effort, LaunchSetting};
 use super::error::ConfigError;
 use super::kind::RonKind;
 use super::mistakes::Mistakes;
-use super::quantity::{Quantity, Span};
+use super::quantity::{Quantity, QuantityRange};
 use super::ron_file;
 use super::scenario::check_setting;
 use super::suite_table::{SuiteTable, TableMistake};
@@ -28,7 +28,7 @@ const MAX_CASES: usize = 1024;
 /// The contents of a suite file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Suite {
+pub struct SuiteFile {
     /// A description in one line.
     #[serde(deserialize_with = "visible::read_line", default)]
     pub description: String,
@@ -80,7 +80,7 @@ pub struct SuiteCase {
     pub needs: Needs,
     /// Allowed ranges of metrics, or of `time` for the median of an iteration.
     #[serde(deserialize_with = "words::ranges_by_name")]
-    pub limits: BTreeMap<String, Span>,
+    pub limits: BTreeMap<String, QuantityRange>,
     /// The value on each axis; empty until the case is expanded, and without axes.
     #[serde(skip)]
     pub values: IndexMap<String, String>,
@@ -159,6 +159,7 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// Returns the device memory that a case needs; `None` if the suite does not state it.
     pub fn memory(&self) -> Option<Bytes> {
         self.memory.as_ref().map(|memory| Bytes(memory.value as u64))
     }
@@ -181,16 +182,16 @@ static EMBEDDED: [(&str, &str); 13] = [
     ("transformer-sweep", include_str!("../../config/suites/transformer-sweep.ron")),
 ];
 
-impl Suite {
+impl SuiteFile {
     /// Parses a suite. `file` is its name in messages.
-    pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
-        ron_file::strict(Suite::read(file, text))
+    pub fn parse(file: &str, text: &str) -> Result<SuiteFile, ConfigError> {
+        ron_file::strict(SuiteFile::read(file, text))
     }
 
     /// Reads a suite, without the fields that cannot be read, and all its mistakes. `None` if its text has no form.
     /// `file` is its name in messages.
-    pub fn read(file: &str, text: &str) -> (Option<Suite>, Mistakes) {
-        let (mut suite, mut mistakes) = ron_file::read::<Suite>(file, text, FIELDS);
+    pub fn read(file: &str, text: &str) -> (Option<SuiteFile>, Mistakes) {
+        let (mut suite, mut mistakes) = ron_file::read::<SuiteFile>(file, text, FIELDS);
         if let Some(suite) = &mut suite {
             suite.name = file.to_owned();
             suite.check(&mut mistakes);
@@ -213,7 +214,7 @@ impl Suite {
         let found = EMBEDDED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.copied().ok_or_else(|| ConfigError::UnknownSuite {
             name: name.to_owned(),
-            help: suggest::nearest(name, Suite::names())
+            help: suggest::nearest(name, SuiteFile::names())
                 .map(|near| format!("did you mean `{near}`?"))
                 .or_else(|| Some("`aorta suite` lists them; a suite of your own is named by its path".to_owned())),
         })
@@ -416,12 +417,12 @@ mod tests {
 
     #[test]
     fn embedded_suites_are_good() {
-        for name in Suite::names() {
-            let (name, text) = Suite::text(name).unwrap();
-            let suite = Suite::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+        for name in SuiteFile::names() {
+            let (name, text) = SuiteFile::text(name).unwrap();
+            let suite = SuiteFile::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
             assert!(!suite.description.is_empty() && !suite.cases.is_empty(), "{name}");
         }
-        assert_eq!(Suite::text("p0").unwrap().0, "P0");
+        assert_eq!(SuiteFile::text("p0").unwrap().0, "P0");
     }
 
     #[test]
@@ -431,7 +432,7 @@ mod tests {
             (name: "mine", workload: "own/net.aorta", effort: full, streams: [1]),
             (workload: "own/net.aorta", ranks: 2, params: {"n": "3"}),
         ])"#;
-        let cases = Suite::parse("a.ron", text).unwrap().expanded();
+        let cases = SuiteFile::parse("a.ron", text).unwrap().expanded();
         let names: Vec<&str> = cases.iter().map(|case| case.name.as_deref().unwrap()).collect();
         assert_eq!(
             names,

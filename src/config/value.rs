@@ -20,7 +20,7 @@ pub struct EffortPlan {
 }
 
 /// The type of a setting.
-pub(super) trait Value: Sized {
+pub(super) trait SettingValue: Sized {
     /// The representation in RON.
     type Repr: DeserializeOwned + Clone;
 
@@ -62,7 +62,7 @@ fn in_range<T: Copy + ToString + TryInto<u64>>(
 
 macro_rules! numbers {
     ($($type:ty),+) => {$(
-        impl Value for $type {
+        impl SettingValue for $type {
             type Repr = $type;
 
             fn read(written: $type, range: Option<RangeInclusive<u64>>) -> Result<$type, InvalidValue> {
@@ -78,7 +78,7 @@ macro_rules! numbers {
 
 numbers!(u32, u64, usize);
 
-impl Value for bool {
+impl SettingValue for bool {
     type Repr = bool;
     const WORDS: &[&str] = &["true", "false"];
 
@@ -91,7 +91,7 @@ impl Value for bool {
     }
 }
 
-impl Value for EffortPlan {
+impl SettingValue for EffortPlan {
     type Repr = EffortPlan;
 
     fn read(plan: EffortPlan, _: Option<RangeInclusive<u64>>) -> Result<EffortPlan, InvalidValue> {
@@ -106,7 +106,7 @@ impl Value for EffortPlan {
     }
 }
 
-impl Value for String {
+impl SettingValue for String {
     type Repr = String;
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<String, InvalidValue> {
@@ -119,7 +119,7 @@ impl Value for String {
 }
 
 /// A name; `auto` is `None`.
-impl Value for Option<String> {
+impl SettingValue for Option<String> {
     type Repr = String;
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Option<String>, InvalidValue> {
@@ -131,7 +131,7 @@ impl Value for Option<String> {
     }
 }
 
-impl Value for Nanos {
+impl SettingValue for Nanos {
     type Repr = String;
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Nanos, InvalidValue> {
@@ -143,7 +143,7 @@ impl Value for Nanos {
     }
 }
 
-impl Value for Bytes {
+impl SettingValue for Bytes {
     type Repr = String;
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Bytes, InvalidValue> {

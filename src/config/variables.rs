@@ -8,22 +8,22 @@ use crate::base::suggest;
 
 /// Format of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum VariableFormat {
     /// A decimal number with an optional sign, or a hexadecimal one: `32`, `-1`, `0xff`.
     Number,
-    /// One of these words, in any case.
+    /// A word of this list, in upper or lower case.
     Word(&'static [&'static str]),
     /// Words and numbers without a `/`: devices, interfaces, algorithms: `0,1`, `^docker0`, `:4096:8`.
     List,
 }
 
-use Form::{List, Number, Word};
+use VariableFormat::{List, Number, Word};
 
 /// Longest value of a list, in bytes.
 const MAX_LIST: usize = 256;
 
 /// CUDA and cuBLAS.
-const CUDA: &[(&str, Form)] = &[
+const CUDA: &[(&str, VariableFormat)] = &[
     ("CUBLASLT_HEURISTICS_CACHE_CAPACITY", Number),
     ("CUBLASLT_WORKSPACE_SIZE", Number),
     ("CUBLAS_WORKSPACE_CONFIG", List),
@@ -51,7 +51,7 @@ const CUDA: &[(&str, Form)] = &[
 ];
 
 /// HIP, and the run-time libraries below it: HSA, ROCr and ROCclr.
-const ROCM: &[(&str, Form)] = &[
+const ROCM: &[(&str, VariableFormat)] = &[
     ("AMD_DIRECT_DISPATCH", Number),
     ("AMD_LOG_LEVEL", Number),
     ("AMD_LOG_MASK", Number),
@@ -94,7 +94,7 @@ const ROCM: &[(&str, Form)] = &[
 
 /// NCCL, and RCCL, which reads NCCL's names too. Variables are excluded if they name a library (`NCCL_NET_PLUGIN`), a
 /// file (`NCCL_TOPO_FILE`, `NCCL_DEBUG_FILE`) or an address to connect to (`NCCL_COMM_ID`).
-const COLLECTIVES: &[(&str, Form)] = &[
+const COLLECTIVES: &[(&str, VariableFormat)] = &[
     ("NCCL_ALGO", List),
     ("NCCL_BUFFSIZE", Number),
     ("NCCL_CGA_CLUSTER_SIZE", Number),
@@ -192,7 +192,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     form.check(value)
 }
 
-impl Form {
+impl VariableFormat {
     fn check(self, value: &str) -> Result<(), String> {
         match self {
             Number if is_number(value) => Ok(()),

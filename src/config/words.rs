@@ -8,7 +8,7 @@ use ron::value::RawValue;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::quantity::Span;
+use super::quantity::QuantityRange;
 
 /// A name, a word, a number or a list as the command line takes it: `n`, `bf16`, `4096`, `[1, 2]`; or a text in quotes,
 /// without them.
@@ -17,7 +17,7 @@ struct Word(String);
 
 /// A list of words as options of a sweep take it, `1,2,4`: a text in quotes, or words between brackets.
 #[derive(Debug)]
-struct Words(String);
+struct WordList(String);
 
 impl Word {
     /// The word that a value in RON means; `None` for fields and maps.
@@ -44,12 +44,12 @@ fn listed(word: Word) -> String {
     if word.0.contains(',') && !word.0.starts_with(['[', '(']) { format!("{:?}", word.0) } else { word.0 }
 }
 
-impl<'de> Deserialize<'de> for Words {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words, D::Error> {
+impl<'de> Deserialize<'de> for WordList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WordList, D::Error> {
         let value = Box::<RawValue>::deserialize(deserializer)?;
         match ron::from_str::<Vec<Word>>(value.trim().get_ron()) {
-            Ok(words) => Ok(Words(words.into_iter().map(listed).collect::<Vec<_>>().join(","))),
-            Err(_) => Word::of(&value).map(|word| Words(word.0)).ok_or_else(no_word),
+            Ok(words) => Ok(WordList(words.into_iter().map(listed).collect::<Vec<_>>().join(","))),
+            Err(_) => Word::of(&value).map(|word| WordList(word.0)).ok_or_else(no_word),
         }
     }
 }
@@ -66,12 +66,14 @@ pub(super) fn by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String
 pub(super) fn lists_by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    let pairs = deserializer.deserialize_map(Pairs(PhantomData::<Words>))?;
+    let pairs = deserializer.deserialize_map(Pairs(PhantomData::<WordList>))?;
     Ok(pairs.into_iter().map(|(name, value)| (name, value.0)).collect())
 }
 
 /// Reads names and their ranges.
-pub(super) fn ranges_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Span>, D::Error> {
+pub(super) fn ranges_by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, QuantityRange>, D::Error> {
     deserializer.deserialize_map(Pairs(PhantomData)).map(BTreeMap::from_iter)
 }
 

@@ -1,7 +1,7 @@
 //! The state of a session whose run failed: the snapshot of a hang, and the error that the user sees.
 
 use super::control::Control;
-use super::driver::Progress;
+use super::driver::LaneCompletion;
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, RankReport};
 use super::session::Session;
@@ -22,12 +22,12 @@ impl Session {
         let Session { driver, lowered, base, .. } = self;
         let outline = &lowered.outline;
         let lanes = 0..outline.lanes.len() as u32;
-        let progress: Vec<Option<Progress>> = lanes
+        let progress: Vec<Option<LaneCompletion>> = lanes
             .clone()
             .zip(base)
             .map(|(lane, base)| {
                 let now = driver.progress(lane)?;
-                Some(Progress { ended: now.ended - (*base)?.ended, ..now })
+                Some(LaneCompletion { ended: now.ended - (*base)?.ended, ..now })
             })
             .collect();
         let lane_states = match (self.stamped, lowered.observed) {

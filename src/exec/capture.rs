@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::error::ExecError;
-use super::image::Step;
+use super::image::ImageCommand;
 use super::observe::Timing;
-use super::prepare::{Lowered, Outline};
+use super::prepare::{CommandOutline, LoweredSchedule};
 use super::session::{Session, device};
 
 impl Session {
@@ -39,16 +39,16 @@ impl Session {
     /// Records the events of an iteration for which later iterations wait. This is needed because no stream can wait
     /// for an event that was last recorded in a capture, and iterations launched as streams may follow.
     fn record_again(&mut self, index: usize) -> Result<(), ExecError> {
-        let Session { driver, lowered: Lowered { outline: Outline { period, .. }, .. }, .. } = self;
+        let Session { driver, lowered: LoweredSchedule { outline: CommandOutline { period, .. }, .. }, .. } = self;
         let commands = period.iter().flat_map(|step| &step.commands);
         let awaited: BTreeSet<u32> = commands
             .filter_map(|command| match command {
-                Step::Wait { event, across: true, .. } => Some(*event),
+                ImageCommand::Wait { event, across: true, .. } => Some(*event),
                 _ => None,
             })
             .collect();
         for command in &period[index].commands {
-            if let Step::Record { event, lane } = *command
+            if let ImageCommand::Record { event, lane } = *command
                 && awaited.contains(&event)
             {
                 driver.record(event, lane).map_err(device)?;

@@ -27,11 +27,12 @@ const DRIFT: f64 = 5e-4;
 /// Stamps that a session needs for its clock: one before a pass, one after it, and one for all other samples.
 pub(super) const STAMPS: u32 = 3;
 
-/// One stamp, with the host's clock read before and after it.
+/// A stamp, with the host's clock read before and after it.
 #[derive(Clone, Copy, Debug)]
 struct ClockSample {
-    /// Time from the first sample's stamp to this one, on the device's clock, and its possible error.
+    /// Time from the first sample's stamp to this one, on the device's clock.
     since: Nanos,
+    /// Possible error of `since`.
     uncertainty: Nanos,
     /// The host's clock before and after the stamp was recorded.
     before: Nanos,
@@ -40,28 +41,28 @@ struct ClockSample {
 
 /// Interval of the host's clock in which a stamp was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct StampWindow {
     low: Nanos,
     high: Nanos,
 }
 
-impl Window {
+impl StampWindow {
     /// Returns the intersection of all samples' intervals for the first stamp; `None` if they contradict each other.
-    fn of(samples: &[ClockSample]) -> Option<Window> {
+    fn of(samples: &[ClockSample]) -> Option<StampWindow> {
         let bounds = samples.iter().map(|sample| {
             let slack = sample.uncertainty.0 + (sample.since.0.abs() as f64 * DRIFT).ceil() as i64;
             (sample.before.0 - sample.since.0 - slack, sample.after.0 - sample.since.0 + slack)
         });
         let (low, high) = bounds.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1)))?;
-        (low <= high).then_some(Window { low: Nanos(low), high: Nanos(high) })
+        (low <= high).then_some(StampWindow { low: Nanos(low), high: Nanos(high) })
     }
 }
 
 /// The windows before and after a pass, and the time between their stamps on the device's clock.
 #[derive(Clone, Copy, Debug)]
 struct Alignment {
-    before: Window,
-    after: Window,
+    before: StampWindow,
+    after: StampWindow,
     apart: Nanos,
 }
 
@@ -80,25 +81,25 @@ impl Alignment {
 
 /// The host's time of observed iterations, collected during a pass.
 #[derive(Debug)]
-pub(super) enum Clock {
+pub(super) enum ClockReadings {
     /// No other rank is compared with this one, or its clock cannot be aligned.
     None,
     /// Stamps already use the host's clock.
     Host(Vec<Nanos>),
     /// Stamps use the device's clock. `since` has the time from the stamp of the window before the pass, with its
     /// error.
-    Device { before: Window, since: Vec<(Nanos, Nanos)> },
+    Device { before: StampWindow, since: Vec<(Nanos, Nanos)> },
 }
 
 impl Session {
     /// Begins a pass. The device must be idle.
-    pub(super) fn begin_clock(&mut self) -> Result<Clock, ExecError> {
-        let Some(first) = self.lowered.clock_stamps else { return Ok(Clock::None) };
+    pub(super) fn begin_clock(&mut self) -> Result<ClockReadings, ExecError> {
+        let Some(first) = self.lowered.clock_stamps else { return Ok(ClockReadings::None) };
         if !self.driver.has_clock() {
-            return Ok(Clock::Host(Vec::new()));
+            return Ok(ClockReadings::Host(Vec::new()));
         }
         let window = self.window(first)?;
-        Ok(window.map_or(Clock::None, |before| Clock::Device { before, since: Vec::new() }))
+        Ok(window.map_or(ClockReadings::None, |before| ClockReadings::Device { before, since: Vec::new() }))
     }
 
     /// Saves the begin stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
@@ -107,9 +108,9 @@ impl Session {
     ///
     /// An error of the device, or a clock that jumped: the stamp is earlier than the begin of the pass or later than
     /// now.
-    pub(super) fn note_begin(&mut self, clock: &mut Clock, begin: u32, began: Nanos) -> Result<(), ExecError> {
+    pub(super) fn note_begin(&mut self, clock: &mut ClockReadings, begin: u32, began: Nanos) -> Result<(), ExecError> {
         match (clock, self.lowered.clock_stamps) {
-            (Clock::Host(begins), _) => {
+            (ClockReadings::Host(begins), _) => {
                 let at = self.driver.reached_at(begin).map_err(device)?;
                 let now = self.driver.now();
                 if !(began..=now).contains(&at) {
@@ -117,7 +118,7 @@ impl Session {
                 }
                 begins.push(at);
             }
-            (Clock::Device { since, .. }, Some(first)) => {
+            (ClockReadings::Device { since, .. }, Some(first)) => {
                 let elapsed = self.driver.elapsed(first, begin).map_err(device)?;
                 since.push((elapsed, self.driver.uncertainty(elapsed)));
             }
@@ -127,13 +128,13 @@ impl Session {
     }
 
     /// Ends a pass, on an idle device, and sets the origin of each trace.
-    pub(super) fn end_clock(&mut self, clock: Clock, traces: &mut [Trace]) -> Result<(), ExecError> {
+    pub(super) fn end_clock(&mut self, clock: ClockReadings, traces: &mut [Trace]) -> Result<(), ExecError> {
         let host = self.driver.host_clock();
         let begins: Vec<Moment> = match (clock, self.lowered.clock_stamps) {
-            (Clock::Host(begins), _) => {
+            (ClockReadings::Host(begins), _) => {
                 begins.into_iter().map(|at| Moment { at, error: Nanos(0), clock: host }).collect()
             }
-            (Clock::Device { before, since }, Some(first)) => {
+            (ClockReadings::Device { before, since }, Some(first)) => {
                 let Some(after) = self.window(first + 1)? else { return Ok(()) };
                 let apart = self.driver.elapsed(first, first + 1).map_err(device)?;
                 let alignment = Alignment { before, after, apart };
@@ -148,7 +149,7 @@ impl Session {
     }
 
     /// Measures the window of stamp `reference`; `None` if the device does not answer in time.
-    fn window(&mut self, reference: u32) -> Result<Option<Window>, ExecError> {
+    fn window(&mut self, reference: u32) -> Result<Option<StampWindow>, ExecError> {
         let Some(first) = self.lowered.clock_stamps else { return Ok(None) };
         self.driver.synchronize().map_err(device)?;
         let mut samples: Vec<ClockSample> = Vec::with_capacity(SAMPLES);
@@ -162,7 +163,7 @@ impl Session {
             }
             samples.push(ClockSample { since, uncertainty, before, after });
         }
-        Ok(Window::of(&samples))
+        Ok(StampWindow::of(&samples))
     }
 
     /// Records a stamp and returns the host's clock before and after it; `None` if the device does not answer in time.
@@ -262,8 +263,8 @@ mod tests {
             let (later, looks_after) = samples(pair, start + 1e7 + apart, &after);
             let truth = start + 5e6 + apart * share;
             let alignment = Alignment {
-                before: Window::of(&looks_before).expect("nothing contradicts"),
-                after: Window::of(&looks_after).expect("nothing contradicts"),
+                before: StampWindow::of(&looks_before).expect("nothing contradicts"),
+                after: StampWindow::of(&looks_after).expect("nothing contradicts"),
                 apart: Nanos((later - reference).round() as i64),
             };
             let told = pair.device(truth) + f64::from(off);
@@ -285,8 +286,11 @@ mod tests {
             before: Nanos(before),
             after: Nanos(after),
         };
-        assert_eq!(Window::of(&[sample(10, 20), sample(15, 30)]), Some(Window { low: Nanos(15), high: Nanos(20) }));
-        assert_eq!(Window::of(&[sample(10, 20), sample(21, 30)]), None);
-        assert_eq!(Window::of(&[]), None);
+        assert_eq!(
+            StampWindow::of(&[sample(10, 20), sample(15, 30)]),
+            Some(StampWindow { low: Nanos(15), high: Nanos(20) })
+        );
+        assert_eq!(StampWindow::of(&[sample(10, 20), sample(21, 30)]), None);
+        assert_eq!(StampWindow::of(&[]), None);
     }
 }

@@ -13,12 +13,12 @@ pub trait Counters: Send {
     fn end(&mut self) -> Result<bool, String>;
 
     /// Returns the counts of the complete passes, and starts anew.
-    fn values(&mut self) -> Result<Vec<Count>, String>;
+    fn values(&mut self) -> Result<Vec<CounterValue>, String>;
 }
 
 /// A quantity that a device counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Count {
+pub struct CounterValue {
     /// The vendor's name of the metric, or those of a ratio.
     pub metric: String,
     /// The quantity in words for reports, such as `read from device memory`.
@@ -31,11 +31,11 @@ pub struct Count {
 
 /// The counts of an operation that ran alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct CountedOperation {
     pub op: OpId,
     /// Number of times that the operation ran until all counts were complete.
     pub passes: u64,
-    pub counts: Vec<Count>,
+    pub counts: Vec<CounterValue>,
 }
 
 /// The blocks of an operation's kernels that one compute unit ran in one iteration.

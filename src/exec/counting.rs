@@ -4,7 +4,7 @@
 use crate::base::OpId;
 
 use super::control::Control;
-use super::counters::{Counted, Counters};
+use super::counters::{CountedOperation, Counters};
 use super::error::ExecError;
 use super::ranks::Ranks;
 use super::session::{LaunchMode, Session, device};
@@ -15,7 +15,11 @@ const MAX_PASSES: u64 = 64;
 impl Ranks {
     /// Counts hardware events of the chosen operations of the first slot. The program must have a single rank. Counts fewer if
     /// the run is stopped. The inner error is the reason in words why the device cannot count.
-    pub fn count(&mut self, chosen: &[OpId], control: &Control) -> Result<Result<Vec<Counted>, String>, ExecError> {
+    pub fn count(
+        &mut self,
+        chosen: &[OpId],
+        control: &Control,
+    ) -> Result<Result<Vec<CountedOperation>, String>, ExecError> {
         let count = |session: &mut Session| {
             let counted = session.count(chosen, control);
             counted.map_err(|error| session.explained(error, 0, control))
@@ -26,7 +30,11 @@ impl Ranks {
 }
 
 impl Session {
-    fn count(&mut self, chosen: &[OpId], control: &Control) -> Result<Result<Vec<Counted>, String>, ExecError> {
+    fn count(
+        &mut self,
+        chosen: &[OpId],
+        control: &Control,
+    ) -> Result<Result<Vec<CountedOperation>, String>, ExecError> {
         self.set_up(control)?;
         self.begin();
         let period = self.period() as u64;
@@ -43,7 +51,7 @@ impl Session {
         };
         let mut counted = Vec::new();
         for &op in chosen {
-            let mut pass = Pass { op, counters: counters.as_mut(), complete: Ok(false) };
+            let mut pass = CountingPass { op, counters: counters.as_mut(), complete: Ok(false) };
             let mut passes = 0;
             while pass.complete == Ok(false) {
                 if passes == MAX_PASSES {
@@ -62,7 +70,7 @@ impl Session {
                 Ok(counts) => counts,
                 Err(why) => return Ok(Err(why)),
             };
-            counted.push(Counted { op, passes, counts });
+            counted.push(CountedOperation { op, passes, counts });
         }
         Ok(Ok(counted))
     }
@@ -72,7 +80,7 @@ impl Session {
     fn step_alone(
         &mut self,
         iteration: &mut u64,
-        mut pass: Option<&mut Pass>,
+        mut pass: Option<&mut CountingPass>,
         control: &Control,
     ) -> Result<bool, ExecError> {
         if !self.stopping.may_begin(*iteration, control.stopped()) {
@@ -98,14 +106,14 @@ impl Session {
 }
 
 /// The passes of an operation.
-struct Pass<'a> {
+struct CountingPass<'a> {
     op: OpId,
     counters: &'a mut dyn Counters,
     /// Whether all passes are complete; the reason in words if they cannot be counted.
     complete: Result<bool, String>,
 }
 
-impl Pass<'_> {
+impl CountingPass<'_> {
     fn begin(&mut self) {
         self.complete = self.counters.begin().map(|()| false);
     }

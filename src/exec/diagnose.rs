@@ -10,7 +10,7 @@ use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, LaneState};
-use super::image::{NO_COMM, Step};
+use super::image::{ImageCommand, NO_COMM};
 use super::observe::Timing;
 use super::ranks::Ranks;
 use super::session::{LaunchMode, RING, Session, at_operation, device};
@@ -81,10 +81,10 @@ impl Session {
         let period = self.lowered.outline.period.clone();
         for command in &period[index].commands {
             match *command {
-                Step::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
-                Step::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
-                Step::HostSync => self.driver.synchronize().map_err(device)?,
-                Step::Launch { op, lane } => launch(self, op, lane)?,
+                ImageCommand::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
+                ImageCommand::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
+                ImageCommand::HostSync => self.driver.synchronize().map_err(device)?,
+                ImageCommand::Launch { op, lane } => launch(self, op, lane)?,
             }
         }
         self.progress.wait_for_device();

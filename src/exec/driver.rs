@@ -67,7 +67,7 @@ pub struct Fault {
 
 /// Progress of one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct LaneCompletion {
     /// Operations completed since the driver was opened.
     pub ended: u64,
     /// True if the next operation is running.
@@ -81,9 +81,9 @@ pub struct Issued {
     pub under_way: u64,
     /// Index of the next iteration in the period.
     pub slot: u64,
-    /// The begin stamp of the next iteration, and the size of the ring of stamps. Each iteration uses two stamps and
-    /// one gate, so the ring of gates is half as large.
+    /// The begin stamp of the next iteration, as an index into the ring of stamps.
     pub next_stamp: u32,
+    /// Size of the ring of stamps. Each iteration uses two stamps and one gate, so the ring of gates is half as large.
     pub stamps: u32,
     /// Iterations that are still to be issued; `None` if later iterations are not issued and measured like this one.
     pub left: Option<u64>,
@@ -285,11 +285,11 @@ pub trait Driver: Send {
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>>;
 
     /// Returns the progress of a lane; `None` if the device does not report it.
-    fn progress(&mut self, _lane: u32) -> Option<Progress> {
+    fn progress(&mut self, _lane: u32) -> Option<LaneCompletion> {
         None
     }
 
-    /// Whether it is certain that the issued work never completes.
+    /// True if the issued work certainly never completes.
     fn stuck(&mut self) -> bool {
         false
     }

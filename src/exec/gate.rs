@@ -10,7 +10,7 @@ use crate::ops::Launch;
 
 use super::driver::Issued;
 use super::error::ExecError;
-use super::image::{Image, Step, StepCommands};
+use super::image::{Image, ImageCommand, StepCommands};
 use super::observe::Timing;
 use super::session::{LaunchMode, POLLS, RING, Session, device};
 
@@ -33,7 +33,7 @@ pub struct Gate {
     pub refused: Option<String>,
     /// True if the launch of a graph can be held: it takes few commands of a queue, independent of its size.
     pub graphs: bool,
-    /// True if observed iterations, with their stamps, fit into the queues too.
+    /// True if observed iterations fit into the hardware queues with their stamps.
     observed_fit: bool,
     /// Whether each iteration in flight was held, by its index in the ring.
     held: Vec<bool>,
@@ -49,7 +49,7 @@ impl Gate {
         }
         let plain = most(image, period, 0);
         let blocks = blocks(image, period);
-        let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
+        let refused = if period.iter().any(|step| step.commands.contains(&ImageCommand::HostSync)) {
             Some("a `host_sync()` makes the host wait for the device".to_owned())
         } else if blocks {
             Some(
@@ -246,12 +246,12 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
         let mut add = |lane: u32, count: u32| *queues.entry(image.lanes[lane as usize].queue).or_default() += count;
         for command in &step.commands {
             match *command {
-                Step::Launch { op, lane } => {
+                ImageCommand::Launch { op, lane } => {
                     let work = &image.works[image.ops[op as usize].work as usize];
                     add(lane, work.launches.iter().map(commands).sum::<u32>() + stamps);
                 }
-                Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
-                Step::HostSync => {}
+                ImageCommand::Record { lane, .. } | ImageCommand::Wait { lane, .. } => add(lane, 1),
+                ImageCommand::HostSync => {}
             }
         }
         // The commands that `Session::lead_in` and `Session::issue` add: on the origin lane the wait for the previous

@@ -9,10 +9,10 @@ use miette::LabeledSpan;
 
 use crate::base::{Nanos, OnceBlock, SrcSpan, counted};
 
-use super::driver::Progress;
+use super::driver::LaneCompletion;
 use super::error::ExecError;
-use super::image::{Comm, NO_COMM, Step, StepCommands, StepLaunch};
-use super::prepare::Outline;
+use super::image::{Comm, ImageCommand, NO_COMM, StepCommands, StepLaunch};
+use super::prepare::CommandOutline;
 
 /// Maximum number of operations that a message labels.
 const MAX_LABELS: usize = 12;
@@ -38,7 +38,7 @@ pub(super) struct HangSnapshot {
     pub block: Option<OnceBlock>,
     /// Lanes that still have work.
     pub busy: Vec<u32>,
-    /// States of those lanes whose progress the device reports.
+    /// States of the lanes whose progress the device reports.
     pub lane_states: Vec<LaneState>,
     /// True if the driver is certain that the work never completes; false if the timeout expired.
     pub stuck: bool,
@@ -46,13 +46,13 @@ pub(super) struct HangSnapshot {
 
 /// Position of a lane: an iteration, and the index of its next command there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Position {
+struct LanePosition {
     iteration: u64,
     command: usize,
     begun: bool,
 }
 
-impl Outline {
+impl CommandOutline {
     /// Commands of an iteration.
     pub(super) fn step(&self, iteration: u64) -> &StepCommands {
         &self.period[(iteration % self.period.len() as u64) as usize]
@@ -66,7 +66,7 @@ impl Outline {
 
     /// Position of a lane from the number of operations that it has completed since the first iteration; `None` if it
     /// has none.
-    fn by_count(&self, lane: u32, progress: Progress) -> Option<Position> {
+    fn by_count(&self, lane: u32, progress: LaneCompletion) -> Option<LanePosition> {
         let steps = self.period.len() as u64;
         let each: Vec<u64> = (0..steps).map(|step| self.launches_of(step, lane).count() as u64).collect();
         let all: u64 = each.iter().sum();
@@ -78,12 +78,12 @@ impl Outline {
             here
         })?;
         let (command, _) = self.launches_of(step as u64, lane).nth(left as usize)?;
-        Some(Position { iteration: round * steps + step as u64, command, begun: progress.running })
+        Some(LanePosition { iteration: round * steps + step as u64, command, begun: progress.running })
     }
 
     /// Returns the states of lanes by the progress that the device reports, counted from the first iteration.
-    pub(super) fn lane_states(&self, issued: u64, progress: &[Option<Progress>]) -> Vec<LaneState> {
-        let positions: Vec<Option<Position>> = (0..)
+    pub(super) fn lane_states(&self, issued: u64, progress: &[Option<LaneCompletion>]) -> Vec<LaneState> {
+        let positions: Vec<Option<LanePosition>> = (0..)
             .zip(progress)
             .map(|(lane, progress)| self.by_count(lane, (*progress)?).filter(|position| position.iteration < issued))
             .collect();
@@ -97,25 +97,27 @@ impl Outline {
         iteration: u64,
         mut reached: impl FnMut(usize) -> (bool, bool),
     ) -> Vec<LaneState> {
-        let mut positions: Vec<Option<Position>> = vec![None; self.lanes.len()];
+        let mut positions: Vec<Option<LanePosition>> = vec![None; self.lanes.len()];
         for (turn, StepLaunch { command, lane, .. }) in self.step(iteration).launches().enumerate() {
             let position = &mut positions[lane as usize];
             if position.is_none()
                 && let (begun, false) = reached(turn)
             {
-                *position = Some(Position { iteration, command, begun });
+                *position = Some(LanePosition { iteration, command, begun });
             }
         }
         self.lane_states_at(&positions)
     }
 
-    fn lane_states_at(&self, positions: &[Option<Position>]) -> Vec<LaneState> {
+    fn lane_states_at(&self, positions: &[Option<LanePosition>]) -> Vec<LaneState> {
         let Some(oldest) = positions.iter().flatten().map(|position| position.iteration).min() else {
             return Vec::new();
         };
-        let state = |(lane, position): (u32, &Option<Position>)| {
+        let state = |(lane, position): (u32, &Option<LanePosition>)| {
             let position = (*position)?;
-            let Step::Launch { op, .. } = self.step(position.iteration).commands[position.command] else { return None };
+            let ImageCommand::Launch { op, .. } = self.step(position.iteration).commands[position.command] else {
+                return None;
+            };
             let awaits = if position.begun { None } else { self.awaited(lane, position, positions) };
             // A lane that has completed the oldest iteration normally waits for that iteration only, so it is left out.
             let is_relevant = position.begun || awaits.is_some() || position.iteration == oldest;
@@ -126,12 +128,13 @@ impl Outline {
 
     /// Returns the operation that a launch waits for: the first incomplete one among the events that its lane waits
     /// for.
-    fn awaited(&self, lane: u32, position: Position, positions: &[Option<Position>]) -> Option<u32> {
+    fn awaited(&self, lane: u32, position: LanePosition, positions: &[Option<LanePosition>]) -> Option<u32> {
         let commands = &self.step(position.iteration).commands;
-        let is_on_lane = |command: &Step| matches!(*command, Step::Launch { lane: its, .. } if its == lane);
+        let is_on_lane =
+            |command: &ImageCommand| matches!(*command, ImageCommand::Launch { lane: its, .. } if its == lane);
         let from = commands[..position.command].iter().rposition(is_on_lane).map_or(0, |index| index + 1);
         let waits = (from..position.command).filter_map(|index| match commands[index] {
-            Step::Wait { lane: its, event, .. } if its == lane => Some((index, event)),
+            ImageCommand::Wait { lane: its, event, .. } if its == lane => Some((index, event)),
             _ => None,
         });
         let mut unmet = waits.filter_map(|(index, event)| {
@@ -153,8 +156,8 @@ impl Outline {
             let commands = &self.step(iteration).commands;
             for (index, command) in commands[..end.min(commands.len())].iter().enumerate().rev() {
                 match (*command, recorder) {
-                    (Step::Record { event: its, lane }, None) if its == event => recorder = Some(lane),
-                    (Step::Launch { op, lane }, Some(recorder)) if lane == recorder => {
+                    (ImageCommand::Record { event: its, lane }, None) if its == event => recorder = Some(lane),
+                    (ImageCommand::Launch { op, lane }, Some(recorder)) if lane == recorder => {
                         return Some(((lane, op), (iteration, index)));
                     }
                     _ => {}
@@ -202,7 +205,7 @@ impl Outline {
 /// The part of the error of a hang that one rank of this process reports.
 pub(super) struct RankReport {
     pub rank: u32,
-    pub outline: Outline,
+    pub outline: CommandOutline,
     /// Snapshot of the rank; `None` if the rank completed its iterations or did not answer.
     pub snapshot: Option<HangSnapshot>,
     /// True if the rank completed all its iterations.
@@ -254,7 +257,7 @@ struct LabelText {
     ends: String,
 }
 
-/// One label for each operation at which ranks stopped.
+/// Returns a label for each operation at which ranks stopped.
 fn labels(ranks: &[RankReport]) -> Vec<LabeledSpan> {
     let several = ranks.len() > 1;
     let mut texts: BTreeMap<LabelText, BTreeSet<u32>> = BTreeMap::new();

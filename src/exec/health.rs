@@ -26,8 +26,9 @@ pub struct Health {
     /// Current reasons for a reduced clock, except idleness and clocks set by a user.
     #[serde(deserialize_with = "constants")]
     pub reasons: Vec<Constant>,
-    /// Total time for which the power cap and the temperature have reduced the clock, from an arbitrary origin.
+    /// Total time for which the power cap has reduced the clock, from an arbitrary origin; `None` if unknown.
     pub by_power: Option<Nanos>,
+    /// Total time for which the temperature has reduced the clock, from an arbitrary origin; `None` if unknown.
     pub by_temperature: Option<Nanos>,
 }
 

@@ -13,7 +13,7 @@ use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::Command;
 
 use super::error::ExecError;
-use super::ranks::Rank;
+use super::ranks::RankSchedule;
 
 /// Everything that a backend creates for one rank before a run.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Image {
     /// Initial contents of memory. Bytes that no fill covers are poisoned.
     pub fills: Vec<Fill>,
     /// Distinct specs with their launches.
-    pub works: Vec<Work>,
+    pub works: Vec<LoweredSpec>,
     /// Operations of all iterations of the period, by number.
     pub ops: Vec<ImageOp>,
     /// Addresses of the operands of all operations.
@@ -84,14 +84,14 @@ pub struct Fill {
 
 /// A spec with its launches.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct LoweredSpec {
     pub spec: Arc<Spec>,
     pub launches: Arc<[Launch]>,
     /// Source location of one use of the spec, for messages.
     pub span: SrcSpan,
 }
 
-/// One operation of one iteration.
+/// An operation in one iteration of the period.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageOp {
     pub work: u32,
@@ -126,7 +126,7 @@ pub struct Address {
 
 /// A command that a session issues, with the numbers of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ImageCommand {
     Launch {
         op: u32,
         lane: u32,
@@ -144,12 +144,12 @@ pub enum Step {
     HostSync,
 }
 
-/// One iteration of the period.
+/// The commands of one iteration of the period.
 #[derive(Debug)]
 pub struct StepCommands {
     /// Slot of the iteration in the program's cycle.
     pub step: usize,
-    pub commands: Vec<Step>,
+    pub commands: Vec<ImageCommand>,
     /// The operation of each launch, in the order of issue.
     pub ops: Vec<OpId>,
     pub used: Vec<u32>,
@@ -168,13 +168,13 @@ impl StepCommands {
     /// The launches among the commands of the iteration, in the order in which the host issues them.
     pub fn launches(&self) -> impl Iterator<Item = StepLaunch> {
         self.commands.iter().enumerate().filter_map(|(command, step)| match *step {
-            Step::Launch { op, lane } => Some(StepLaunch { command, op, lane }),
+            ImageCommand::Launch { op, lane } => Some(StepLaunch { command, op, lane }),
             _ => None,
         })
     }
 }
 
-/// All commands of a rank.
+/// The commands of a rank: those of the period, and those around it.
 #[derive(Debug)]
 pub struct Commands {
     /// The iterations of the period.
@@ -192,7 +192,7 @@ impl Commands {
 
 /// Lowers a rank's schedule to an image. Appends `extra_lanes` to its lanes and creates `stamps` stamps. Also returns
 /// its commands.
-pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Commands) {
+pub fn lower(rank: &RankSchedule, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Commands) {
     let schedule = rank.schedule;
     let mut comms = Comms::of(rank);
     let mut image = Image {
@@ -228,15 +228,15 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
     let period = lower_period(rank, &mut image, &mut comms);
     let blocks = rank.program.around.as_ref().zip(schedule.around.as_ref());
     let around = blocks.map(|(program, schedule)| {
-        let block = Rank { program, schedule, ..*rank };
+        let block = RankSchedule { program, schedule, ..*rank };
         lower_period(&block, &mut image, &mut comms).pop().expect("a block is a cycle of one slot")
     });
-    image.comms = comms.into_list();
+    image.comms = comms.list;
     (image, Commands { period, around })
 }
 
 /// Adds the operations of a schedule's period to an image, and returns its commands.
-fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCommands> {
+fn lower_period(rank: &RankSchedule, image: &mut Image, comms: &mut Comms) -> Vec<StepCommands> {
     let (program, schedule) = (rank.program, rank.schedule);
     let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
     let (events, crossings) = (image.events, image.crossings);
@@ -249,9 +249,11 @@ fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCo
         let mut ops = Vec::new();
         for command in &planned.commands {
             commands.push(match *command {
-                Command::Record { event, lane } => Step::Record { event: events + event.0, lane: lane.0 },
-                Command::Wait { event, lane, across } => Step::Wait { lane: lane.0, event: events + event.0, across },
-                Command::HostSync => Step::HostSync,
+                Command::Record { event, lane } => ImageCommand::Record { event: events + event.0, lane: lane.0 },
+                Command::Wait { event, lane, across } => {
+                    ImageCommand::Wait { lane: lane.0, event: events + event.0, across }
+                }
+                Command::HostSync => ImageCommand::HostSync,
                 Command::Launch { op, lane } => {
                     let OpKind::Run(spec_id) = step.op(op).kind else {
                         unreachable!("only what runs is launched");
@@ -259,7 +261,7 @@ fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCo
                     let work = *works[spec_id.index()].get_or_insert_with(|| {
                         let spec = Arc::new(program.spec(spec_id).clone());
                         let launches = launches(&spec, rank);
-                        image.works.push(Work { spec, launches, span: step.op(op).span });
+                        image.works.push(LoweredSpec { spec, launches, span: step.op(op).span });
                         image.works.len() as u32 - 1
                     });
                     let operands = image.addresses.len() as u32;
@@ -279,7 +281,7 @@ fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCo
                     };
                     let (lane, span) = (lane.0, step.op(op).span);
                     image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
-                    Step::Launch { op: image.ops.len() as u32 - 1, lane }
+                    ImageCommand::Launch { op: image.ops.len() as u32 - 1, lane }
                 }
             });
         }
@@ -296,7 +298,7 @@ fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCo
 
 /// Returns the launches of a spec for this rank. Ranks may share a program, so the rank enters a collective's launches
 /// here.
-fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
+fn launches(spec: &Spec, rank: &RankSchedule) -> Arc<[Launch]> {
     let of_rank = |launch: Launch| match launch {
         Launch::Collective(collectives) => {
             let of_rank = |mut one: Collective| {
@@ -319,7 +321,7 @@ struct Comms {
 
 impl Comms {
     /// Collects the communicators of all collectives, in an order that depends on groups and streams alone.
-    fn of(rank: &Rank) -> Self {
+    fn of(rank: &RankSchedule) -> Self {
         let program = rank.program;
         let mut numbers = BTreeMap::new();
         let blocks = program.around.iter().flat_map(|(_, block)| block.cycle.iter().map(move |step| (&**block, step)));
@@ -348,13 +350,9 @@ impl Comms {
         let group = launches.iter().flat_map(Launch::collectives).next().map(|collective| collective.group);
         group.and_then(|group| self.numbers.get(&(group, stream)).copied()).unwrap_or(NO_COMM)
     }
-
-    fn into_list(self) -> Vec<Comm> {
-        self.list
-    }
 }
 
-fn fills(rank: &Rank) -> Vec<Fill> {
+fn fills(rank: &RankSchedule) -> Vec<Fill> {
     let (program, schedule) = (rank.program, rank.schedule);
     (0..program.memories.len())
         .map(crate::base::MemoryId::from)
@@ -385,9 +383,9 @@ impl Image {
             last.fill(None);
             for command in &step.commands {
                 match *command {
-                    Step::Launch { op, lane } => self.ops[op as usize].behind = last[lane as usize].replace(op),
-                    Step::Record { lane, .. } | Step::Wait { lane, .. } => last[lane as usize] = None,
-                    Step::HostSync => last.fill(None),
+                    ImageCommand::Launch { op, lane } => self.ops[op as usize].behind = last[lane as usize].replace(op),
+                    ImageCommand::Record { lane, .. } | ImageCommand::Wait { lane, .. } => last[lane as usize] = None,
+                    ImageCommand::HostSync => last.fill(None),
                 }
             }
         }

@@ -13,9 +13,11 @@ use crate::ops::{self, Tensor};
 
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{Address, Comm, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, Step, StepCommands, Work};
+use super::image::{
+    Address, Comm, Fill, Image, ImageCommand, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, StepCommands,
+};
 use super::prepare::SessionOptions;
-use super::ranks::{Rank, Ranks, prepare_with};
+use super::ranks::{RankSchedule, Ranks, prepare_with};
 
 /// Alignment of copies in bytes.
 const ALIGN: u64 = 256;
@@ -50,12 +52,12 @@ pub struct Inspected {
     pub around: Around<usize>,
 }
 
-/// One launched operation of an iteration.
+/// A launched operation of an iteration.
 #[derive(Debug)]
 pub struct Launched {
     /// Slot of the cycle, and operation.
     pub op: (usize, OpId),
-    pub work: Work,
+    pub work: LoweredSpec,
     pub inputs: Vec<Address>,
     pub outputs: Vec<Address>,
     /// Addresses of the operation's outputs at the end of the iteration; `None` if no operation reads them and no copy was made.
@@ -75,11 +77,15 @@ pub enum MatchBy {
 }
 
 /// Opens a backend for verification, with copies of results that iterations overwrite.
-pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &SessionOptions) -> Result<Inspection, ExecError> {
+pub fn inspect(
+    ranks: &[RankSchedule],
+    backend: &dyn Backend,
+    options: &SessionOptions,
+) -> Result<Inspection, ExecError> {
     let mut inspected = Vec::new();
     let all = ranks;
     let ranks = prepare_with(ranks, backend, options, |index, image, commands| {
-        let Rank { program, schedule, .. } = all[index];
+        let RankSchedule { program, schedule, .. } = all[index];
         let address_of = |memory| {
             let (space, offset) = schedule.memory.offset(memory, 0);
             (Address { space, offset }, schedule.memory.placement(memory).bytes)
@@ -127,10 +133,10 @@ impl CopyInserter<'_> {
         let mut commands = Vec::with_capacity(step.commands.len());
         for command in std::mem::take(&mut step.commands) {
             commands.push(command);
-            let Step::Launch { op, lane } = command else { continue };
+            let ImageCommand::Launch { op, lane } = command else { continue };
             let turn = launched.len();
             let copies = self.launched((step.step, step.ops[turn]), op, result_uses[turn], &mut launched);
-            commands.extend(copies.into_iter().map(|op| Step::Launch { op, lane }));
+            commands.extend(copies.into_iter().map(|op| ImageCommand::Launch { op, lane }));
         }
         step.commands = commands;
         launched
@@ -170,7 +176,7 @@ impl CopyInserter<'_> {
         self.end = (self.end + tensor.reach()).next_multiple_of(ALIGN);
         self.image.bytes[0] = self.end;
         let spec = ops::copied(tensor.reach(), from.space);
-        let work = Work { launches: spec.launch().into(), spec: Arc::new(spec), span: Default::default() };
+        let work = LoweredSpec { launches: spec.launch().into(), spec: Arc::new(spec), span: Default::default() };
         self.image.works.push(work);
         let operands = self.image.addresses.len() as u32;
         self.image.addresses.extend([from, to]);

@@ -67,7 +67,7 @@ pub(super) type Transfers = BTreeMap<u32, Vec<(bool, u32)>>;
 /// The commands that a session issues, with the names and locations that messages need. Cheap to clone; the watchdog
 /// has a copy.
 #[derive(Clone)]
-pub(super) struct Outline {
+pub(super) struct CommandOutline {
     pub period: Arc<[StepCommands]>,
     /// The block around the iterations that these commands belong to; `None` for the iterations.
     pub block: Option<OnceBlock>,
@@ -84,10 +84,10 @@ pub(super) struct Outline {
 }
 
 /// The state that a session keeps of a lowered schedule.
-pub(super) struct Lowered {
-    pub outline: Outline,
+pub(super) struct LoweredSchedule {
+    pub outline: CommandOutline,
     /// The commands of the blocks around the iterations, each as a period of one iteration.
-    pub around: Around<Outline>,
+    pub around: Around<CommandOutline>,
     /// Placement of each memory, with its offset in the space.
     pub placements: Vec<(Placement, u64)>,
     pub sync: Sync,
@@ -115,18 +115,21 @@ pub fn prepare(
     backend: &dyn Backend,
     options: &SessionOptions,
 ) -> Result<Session, ExecError> {
-    let ranks =
-        super::ranks::prepare_ranks(&[super::Rank { number: program.rank, program, schedule }], backend, options)?;
+    let ranks = super::ranks::prepare_ranks(
+        &[super::RankSchedule { number: program.rank, program, schedule }],
+        backend,
+        options,
+    )?;
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
 
 /// Returns the image for a backend and the state of its session. `alter` may change the image and the period before
 /// they are final; launches that it adds get the highest numbers.
 pub(super) fn lower(
-    rank: &super::Rank,
+    rank: &super::RankSchedule,
     options: &SessionOptions,
     alter: impl FnOnce(&mut Image, &mut Commands),
-) -> (Image, Lowered) {
+) -> (Image, LoweredSchedule) {
     let (program, schedule) = (rank.program, rank.schedule);
     let lanes = schedule.lanes.len() as u32;
     let most = schedule.operations();
@@ -172,7 +175,7 @@ pub(super) fn lower(
         .collect();
     let transfers = transfers(&image);
     let partners = partners(&image, &transfers);
-    let outline = Outline {
+    let outline = CommandOutline {
         period: period.into(),
         block: None,
         launches: launches.into(),
@@ -182,12 +185,12 @@ pub(super) fn lower(
         transfers: Arc::new(transfers),
         timeout: options.timeout,
     };
-    let of_block = |which, block| Outline { period: vec![block].into(), block: Some(which), ..outline.clone() };
+    let of_block = |which, block| CommandOutline { period: vec![block].into(), block: Some(which), ..outline.clone() };
     let around = Around {
         setup: around.setup.map(|block| of_block(OnceBlock::Setup, block)),
         teardown: around.teardown.map(|block| of_block(OnceBlock::Teardown, block)),
     };
-    let lowered = Lowered {
+    let lowered = LoweredSchedule {
         outline,
         around,
         placements,

@@ -33,7 +33,7 @@ use super::watchdog::{self, Watched};
 
 /// The program and schedule of one rank.
 #[derive(Clone, Copy, Debug)]
-pub struct Rank<'a> {
+pub struct RankSchedule<'a> {
     /// Number of the rank in the world. Several ranks may share a program.
     pub number: u32,
     pub program: &'a Program,
@@ -86,8 +86,9 @@ pub struct Ranks {
     pub(super) sessions: Vec<Session>,
     /// Numbers of all ranks of the world.
     pub(super) numbers: Vec<u32>,
-    /// Requested method of timing operations in observed iterations, and the method that the last ones used.
+    /// Requested method of timing operations in observed iterations.
     pub(super) observe: ObserveSetting,
+    /// Method that the last observed iterations used; `None` before the first.
     pub(super) observed_by: Option<ObservedBy>,
     /// Time of an iteration of the last observed ones; `None` unless the vendor's records timed them.
     pub(super) recorded_time: Option<Nanos>,
@@ -117,13 +118,17 @@ impl SessionInfo {
 
 /// Opens a backend for the ranks of a world, and creates everything that their schedules need. With peers, only the
 /// rank of this process is opened; each other process opens its own.
-pub fn prepare_ranks(ranks: &[Rank], backend: &dyn Backend, options: &SessionOptions) -> Result<Ranks, ExecError> {
+pub fn prepare_ranks(
+    ranks: &[RankSchedule],
+    backend: &dyn Backend,
+    options: &SessionOptions,
+) -> Result<Ranks, ExecError> {
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
 /// Like [`prepare_ranks`], but `alter` changes the image of each rank before it is opened: see [`prepare::lower`].
 pub(super) fn prepare_with(
-    ranks: &[Rank],
+    ranks: &[RankSchedule],
     backend: &dyn Backend,
     options: &SessionOptions,
     mut alter: impl FnMut(usize, &mut Image, &mut Commands),
@@ -148,7 +153,7 @@ pub(super) fn prepare_with(
             ranks[own.clone()].iter().zip(&parts).map(|(rank, part)| (rank.number, part.partners.clone())).collect();
         let stopping = Stopping::of(&partners);
         let parts = parts.into_iter().zip(&ranks[own.clone()]).zip(stopping);
-        let session = |(driver, ((part, rank), stopping)): (_, ((_, &Rank), _))| {
+        let session = |(driver, ((part, rank), stopping)): (_, ((_, &RankSchedule), _))| {
             Session::new(driver, part, rank.number, alone, stopping)
         };
         let mut sessions = drivers.into_iter().zip(parts).map(session).collect::<Vec<_>>();
@@ -190,7 +195,7 @@ fn share_progress(sessions: &mut [Session]) {
 }
 
 /// The ranks that run in this process.
-fn own(ranks: &[Rank], peers: Option<&dyn Peers>) -> Range<usize> {
+fn own(ranks: &[RankSchedule], peers: Option<&dyn Peers>) -> Range<usize> {
     let Some(peers) = peers else { return 0..ranks.len() };
     let index = ranks.iter().position(|rank| rank.number == peers.rank());
     let index = index.expect("a process has a rank of the world that it was launched for");

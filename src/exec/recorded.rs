@@ -10,7 +10,7 @@ use crate::config::ObserveSetting;
 
 use super::control::Control;
 use super::error::ExecError;
-use super::image::{Step, StepCommands};
+use super::image::{ImageCommand, StepCommands};
 use super::observe::{Observation, Timing};
 use super::ranks::Ranks;
 use super::records::{self, Activity, TurnTimes};
@@ -114,7 +114,7 @@ fn complete(
     let mut spans = Vec::with_capacity(step.ops.len());
     for command in &step.commands {
         match *command {
-            Step::Launch { op: number, lane } => {
+            ImageCommand::Launch { op: number, lane } => {
                 let Some(&op) = numbers.next() else { break };
                 let now = reached.get(&lane).copied().unwrap_or_default();
                 let known = times.ops.get(&number).map(|&(start, end)| (since(start), since(end)));
@@ -123,16 +123,16 @@ fn complete(
                 ids.insert(number, op);
                 spans.push(Span { op, lane: LaneId(lane), start, end });
             }
-            Step::Record { event, lane } => {
+            ImageCommand::Record { event, lane } => {
                 recorded.insert(event, reached.get(&lane).copied().unwrap_or_default());
             }
-            Step::Wait { lane, event, across: false } => {
+            ImageCommand::Wait { lane, event, across: false } => {
                 let awaited = recorded.get(&event).copied().unwrap_or_default();
                 let now = reached.entry(lane).or_default();
                 *now = awaited.max(*now);
             }
             // An earlier iteration recorded the event.
-            Step::Wait { across: true, .. } | Step::HostSync => {}
+            ImageCommand::Wait { across: true, .. } | ImageCommand::HostSync => {}
         }
     }
     let part = |&(number, index): &(u32, usize)| {

@@ -29,7 +29,7 @@ pub struct NotedCall {
 
 /// A node of a graph, with the operation that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct GraphNode {
     pub id: u64,
     pub op: u32,
 }
@@ -55,7 +55,7 @@ pub struct Activity {
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub launches: Vec<NotedCall>,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<GraphNode>,
     pub activities: Vec<Activity>,
     /// Records that the vendor's library dropped.
     pub dropped: u64,
@@ -127,9 +127,10 @@ pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>
 
 /// Position of an observed iteration on the vendor's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// The vendor's time of the iteration's begin, and its error in either direction.
+pub struct IterationPosition {
+    /// The vendor's time of the iteration's begin, in ns.
     pub begin: i64,
+    /// Error of `begin` in either direction.
     pub error: Nanos,
     /// Duration of the iteration by its stamps, or the time from its first start to its last end if that is longer.
     pub time: Nanos,
@@ -140,21 +141,21 @@ impl TurnTimes {
     ///
     /// The stamp at the end follows the last operation, and the one at the begin precedes the first, unless iterations
     /// overlap. The kernel that held the iteration precedes the begin stamp directly.
-    pub fn place(&self, time: Nanos, overlapping: bool) -> Option<Placed> {
+    pub fn place(&self, time: Nanos, overlapping: bool) -> Option<IterationPosition> {
         let first = self.ops.values().map(|times| times.0).min()? as i64;
         let last = self.ops.values().map(|times| times.1).max()? as i64;
         let earliest = last - time.0;
         if overlapping {
-            return Some(Placed { begin: earliest, error: Nanos(0), time });
+            return Some(IterationPosition { begin: earliest, error: Nanos(0), time });
         }
         if earliest >= first {
-            return Some(Placed { begin: first, error: Nanos(0), time: Nanos(last - first) });
+            return Some(IterationPosition { begin: first, error: Nanos(0), time: Nanos(last - first) });
         }
         Some(match self.gate.map(|gate| (gate as i64).max(earliest)) {
-            Some(begin) if begin <= first => Placed { begin, error: Nanos(first - begin), time },
+            Some(begin) if begin <= first => IterationPosition { begin, error: Nanos(first - begin), time },
             _ => {
                 let slack = first - earliest;
-                Placed { begin: earliest + slack / 2, error: Nanos(slack - slack / 2), time }
+                IterationPosition { begin: earliest + slack / 2, error: Nanos(slack - slack / 2), time }
             }
         })
     }

@@ -10,14 +10,14 @@ use crate::base::{MemoryId, Nanos, OnceBlock, SrcSpan};
 use crate::model::Sync;
 
 use super::control::Control;
-use super::driver::{Driver, Fault, Progress};
+use super::driver::{Driver, Fault, LaneCompletion};
 use super::error::ExecError;
 use super::gate::Gate;
 use super::hang::HangSnapshot;
 use super::health::Health;
-use super::image::Step;
+use super::image::ImageCommand;
 use super::observe::Timing;
-use super::prepare::{Lowered, Outline};
+use super::prepare::{CommandOutline, LoweredSchedule};
 use super::recorded::Recording;
 use super::samples::Samples;
 use super::stopping::Stopping;
@@ -40,7 +40,7 @@ const MAX_CLOCK_DIFFERENCE: Nanos = Nanos(1_000_000_000);
 const WORST_RESOLUTION: Nanos = Nanos(1_000);
 
 named! {
-    /// How operations are launched.
+    /// Way in which a session launches operations.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum LaunchMode {
         /// Each operation is launched by its own calls.
@@ -60,7 +60,7 @@ impl LaunchMode {
 /// A schedule prepared on a backend, for one rank.
 pub struct Session {
     pub(super) driver: Box<dyn Driver>,
-    pub(super) lowered: Lowered,
+    pub(super) lowered: LoweredSchedule,
     /// Graphs of the period; empty until captured.
     pub(super) graphs: Vec<u32>,
     /// Graphs with a stamp before and after each operation, captured when an iteration is first observed by stamps.
@@ -82,7 +82,7 @@ pub struct Session {
     /// wait.
     pub(super) issued_at: Option<Nanos>,
     /// Progress of each lane when the iterations began.
-    pub(super) base: Vec<Option<Progress>>,
+    pub(super) base: Vec<Option<LaneCompletion>>,
     pub(super) issued: u64,
     /// The latest observed iteration; `None` if there was none.
     pub(super) stamped: Option<u64>,
@@ -98,7 +98,7 @@ impl Session {
     /// Creates the session of rank `rank` on an open driver.
     pub(super) fn new(
         driver: Box<dyn Driver>,
-        mut lowered: Lowered,
+        mut lowered: LoweredSchedule,
         rank: u32,
         alone: bool,
         stopping: Stopping,
@@ -196,15 +196,20 @@ impl Session {
     /// Issues the commands of an iteration. This is the measured loop. `observed` is the method of timing operations;
     /// `alone` omits waits for earlier iterations and waits of the host.
     pub(super) fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
-        let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
+        let Session {
+            driver,
+            lowered: LoweredSchedule { outline: CommandOutline { period, launches, .. }, .. },
+            progress,
+            ..
+        } = self;
         let mut stamp = observed.and_then(Timing::first_stamp);
         driver.observing(observed.is_some());
         for command in &period[index].commands {
-            if let Step::Launch { op, .. } = *command {
+            if let ImageCommand::Launch { op, .. } = *command {
                 progress.begin_operation(op);
             }
             let result = match *command {
-                Step::Launch { op, lane } => match &mut stamp {
+                ImageCommand::Launch { op, lane } => match &mut stamp {
                     None => driver.launch(op),
                     Some(stamp) => {
                         let first = *stamp;
@@ -215,17 +220,17 @@ impl Session {
                             .and_then(|()| driver.stamp(first + 1, lane))
                     }
                 },
-                Step::Record { event, lane } => driver.record(event, lane),
+                ImageCommand::Record { event, lane } => driver.record(event, lane),
                 // Graphs run one after the other, so waits across iterations are not needed.
-                Step::Wait { across: true, .. } if alone => Ok(()),
-                Step::Wait { lane, event, .. } => driver.wait(lane, event),
+                ImageCommand::Wait { across: true, .. } if alone => Ok(()),
+                ImageCommand::Wait { lane, event, .. } => driver.wait(lane, event),
                 // The host cannot wait within a graph; the streams wait for each other there.
-                Step::HostSync if alone => Ok(()),
-                Step::HostSync => driver.synchronize(),
+                ImageCommand::HostSync if alone => Ok(()),
+                ImageCommand::HostSync => driver.synchronize(),
             };
             if let Err(fault) = result {
                 return Err(match *command {
-                    Step::Launch { op, .. } => at_operation(&fault, launches[op as usize]),
+                    ImageCommand::Launch { op, .. } => at_operation(&fault, launches[op as usize]),
                     _ => device(fault),
                 });
             }

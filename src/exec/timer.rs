@@ -14,8 +14,9 @@ pub struct Timer {
     pub empty: Nanos,
     /// Time between two stamps around an empty kernel of one thread.
     pub null_kernel: Nanos,
-    /// Host time of recording a stamp and of launching a kernel.
+    /// Host time of recording a stamp.
     pub stamp_call: Nanos,
+    /// Host time of launching a kernel.
     pub launch_call: Nanos,
 }
 

@@ -65,7 +65,7 @@ pub struct KernelLaunch {
     pub occupancy: Option<f64>,
 }
 
-/// One kernel, copy or fill of an operation in an observed iteration.
+/// A kernel, copy or fill of an operation in an observed iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracedLaunch {
     pub op: OpId,

@@ -8,9 +8,9 @@ use super::control::Control;
 use super::counters::UnitBlocks;
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{Address, Fill, Image, StepCommands, StepLaunch, Work};
+use super::image::{Address, Fill, Image, LoweredSpec, StepCommands, StepLaunch};
 use super::prepare::SessionOptions;
-use super::ranks::{Rank, prepare_with};
+use super::ranks::{RankSchedule, prepare_with};
 use super::session::{LaunchMode, Session, device};
 
 /// Alignment of a report in bytes.
@@ -20,7 +20,7 @@ const ALIGN: u64 = 256;
 /// the first slot the compute units that ran its blocks in this last iteration, in increasing order of their numbers. The list
 /// is empty if no generated kernel ran for the operation, or if the run was stopped.
 pub fn unit_reports(
-    rank: Rank,
+    rank: RankSchedule,
     backend: &dyn Backend,
     options: &SessionOptions,
     chosen: &[OpId],
@@ -46,7 +46,7 @@ fn add_report(image: &mut Image, step: &StepCommands, chosen: OpId) -> Option<Ad
     let work = &image.works[op.work as usize];
     let operand = u8::try_from(image.operands(&op).len()).ok()?;
     let launches = reporting(&work.launches, operand)?.into();
-    let work = Work { launches, ..work.clone() };
+    let work = LoweredSpec { launches, ..work.clone() };
     let offset = image.bytes[0].next_multiple_of(ALIGN);
     let at = Address { space: Space::Device, offset };
     let fill = Fill { space: at.space, offset, dtype: DType::I32, elements: COUNTERS, init: Init::Zeros };

@@ -14,7 +14,7 @@ use super::control::Control;
 use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::listed;
-use super::prepare::Outline;
+use super::prepare::CommandOutline;
 
 /// Interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -118,7 +118,7 @@ impl RankProgress {
 /// A rank that the watchdog watches.
 pub(super) struct Watched {
     pub rank: u32,
-    pub outline: Outline,
+    pub outline: CommandOutline,
     pub progress: Arc<RankProgress>,
     pub comm_monitor: Arc<dyn CommMonitor>,
 }
@@ -132,17 +132,6 @@ pub(super) fn watch(
     lost: impl Fn() -> Option<ExecError>,
 ) -> Option<ExecError> {
     control.watched(true);
-    let found = watch_to_end(ranks, control, end, lost);
-    control.watched(false);
-    found
-}
-
-fn watch_to_end(
-    ranks: &[Watched],
-    control: &Control,
-    end: &Receiver<()>,
-    lost: impl Fn() -> Option<ExecError>,
-) -> Option<ExecError> {
     let mut seen: Vec<(u64, Instant)> = ranks.iter().map(|rank| (rank.count(), Instant::now())).collect();
     let mut ending = None;
     let mut found = None;
@@ -159,6 +148,7 @@ fn watch_to_end(
             ending.escalate(ranks, control, || found.clone().or_else(&lost));
         }
     }
+    control.watched(false);
     found
 }
 
@@ -271,7 +261,7 @@ impl Watched {
     }
 }
 
-impl Outline {
+impl CommandOutline {
     /// The distinct collectives of a communicator in an iteration, at most `most`.
     fn collectives_on(&self, iteration: u64, comm: u32, most: usize) -> Vec<(&'static str, crate::base::SrcSpan)> {
         let mut found: Vec<(&'static str, crate::base::SrcSpan)> = Vec::new();

@@ -15,9 +15,9 @@ use crate::plan::{Plan, StepPlan};
 
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{Address, Fill, Image, ImageOp, NO_COMM, NO_CROSSING, Step, StepCommands, Work};
+use super::image::{Address, Fill, Image, ImageCommand, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, StepCommands};
 use super::prepare::SessionOptions;
-use super::ranks::{Rank, Ranks, prepare_with};
+use super::ranks::{RankSchedule, Ranks, prepare_with};
 
 /// Bytes of a counter.
 const BYTES: u64 = 4;
@@ -35,21 +35,21 @@ pub struct Witness {
 #[derive(Debug, Default)]
 struct Counters {
     /// The checked dependencies, one per counter.
-    edges: Vec<Edge>,
+    edges: Vec<CheckedDependency>,
     /// Byte offset of the first counter of violations.
     misses: u64,
 }
 
 /// A checked dependency. Each side is a slot and an operation: the one that is waited for, and the one that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge {
+pub struct CheckedDependency {
     pub from: (usize, OpId),
     pub to: (usize, OpId),
 }
 
 /// Opens a backend for the ranks, with a mark and checks around each operation. `plans` has the plan of each rank.
 pub fn witness(
-    ranks: &[Rank],
+    ranks: &[RankSchedule],
     plans: &[&Plan],
     backend: &dyn Backend,
     options: &SessionOptions,
@@ -73,7 +73,7 @@ impl Witness {
 
     /// Returns the dependencies of a rank that were violated so far, each with the number of violations; `None` if the
     /// backend has no memory.
-    pub fn missed(&mut self, index: usize) -> Result<Option<Vec<(Edge, u32)>>, ExecError> {
+    pub fn missed(&mut self, index: usize) -> Result<Option<Vec<(CheckedDependency, u32)>>, ExecError> {
         let Counters { edges, misses } = &self.counters[index];
         if edges.is_empty() {
             return Ok(Some(Vec::new()));
@@ -95,7 +95,7 @@ struct Dependency {
     to: u32,
     /// Number of periods by which the first launch precedes the second.
     rounds: u32,
-    edge: Edge,
+    edge: CheckedDependency,
 }
 
 /// Returns every dependency of the plan between operations that run; under `sync: iteration` also those on the previous
@@ -123,7 +123,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
         if let (Some(&producer), Some(&consumer)) = (launches[at].get(&from), launches[index].get(&to))
             && found.len() < MAX_DEPENDENCIES
         {
-            let edge = Edge { from: (period[at].step, from), to: (period[index].step, to) };
+            let edge = CheckedDependency { from: (period[at].step, from), to: (period[index].step, to) };
             found.push(Dependency { from: producer, to: consumer, rounds, edge });
         }
     };
@@ -193,16 +193,16 @@ fn insert(image: &mut Image, period: &mut [StepCommands], dependencies: &[Depend
     for step in period {
         let mut commands = Vec::with_capacity(3 * step.commands.len());
         for command in std::mem::take(&mut step.commands) {
-            let Step::Launch { op, lane } = command else {
+            let ImageCommand::Launch { op, lane } = command else {
                 commands.push(command);
                 continue;
             };
             let before = looks.get(&op).into_iter().flatten();
-            commands.extend(before.map(|&look| Step::Launch { op: look, lane }));
+            commands.extend(before.map(|&look| ImageCommand::Launch { op: look, lane }));
             commands.push(command);
             let work = maker.mark();
             let mark = maker.add(work, lane, &[base + u64::from(op) * BYTES]);
-            commands.push(Step::Launch { op: mark, lane });
+            commands.push(ImageCommand::Launch { op: mark, lane });
         }
         step.commands = commands;
     }
@@ -220,7 +220,7 @@ struct CheckBuilder<'a> {
 impl CheckBuilder<'_> {
     fn work(&mut self, spec: Spec) -> u32 {
         let launches = spec.launch().into();
-        self.image.works.push(Work { spec: Arc::new(spec), launches, span: SrcSpan::default() });
+        self.image.works.push(LoweredSpec { spec: Arc::new(spec), launches, span: SrcSpan::default() });
         self.image.works.len() as u32 - 1
     }
 

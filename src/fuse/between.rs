@@ -3,26 +3,26 @@
 use crate::base::{OpId, StreamId, ViewId};
 use crate::model::{OpKind, Program, Step, Views};
 
-use super::node::Node;
-use super::reason::Reason;
+use super::node::FusionNode;
+use super::reason::Obstacle;
 
 /// Maximum distance of two operations that are fused, in operations of the step.
 const MAX_DISTANCE: usize = 512;
 
 /// The nodes of a step during fusion.
-pub struct Graph<'a> {
+pub struct FusionGraph<'a> {
     pub program: &'a Program,
     pub step: &'a Step,
     /// A node for each operation so far, with the operation's index.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<FusionNode>,
     /// For each operation so far, the node that contains it.
     pub node_of: Vec<usize>,
     /// For each operation, true if an operation on another stream waits for it.
     observed: Vec<bool>,
 }
 
-impl<'a> Graph<'a> {
-    pub fn new(program: &'a Program, slot: usize) -> Graph<'a> {
+impl<'a> FusionGraph<'a> {
+    pub fn new(program: &'a Program, slot: usize) -> FusionGraph<'a> {
         let step = &program.cycle[slot];
         let mut observed = vec![false; step.ops.len()];
         let mut note = |by: StreamId, op: OpId| observed[op.index()] |= step.op(op).stream != by;
@@ -36,15 +36,15 @@ impl<'a> Graph<'a> {
             let afters = next.after(other).iter().filter(|after| after.previous);
             afters.for_each(|after| note(next.op(other).stream, after.op));
         }
-        Graph { program, step, nodes: Vec::new(), node_of: Vec::with_capacity(step.ops.len()), observed }
+        FusionGraph { program, step, nodes: Vec::new(), node_of: Vec::with_capacity(step.ops.len()), observed }
     }
 
     /// The position at which two nodes of one stream can be fused: preferably that of the later one, otherwise that of the
     /// earlier one. The error is the reason why the earlier one cannot be moved.
-    pub fn place(&self, first: usize, second: usize) -> Result<OpId, Reason> {
+    pub fn place(&self, first: usize, second: usize) -> Result<OpId, Obstacle> {
         let (from, to) = (OpId::from(first), OpId::from(second));
         if to.index() - from.index() > MAX_DISTANCE {
-            return Err(Reason::Far(MAX_DISTANCE));
+            return Err(Obstacle::Far(MAX_DISTANCE));
         }
         match self.check_move(first, (from, to), true) {
             Ok(()) => Ok(to),
@@ -54,11 +54,12 @@ impl<'a> Graph<'a> {
 
     /// Fails unless a node can be moved past all nodes between two positions: forwards from the first position, or backwards
     /// from the second.
-    fn check_move(&self, node: usize, (from, to): (OpId, OpId), forwards: bool) -> Result<(), Reason> {
+    fn check_move(&self, node: usize, (from, to): (OpId, OpId), forwards: bool) -> Result<(), Obstacle> {
         let moved = &self.nodes[node];
         // With `order: declared`, operations of other streams may rely on the order within this stream.
         let declared = self.program.step.declared_order;
-        let is_observed = |node: &Node| declared && node.members.iter().any(|member| self.observed[member.index()]);
+        let is_observed =
+            |node: &FusionNode| declared && node.members.iter().any(|member| self.observed[member.index()]);
         let moved_waits = moved.members.iter().any(|member| self.waits(*member));
         let inside = |target: OpId| {
             let other = self.node_of[target.index()];
@@ -99,11 +100,11 @@ impl<'a> Graph<'a> {
         self.step.after(op).iter().any(|after| after.previous || is_other(after.op))
     }
 
-    fn blocked_by(&self, node: usize) -> Reason {
+    fn blocked_by(&self, node: usize) -> Obstacle {
         let last = *self.nodes[node].members.last().expect("a node has an operation");
         let info = self.step.op(last);
         let streams = &self.program.streams;
-        Reason::Between {
+        Obstacle::Between {
             operation: self.program.op_text(info),
             stream: (streams.len() > 1).then(|| streams[info.stream.index()].name.clone()),
             span: info.span,
@@ -112,7 +113,7 @@ impl<'a> Graph<'a> {
 }
 
 /// True if one of two nodes writes memory that the other accesses.
-fn conflict(views: &Views, a: &Node, b: &Node) -> bool {
+fn conflict(views: &Views, a: &FusionNode, b: &FusionNode) -> bool {
     let hits = |written: &[ViewId], used: &[ViewId]| {
         written.iter().any(|write| used.iter().any(|view| views.overlap(*write, *view)))
     };

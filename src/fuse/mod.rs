@@ -15,7 +15,7 @@ use crate::base::{OpId, SrcSpan};
 use crate::model::{Program, Rewritten};
 use crate::ops::Spec;
 
-pub use reason::Reason;
+pub use reason::Obstacle;
 
 /// Number of the latest results that a new one is compared with, to count equal ones instead of listing them.
 const COMPARED: usize = 256;
@@ -24,7 +24,7 @@ const COMPARED: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Fusion {
     /// Fused operations, in the order of the text.
-    pub merged: Vec<Merged>,
+    pub merged: Vec<FusedOperation>,
     /// Pairs of operations that are not fused: the second reads a result of the first, and at least one of the two is
     /// elementwise, or both are row-wise.
     pub broken: Vec<Broken>,
@@ -32,14 +32,14 @@ pub struct Fusion {
 
 /// A fused operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Merged {
+pub struct FusedOperation {
     /// The labels of the operations that it replaces, joined by `+` inside of the label that they share, such as
     /// `f[3].up+act` for `f[3].up` and `f[3].act`.
     pub name: String,
     /// The kind of the operation, such as `map` or `gemm`.
     pub operation: &'static str,
     /// The operations that the merged one replaces.
-    pub members: Vec<Member>,
+    pub members: Vec<FusionMember>,
     /// Bytes that an iteration no longer moves, for each of `count`.
     pub bytes_saved: u64,
     /// Number of equal fused operations: this one, and those of other iterations of a loop or other slots.
@@ -48,7 +48,7 @@ pub struct Merged {
 
 /// An operation of the program before fusion.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
+pub struct FusionMember {
     /// The label, or the kind of an operation without one.
     pub name: String,
     pub operation: String,
@@ -58,9 +58,9 @@ pub struct Member {
 /// A pair of operations that is not fused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
-    pub first: Member,
-    pub second: Member,
-    pub why: Reason,
+    pub first: FusionMember,
+    pub second: FusionMember,
+    pub why: Obstacle,
     /// Number of equal pairs, itself included.
     pub count: usize,
 }
@@ -81,9 +81,9 @@ pub fn fuse(program: Program) -> (Program, Fusion) {
 
 impl Fusion {
     /// Adds a fused operation, or counts it if it equals one of another iteration of the same loop.
-    fn add(&mut self, one: Merged) {
-        let spans = |one: &Merged| one.members.iter().map(|member| member.span).collect::<Vec<_>>();
-        let same = |known: &&mut Merged| known.bytes_saved == one.bytes_saved && spans(known) == spans(&one);
+    fn add(&mut self, one: FusedOperation) {
+        let spans = |one: &FusedOperation| one.members.iter().map(|member| member.span).collect::<Vec<_>>();
+        let same = |known: &&mut FusedOperation| known.bytes_saved == one.bytes_saved && spans(known) == spans(&one);
         match self.merged.iter_mut().rev().take(COMPARED).find(same) {
             Some(known) => known.count += 1,
             None => self.merged.push(one),
@@ -100,10 +100,5 @@ impl Fusion {
             Some(known) => known.count += 1,
             None => self.broken.push(one),
         }
-    }
-
-    /// Number of operations that fusion has removed from the program.
-    pub fn operations_saved(&self) -> usize {
-        self.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
     }
 }

@@ -8,7 +8,7 @@ use crate::ops::Spec;
 
 /// An operation of the step, or several that have been fused.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct FusionNode {
     /// The operations of the step, in the order of the text.
     pub members: Vec<OpId>,
     pub kind: OpKind,
@@ -21,12 +21,12 @@ pub struct Node {
     pub is_gone: bool,
 }
 
-impl Node {
+impl FusionNode {
     /// The node of a single operation.
-    pub fn of(step: &Step, op: OpId) -> Node {
+    pub fn of(step: &Step, op: OpId) -> FusionNode {
         let Op { kind, stream, .. } = *step.op(op);
         let (inputs, outputs) = (step.inputs(op).to_vec(), step.outputs(op).to_vec());
-        Node { members: vec![op], kind, stream, inputs, outputs, joined: None, is_gone: false }
+        FusionNode { members: vec![op], kind, stream, inputs, outputs, joined: None, is_gone: false }
     }
 
     /// The spec; `None` for a marker.
@@ -40,7 +40,7 @@ impl Node {
 
     /// Converts the node to the form that `Program::rewritten` takes.
     pub fn rewritten(self) -> Rewritten {
-        let Node { members, inputs, outputs, joined, .. } = self;
+        let FusionNode { members, inputs, outputs, joined, .. } = self;
         let replacement = joined.map(|spec| Replacement { spec: Arc::unwrap_or_clone(spec), inputs, outputs });
         Rewritten { members, replacement }
     }

@@ -7,13 +7,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{OpId, ViewId};
 use crate::model::{MemoryKind, Op, OpSet, Program, Rewritten};
 use crate::ops::Property;
-use crate::ops::fused::{self, Joined, NotFused, OfPair, Related, traffic};
+use crate::ops::fused::{self, Joined, NotFused, PairOperand, Related, traffic};
 
-use super::between::Graph;
-use super::node::Node;
+use super::between::FusionGraph;
+use super::node::FusionNode;
 use super::producers;
-use super::reason::Reason;
-use super::{Broken, Fusion, Member, Merged};
+use super::reason::Obstacle;
+use super::{Broken, FusedOperation, Fusion, FusionMember};
 
 /// For each memory, the operations of the iterations that access it.
 struct Uses {
@@ -34,13 +34,14 @@ pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
     let (mut fusion, mut slots) = (Fusion::default(), Vec::with_capacity(program.cycle.len()));
     let (uses, sets) = (Uses::of(program), program.sets());
     for slot in 0..program.cycle.len() {
-        let mut pass = Pass { graph: Graph::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
+        let mut pass =
+            FusionPass { graph: FusionGraph::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
         pass.fuse_chains();
         pass.fuse_siblings();
         pass.fuse_remaining();
         pass.add_to(&mut fusion);
         let nodes = pass.graph.nodes.into_iter().filter(|node| !node.is_gone);
-        slots.push(nodes.map(Node::rewritten).collect());
+        slots.push(nodes.map(FusionNode::rewritten).collect());
     }
     (fusion, slots)
 }
@@ -71,16 +72,16 @@ impl Uses {
     }
 }
 
-struct Pass<'a> {
-    graph: Graph<'a>,
+struct FusionPass<'a> {
+    graph: FusionGraph<'a>,
     slot: usize,
     uses: &'a Uses,
     sets: &'a [&'a OpSet],
     /// Pairs that are not fused, a writer and a reader, with the reason.
-    broken: Vec<(OpId, OpId, Reason)>,
+    broken: Vec<(OpId, OpId, Obstacle)>,
 }
 
-impl Pass<'_> {
+impl FusionPass<'_> {
     /// Fuses each operation with those whose results it reads, in the order of the text.
     fn fuse_chains(&mut self) {
         // The operation that wrote a slice last.
@@ -88,7 +89,7 @@ impl Pass<'_> {
         let step = self.graph.step;
         for op in step.ids() {
             let mut current = op.index();
-            self.graph.nodes.push(Node::of(step, op));
+            self.graph.nodes.push(FusionNode::of(step, op));
             self.graph.node_of.push(current);
             while let Some(joined) = self.fuse_with_writer(current, &writers) {
                 current = joined;
@@ -155,7 +156,7 @@ impl Pass<'_> {
         &self,
         (first, second): (usize, usize),
         operations: [OpId; 2],
-    ) -> Option<Result<(OpId, Node), Reason>> {
+    ) -> Option<Result<(OpId, FusionNode), Obstacle>> {
         let (program, step) = (self.graph.program, self.graph.step);
         let (a, b) = (&self.graph.nodes[first], &self.graph.nodes[second]);
         let specs = [a.spec(program)?, b.spec(program)?];
@@ -169,17 +170,17 @@ impl Pass<'_> {
             return None;
         }
         let is_cut = |view: &&ViewId| b.inputs.iter().any(|read| read != *view && program.views.overlap(*read, **view));
-        let names = || Reason::Kinds(specs[0].name().to_owned(), specs[1].name().to_owned());
+        let names = || Obstacle::Kinds(specs[0].name().to_owned(), specs[1].name().to_owned());
         let why = match a.outputs.iter().find(is_cut) {
             _ if a.stream != b.stream => self.different_streams(a, b),
-            Some(view) => Reason::Overlap(program.view_text(*view)),
+            Some(view) => Obstacle::Overlap(program.view_text(*view)),
             None => names(),
         };
         Some(Err(why))
     }
 
     /// Replaces two nodes with a fused one at position `place`.
-    fn replace(&mut self, (first, second): (usize, usize), place: OpId, node: Node) {
+    fn replace(&mut self, (first, second): (usize, usize), place: OpId, node: FusionNode) {
         node.members.iter().for_each(|member| self.graph.node_of[member.index()] = place.index());
         (self.graph.nodes[first].is_gone, self.graph.nodes[second].is_gone) = (true, true);
         self.graph.nodes[place.index()] = node;
@@ -209,7 +210,7 @@ impl Pass<'_> {
         first: usize,
         second: usize,
         rule: impl Fn(&Related) -> Option<Result<Joined, NotFused>>,
-    ) -> Option<Result<(OpId, Node), Reason>> {
+    ) -> Option<Result<(OpId, FusionNode), Obstacle>> {
         let program = self.graph.program;
         let (a, b) = (&self.graph.nodes[first], &self.graph.nodes[second]);
         let mut members = [&*a.members, &b.members].concat();
@@ -228,16 +229,22 @@ impl Pass<'_> {
     }
 
     /// The node that replaces two, or the reason why fusing them would change a result or a metric.
-    fn checked(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, NotFused>) -> Result<Node, Reason> {
+    fn checked(
+        &self,
+        a: &FusionNode,
+        b: &FusionNode,
+        members: &[OpId],
+        joined: Result<Joined, NotFused>,
+    ) -> Result<FusionNode, Obstacle> {
         let program = self.graph.program;
         if a.stream != b.stream {
             return Err(self.different_streams(a, b));
         }
-        let Joined { spec, inputs, outputs } = joined.map_err(Reason::NotFused)?;
-        let views = |all: Vec<OfPair>, [first, second]: [&[ViewId]; 2]| -> Vec<ViewId> {
+        let Joined { spec, inputs, outputs } = joined.map_err(Obstacle::NotFused)?;
+        let views = |all: Vec<PairOperand>, [first, second]: [&[ViewId]; 2]| -> Vec<ViewId> {
             let one = |from| match from {
-                OfPair::First(place) => first[place],
-                OfPair::Second(place) => second[place],
+                PairOperand::First(place) => first[place],
+                PairOperand::Second(place) => second[place],
             };
             all.into_iter().map(one).collect()
         };
@@ -255,45 +262,45 @@ impl Pass<'_> {
         let is_overwritten = |output: &&ViewId| !spec.operation.has(Property::InPlace) && read.contains(output);
         let mut written = a.outputs.iter().chain(&b.outputs);
         if let Some(output) = written.find(is_cut).or_else(|| outputs.iter().find(is_overwritten)) {
-            return Err(Reason::Overlap(program.view_text(*output)));
+            return Err(Obstacle::Overlap(program.view_text(*output)));
         }
         let is_double =
             |place: &usize| outputs[..*place].iter().any(|view| program.views.overlap(*view, outputs[*place]));
         if let Some(place) = (0..outputs.len()).find(is_double) {
-            return Err(Reason::Overwritten(program.view_text(outputs[place])));
+            return Err(Obstacle::Overwritten(program.view_text(outputs[place])));
         }
         if !inputs.ends_with(&outputs[..updated]) {
-            return Err(Reason::NotFused(NotFused::Library));
+            return Err(Obstacle::NotFused(NotFused::Library));
         }
         self.counted_alike(members)?;
         let (members, joined) = (members.to_vec(), Some(Arc::new(spec)));
-        Ok(Node { members, kind: b.kind, stream: b.stream, inputs, outputs, joined, is_gone: false })
+        Ok(FusionNode { members, kind: b.kind, stream: b.stream, inputs, outputs, joined, is_gone: false })
     }
 
-    fn different_streams(&self, a: &Node, b: &Node) -> Reason {
+    fn different_streams(&self, a: &FusionNode, b: &FusionNode) -> Obstacle {
         let [a, b] = [a, b].map(|node| self.graph.program.streams[node.stream.index()].name.clone());
-        Reason::Streams(a, b)
+        Obstacle::Streams(a, b)
     }
 
     /// Why a slice must stay in memory although these operations are fused; `None` if nothing else uses it.
-    fn reason_to_keep(&self, view: ViewId, members: &[OpId]) -> Option<Reason> {
+    fn reason_to_keep(&self, view: ViewId, members: &[OpId]) -> Option<Obstacle> {
         let (program, memory) = (self.graph.program, self.graph.program.views.memory(view));
         if program.memory(memory).kind != MemoryKind::Scratch {
-            return Some(Reason::Kept(program.view_text(view)));
+            return Some(Obstacle::Kept(program.view_text(view)));
         }
         let uses = &self.uses.accesses[memory.index()];
         if uses.len() == 1 {
-            return Some(Reason::Unread(program.view_text(view)));
+            return Some(Obstacle::Unread(program.view_text(view)));
         }
         let is_other = |(slot, op): &&(usize, OpId)| *slot != self.slot || members.binary_search(op).is_err();
         let &(slot, op) = uses.iter().find(is_other)?;
-        let Some(step) = program.cycle.get(slot) else { return Some(Reason::Kept(program.view_text(view))) };
+        let Some(step) = program.cycle.get(slot) else { return Some(Obstacle::Kept(program.view_text(view))) };
         let (value, info) = (program.view_text(view), step.op(op));
-        Some(Reason::Used { value, user: program.op_text(info), span: info.span })
+        Some(Obstacle::Used { value, user: program.op_text(info), span: info.span })
     }
 
     /// Fails if a metric counts some of these operations but not others.
-    fn counted_alike(&self, members: &[OpId]) -> Result<(), Reason> {
+    fn counted_alike(&self, members: &[OpId]) -> Result<(), Obstacle> {
         let program = self.graph.program;
         if self.sets.is_empty() {
             return Ok(());
@@ -305,14 +312,14 @@ impl Pass<'_> {
             ops.iter().any(|op| set.contains(program, op) != expected)
         };
         match self.sets.iter().find(differs) {
-            Some(set) => Err(Reason::Metric(set.text.clone())),
+            Some(set) => Err(Obstacle::Metric(set.text.clone())),
             None => Ok(()),
         }
     }
 
-    fn member(&self, op: OpId) -> Member {
+    fn member(&self, op: OpId) -> FusionMember {
         let (program, info) = (self.graph.program, self.graph.step.op(op));
-        Member { name: program.op_text(info), operation: program.op_name(info).to_owned(), span: info.span }
+        FusionMember { name: program.op_text(info), operation: program.op_name(info).to_owned(), span: info.span }
     }
 
     /// Adds the fused operations and the pairs that are not fused to the result.
@@ -322,7 +329,7 @@ impl Pass<'_> {
             let Some(joined) = &node.joined else { continue };
             let ops: Vec<Op> = node.members.iter().map(|member| *self.graph.step.op(*member)).collect();
             let specs = ops.iter().filter_map(|op| program.op_spec(op));
-            fusion.add(Merged {
+            fusion.add(FusedOperation {
                 name: program.name_of(&ops),
                 operation: joined.operation.name(),
                 members: node.members.iter().map(|member| self.member(*member)).collect(),

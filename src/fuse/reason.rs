@@ -5,10 +5,10 @@ use crate::ops::fused::NotFused;
 
 /// Reason why two operations are not fused.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// An operation between them, past which neither can be moved. `stream` is `None` if the program has a single stream.
+pub enum Obstacle {
+    /// An operation between the two, past which neither can be moved. `stream` is `None` if the program has a single stream.
     Between { operation: String, stream: Option<String>, span: SrcSpan },
-    /// The operations run on these different streams.
+    /// The operations run on different streams, whose names these are.
     Streams(String, String),
     /// Another operation also uses the value that the first passes to the second.
     Used { value: String, user: String, span: SrcSpan },
@@ -31,28 +31,38 @@ pub enum Reason {
     NotFused(NotFused),
 }
 
-impl Reason {
+impl Obstacle {
     /// The reason in words. `place` describes a location of the text.
     pub fn text(&self, place: &dyn Fn(SrcSpan) -> String) -> String {
         match self {
-            Reason::Between { operation, stream: Some(stream), span } => {
+            Obstacle::Between { operation, stream: Some(stream), span } => {
                 format!("broken by `{operation}` on stream `{stream}` at {}", place(*span))
             }
-            Reason::Between { operation, stream: None, span } => format!("broken by `{operation}` at {}", place(*span)),
-            Reason::Streams(first, second) => format!("they are on the streams `{first}` and `{second}`"),
-            Reason::Used { value, user, span } => format!("`{value}` is also used by `{user}` at {}", place(*span)),
-            Reason::Kept(value) => {
+            Obstacle::Between { operation, stream: None, span } => {
+                format!("broken by `{operation}` at {}", place(*span))
+            }
+            Obstacle::Streams(first, second) => format!("they are on the streams `{first}` and `{second}`"),
+            Obstacle::Used { value, user, span } => {
+                format!("`{value}` is also used by `{user}` at {}", place(*span))
+            }
+            Obstacle::Kept(value) => {
                 format!("the merged operation would have to store the buffer `{value}` too, which it cannot")
             }
-            Reason::Unread(value) => format!("`{value}` is a result that nothing reads, and is computed all the same"),
-            Reason::Overlap(value) => format!("one writes a part of `{value}` that the other uses as another slice"),
-            Reason::Overwritten(value) => {
+            Obstacle::Unread(value) => {
+                format!("`{value}` is a result that nothing reads, and is computed all the same")
+            }
+            Obstacle::Overlap(value) => {
+                format!("one writes a part of `{value}` that the other uses as another slice")
+            }
+            Obstacle::Overwritten(value) => {
                 format!("both write `{value}`, and one operation would store one over the other")
             }
-            Reason::Kinds(first, second) => format!("no operation does the work of `{first}` and `{second}`"),
-            Reason::Metric(set) => format!("a metric or an expectation names `{set}`, which has one of them only"),
-            Reason::Far(count) => format!("more than {count} operations are between them"),
-            Reason::NotFused(apart) => apart_text(*apart),
+            Obstacle::Kinds(first, second) => format!("no operation does the work of `{first}` and `{second}`"),
+            Obstacle::Metric(set) => {
+                format!("a metric or an expectation names `{set}`, which has one of them only")
+            }
+            Obstacle::Far(count) => format!("more than {count} operations are between them"),
+            Obstacle::NotFused(apart) => apart_text(*apart),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::record::{RunRecord, WarmupRecord};
 use super::series;
 use super::slots;
 use super::summary::Summary;
-use super::warm_session::Block;
+use super::warm_session::BlockResult;
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.ab/1";
@@ -44,7 +44,7 @@ pub struct AbRecord {
     pub warnings: Vec<String>,
 }
 
-/// How the blocks of both sides were run.
+/// The processes in which the blocks of both sides ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockMode {
@@ -54,7 +54,7 @@ pub enum BlockMode {
     Fresh,
 }
 
-/// One of the two sides.
+/// A side of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbSideRecord {
     /// Arguments of the side for `aorta exec`.
@@ -69,14 +69,14 @@ pub struct AbSideRecord {
     pub notes: Vec<String>,
 }
 
-/// One measured block of iterations.
+/// A measured block of iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbBlockRecord {
     pub side: AbSide,
     /// The round of the block; `None` for a block of a side that was measured separately.
     pub round: Option<usize>,
     #[serde(flatten)]
-    pub block: Block,
+    pub block: BlockResult,
 }
 
 /// Evaluation of the blocks.

@@ -10,7 +10,7 @@ use crate::exec::{Span, Trace};
 use crate::ops::{Category, Spec};
 
 use super::beside;
-use super::observed::{Observed, computes};
+use super::observed::{ObservedOperations, computes};
 use super::record::{
     AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };
@@ -40,7 +40,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
     };
     let around = TimeSplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);
-    let observed = Observed::of(subject.program, subject.plan, iteration, None);
+    let observed = ObservedOperations::of(subject.program, subject.plan, iteration, None);
     let categories = categories(subject, &observed, &links);
     Some(AnalysisRecord {
         verdict: String::new(),
@@ -87,11 +87,11 @@ fn phases(subject: &Subject, links: &[Link]) -> Vec<PhaseRecord> {
     if phases.iter().any(|phase| phase.phase.is_some()) { phases } else { Vec::new() }
 }
 
-fn path(subject: &Subject, observed: &Observed) -> PathRecord {
+fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
     let path = subject.plan.steps[subject.step].critical_path(&observed.durations());
     let on_path = |span: &&Span| path.ops.contains(&span.op);
     let spans = observed.spans.iter().filter(on_path).copied().collect();
-    let running = Observed { spans, ..*observed };
+    let running = ObservedOperations { spans, ..*observed };
     PathRecord {
         length_ns: round(path.length),
         running_ns: Some(round(running.within(&running.stretches()))),
@@ -99,7 +99,7 @@ fn path(subject: &Subject, observed: &Observed) -> PathRecord {
     }
 }
 
-fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<CategoryRecord> {
+fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> Vec<CategoryRecord> {
     let mut chain: BTreeMap<Category, i64> = BTreeMap::new();
     for link in links {
         if let Some(spec) = spec(subject, link.op) {
@@ -134,7 +134,7 @@ fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<Cat
 }
 
 /// The resources that bound the chain's operations, by category and resource.
-fn bounds(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<BoundRecord> {
+fn bounds(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> Vec<BoundRecord> {
     let mut sums: BTreeMap<(Category, Option<&str>), (i64, f64)> = BTreeMap::new();
     let work: BTreeMap<OpId, Nanos> =
         observed.spans.iter().map(|span| (span.op, observed.iteration.work(span))).collect();
@@ -161,9 +161,9 @@ fn bounds(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<BoundRe
     sums.into_iter().map(record).collect()
 }
 
-fn totals(subject: &Subject, observed: &Observed) -> TotalsRecord {
+fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
     let meets = |span: &&Span| observed.iteration.wait(span.op).is_some();
-    let between = Observed { spans: observed.spans.iter().filter(meets).copied().collect(), ..*observed };
+    let between = ObservedOperations { spans: observed.spans.iter().filter(meets).copied().collect(), ..*observed };
     let running = round(observed.within(&observed.stretches()));
     let busy_ns = round(observed.within(&observed.working()));
     let sums = subject.alone.and_then(|alone| observed.together_and_alone(alone));

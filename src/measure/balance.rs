@@ -8,7 +8,7 @@ use super::compare::plain_name;
 use super::record::{BalanceRecord, BehindRecord, CollectiveRecord, RankRecord, TotalsRecord};
 use super::summary::Summary;
 
-/// Share of its iteration that some rank must wait before the balance is reported.
+/// Minimum share of an iteration that a rank must wait for the balance to be reported.
 const WORTH_TELLING: f64 = 0.05;
 
 /// Share of the others' waiting that a rank's additional work must explain to count as the cause.

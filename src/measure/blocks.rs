@@ -16,7 +16,7 @@ const MIN_PER_BLOCK: u64 = 10;
 
 /// Measured iterations with readings of the devices.
 #[derive(Debug)]
-pub struct Blocks {
+pub struct MeasuredBlocks {
     pub samples: RankSamples,
     /// Readings of each device before the first block and after each block. Devices that report nothing are left out.
     pub readings: Vec<Vec<Health>>,
@@ -34,7 +34,7 @@ pub fn iterate(
     (first, lead): (u64, u64),
     iterations: u64,
     control: &Control,
-) -> Result<Blocks, ExecError> {
+) -> Result<MeasuredBlocks, ExecError> {
     let _stage = stage::enter("measuring");
     let before = session.health()?;
     let slots = session.slots() as u64;
@@ -42,7 +42,7 @@ pub fn iterate(
     // A sample's slot follows from its number, so each block must begin with the same slot.
     let later = lead + (first + slots - lead % slots) % slots;
     let mut blocks =
-        Blocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new(), failure: None };
+        MeasuredBlocks { samples: RankSamples::default(), readings: vec![before], counts: Vec::new(), failure: None };
     let mut begin = 0;
     for end in ends {
         let ahead = if begin == 0 { first } else { later };
@@ -81,7 +81,7 @@ fn ends(iterations: u64, slots: u64) -> Vec<u64> {
     ends
 }
 
-impl Blocks {
+impl MeasuredBlocks {
     /// First and last reading of each device.
     pub fn edges(&self) -> impl Iterator<Item = &Health> {
         self.readings.iter().take(1).chain(self.readings.last()).flatten()
@@ -122,7 +122,7 @@ impl Blocks {
         self.counts.iter().enumerate().map(block).collect()
     }
 
-    /// One warning per cause of throttling, with the number of samples that it affects.
+    /// Returns a warning per cause of throttling, with the number of samples that it affects.
     pub fn warnings(&self, mode: LaunchMode) -> Vec<String> {
         let records = self.records();
         let throttled_blocks: Vec<&BlockRecord> = records.iter().filter(|block| block.throttled.is_some()).collect();

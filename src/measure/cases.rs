@@ -1,6 +1,6 @@
 //! The file of cases of a sweep or a suite.
 //!
-//! Its format is JSON lines: first a [`Header`], then one [`Case`] per line, appended when the case has ended. The file
+//! Its format is JSON lines: first a [`CasesHeader`], then one [`Case`] per line, appended when the case has ended. The file
 //! is readable at any time; if the writer is killed, only the current case is missing.
 
 mod merge;
@@ -39,14 +39,14 @@ pub enum CasesKind {
 
 /// The first line of the file: the properties that all cases share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct CasesHeader {
     pub schema: String,
     pub kind: CasesKind,
     /// Version of aorta that created the file.
     pub aorta: String,
     /// Name of the workload or of the suite.
     pub name: String,
-    /// SHA-256 of its text, in hexadecimal.
+    /// SHA-256 of the text of the workload or suite, in hexadecimal.
     pub sha256: String,
     /// Start time, UTC, RFC 3339.
     pub started: String,
@@ -72,15 +72,15 @@ pub struct Header {
 }
 
 /// The name of a property of headers, and its value in words.
-type Property<'a> = (&'static str, &'a dyn Fn(&Header) -> String);
+type Property<'a> = (&'static str, &'a dyn Fn(&CasesHeader) -> String);
 
 /// The property of a header that tells whether its text was changed.
 pub const TEXT_HASH: &str = "the SHA-256 of its text";
 
-impl Header {
+impl CasesHeader {
     /// Returns the header of a new file without axes.
-    pub fn new(kind: CasesKind, name: &str, sha256: String, arguments: Vec<String>) -> Header {
-        Header {
+    pub fn new(kind: CasesKind, name: &str, sha256: String, arguments: Vec<String>) -> CasesHeader {
+        CasesHeader {
             schema: SCHEMA.to_owned(),
             kind,
             aorta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -108,10 +108,10 @@ impl Header {
 
     /// Returns the properties by which two files belong to different sweeps or suites, each with both values. The folder or
     /// the bundle of a text does not matter: its hash says that it is the same.
-    pub fn differences(&self, other: &Header) -> Vec<(&'static str, String, String)> {
+    pub fn differences(&self, other: &CasesHeader) -> Vec<(&'static str, String, String)> {
         let file = usize::from(self.kind == CasesKind::Sweep);
-        let partition = |header: &Header| header.partition.map(|partition| partition.to_string());
-        let zip = |header: &Header| if header.zip { "--zip" } else { "each with each" };
+        let partition = |header: &CasesHeader| header.partition.map(|partition| partition.to_string());
+        let zip = |header: &CasesHeader| if header.zip { "--zip" } else { "each with each" };
         let properties: [Property; 8] = [
             ("the kind of file", &|header| format!("{:?}", header.kind).to_lowercase()),
             ("the workload or suite", &|header| header.name.rsplit('/').next().unwrap_or_default().to_owned()),
@@ -266,7 +266,7 @@ fn broken(record: &RunRecord) -> Option<String> {
 /// The contents of a file of cases.
 #[derive(Clone, Debug)]
 pub struct Cases {
-    pub header: Header,
+    pub header: CasesHeader,
     /// Cases in the order of the file.
     pub cases: Vec<Case>,
     /// Bytes of all complete lines. Anything after them is an incomplete line.
@@ -343,7 +343,7 @@ impl Cases {
     }
 }
 
-fn header(line: &[u8]) -> Result<Header, String> {
+fn header(line: &[u8]) -> Result<CasesHeader, String> {
     let head: CasesHead = json::read(line).map_err(|_| NO_HEADER)?;
     if head.schema != SCHEMA {
         return Err(format!("it has the schema `{}`, and this version reads `{SCHEMA}`", head.schema));
@@ -366,10 +366,10 @@ mod tests {
     use super::*;
     use crate::base::json::line;
 
-    fn header() -> Header {
+    fn header() -> CasesHeader {
         let axis = Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] };
-        let header = Header::new(CasesKind::Sweep, "moe", "00".to_owned(), vec!["moe".to_owned()]);
-        Header { started: "2026-01-01T00:00:00Z".to_owned(), axes: vec![axis], ..header }
+        let header = CasesHeader::new(CasesKind::Sweep, "moe", "00".to_owned(), vec!["moe".to_owned()]);
+        CasesHeader { started: "2026-01-01T00:00:00Z".to_owned(), axes: vec![axis], ..header }
     }
 
     fn failed(streams: &str, reason: &str) -> Case {

@@ -1,7 +1,7 @@
 //! Contents of memory after a round of iterations.
 
 use crate::base::MemoryId;
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule};
 use crate::model::MemoryKind;
 
 /// Bytes of each buffer.
@@ -10,7 +10,7 @@ pub type Contents = Vec<(MemoryId, Vec<u8>)>;
 /// Runs one round of the period on `backend` and returns the buffers of every rank; those of ranks in other processes
 /// are empty. `None` if the run was stopped.
 pub fn buffers(
-    ranks: &[Rank],
+    ranks: &[RankSchedule],
     backend: &dyn Backend,
     options: &exec::SessionOptions,
     control: &Control,

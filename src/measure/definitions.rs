@@ -15,7 +15,7 @@ pub struct Definition {
     pub samples: &'static str,
     /// The questions that the metric answers.
     pub good_for: &'static str,
-    /// How the metric can mislead.
+    /// Cases in which the metric misleads.
     pub traps: &'static str,
 }
 
@@ -29,7 +29,7 @@ const OBSERVED: &str = "each observed iteration, or round";
 const OF_ONE_SLOT: &str = "each observed iteration, of the slot with the longest time";
 const NO_SAMPLES: &str = "none: known before the run";
 
-/// All metrics: first those that a workload may use, then those of reports.
+/// The metrics: first those that a workload may use, then those of reports.
 pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "time",

@@ -10,17 +10,17 @@ use super::work::totals;
 
 /// Properties of a device. A field is `None` if it is unknown.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Device<'a> {
+pub struct DeviceProperties<'a> {
     pub units: Option<u32>,
     pub memory: Option<u64>,
     /// The profile with the device's peaks; `None` if it is not known.
     pub profile: Option<&'a Profile>,
 }
 
-impl<'a> Device<'a> {
+impl<'a> DeviceProperties<'a> {
     /// Combines the backend's report on the device with a profile.
-    pub fn new(info: &DeviceInfo, profile: Option<&'a Profile>) -> Device<'a> {
-        Device { units: info.units, memory: info.memory_bytes, profile }
+    pub fn new(info: &DeviceInfo, profile: Option<&'a Profile>) -> DeviceProperties<'a> {
+        DeviceProperties { units: info.units, memory: info.memory_bytes, profile }
     }
 
     fn profile(&self) -> Result<&'a Profile, String> {
@@ -32,7 +32,7 @@ impl<'a> Device<'a> {
         self.units.map(f64::from).ok_or_else(|| "the device does not say how many units it has".to_owned())
     }
 
-    /// Bytes of its own memory.
+    /// Bytes of the device's own memory.
     pub fn memory(&self) -> Result<f64, String> {
         self.memory.map(|bytes| bytes as f64).ok_or_else(|| "the device has no memory of its own".to_owned())
     }

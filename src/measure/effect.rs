@@ -42,7 +42,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other direction.
+    /// Returns the opposite direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::LowerIsBetter => Direction::HigherIsBetter,
@@ -61,7 +61,7 @@ pub enum Basis {
     Groups,
     /// Values without variation.
     Exact,
-    /// One value per side. The variation is unknown.
+    /// A single value per side. The variation is unknown.
     Single,
 }
 
@@ -99,7 +99,7 @@ pub struct Effect {
     pub verdict: Verdict,
 }
 
-/// One side: logarithms of its value and of its interval's ends, if a single run determines them.
+/// A side of the comparison: logarithms of its value and of its interval's ends, if a single run determines them.
 struct SideValue {
     center: f64,
     interval: Option<(f64, f64)>,

@@ -11,10 +11,10 @@ use crate::ops::{self, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
-use super::device::Device;
-use super::metrics::Known;
-use super::observed::{self, Observed};
-use super::plausible::Limits;
+use super::device::DeviceProperties;
+use super::metrics::FigureCache;
+use super::observed::{self, ObservedOperations};
+use super::plausible::DeviceLimits;
 use super::slots;
 use super::spans;
 use super::summary::Summary;
@@ -38,9 +38,9 @@ pub struct Evidence<'a> {
     /// Bytes of device memory in the layout.
     pub memory: u64,
     /// The device's limits.
-    pub limits: Limits<'a>,
-    pub device: Device<'a>,
-    pub known: Known,
+    pub limits: DeviceLimits<'a>,
+    pub device: DeviceProperties<'a>,
+    pub known: FigureCache,
 }
 
 /// A sample as a quotient. Samples of several slots combine to the sum of numerators over the sum of denominators. A
@@ -61,7 +61,7 @@ impl Quotient {
 /// The samples of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FigureSamples {
-    /// One number that does not depend on iterations.
+    /// A number that does not depend on iterations.
     Constant(f64),
     /// For each slot a number that is known before the run.
     Known(Vec<f64>),
@@ -98,12 +98,12 @@ impl Evidence<'_> {
     fn observed<T>(
         &self,
         set: Option<&OpSet>,
-        values: impl Fn(&Observed) -> Result<Vec<T>, String>,
+        values: impl Fn(&ObservedOperations) -> Result<Vec<T>, String>,
     ) -> Result<Vec<Vec<T>>, String> {
         let mut samples: Vec<Vec<T>> = (0..self.slots).map(|_| Vec::new()).collect();
         let mut ran = false;
         for iteration in self.traces {
-            let observed = Observed::of(self.program, self.plan, iteration, set);
+            let observed = ObservedOperations::of(self.program, self.plan, iteration, set);
             if !observed.spans.is_empty() {
                 ran = true;
                 samples[iteration.trace.slot].extend(values(&observed)?);
@@ -122,14 +122,14 @@ impl Evidence<'_> {
     fn quotients(
         &self,
         set: Option<&OpSet>,
-        value: impl Fn(&Observed) -> Option<Quotient>,
+        value: impl Fn(&ObservedOperations) -> Option<Quotient>,
     ) -> Result<FigureSamples, String> {
         self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(FigureSamples::Iterations)
     }
 
     /// A time for each observed iteration in which the set does all its work. Fails if a time is too short for that
     /// work.
-    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&Observed) -> f64) -> Result<FigureSamples, String> {
+    fn worked(&self, set: Option<&OpSet>, value: impl Fn(&ObservedOperations) -> f64) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
             let time = value(observed);
             self.limits.check(time, observed.specs())?;
@@ -204,7 +204,7 @@ impl Evidence<'_> {
             (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
             (Figure::Busy, _) => self.worked(set, |observed| observed.busy()),
             (Figure::Overlap, _) => self.quotients(set, |observed| {
-                let other = Observed::of(self.program, self.plan, observed.iteration, beside);
+                let other = ObservedOperations::of(self.program, self.plan, observed.iteration, beside);
                 let busy = observed.busy();
                 (busy > 0.0).then(|| Quotient { over: observed.common(&other), under: busy })
             }),

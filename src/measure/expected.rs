@@ -8,11 +8,11 @@ mod figures;
 
 use crate::base::units::Dimension;
 use crate::config::Expected;
-use crate::config::expected::{ExpectedFigure, Range};
+use crate::config::expected::{ExpectedFigure, NormalRange};
 
 use super::record::{ExpectedRecord, RunRecord, Variant};
 
-/// All metrics of the record for which a range exists, in the order of the ranges.
+/// Returns the metrics of the record for which a range exists, in the order of the ranges.
 pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     if why_inapplicable(record, known).is_some() {
         return Vec::new();
@@ -43,7 +43,7 @@ pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> 
 }
 
 /// Word for a value: `normal`, `slower` or `faster`.
-fn verdict(range: &Range, value: f64) -> &'static str {
+fn verdict(range: &NormalRange, value: f64) -> &'static str {
     let less_is_better = match range.figure {
         ExpectedFigure::Issue | ExpectedFigure::GraphLaunch => true,
         ExpectedFigure::FlopRate | ExpectedFigure::Bandwidth | ExpectedFigure::BusBandwidth => false,
@@ -61,7 +61,7 @@ fn compared(
     record: &RunRecord,
     variant: &Variant,
     known: &Expected,
-    range: &Range,
+    range: &NormalRange,
     seen: ExpectedRecord,
 ) -> ExpectedRecord {
     let verdict = verdict(range, seen.value);

@@ -59,7 +59,7 @@ pub type Timings = IndexMap<String, IndexMap<String, ProblemTimes>>;
 
 /// The result of a problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ProblemOutcome {
     /// The mean time in ms, above 0, of a correct result.
     Time(f64),
     /// Correct, without a time.
@@ -70,8 +70,8 @@ pub enum Outcome {
 
 /// A side of a comparison: results by level and by the problem's number.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Results {
-    pub levels: BTreeMap<u32, BTreeMap<u32, (String, Outcome)>>,
+pub struct BaselineResults {
+    pub levels: BTreeMap<u32, BTreeMap<u32, (String, ProblemOutcome)>>,
     /// Every device that the file names.
     pub hardware: Vec<String>,
     /// Entries that hold an error instead of times.
@@ -81,13 +81,13 @@ pub struct Results {
 const FORM: &str = "expected {\"level1\": {\"19_ReLU.py\": {\"mean\": 1.5}}}, or results of an evaluation, \
                     {\"19\": [{\"sample_id\": 0, \"correctness\": true, \"runtime\": 1.5}]}";
 
-impl Results {
+impl BaselineResults {
     /// Reads a file of baselines, or `eval_results.json` of an evaluation, which does not name its level.
     ///
     /// # Errors
     ///
     /// The text is no JSON, or has another form; the message names the place.
-    pub fn read(text: &[u8], level: Option<u32>) -> Result<Results, String> {
+    pub fn read(text: &[u8], level: Option<u32>) -> Result<BaselineResults, String> {
         let value: Value = json::read(text).map_err(|error| format!("it is no JSON: {error}"))?;
         let Value::Object(entries) = value else { return Err(format!("it is {}; {FORM}", kind(&value))) };
         if entries.is_empty() {
@@ -95,20 +95,20 @@ impl Results {
         }
         let levels = entries.keys().filter(|key| level_number(key).is_some()).count();
         if levels == entries.len() {
-            return Results::baseline(&entries);
+            return BaselineResults::baseline(&entries);
         }
         let numbers = entries.keys().filter(|key| key.parse::<u32>().is_ok()).count();
         if numbers == entries.len() {
             let level = level.ok_or("it holds an evaluation, which does not say of which level; add `--level 1`")?;
-            return Results::evaluation(&entries, level);
+            return BaselineResults::evaluation(&entries, level);
         }
         let odd = entries.keys().find(|key| level_number(key).is_none() && key.parse::<u32>().is_err());
         let odd = odd.or_else(|| entries.keys().next()).expect("it is not empty");
         Err(format!("it has the entry {odd:?}, which is neither a level nor the number of a problem; {FORM}"))
     }
 
-    fn baseline(levels: &serde_json::Map<String, Value>) -> Result<Results, String> {
-        let mut results = Results::default();
+    fn baseline(levels: &serde_json::Map<String, Value>) -> Result<BaselineResults, String> {
+        let mut results = BaselineResults::default();
         for (key, problems) in levels {
             let number = level_number(key).expect("the caller has checked it");
             let Value::Object(problems) = problems else {
@@ -133,7 +133,7 @@ impl Results {
                 {
                     results.hardware.push(hardware.clone());
                 }
-                if let Some((other, _)) = level.insert(problem, (name.clone(), Outcome::Time(mean))) {
+                if let Some((other, _)) = level.insert(problem, (name.clone(), ProblemOutcome::Time(mean))) {
                     return Err(format!("{place}: {other} has the same number"));
                 }
             }
@@ -142,8 +142,8 @@ impl Results {
     }
 
     /// Reads the first sample of each problem, as KernelBench's own analysis does.
-    fn evaluation(problems: &serde_json::Map<String, Value>, level: u32) -> Result<Results, String> {
-        let mut results = Results::default();
+    fn evaluation(problems: &serde_json::Map<String, Value>, level: u32) -> Result<BaselineResults, String> {
+        let mut results = BaselineResults::default();
         let of_level = results.levels.entry(level).or_default();
         for (key, samples) in problems {
             let problem = key.parse().expect("the caller has checked it");
@@ -173,13 +173,13 @@ impl Results {
                 }
             };
             let outcome = match (correct, sample.get("runtime")) {
-                (false, _) => Outcome::Wrong,
+                (false, _) => ProblemOutcome::Wrong,
                 // KernelBench writes -1 where it has not measured.
-                (true, None | Some(Value::Null)) => Outcome::Untimed,
+                (true, None | Some(Value::Null)) => ProblemOutcome::Untimed,
                 (true, Some(Value::Number(runtime))) if runtime.as_f64().is_some_and(|runtime| runtime <= 0.0) => {
-                    Outcome::Untimed
+                    ProblemOutcome::Untimed
                 }
-                (true, runtime) => Outcome::Time(time(runtime, &format!("problem {key}, runtime"))?),
+                (true, runtime) => ProblemOutcome::Time(time(runtime, &format!("problem {key}, runtime"))?),
             };
             if of_level.insert(problem, (format!("problem {problem}"), outcome)).is_some() {
                 return Err(format!("problem {problem} is there twice"));
@@ -226,14 +226,14 @@ pub struct ScoredProblem {
     /// Mean time of the baseline in ms.
     pub baseline: f64,
     /// Result of the problem; `None` if the results lack it.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ProblemOutcome>,
 }
 
 impl ScoredProblem {
     /// The baseline's time over that of a correct result; `None` without a time.
     pub fn speedup(&self) -> Option<f64> {
         match self.outcome {
-            Some(Outcome::Time(time)) => Some(self.baseline / time),
+            Some(ProblemOutcome::Time(time)) => Some(self.baseline / time),
             _ => None,
         }
     }
@@ -251,14 +251,14 @@ pub struct Scores {
 
 impl Scores {
     /// The scores of every level of the baseline that the results have too.
-    pub fn of(baseline: &Results, results: &Results) -> Vec<Scores> {
+    pub fn of(baseline: &BaselineResults, results: &BaselineResults) -> Vec<Scores> {
         let mut scores = Vec::new();
         for (&level, base) in &baseline.levels {
             let Some(of_level) = results.levels.get(&level) else { continue };
             let mut problems = Vec::new();
             for (number, (name, outcome)) in base {
                 // An evaluation with times can serve as a baseline.
-                let Outcome::Time(baseline) = *outcome else { continue };
+                let ProblemOutcome::Time(baseline) = *outcome else { continue };
                 let outcome = of_level.get(number).map(|(_, outcome)| *outcome);
                 problems.push(ScoredProblem { name: name.clone(), baseline, outcome });
             }
@@ -294,8 +294,8 @@ mod tests {
         json!({ "level1": problems })
     }
 
-    fn read(value: &Value) -> Result<Results, String> {
-        Results::read(value.to_string().as_bytes(), Some(1))
+    fn read(value: &Value) -> Result<BaselineResults, String> {
+        BaselineResults::read(value.to_string().as_bytes(), Some(1))
     }
 
     proptest! {
@@ -335,7 +335,7 @@ mod tests {
         /// No text makes the reader panic, and every refusal has a reason.
         #[test]
         fn any_json_is_read_or_refused(text in r#"[\[\]{}":,0-9a-z\-. ]{0,40}"#, level in prop::option::of(1u32..3)) {
-            if let Err(why) = Results::read(text.as_bytes(), level) {
+            if let Err(why) = BaselineResults::read(text.as_bytes(), level) {
                 prop_assert!(!why.is_empty());
             }
         }
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn mistakes_say_where_and_what_is_expected() {
-        let why = |text: &str, level| Results::read(text.as_bytes(), level).unwrap_err();
+        let why = |text: &str, level| BaselineResults::read(text.as_bytes(), level).unwrap_err();
         for (text, part) in [
             ("", "it is no JSON"),
             ("[1]", "it is a list"),

@@ -20,21 +20,21 @@ use super::summary::Summary;
 
 /// The iterations that figures are taken from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct View {
+struct IterationSet {
     slots: Viewed,
-    times: Times,
+    times: TimeBasis,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Viewed {
-    /// Rounds of these slots, in increasing order.
+    /// Rounds of the listed slots, in increasing order.
     Rounds(Rc<[usize]>),
     Slot(usize),
 }
 
 /// The iterations that a bare `time` or `bandwidth` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Times {
+enum TimeBasis {
     /// Not decided yet: each operand of `and` and `or` decides separately.
     Undecided,
     /// Measured iterations, without the overhead of observation.
@@ -43,14 +43,14 @@ enum Times {
     Observed,
 }
 
-impl View {
-    fn of_slot(slot: usize) -> View {
-        View { slots: Viewed::Slot(slot), times: Times::Undecided }
+impl IterationSet {
+    fn of_slot(slot: usize) -> IterationSet {
+        IterationSet { slots: Viewed::Slot(slot), times: TimeBasis::Undecided }
     }
 
     /// Restricts the view to the slot that an expression names; returns it unchanged if the expression names none.
-    fn at(&self, slot: Option<usize>) -> View {
-        View { slots: slot.map_or_else(|| self.slots.clone(), Viewed::Slot), times: self.times }
+    fn at(&self, slot: Option<usize>) -> IterationSet {
+        IterationSet { slots: slot.map_or_else(|| self.slots.clone(), Viewed::Slot), times: self.times }
     }
 }
 
@@ -59,15 +59,15 @@ type Slots = Option<Rc<[usize]>>;
 
 /// Cache of evaluated figures and metrics, since metrics may use each other many times.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct FigureCache {
     pub(super) figures: Figures,
     slots: Memo<usize, Slots>,
     /// Whether each metric uses figures of observed iterations.
     observed: Memo<usize, bool>,
     /// Whether the program has operations of each set of each metric.
     has_operations: Memo<usize, bool>,
-    values: Memo<(usize, View), f64>,
-    series: Memo<(usize, View), Series>,
+    values: Memo<(usize, IterationSet), f64>,
+    series: Memo<(usize, IterationSet), SampleSeries>,
 }
 
 /// Cached results by key.
@@ -93,22 +93,24 @@ impl<K: Eq + std::hash::Hash, T: Clone> Memo<K, T> {
 
 /// A number, or a number per sample.
 #[derive(Clone, Debug)]
-enum Series {
+enum SampleSeries {
     Constant(f64),
     Samples(Vec<f64>),
 }
 
-impl Series {
-    fn of(sampled: &FigureSamples, view: &Viewed) -> Result<Series, String> {
+impl SampleSeries {
+    fn of(sampled: &FigureSamples, view: &Viewed) -> Result<SampleSeries, String> {
         let absent = |slot: usize| format!("slot {slot} has no such figure");
         let samples = match (sampled, view) {
-            (FigureSamples::Constant(value), _) => return Ok(Series::Constant(*value)),
-            (FigureSamples::Known(values), Viewed::Slot(slot)) => return Ok(Series::Constant(values[*slot])),
+            (FigureSamples::Constant(value), _) => return Ok(SampleSeries::Constant(*value)),
+            (FigureSamples::Known(values), Viewed::Slot(slot)) => return Ok(SampleSeries::Constant(values[*slot])),
             (FigureSamples::Known(values), Viewed::Rounds(slots)) => {
                 let sum: f64 = slots.iter().map(|slot| values[*slot]).sum();
-                return Ok(Series::Constant(sum / slots.len() as f64));
+                return Ok(SampleSeries::Constant(sum / slots.len() as f64));
             }
-            (FigureSamples::Iterations(samples), Viewed::Slot(slot)) => samples[*slot].iter().map(joined_one).collect(),
+            (FigureSamples::Iterations(samples), Viewed::Slot(slot)) => {
+                samples[*slot].iter().map(|sample| sample.over / sample.under).collect()
+            }
             (FigureSamples::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
             (FigureSamples::Operations(samples), Viewed::Rounds(slots)) => {
                 slots.iter().flat_map(|slot| &samples[*slot]).copied().collect()
@@ -121,34 +123,34 @@ impl Series {
         };
         match view {
             Viewed::Slot(slot) if samples.is_empty() => Err(absent(*slot)),
-            _ => Ok(Series::Samples(samples)),
+            _ => Ok(SampleSeries::Samples(samples)),
         }
     }
 
-    fn map(self, function: impl Fn(f64) -> f64) -> Series {
+    fn map(self, function: impl Fn(f64) -> f64) -> SampleSeries {
         match self {
-            Series::Constant(value) => Series::Constant(function(value)),
-            Series::Samples(samples) => Series::Samples(samples.into_iter().map(function).collect()),
+            SampleSeries::Constant(value) => SampleSeries::Constant(function(value)),
+            SampleSeries::Samples(samples) => SampleSeries::Samples(samples.into_iter().map(function).collect()),
         }
     }
 
     fn median(&self) -> f64 {
         match self {
-            Series::Constant(value) => *value,
-            Series::Samples(samples) => Summary::of(samples).map_or(f64::NAN, |summary| summary.p50),
+            SampleSeries::Constant(value) => *value,
+            SampleSeries::Samples(samples) => Summary::of(samples).map_or(f64::NAN, |summary| summary.p50),
         }
     }
 
     fn statistic(&self, statistic: Statistic) -> Result<f64, String> {
         let samples: &[f64] = match self {
-            Series::Constant(value) => std::slice::from_ref(value),
-            Series::Samples(samples) => samples,
+            SampleSeries::Constant(value) => std::slice::from_ref(value),
+            SampleSeries::Samples(samples) => samples,
         };
         let summary = Summary::of(samples).ok_or("there are no samples")?;
         // A constant is known exactly.
         let interval = match self {
-            Series::Constant(value) => Some((*value, *value)),
-            Series::Samples(_) => summary.interval,
+            SampleSeries::Constant(value) => Some((*value, *value)),
+            SampleSeries::Samples(_) => summary.interval,
         };
         let needs = |percent: f64| {
             let wanted = samples_for(percent);
@@ -183,10 +185,6 @@ impl Series {
 fn joined(samples: impl Iterator<Item = Quotient>) -> f64 {
     let sum = samples.fold((0.0, 0.0), |sum, sample| (sum.0 + sample.over, sum.1 + sample.under));
     sum.0 / sum.1
-}
-
-fn joined_one(sample: &Quotient) -> f64 {
-    sample.over / sample.under
 }
 
 /// Slots that `a` and `b` have in common; `None` for all slots.
@@ -225,7 +223,7 @@ impl Evidence<'_> {
     }
 
     /// Values of a metric, evaluated once.
-    fn metric(&self, metric: usize, view: &View) -> Result<Series, String> {
+    fn metric(&self, metric: usize, view: &IterationSet) -> Result<SampleSeries, String> {
         let key = (metric, view.clone());
         self.known.series.get(key, || self.series(&self.program.metrics[metric].value, view))
     }
@@ -245,52 +243,54 @@ impl Evidence<'_> {
     }
 
     /// The view in which the parts of an expression are evaluated.
-    fn decided(&self, expr: &FigureExpr, view: &View) -> View {
+    fn decided(&self, expr: &FigureExpr, view: &IterationSet) -> IterationSet {
         let times = match (expr, view.times) {
             (FigureExpr::Binary(Binary::And | Binary::Or, ..), times)
             | (FigureExpr::Unary(Unary::Not, _) | FigureExpr::Metric { .. }, times) => times,
-            (_, Times::Undecided) if self.observes(expr) => Times::Observed,
-            (_, Times::Undecided) => Times::Measured,
+            (_, TimeBasis::Undecided) if self.observes(expr) => TimeBasis::Observed,
+            (_, TimeBasis::Undecided) => TimeBasis::Measured,
             (_, times) => times,
         };
-        View { slots: view.slots.clone(), times }
+        IterationSet { slots: view.slots.clone(), times }
     }
 
     /// Samples of an expression. A part with an explicit slot gives a single number.
-    fn series(&self, expr: &FigureExpr, view: &View) -> Result<Series, String> {
+    fn series(&self, expr: &FigureExpr, view: &IterationSet) -> Result<SampleSeries, String> {
         let view = &self.decided(expr, view);
         match expr {
-            FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
-            FigureExpr::BySlot(values) => Series::of(&FigureSamples::Known(values.clone()), &view.slots),
+            FigureExpr::Constant(value) => Ok(SampleSeries::Constant(*value)),
+            FigureExpr::BySlot(values) => SampleSeries::of(&FigureSamples::Known(values.clone()), &view.slots),
             FigureExpr::Figure { figure, set, beside, slot: None, statistic: None, .. } => {
-                let observed = view.times == Times::Observed;
-                Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?, &view.slots)
+                let observed = view.times == TimeBasis::Observed;
+                SampleSeries::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?, &view.slots)
             }
             FigureExpr::Metric { metric, slot: None, statistic: None } => self.metric(*metric, view),
-            FigureExpr::Figure { .. } | FigureExpr::Metric { .. } => self.value(expr, view).map(Series::Constant),
+            FigureExpr::Figure { .. } | FigureExpr::Metric { .. } => self.value(expr, view).map(SampleSeries::Constant),
             FigureExpr::Unary(function, inner) => Ok(self.series(inner, view)?.map(|value| function.apply(value))),
             FigureExpr::Binary(function, left, right) => match (self.series(left, view)?, self.series(right, view)?) {
-                (left, Series::Constant(right)) => Ok(left.map(|left| function.apply(left, right))),
-                (Series::Constant(left), right) => Ok(right.map(|right| function.apply(left, right))),
-                (Series::Samples(left), Series::Samples(right)) if left.len() == right.len() => Ok(Series::Samples(
-                    left.iter().zip(&right).map(|(left, right)| function.apply(*left, *right)).collect(),
-                )),
-                (left, right) => Ok(Series::Constant(function.apply(left.median(), right.median()))),
+                (left, SampleSeries::Constant(right)) => Ok(left.map(|left| function.apply(left, right))),
+                (SampleSeries::Constant(left), right) => Ok(right.map(|right| function.apply(left, right))),
+                (SampleSeries::Samples(left), SampleSeries::Samples(right)) if left.len() == right.len() => {
+                    Ok(SampleSeries::Samples(
+                        left.iter().zip(&right).map(|(left, right)| function.apply(*left, *right)).collect(),
+                    ))
+                }
+                (left, right) => Ok(SampleSeries::Constant(function.apply(left.median(), right.median()))),
             },
         }
     }
 
     /// Value of an expression in a view, in base units, with the median of each bare figure.
-    fn value(&self, expr: &FigureExpr, view: &View) -> Result<f64, String> {
+    fn value(&self, expr: &FigureExpr, view: &IterationSet) -> Result<f64, String> {
         let view = &self.decided(expr, view);
         let value = match expr {
             FigureExpr::Constant(value) => *value,
             FigureExpr::BySlot(_) => self.series(expr, view)?.median(),
             FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
                 // Few iterations are observed, so an explicit statistic uses the measured ones.
-                let observed = view.times == Times::Observed && statistic.is_none();
+                let observed = view.times == TimeBasis::Observed && statistic.is_none();
                 let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?;
-                let series = Series::of(&sampled, &view.at(*slot).slots)?;
+                let series = SampleSeries::of(&sampled, &view.at(*slot).slots)?;
                 match statistic {
                     None => series.median(),
                     Some(statistic) => series.statistic(*statistic)?,
@@ -319,7 +319,7 @@ impl Evidence<'_> {
             return Err("no slot has all figures that it is worked out from: name one for each, as in `time.slot[0]`"
                 .to_owned());
         }
-        self.value(expr, &View { slots: Viewed::Rounds(slots), times: Times::Undecided })
+        self.value(expr, &IterationSet { slots: Viewed::Rounds(slots), times: TimeBasis::Undecided })
     }
 
     /// Whether this rank's program has operations of each set in an expression.
@@ -368,7 +368,7 @@ impl Evidence<'_> {
         }
         let mut values: Vec<Vec<Option<f64>>> = vec![Vec::new(); metrics.len()];
         for slot in 0..self.slots {
-            let view = View::of_slot(slot);
+            let view = IterationSet::of_slot(slot);
             for (index, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.has_slots) {
                 values[index].push(self.value(&metric.value, &view).ok());
             }

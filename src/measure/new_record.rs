@@ -4,11 +4,11 @@ use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
 use crate::model;
-use crate::plan::Rank;
+use crate::plan::RankPlan;
 use crate::schedule::Schedule;
 
 use super::record::{
-    Device, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
+    DeviceRecord, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, SettingsRecord, Workload,
 };
 use super::request::Measured;
 use super::work::totals;
@@ -40,7 +40,7 @@ impl RunRecord {
             measurement: no_measurement.is_none(),
             complete,
             workload: Workload::of(compiled),
-            settings: Settings {
+            settings: SettingsRecord {
                 backend: backend.name().to_owned(),
                 launch: settings.launch.name().to_owned(),
                 effort: settings.effort.name().to_owned(),
@@ -55,7 +55,7 @@ impl RunRecord {
                 cache: settings.cache.name().to_owned(),
                 data: settings.data.name().to_owned(),
             },
-            device: Device {
+            device: DeviceRecord {
                 name: device.name,
                 index: device.index,
                 units: device.units,
@@ -84,7 +84,7 @@ fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
 
 impl ProgramRecord {
     /// The record of the first rank's program and schedule, without the hash of the plan.
-    fn new(ranks: &[Rank], schedule: &Schedule, by_priority: bool) -> ProgramRecord {
+    fn new(ranks: &[RankPlan], schedule: &Schedule, by_priority: bool) -> ProgramRecord {
         let program = &ranks[0].program;
         let (flops, bytes) = totals(program);
         let slots = model::slots(ranks.iter().map(|rank| &*rank.program));

@@ -16,26 +16,31 @@ pub fn computes(category: Category) -> bool {
 }
 
 /// A set of operations in an observed iteration. Times are in ns from the start of the iteration.
-pub struct Observed<'a> {
+pub struct ObservedOperations<'a> {
     pub program: &'a Program,
     pub plan: &'a Plan,
     pub iteration: &'a Iteration<'a>,
     pub spans: Vec<Span>,
 }
 
-impl<'a> Observed<'a> {
+impl<'a> ObservedOperations<'a> {
     /// Selects the operations of a set; all if there is no set.
-    pub fn of(program: &'a Program, plan: &'a Plan, iteration: &'a Iteration<'a>, set: Option<&OpSet>) -> Observed<'a> {
+    pub fn of(
+        program: &'a Program,
+        plan: &'a Plan,
+        iteration: &'a Iteration<'a>,
+        set: Option<&OpSet>,
+    ) -> ObservedOperations<'a> {
         let step = &program.cycle[iteration.trace.step];
         let belongs = |span: &&Span| set.is_none_or(|set| set.contains(program, step.op(span.op)));
         let spans = iteration.trace.spans.iter().filter(belongs).copied().collect();
-        Observed { program, plan, iteration, spans }
+        ObservedOperations { program, plan, iteration, spans }
     }
 
     /// Selects those of the operations that match a predicate.
-    pub fn only(&self, wanted: impl Fn(&Spec) -> bool) -> Observed<'a> {
+    pub fn only(&self, wanted: impl Fn(&Spec) -> bool) -> ObservedOperations<'a> {
         let spans = self.spans.iter().filter(|span| self.spec(span).is_some_and(&wanted)).copied().collect();
-        Observed { spans, ..*self }
+        ObservedOperations { spans, ..*self }
     }
 
     /// Spec of a span's operation; `None` for a marker.
@@ -83,13 +88,13 @@ impl<'a> Observed<'a> {
     }
 
     /// Time in which operations of both sets run.
-    pub fn common(&self, others: &Observed) -> f64 {
+    pub fn common(&self, others: &ObservedOperations) -> f64 {
         spans::length(&spans::common(&self.stretches(), &others.stretches()))
     }
 
     /// The computations of the iteration.
-    pub fn computation(&self) -> Observed<'a> {
-        let all = Observed::of(self.program, self.plan, self.iteration, None);
+    pub fn computation(&self) -> ObservedOperations<'a> {
+        let all = ObservedOperations::of(self.program, self.plan, self.iteration, None);
         all.only(|spec| computes(spec.operation.category()))
     }
 

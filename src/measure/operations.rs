@@ -7,7 +7,7 @@ use crate::ops::{self, Arithmetic, BusBytes, Category, Launch, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;
-use super::plausible::Limits;
+use super::plausible::DeviceLimits;
 use super::record::{LaunchRecord, OperationRecord};
 use super::request::{RankRequest, Request};
 use super::subject::Peaks;
@@ -54,7 +54,7 @@ pub fn operations(
             let bus_bytes = spec.and_then(ops::bus_bytes).map(BusBytes::larger);
             let ideal = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?, peaks.profile)));
             let bound = ideal.and_then(|(ideal, profile)| Some((ideal.bound()?, profile)));
-            let refused = start.and_then(|_| Limits(request.profile).check(time, spec).err());
+            let refused = start.and_then(|_| DeviceLimits(request.profile).check(time, spec).err());
             let time_ns = start.filter(|_| refused.is_none()).map(|_| round(time));
             // Report transfers only if they are known in every iteration, so that medians are comparable.
             let transfer = Some(&transfers[op.index()]).filter(|known| known.len() == starts[op.index()].len());

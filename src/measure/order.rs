@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::cases::{Case, Header};
+use super::cases::{Case, CasesHeader};
 use super::direction;
 use super::effect::Direction;
 use super::pace::Pace;
@@ -15,7 +15,7 @@ const RATE: &str = "rate";
 
 /// A sort key, best first: the name of an axis, `median`, `rate`, or a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct CaseOrder {
     name: String,
     /// True for worst first.
     reversed: bool,
@@ -45,11 +45,11 @@ pub fn metric<'a>(case: &'a Case, name: &str) -> Option<&'a MetricRecord> {
     variant.metrics.iter().find(|metric| metric.name == name)
 }
 
-impl Order {
+impl CaseOrder {
     /// Parses `NAME`, or `-NAME` for the reverse order.
-    pub fn new(text: &str) -> Order {
+    pub fn new(text: &str) -> CaseOrder {
         let (name, reversed) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
-        Order { name: name.trim().to_owned(), reversed }
+        CaseOrder { name: name.trim().to_owned(), reversed }
     }
 
     pub fn name(&self) -> &str {
@@ -57,17 +57,17 @@ impl Order {
     }
 
     /// Valid names for a sweep whose cases have these metrics.
-    pub fn names<'a>(header: &'a Header, metrics: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    pub fn names<'a>(header: &'a CasesHeader, metrics: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         header.axes.iter().map(|axis| axis.name.as_str()).chain([MEDIAN, RATE]).chain(metrics).collect()
     }
 
     /// Whether the key is a metric, not an axis or headline.
-    pub fn is_metric(&self, header: &Header) -> bool {
-        !Order::names(header, std::iter::empty()).contains(&self.name.as_str())
+    pub fn is_metric(&self, header: &CasesHeader) -> bool {
+        !CaseOrder::names(header, std::iter::empty()).contains(&self.name.as_str())
     }
 
     /// Returns the sorted cases. The sort is stable.
-    pub fn sorted<'a>(&self, header: &Header, cases: &[&'a Case]) -> Vec<&'a Case> {
+    pub fn sorted<'a>(&self, header: &CasesHeader, cases: &[&'a Case]) -> Vec<&'a Case> {
         let (pace, unit) = (scaling::pace(cases), scaling::unit(cases));
         let key = |case: &Case| -> Option<SortKey> {
             if header.axes.iter().any(|axis| axis.name == self.name) {

@@ -163,7 +163,7 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
 
 /// An order of rounds: which of them begin with the other side.
 enum RoundOrder {
-    /// One bit per round, when all orders are enumerated.
+    /// A bit per round, when all orders are enumerated.
     Listed(u64),
     /// Random, with this seed.
     Drawn(u64),
@@ -179,7 +179,7 @@ impl RoundOrder {
     }
 }
 
-/// All orders of that many rounds, or a random selection. The first round is fixed: reversing all rounds changes
+/// Returns every order of that many rounds, or a random selection. The first round is fixed: reversing all rounds changes
 /// nothing.
 fn orders(rounds: usize, seed: u64) -> Vec<RoundOrder> {
     match 1u64.checked_shl(rounds as u32 - 1).filter(|&all| all <= ORDERS) {

@@ -8,9 +8,9 @@ use crate::ops::Spec;
 
 /// Limits of a device; `None` without a profile.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits<'a>(pub Option<&'a Profile>);
+pub struct DeviceLimits<'a>(pub Option<&'a Profile>);
 
-impl Limits<'_> {
+impl DeviceLimits<'_> {
     /// Fails if a time in ns is shorter than these operations need at the device's peaks. The error explains why.
     pub fn check<'s>(&self, time: f64, specs: impl IntoIterator<Item = &'s Spec>) -> Result<(), String> {
         let Some(profile) = self.0 else { return Ok(()) };

@@ -20,12 +20,12 @@ mod source;
 
 pub use super::times::{SlotTimes, Times};
 pub use super::verify::record::{
-    CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
+    CheckedOperations, OutputVerification, VariantVerification, VerificationRecord, WrongLaunch,
 };
 pub use advice::AdviceRecord;
 pub use fusion::{BrokenRecord, FusionRecord, MergedRecord};
 pub use ranks::*;
-pub use source::{Contents, Source};
+pub use source::{FileContents, SourceFiles};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
@@ -48,8 +48,8 @@ pub struct RunRecord {
     /// True if the run was completed.
     pub complete: bool,
     pub workload: Workload,
-    pub settings: Settings,
-    pub device: Device,
+    pub settings: SettingsRecord,
+    pub device: DeviceRecord,
     pub environment: Environment,
     pub program: ProgramRecord,
     /// The operations that were merged; `None` without `--fuse`.
@@ -69,7 +69,7 @@ pub struct RunRecord {
     /// The files of the run with a scenario that repeats it. `None` in records of older versions and of cases, and if
     /// the setting `record_text` is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+    pub source: Option<SourceFiles>,
 }
 
 /// The workload's file and parameters.
@@ -107,7 +107,7 @@ impl Workload {
 
 /// Settings of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Settings {
+pub struct SettingsRecord {
     pub backend: String,
     pub launch: String,
     pub effort: String,
@@ -138,7 +138,7 @@ fn one() -> u32 {
 
 /// The device and its backend.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Device {
+pub struct DeviceRecord {
     pub name: String,
     /// Number of the device in the vendor's order; `None` if it is simulated or the CPU.
     pub index: Option<u32>,
@@ -359,8 +359,9 @@ impl HealthRecord {
 /// Consecutive measured iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BlockRecord {
-    /// Index of the block's first sample in `time.samples_ns`, and the number of its samples.
+    /// Index of the block's first sample in `time.samples_ns`.
     pub first: usize,
+    /// Number of the block's samples.
     pub iterations: usize,
     /// State of each device after the block.
     pub health: Vec<HealthRecord>,
@@ -401,7 +402,7 @@ pub struct MetricRecord {
     /// metrics that are not about iterations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<Option<f64>>,
-    /// Range of these values; `None` if there are none.
+    /// Range of the values in `slots`; `None` if no slot has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_slots: Option<OverSlots>,
 }
@@ -424,7 +425,7 @@ pub struct ExpectationRecord {
     pub verdict: String,
 }
 
-/// A metric with the normal range of such a device.
+/// A metric with its normal range on devices of this model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedRecord {
     /// Displayed name.

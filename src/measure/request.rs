@@ -2,7 +2,7 @@
 
 use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, Rank, Ranks, Samples};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
 use crate::model::{self, Program};
 use crate::plan::{self, Plan};
 use crate::schedule::{self, Schedule};
@@ -42,9 +42,9 @@ pub struct RankRequest<'a> {
 
 impl<'a> RankRequest<'a> {
     /// The ranks from the number `first` on, each with its schedule.
-    pub fn all(first: u32, ranks: &'a [plan::Rank], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
+    pub fn all(first: u32, ranks: &'a [plan::RankPlan], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
         let both = (first..).zip(ranks.iter().zip(schedules));
-        let one = |(number, (rank, schedule)): (u32, (&'a plan::Rank, &'a Schedule))| RankRequest {
+        let one = |(number, (rank, schedule)): (u32, (&'a plan::RankPlan, &'a Schedule))| RankRequest {
             number,
             program: &rank.program,
             plan: &rank.plan,
@@ -120,19 +120,23 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn open(&self) -> Result<Ranks, ExecError> {
-        let rank =
-            |rank: &RankRequest<'a>| Rank { number: rank.number, program: rank.program, schedule: rank.schedule };
+        let rank = |rank: &RankRequest<'a>| RankSchedule {
+            number: rank.number,
+            program: rank.program,
+            schedule: rank.schedule,
+        };
         exec::prepare_ranks(&self.ranks.iter().map(rank).collect::<Vec<_>>(), self.backend, &self.exec)
     }
 
     /// Opens a session with each rank on one stream.
     pub(super) fn open_serial(&self) -> Result<Ranks, ExecError> {
-        let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
+        let options = schedule::ScheduleOptions { streams: Some(1), ..schedule::ScheduleOptions::default() };
         let place = |rank: &RankRequest| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
         let schedules: Vec<Schedule> = self.ranks.iter().map(place).collect();
         let ranks = self.ranks.iter().zip(&schedules);
-        let ranks: Vec<Rank> =
-            ranks.map(|(rank, schedule)| Rank { number: rank.number, program: rank.program, schedule }).collect();
+        let ranks: Vec<RankSchedule> = ranks
+            .map(|(rank, schedule)| RankSchedule { number: rank.number, program: rank.program, schedule })
+            .collect();
         exec::prepare_ranks(&ranks, self.backend, &self.exec)
     }
 }
@@ -142,7 +146,7 @@ impl<'a> Request<'a> {
 pub struct Measured {
     pub variants: Vec<Variant>,
     pub warnings: Vec<String>,
-    /// How a request to stop ended it early, such as `interrupted while measuring`; `None` if none did.
+    /// Reason why the measurement ended early, such as `interrupted while measuring`; `None` if none did.
     pub interruption: Option<String>,
     /// The error that ended the measurement early; `None` if none did.
     pub failure: Option<ExecError>,

@@ -1,4 +1,4 @@
-//! One measurement: for each variant the headline, observed iterations, and the run on one stream if a metric needs it.
+//! A measurement: for each variant the measured iterations, observed iterations, and the run on one stream if a metric needs it.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::exec::{ExecError, LaunchMode, ObservedBy, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 
 use super::alone::Alone;
-use super::blocks::{self, Blocks};
+use super::blocks::{self, MeasuredBlocks};
 use super::doubts;
 use super::pace;
 use super::record::{Variant, WarmupRecord};
@@ -203,7 +203,11 @@ fn failed(what: &str, error: &ExecError) -> String {
 }
 
 /// Measures a launch mode after its warm-up.
-fn warmed(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<(Blocks, WarmupRecord), ExecError> {
+fn warmed(
+    request: &Request,
+    session: &mut Ranks,
+    mode: LaunchMode,
+) -> Result<(MeasuredBlocks, WarmupRecord), ExecError> {
     let lead = u64::from(request.exec.in_flight.max(request.first().schedule.depth));
     let (warmup, first) = warmup::settle(session, mode, u64::from(request.effort.warmup), lead, request.control)?;
     Ok((blocks::iterate(session, mode, (first, lead), request.whole_rounds(), request.control)?, warmup))

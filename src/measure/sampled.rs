@@ -4,12 +4,12 @@ use crate::base::Nanos;
 use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
 
 use super::alone::Alone;
-use super::blocks::Blocks;
+use super::blocks::MeasuredBlocks;
 use super::record::WarmupRecord;
 
 pub(super) struct VariantSamples {
     pub mode: LaunchMode,
-    pub blocks: Blocks,
+    pub blocks: MeasuredBlocks,
     pub warmup: WarmupRecord,
     /// Samples of ungated iterations; `None` if the others are ungated.
     pub ungated: Option<Samples>,

@@ -7,7 +7,7 @@ mod point;
 
 use indexmap::IndexMap;
 
-use super::cases::{Axis, Case, Header};
+use super::cases::{Axis, Case, CasesHeader};
 use super::pace::Pace;
 
 pub use axis_effect::AxisEffect;
@@ -30,7 +30,7 @@ const KNEE_POINTS: usize = 3;
 
 /// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum RateUnit {
     Flops,
     /// Used without arithmetic.
     Bytes,
@@ -38,22 +38,22 @@ pub enum Unit {
     Iterations,
 }
 
-impl Unit {
+impl RateUnit {
     /// The rate's unit as a column title.
     pub fn per_second(self) -> &'static str {
         match self {
-            Unit::Flops => "FLOP/s",
-            Unit::Bytes => "B/s",
-            Unit::Iterations => "iterations/s",
+            RateUnit::Flops => "FLOP/s",
+            RateUnit::Bytes => "B/s",
+            RateUnit::Iterations => "iterations/s",
         }
     }
 
     /// Work of an iteration of a point, in this unit.
     pub fn of(self, point: &CurvePoint) -> f64 {
         match self {
-            Unit::Flops => point.flops,
-            Unit::Bytes => point.bytes,
-            Unit::Iterations => 1.0,
+            RateUnit::Flops => point.flops,
+            RateUnit::Bytes => point.bytes,
+            RateUnit::Iterations => 1.0,
         }
     }
 }
@@ -80,7 +80,7 @@ pub enum Baseline {
 
 /// Results along an axis.
 #[derive(Clone, Debug)]
-pub struct Along {
+pub struct AxisResults {
     /// Name of the axis; several if axes are zipped.
     pub axes: Vec<String>,
     /// The curve through the sweep's best case.
@@ -103,7 +103,7 @@ pub struct Curve {
     pub pace: Pace,
     /// True if a best value and a knee can be determined: every case is a measurement with several samples.
     pub conclusive: bool,
-    pub unit: Unit,
+    pub unit: RateUnit,
     /// Points in the order in which values were given, without cases that have no results.
     pub points: Vec<CurvePoint>,
     /// Efficiency of each point.
@@ -130,13 +130,13 @@ pub fn pace(cases: &[&Case]) -> Pace {
 
 /// The unit of a sweep's rates, the same for all cases: arithmetic for workloads that compute, bytes for those that
 /// move data.
-pub fn unit(cases: &[&Case]) -> Unit {
+pub fn unit(cases: &[&Case]) -> RateUnit {
     let points: Vec<CurvePoint> = cases.iter().filter_map(|case| CurvePoint::of(case, "", Pace::Headline)).collect();
     let computes = points.iter().any(|point| point.flops > COMPUTES * point.bytes);
     match () {
-        () if computes && points.iter().all(|point| point.flops > 0.0) => Unit::Flops,
-        () if points.iter().all(|point| point.bytes > 0.0) => Unit::Bytes,
-        () => Unit::Iterations,
+        () if computes && points.iter().all(|point| point.flops > 0.0) => RateUnit::Flops,
+        () if points.iter().all(|point| point.bytes > 0.0) => RateUnit::Bytes,
+        () => RateUnit::Iterations,
     }
 }
 
@@ -145,16 +145,16 @@ pub fn unit(cases: &[&Case]) -> Unit {
 pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
     let point = CurvePoint::of(case, "", pace)?;
     let unit = match (point.flops > 0.0, point.bytes > 0.0) {
-        (true, _) => Unit::Flops,
-        (false, true) => Unit::Bytes,
-        (false, false) => Unit::Iterations,
+        (true, _) => RateUnit::Flops,
+        (false, true) => RateUnit::Bytes,
+        (false, false) => RateUnit::Iterations,
     };
     Some(1.0 / point.rate(unit).value)
 }
 
 /// Results along each axis of a sweep, or along all zipped axes together. Omits axes with fewer than two results on
 /// every curve.
-pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
+pub fn along(header: &CasesHeader, cases: &[&Case]) -> Vec<AxisResults> {
     let (unit, pace) = (unit(cases), pace(cases));
     let rate = |case: &Case| CurvePoint::of(case, "", pace).map(|point| point.rate(unit).value);
     let measured: Vec<(&Case, f64)> = cases.iter().filter_map(|case| Some((*case, rate(case)?))).collect();
@@ -168,7 +168,7 @@ pub fn along(header: &Header, cases: &[&Case]) -> Vec<Along> {
     together.iter().filter_map(|axes| one(axes, best, &measured, (unit, pace))).collect()
 }
 
-fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Along> {
+fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (RateUnit, Pace)) -> Option<AxisResults> {
     let mut groups: IndexMap<Vec<(String, String)>, Vec<&Case>> = IndexMap::new();
     for case in cases {
         groups.entry(others(axes, case)).or_default().push(case);
@@ -183,7 +183,7 @@ fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (Unit, Pace))
     // The best case may be the only one with its values.
     let curve = curve.or_else(|| (!elsewhere.is_empty()).then(|| elsewhere.remove(0)))?;
     let effect = AxisEffect::of(axes, cases, pace);
-    Some(Along { axes: axes.iter().map(|axis| axis.name.clone()).collect(), curve, elsewhere, effect })
+    Some(AxisResults { axes: axes.iter().map(|axis| axis.name.clone()).collect(), curve, elsewhere, effect })
 }
 
 /// Values of a case on all other axes.
@@ -199,7 +199,12 @@ fn is_resource(axis: &Axis) -> bool {
 }
 
 /// The curve through cases that differ along these axes only; `None` with fewer than two results.
-fn curve(axes: &[&Axis], fixed: Vec<(String, String)>, cases: &[&Case], (unit, pace): (Unit, Pace)) -> Option<Curve> {
+fn curve(
+    axes: &[&Axis],
+    fixed: Vec<(String, String)>,
+    cases: &[&Case],
+    (unit, pace): (RateUnit, Pace),
+) -> Option<Curve> {
     let points: Vec<CurvePoint> =
         cases.iter().filter_map(|case| CurvePoint::of(case, &label(axes, case), pace)).collect();
     if points.len() < 2 {

@@ -34,7 +34,7 @@ pub type Point = Vec<usize>;
 
 /// Parameters of a search.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct SearchOptions {
     pub axes: Vec<SearchAxis>,
     /// Maximum number of runs.
     pub budget: usize,
@@ -66,7 +66,7 @@ pub struct TriedPoint {
 
 /// Result of a search.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// Points by cost, best first; then points without a cost, in the order of their runs.
     pub tried: Vec<TriedPoint>,
     pub runs: usize,
@@ -85,7 +85,7 @@ const KEPT: usize = 4;
 
 /// State of a running search.
 struct SearchState<'a, O: Objective> {
-    search: &'a Search,
+    search: &'a SearchOptions,
     objective: &'a mut O,
     tried: BTreeMap<Point, TriedPoint>,
     /// The order in which points were first run.
@@ -97,22 +97,22 @@ struct SearchState<'a, O: Objective> {
 }
 
 /// Why a search ends.
-enum Stop<E> {
+enum SearchEnd<E> {
     /// The budget is spent.
     Spent,
     Ended(E),
 }
 
-type Step<T, O> = Result<T, Stop<<O as Objective>::End>>;
+type Step<T, O> = Result<T, SearchEnd<<O as Objective>::End>>;
 
-impl Search {
+impl SearchOptions {
     /// Searches. Also returns the error that ended it early, if any.
-    pub fn run<O: Objective>(&self, objective: &mut O) -> (Found, Option<O::End>) {
+    pub fn run<O: Objective>(&self, objective: &mut O) -> (SearchResult, Option<O::End>) {
         let (tried, first, draws) = (BTreeMap::new(), Vec::new(), 0);
         let mut state = SearchState { search: self, objective, tried, first, runs: 0, kept: 0, draws };
         let ended = match state.all() {
-            Ok(()) | Err(Stop::Spent) => None,
-            Err(Stop::Ended(end)) => Some(end),
+            Ok(()) | Err(SearchEnd::Spent) => None,
+            Err(SearchEnd::Ended(end)) => Some(end),
         };
         (state.found(), ended)
     }
@@ -139,7 +139,7 @@ impl TriedPoint {
     }
 }
 
-impl Found {
+impl SearchResult {
     /// The best point; `None` if no point has a cost.
     pub fn best(&self) -> Option<&TriedPoint> {
         self.tried.first().filter(|tried| tried.mean().is_some())
@@ -182,7 +182,7 @@ impl<O: Objective> SearchState<'_, O> {
         loop {
             let before = self.runs;
             match self.descents(&mut starts) {
-                Ok(()) | Err(Stop::Spent) => {}
+                Ok(()) | Err(SearchEnd::Spent) => {}
                 ended => return ended,
             }
             self.kept = 0;
@@ -270,9 +270,9 @@ impl<O: Objective> SearchState<'_, O> {
 
     fn run(&mut self, point: &Point) -> Step<(), O> {
         if self.runs + self.kept >= self.search.budget {
-            return Err(Stop::Spent);
+            return Err(SearchEnd::Spent);
         }
-        let value = self.objective.run(point).map_err(Stop::Ended)?;
+        let value = self.objective.run(point).map_err(SearchEnd::Ended)?;
         self.runs += 1;
         let tried = self.tried.entry(point.clone()).or_insert_with(|| {
             self.first.push(point.clone());
@@ -379,7 +379,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// The results so far.
-    fn found(&self) -> Found {
+    fn found(&self) -> SearchResult {
         let mut tried: Vec<TriedPoint> = self.first.iter().map(|point| self.tried[point].clone()).collect();
         tried.sort_by(|a, b| {
             let value = |tried: &TriedPoint| tried.mean().unwrap_or(f64::INFINITY);
@@ -390,7 +390,7 @@ impl<O: Objective> SearchState<'_, O> {
         let freedom: usize = known().map(|moments| moments.n - 1).sum();
         // With few repetitions the noise estimate would be unreliable.
         let noise = (freedom >= SCOUTS).then(|| ((squares / freedom as f64).sqrt(), freedom));
-        Found { tried, runs: self.runs, noise }
+        SearchResult { tried, runs: self.runs, noise }
     }
 }
 

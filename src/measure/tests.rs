@@ -8,14 +8,14 @@ use crate::plan::{self, Plan};
 use crate::syntax;
 
 use super::alone::Alone;
-use super::device::Device;
+use super::device::DeviceProperties;
 use super::evidence::Evidence;
-use super::metrics::Known;
-use super::plausible::Limits;
+use super::metrics::FigureCache;
+use super::plausible::DeviceLimits;
 use super::waiting::Iteration;
 
 pub fn planned(text: &str) -> (Program, Plan) {
-    let (ast, errors) = syntax::parse(text, 0, &syntax::Limits::default());
+    let (ast, errors) = syntax::parse(text, 0, &syntax::SyntaxLimits::default());
     assert!(errors.is_empty(), "{errors:?}");
     let program =
         model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -81,9 +81,9 @@ fn values_beside(
         traces: &iterations,
         alone: Some(&alone),
         memory: 12_000,
-        limits: Limits(limits),
-        device: Device { units: Some(132), memory: Some(1_000_000), profile: limits },
-        known: Known::default(),
+        limits: DeviceLimits(limits),
+        device: DeviceProperties { units: Some(132), memory: Some(1_000_000), profile: limits },
+        known: FigureCache::default(),
     };
     let lines = super::metrics::of_ranks(std::slice::from_ref(&evidence)).into_iter().map(|metric| {
         let note = metric.note.map(|note| format!(": {note}")).unwrap_or_default();

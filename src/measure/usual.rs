@@ -22,23 +22,23 @@ const TRAINING: f64 = 61.0;
 
 /// Whether a program trains a model or only infers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum Purpose {
     Inference,
     /// The program has an optimizer, or the gradient of an operation.
     Training,
 }
 
 /// Returns whether a program trains a model or only infers; `None` if it has no matrix products or no row-wise operations.
-pub fn pass(program: &Program) -> Option<Pass> {
+pub fn pass(program: &Program) -> Option<Purpose> {
     let has = |category| program.specs.iter().any(|spec| spec.operation.category() == category);
     let trains = |name: &str| matches!(name, "adamw" | "sgd") || name.ends_with("_backward");
     let is_training = program.specs.iter().any(|spec| trains(spec.operation.name()));
     let is_model = has(Category::Matrix) && has(Category::RowWise);
-    is_model.then_some(if is_training { Pass::Training } else { Pass::Inference })
+    is_model.then_some(if is_training { Purpose::Training } else { Purpose::Inference })
 }
 
 /// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.
-pub fn unusual(categories: &[CategoryRecord], pass: Pass) -> Option<String> {
+pub fn unusual(categories: &[CategoryRecord], pass: Purpose) -> Option<String> {
     let computes = |category: &&CategoryRecord| !matches!(category.category.as_str(), "copy" | "collective");
     let busy = |category: &CategoryRecord| category.busy_ns.0 as f64;
     let all: f64 = categories.iter().filter(computes).map(busy).sum();
@@ -49,8 +49,8 @@ pub fn unusual(categories: &[CategoryRecord], pass: Pass) -> Option<String> {
     let products = categories.iter().find(|category| category.category == "matrix").map_or(0.0, busy);
     let share = 100.0 * products / all;
     let (least, usual) = match pass {
-        Pass::Inference => (INFERENCE, "26 % or more in 16 models at inference"),
-        Pass::Training => (TRAINING, "61 % in PyTorch's training of a BERT layer on a V100"),
+        Purpose::Inference => (INFERENCE, "26 % or more in 16 models at inference"),
+        Purpose::Training => (TRAINING, "61 % in PyTorch's training of a BERT layer on a V100"),
     };
     (share < least).then(|| {
         format!(
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn only_a_share_below_the_bound_is_reported() {
-        let said_of = |pass: Pass, shares: [(&str, i64); 3]| {
+        let said_of = |pass: Purpose, shares: [(&str, i64); 3]| {
             let category = |(name, busy): (&str, i64)| CategoryRecord {
                 category: name.to_owned(),
                 operations: 2,
@@ -75,14 +75,14 @@ mod tests {
             };
             unusual(&shares.map(category), pass)
         };
-        let said = |shares| said_of(Pass::Inference, shares);
+        let said = |shares| said_of(Purpose::Inference, shares);
         assert_eq!(said([("matrix", 27), ("row-wise", 60), ("elementwise", 13)]), None);
         let low = said([("matrix", 20), ("row-wise", 60), ("elementwise", 20)]);
         assert!(low.is_some_and(|text| text.starts_with("unusual: matrix multiplication is 20 %")));
         // The usual share of matrix products is larger in training.
-        let trained = said_of(Pass::Training, [("matrix", 55), ("row-wise", 30), ("elementwise", 15)]);
+        let trained = said_of(Purpose::Training, [("matrix", 55), ("row-wise", 30), ("elementwise", 15)]);
         assert!(trained.is_some_and(|text| text.contains("55 % of the computation, 61 % in PyTorch's training")));
-        assert_eq!(said_of(Pass::Training, [("matrix", 65), ("row-wise", 25), ("elementwise", 10)]), None);
+        assert_eq!(said_of(Purpose::Training, [("matrix", 65), ("row-wise", 25), ("elementwise", 10)]), None);
         // Copies do not count as computation, and short operations are ignored.
         assert_eq!(said([("matrix", 60), ("row-wise", 30), ("copy", 900)]), None);
         assert_eq!(said([("matrix", 1), ("row-wise", 8), ("elementwise", 1)]), None);

@@ -8,13 +8,13 @@ use crate::schedule;
 
 use super::alone::Alone;
 use super::analysis;
-use super::device::Device;
+use super::device::DeviceProperties;
 use super::doubts;
 use super::evidence::Evidence;
-use super::metrics::{self, Known};
+use super::metrics::{self, FigureCache};
 use super::occupied::occupied;
 use super::operations::operations;
-use super::plausible::Limits;
+use super::plausible::DeviceLimits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text};
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
@@ -45,7 +45,7 @@ pub fn record(
 ) -> Variant {
     let VariantSamples { blocks, ungated, warmup, mode, .. } = sampled;
     let samples = &blocks.samples;
-    let limits = Limits(request.profile);
+    let limits = DeviceLimits(request.profile);
     let whole = request.times(&samples.slowest);
     // Less than a round has no minimum time to check against.
     let median = whole.p50_ns.filter(|_| whole.n >= request.slots());
@@ -63,7 +63,7 @@ pub fn record(
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
     // A gated iteration does not wait for the host.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
-    let device = Device::new(&request.backend.device(), request.profile);
+    let device = DeviceProperties::new(&request.backend.device(), request.profile);
     let slot = longest_slot(&time, &sampled.traces);
     let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
     let data = VariantData {
@@ -158,7 +158,7 @@ struct VariantData<'a> {
     host_bound: bool,
     /// True if no device can be as fast as its times.
     refused: bool,
-    device: Device<'a>,
+    device: DeviceProperties<'a>,
     /// The slot that is analyzed operation by operation.
     slot: usize,
 }
@@ -192,9 +192,9 @@ impl<'a> VariantData<'a> {
             traces: self.iterations(index),
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),
-            limits: Limits(self.request.profile),
+            limits: DeviceLimits(self.request.profile),
             device: self.device,
-            known: Known::default(),
+            known: FigureCache::default(),
         }
     }
 

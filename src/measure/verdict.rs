@@ -36,7 +36,7 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         return ("nothing ran".to_owned(), String::new());
     };
     let share = time.0 as f64 / whole;
-    let Words { name, what, help } = words(part);
+    let PartTexts { name, what, help } = words(part);
     let (mut name, mut help) = (name.to_owned(), help);
     let mut of_peak = String::new();
     if let Some((bound, resource)) = bound(analysis, part) {
@@ -124,7 +124,7 @@ fn describe_resource(resource: &str) -> (String, &'static str) {
 }
 
 /// Texts about a part of an iteration.
-struct Words {
+struct PartTexts {
     /// Name of the verdict, if no resource is at its limit.
     name: &'static str,
     what: &'static str,
@@ -132,7 +132,7 @@ struct Words {
     help: &'static str,
 }
 
-fn words(part: &str) -> Words {
+fn words(part: &str) -> PartTexts {
     let (name, what, help) = match part {
         "wait" => ("bound by waiting for other ranks", "waiting for other ranks", "balance the ranks"),
         "launch" => (
@@ -190,7 +190,7 @@ fn words(part: &str) -> Words {
             "each element is read and written again: fuse neighbouring `map`s into one, or use a smaller type",
         ),
     };
-    Words { name, what, help }
+    PartTexts { name, what, help }
 }
 
 /// Name of a resource in a sentence: `memory bandwidth`.

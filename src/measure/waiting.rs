@@ -29,7 +29,7 @@ pub struct MatchedOperation<'a> {
     partners: Vec<Vec<usize>>,
 }
 
-/// All operations of one slot that match operations of other ranks, by rank and in the order of the text.
+/// The operations of a slot that match operations of other ranks, by rank and in the order of the text.
 #[derive(Debug)]
 pub struct MatchedOperations<'a>(Vec<MatchedOperation<'a>>);
 
@@ -155,7 +155,7 @@ impl<'a> Iteration<'a> {
     }
 }
 
-/// All observed iterations of several ranks.
+/// The observed iterations of several ranks.
 #[derive(Debug)]
 pub struct Observations<'a> {
     /// Iterations of each rank, in the order of their traces.

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank, Ranks};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule, Ranks};
 
 use super::record::WarmupRecord;
 use super::warmup;
@@ -14,7 +14,7 @@ use super::warmup;
 const LEAD: u64 = 4;
 
 pub struct WarmSessionOptions<'a> {
-    pub ranks: &'a [Rank<'a>],
+    pub ranks: &'a [RankSchedule<'a>],
     pub backend: &'a dyn Backend,
     pub mode: LaunchMode,
     pub options: exec::SessionOptions,
@@ -34,7 +34,7 @@ pub struct WarmSession<'a> {
 
 /// Results of a block.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Block {
+pub struct BlockResult {
     /// Times of the iterations, each of the slowest rank.
     pub time_ns: Vec<Nanos>,
     /// Number of iterations that began before they had been issued although they were gated.
@@ -85,7 +85,7 @@ impl WarmSession<'_> {
     }
 
     /// Measures a block of at least `iterations` iterations, rounded up to complete rounds.
-    pub fn block(&mut self, iterations: u64) -> Result<Block, ExecError> {
+    pub fn block(&mut self, iterations: u64) -> Result<BlockResult, ExecError> {
         let iterations = iterations.max(1).next_multiple_of(self.session.slots() as u64);
         let before = self.session.health()?;
         let samples = self.session.iterate(self.mode, self.lead, iterations, self.control)?.slowest;
@@ -97,7 +97,7 @@ impl WarmSession<'_> {
                 throttled.push(why);
             }
         }
-        Ok(Block { time_ns: samples.time, ungated: samples.ungated, stopped: samples.stopped, throttled })
+        Ok(BlockResult { time_ns: samples.time, ungated: samples.ungated, stopped: samples.stopped, throttled })
     }
 
     /// Runs the `teardown` after the last block, unless the run was stopped.

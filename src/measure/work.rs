@@ -6,9 +6,9 @@ use crate::ops::{BusBytes, Spec};
 /// Bytes moved by operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MovedBytes {
-    /// Within the rank, and between it and its host.
+    /// Bytes moved within the rank, and between the rank and its host.
     here: f64,
-    /// Between ranks. Links are bidirectional, so the larger direction counts.
+    /// Bytes moved between ranks. Links are bidirectional, so the larger direction counts.
     across: BusBytes,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Batch {
     parts: Vec<BatchedCollective>,
 }
 
-/// One collective with its location.
+/// A collective of the batch with its location.
 #[derive(Debug)]
 struct BatchedCollective {
     spec: SpecId,

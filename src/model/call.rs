@@ -9,7 +9,7 @@ use crate::syntax::written;
 use super::analyzer::Analyzer;
 use super::callee::Callee;
 use super::error::{ModelError, PeerError};
-use super::expand::{Expansion, Written};
+use super::expand::{Expansion, OutputState};
 use super::labels::LabelData;
 use super::lower::Lowering;
 use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
@@ -102,9 +102,9 @@ impl<'a> Analyzer<'a> {
             if let Some(name) = output.value.as_name()
                 && let Some(Value::Output(cell)) = self.scopes.get(name)
                 && let slot = &mut self.expansion.outputs[*cell as usize]
-                && matches!(slot, Written::NotYet)
+                && matches!(slot, OutputState::NotYet)
             {
-                *slot = Written::Failed;
+                *slot = OutputState::Failed;
             }
         }
     }
@@ -228,7 +228,7 @@ impl<'a> Analyzer<'a> {
                 Output::None | Output::Cell(_) => self.scratch(operation, spec, index, call),
             };
             if let Output::Cell(cell) = output {
-                self.expansion.outputs[*cell as usize] = Written::To(view);
+                self.expansion.outputs[*cell as usize] = OutputState::To(view);
             }
             operands.written.push(view);
         }

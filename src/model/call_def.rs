@@ -5,7 +5,7 @@ use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::{LimitError, ModelError};
-use super::expand::Written;
+use super::expand::OutputState;
 use super::labels::{LabelData, Tensors};
 use super::limits::{CALLS, TURNS_PER_OPERATION};
 use super::turns::TurnOrigin;
@@ -100,9 +100,9 @@ impl<'a> Analyzer<'a> {
             // Readers of what was not written because of a mistake have none of their own.
             for output in outputs {
                 if let Some(&Value::Output(cell)) = self.scopes.get(output.name.symbol)
-                    && matches!(self.expansion.outputs[cell as usize], Written::NotYet)
+                    && matches!(self.expansion.outputs[cell as usize], OutputState::NotYet)
                 {
-                    self.expansion.outputs[cell as usize] = Written::Failed;
+                    self.expansion.outputs[cell as usize] = OutputState::Failed;
                 }
             }
         }
@@ -201,15 +201,15 @@ impl<'a> Analyzer<'a> {
     }
 
     pub(super) fn new_output(&mut self) -> Value {
-        self.expansion.outputs.push(Written::NotYet);
+        self.expansion.outputs.push(OutputState::NotYet);
         Value::Output(self.expansion.outputs.len() as u32 - 1)
     }
 
     pub(super) fn output_value(&self, cell: u32) -> Value {
         match self.expansion.outputs[cell as usize] {
-            Written::To(view) => Value::Tensor { view, family: 0 },
-            Written::NotYet => Value::Output(cell),
-            Written::Failed => Value::Unknown,
+            OutputState::To(view) => Value::Tensor { view, family: 0 },
+            OutputState::NotYet => Value::Output(cell),
+            OutputState::Failed => Value::Unknown,
         }
     }
 

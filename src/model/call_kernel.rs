@@ -11,7 +11,7 @@ use super::analyzer::Analyzer;
 use super::call::{Inputs, Output};
 use super::callee::Callee;
 use super::error::{KernelError, ModelError};
-use super::expand::Written;
+use super::expand::OutputState;
 use super::kernel::{DeclaredKernel, KernelParam};
 use super::labels::LabelData;
 use super::program::{Memory, MemoryKind, OpKind};
@@ -28,6 +28,7 @@ pub(super) struct Operands {
 }
 
 impl<'a> Analyzer<'a> {
+    /// Adds the launch of a declared kernel. `None` after an error, which has been reported.
     pub(super) fn call_kernel(&mut self, call: &'a Call, kernel: &Rc<DeclaredKernel<'a>>) -> Option<()> {
         if self.expansion.batch.is_some() {
             let help = "a group holds collectives, `send` and `recv`, which are issued together: move it out";
@@ -52,7 +53,7 @@ impl<'a> Analyzer<'a> {
         let (spec, inputs) = evaluated?;
         for (index, output) in operands.outputs.iter().enumerate() {
             if let Some((Output::Cell(cell), _)) = output {
-                self.expansion.outputs[*cell as usize] = Written::To(inputs.written[index]);
+                self.expansion.outputs[*cell as usize] = OutputState::To(inputs.written[index]);
             }
         }
         if !self.kernel_overlap(kernel, call, &inputs) {

@@ -105,7 +105,7 @@ impl<'a> Analyzer<'a> {
         self.word_or_help(expr, words, None)
     }
 
-    /// Like [`Self::word_of`]; `help` is for a word that resembles none of them.
+    /// Evaluates one of `words`; `help` is for a word that resembles none of them. `None` after an error, which has been reported.
     pub(super) fn word_or_help(
         &mut self,
         expr: &Expr,
@@ -350,6 +350,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Evaluates the initial contents of a buffer. `None` after an error, which has been reported.
     pub(super) fn init(&mut self, expr: &Expr) -> Option<Init> {
         let known = ["random(seed)", "zeros", "ones", "iota"];
         let word = match &expr.kind {

@@ -22,7 +22,7 @@ pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol
     (labels, phases)
 }
 
-/// All names of families of labels in a file.
+/// Returns the names of the families of labels in a file.
 pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
     let mut families = FxHashMap::default();
     for decl in &ast.decls {

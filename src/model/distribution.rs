@@ -49,46 +49,46 @@ pub fn lognormal(mu: f64, sigma: f64, (radius, angle): (f64, f64)) -> f64 {
 
 /// A distribution of neighbouring whole numbers by its cumulative sums.
 #[derive(Debug)]
-pub struct Table {
+pub struct CumulativeTable {
     first: i64,
     /// Sum of the weights up to and including each number.
     sums: Vec<f64>,
 }
 
-impl Table {
+impl CumulativeTable {
     /// Creates a table of the numbers from `first` on, each with its weight.
-    pub fn of(first: i64, weights: impl IntoIterator<Item = f64>) -> Table {
+    pub fn of(first: i64, weights: impl IntoIterator<Item = f64>) -> CumulativeTable {
         let mut sum = 0.0;
         let add = |weight: f64| {
             sum += weight;
             sum
         };
-        Table { first, sums: weights.into_iter().map(add).collect() }
+        CumulativeTable { first, sums: weights.into_iter().map(add).collect() }
     }
 
     /// Table of the binomial distribution: number of successes in `trials` trials, each with probability `success`.
-    pub fn binomial(trials: i64, success: f64) -> Table {
+    pub fn binomial(trials: i64, success: f64) -> CumulativeTable {
         if success <= 0.0 || success >= 1.0 {
-            return Table::of(if success <= 0.0 { 0 } else { trials }, [1.0]);
+            return CumulativeTable::of(if success <= 0.0 { 0 } else { trials }, [1.0]);
         }
         let odds = success / (1.0 - success);
         let mode = (((trials + 1) as f64 * success) as i64).min(trials);
-        Table::around(mode, trials, |k| (trials - k) as f64 / (k + 1) as f64 * odds)
+        CumulativeTable::around(mode, trials, |k| (trials - k) as f64 / (k + 1) as f64 * odds)
     }
 
     /// Table of the Poisson distribution with this mean.
-    pub fn poisson(mean: f64) -> Table {
-        Table::around(mean as i64, i64::MAX, |k| mean / (k + 1) as f64)
+    pub fn poisson(mean: f64) -> CumulativeTable {
+        CumulativeTable::around(mean as i64, i64::MAX, |k| mean / (k + 1) as f64)
     }
 
     /// Table of the Zipf distribution: numbers below `count`, where number k has the weight 1 / (k + 1)^`exponent`.
-    pub fn zipf(exponent: f64, count: i64) -> Table {
-        Table::of(0, (1..=count).map(|k| libm::pow(k as f64, -exponent)))
+    pub fn zipf(exponent: f64, count: i64) -> CumulativeTable {
+        CumulativeTable::of(0, (1..=count).map(|k| libm::pow(k as f64, -exponent)))
     }
 
     /// Creates the table of a distribution from 0 to `last` that falls on both sides of `mode`; `ratio(k)` is the
     /// probability of k + 1 over that of k.
-    fn around(mode: i64, last: i64, ratio: impl Fn(i64) -> f64) -> Table {
+    fn around(mode: i64, last: i64, ratio: impl Fn(i64) -> f64) -> CumulativeTable {
         let mut below = Vec::new();
         let mut weight = 1.0;
         for k in (0..mode).rev() {
@@ -108,7 +108,7 @@ impl Table {
                 break;
             }
         }
-        Table::of(first, weights)
+        CumulativeTable::of(first, weights)
     }
 
     /// Returns the number whose interval of the cumulative distribution contains `uniform`.
@@ -130,7 +130,7 @@ pub fn multinomial(total: i64, weights: &[f64], mut uniform: impl FnMut(usize) -
     let mut left = total;
     let split = |(index, weight): (usize, &f64)| {
         let share = if rest[index + 1] == 0.0 { 1.0 } else { weight / rest[index] };
-        let taken = if left == 0 { 0 } else { Table::binomial(left, share).at(uniform(index)) };
+        let taken = if left == 0 { 0 } else { CumulativeTable::binomial(left, share).at(uniform(index)) };
         left -= taken;
         taken
     };
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn means_and_variances_are_those_of_the_definitions() {
         for (n, p) in [(1, 0.5), (10, 0.03), (1000, 0.7), (2_000_000_000, 0.25)] {
-            let table = Table::binomial(n, p);
+            let table = CumulativeTable::binomial(n, p);
             let mean = n as f64 * p;
             holds(&format!("binomial({n}, {p})"), moments(|u| table.at(u) as f64), (mean, mean * (1.0 - p)));
         }
         for mean in [0.01, 3.5, 400.0, 1e9] {
-            let table = Table::poisson(mean);
+            let table = CumulativeTable::poisson(mean);
             holds(&format!("poisson({mean})"), moments(|u| table.at(u) as f64), (mean, mean));
         }
         for p in [0.02, 0.3, 0.9] {
@@ -180,7 +180,7 @@ mod tests {
         let all: f64 = weights.iter().sum();
         let mean = weights.iter().zip(0..).map(|(weight, k)| weight * f64::from(k)).sum::<f64>() / all;
         let square = weights.iter().zip(0..).map(|(weight, k)| weight * f64::from(k).powi(2)).sum::<f64>() / all;
-        let table = Table::zipf(1.2, 50);
+        let table = CumulativeTable::zipf(1.2, 50);
         holds("zipf(1.2, 50)", moments(|u| table.at(u) as f64), (mean, square - mean * mean));
         let (mean, variance) = moments(|u| lognormal(1.0, 0.5, (u, uniform(12, (u * 1e15) as u64))));
         let expected = (1.0f64 + 0.125).exp();
@@ -208,12 +208,12 @@ mod tests {
         let last = 1.0 - 1.0 / (1u64 << 53) as f64;
         for u in [0.0, 0.5, last] {
             assert!((i64::MIN..=i64::MAX).contains(&whole(i64::MIN, i64::MAX, u)));
-            assert!((0..=7).contains(&Table::binomial(7, 1e-300).at(u)));
-            assert_eq!(Table::binomial(7, 1.0).at(u), 7);
-            assert_eq!(Table::binomial(0, 0.5).at(u), 0);
-            assert_eq!(Table::poisson(0.0).at(u), 0);
+            assert!((0..=7).contains(&CumulativeTable::binomial(7, 1e-300).at(u)));
+            assert_eq!(CumulativeTable::binomial(7, 1.0).at(u), 7);
+            assert_eq!(CumulativeTable::binomial(0, 0.5).at(u), 0);
+            assert_eq!(CumulativeTable::poisson(0.0).at(u), 0);
             assert!(geometric(RAREST, u) >= 0);
-            assert!((0..3).contains(&Table::zipf(300.0, 3).at(u)));
+            assert!((0..3).contains(&CumulativeTable::zipf(300.0, 3).at(u)));
             assert!(lognormal(0.0, 1.0, (u, u)) > 0.0);
         }
         assert_eq!(multinomial(9, &[0.0, 0.0], |_| 0.5), [9, 0]);
@@ -222,8 +222,9 @@ mod tests {
     /// Pinned values, from exact fractions and a second implementation. A change would make recorded plans worthless.
     #[test]
     fn is_pinned() {
-        let drawn: Vec<i64> = (0..4).map(|counter| Table::binomial(1000, 0.3).at(uniform(1, counter))).collect();
-        let zipf: Vec<i64> = (0..6).map(|counter| Table::zipf(1.1, 64).at(uniform(2, counter))).collect();
+        let drawn: Vec<i64> =
+            (0..4).map(|counter| CumulativeTable::binomial(1000, 0.3).at(uniform(1, counter))).collect();
+        let zipf: Vec<i64> = (0..6).map(|counter| CumulativeTable::zipf(1.1, 64).at(uniform(2, counter))).collect();
         let lognormal = lognormal(5.0, 1.0, (uniform(3, 0), uniform(3, 1))).to_bits();
         assert_eq!(
             (drawn, zipf, lognormal),

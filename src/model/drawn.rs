@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::base::Dims;
 use crate::base::units::Dimension;
 
-use super::distribution::{self, Table};
-use super::value::{Number, Origin, Scalar, Value};
+use super::distribution::{self, CumulativeTable};
+use super::value::{Number, NumberOrigin, Scalar, Value};
 
 /// Second seed of distributions that need two uniform numbers for a value.
 const SECOND_SEED: u64 = 0x5eed;
@@ -32,10 +32,10 @@ pub enum Distribution {
     Whole(i64, i64, Dimension),
     /// Numbers from the first bound up to the second.
     Between(f64, f64, Dimension),
-    Numbers(Table),
+    Numbers(CumulativeTable),
     Geometric(f64),
     Lognormal(f64, f64),
-    Choice(Table, Arc<Vec<Value>>),
+    Choice(CumulativeTable, Arc<Vec<Value>>),
     /// Rows of a trace. The first iteration uses the row with this index; after the last row follows the first one.
     Trace(u64, Arc<[i64]>),
     /// Counts along the last dimension, with this total.
@@ -48,7 +48,7 @@ impl Draw {
         let count = self.dims.elements().unwrap_or(0);
         let first = (iteration as u64).wrapping_mul(count);
         let uniform = |index: u64| distribution::uniform(self.seed, first + index);
-        let number = |value, dimension| Value::Number(Number { value, dimension, origin: Origin::Plain });
+        let number = |value, dimension| Value::Number(Number { value, dimension, origin: NumberOrigin::Plain });
         let value = |index: u64| match &self.distribution {
             Distribution::Whole(low, high, dimension) => {
                 number(Scalar::Int(distribution::whole(*low, *high, uniform(index))), *dimension)

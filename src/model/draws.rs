@@ -8,7 +8,7 @@ use crate::base::{Dims, SrcSpan, Symbol, counted, suggest};
 use crate::syntax::ast::{Expr, Name, Setting};
 
 use super::analyzer::Analyzer;
-use super::distribution::{RANKS, RAREST, TRIALS, Table};
+use super::distribution::{CumulativeTable, RANKS, RAREST, TRIALS};
 use super::drawn::{Distribution, Draw};
 use super::error::ModelError;
 use super::limits::LIST;
@@ -148,7 +148,7 @@ impl Analyzer<'_> {
                 let trials = self.in_range(what(0), of(0), 0.0..=TRIALS as f64, "write 0 to 2147483648")?;
                 let trials = self.whole(Number::float(trials), call.args[0].span)?;
                 let success = self.in_range(what(1), of(1), 0.0..=1.0, SHARE)?;
-                Distribution::Numbers(Table::binomial(trials, success))
+                Distribution::Numbers(CumulativeTable::binomial(trials, success))
             }
             "geometric" => {
                 let help = "write the probability of a success: a number from 0.000000001 to 1";
@@ -156,14 +156,19 @@ impl Analyzer<'_> {
             }
             "poisson" => {
                 let help = "write the mean: a number from 0 to 2147483648";
-                Distribution::Numbers(Table::poisson(self.in_range(what(0), of(0), 0.0..=TRIALS as f64, help)?))
+                Distribution::Numbers(CumulativeTable::poisson(self.in_range(
+                    what(0),
+                    of(0),
+                    0.0..=TRIALS as f64,
+                    help,
+                )?))
             }
             "zipf" => {
                 let exponent = self.in_range(what(0), of(0), 0.0..=100.0, "write a number from 0 to 100")?;
                 let help = "write the number of values, 1 to 1048576";
                 let count = self.in_range(what(1), of(1), 1.0..=RANKS as f64, help)?;
                 let count = self.whole(Number::float(count), call.args[1].span)?;
-                Distribution::Numbers(Table::zipf(exponent, count))
+                Distribution::Numbers(CumulativeTable::zipf(exponent, count))
             }
             "lognormal" => {
                 let mu =
@@ -188,7 +193,7 @@ impl Analyzer<'_> {
                     });
                     return None;
                 }
-                Distribution::Choice(Table::of(0, weights), items.clone())
+                Distribution::Choice(CumulativeTable::of(0, weights), items.clone())
             }
             _ => {
                 let total = self.in_range(what(0), of(0), 0.0..=TRIALS as f64, "write 0 to 2147483648")?;

@@ -7,7 +7,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::value::{Number, Origin, Scalar, Value};
+use super::value::{Number, NumberOrigin, Scalar, Value};
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -18,7 +18,7 @@ impl Analyzer<'_> {
                 let scaled = value * unit.factor;
                 let whole = unit.dimension != Dimension::NONE && scaled.fract() == 0.0 && scaled.abs() < 9e15;
                 let value = if whole { Scalar::Int(scaled as i64) } else { Scalar::Float(scaled) };
-                let origin = if unit.name == "%" { Origin::Percent } else { Origin::Plain };
+                let origin = if unit.name == "%" { NumberOrigin::Percent } else { NumberOrigin::Plain };
                 Value::Number(Number { value, dimension: unit.dimension, origin })
             }
             ExprKind::Text(text) => Value::Text(text.as_str().into()),
@@ -217,6 +217,7 @@ impl Analyzer<'_> {
         }
     }
 
+    /// Evaluates a condition. `None` after an error, which has been reported.
     pub(super) fn eval_bool(&mut self, expr: &Expr) -> Option<bool> {
         match self.eval(expr) {
             Value::Unknown => None,
@@ -230,12 +231,14 @@ impl Analyzer<'_> {
         let whole = number.whole();
         if whole.is_none() {
             let (division, help) = match number.origin {
-                Origin::Division(at) => (
+                NumberOrigin::Division(at) => (
                     (at != span).then(|| at.into()),
                     "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change what is \
                      divided",
                 ),
-                Origin::Percent => (None, "a percentage is a share: write a number, or multiply: `floor(n * 25%)`"),
+                NumberOrigin::Percent => {
+                    (None, "a percentage is a share: write a number, or multiply: `floor(n * 25%)`")
+                }
                 _ => (None, "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`"),
             };
             self.error(ModelError::NotWhole { value: number.exact_text(), at: span.into(), division, help });
@@ -243,6 +246,7 @@ impl Analyzer<'_> {
         whole
     }
 
+    /// Reports a value of another type than `expected`, unless an error about it has been reported. Always `None`.
     pub(super) fn wrong_type<T>(&mut self, expected: &str, found: &Value, span: SrcSpan) -> Option<T> {
         if !matches!(found, Value::Unknown) {
             let help = match expected {
@@ -365,9 +369,9 @@ impl Analyzer<'_> {
         };
         let Some(dimension) = dimension else { return self.overflow(span) };
         let origin = match (a.origin, b.origin) {
-            (Origin::Percent, Origin::Percent) if matches!(op, Add | Subtract) => Origin::Percent,
-            (Origin::Division(at), _) | (_, Origin::Division(at)) => Origin::Division(at),
-            _ => Origin::Plain,
+            (NumberOrigin::Percent, NumberOrigin::Percent) if matches!(op, Add | Subtract) => NumberOrigin::Percent,
+            (NumberOrigin::Division(at), _) | (_, NumberOrigin::Division(at)) => NumberOrigin::Division(at),
+            _ => NumberOrigin::Plain,
         };
         let compared = |ordering: fn(&f64, &f64) -> bool, whole: fn(&i64, &i64) -> bool| match (a.value, b.value) {
             (Scalar::Int(a), Scalar::Int(b)) => Value::Bool(whole(&a, &b)),
@@ -401,7 +405,7 @@ impl Analyzer<'_> {
                         _ if x.checked_rem(y) == Some(0) => x.checked_div(y),
                         _ => {
                             let value = Scalar::Float(x as f64 / y as f64);
-                            return Value::Number(Number { value, dimension, origin: Origin::Division(span) });
+                            return Value::Number(Number { value, dimension, origin: NumberOrigin::Division(span) });
                         }
                     };
                     match whole {
@@ -441,7 +445,7 @@ impl Analyzer<'_> {
 /// Returns the value of a whole number without a unit and without a division to report; `None` otherwise.
 pub(super) fn plain(number: &Number) -> Option<i64> {
     match number {
-        Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: Origin::Plain } => Some(*value),
+        Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: NumberOrigin::Plain } => Some(*value),
         _ => None,
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Expansion<'a> {
     /// For each label that something waits for, its last operation on each stream.
     pub last_of: FxHashMap<LabelId, Vec<OpId>>,
     /// Outputs of definitions without an argument at the call.
-    pub outputs: Vec<Written>,
+    pub outputs: Vec<OutputState>,
     /// Bare inputs by their location.
     pub bare: FxHashMap<SrcSpan, Bare>,
     pub stream: Option<StreamId>,
@@ -51,7 +51,7 @@ pub(super) struct Expansion<'a> {
     /// The open `group { … }`; `None` outside of groups.
     pub batch: Option<Batch>,
     /// Dependencies of the open `on … after` blocks.
-    pub after: Vec<Waiting>,
+    pub after: Vec<BlockDependencies>,
     /// Dependencies `after prev(…)`, resolved once all iterations are expanded.
     pub previous: Vec<Previous>,
     /// Names that occur in some `prev(…)`.
@@ -88,7 +88,7 @@ pub(super) struct Bare {
 
 /// State of an output of a definition.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Written {
+pub(super) enum OutputState {
     NotYet,
     To(ViewId),
     /// The operation that writes the output has failed, so uses of the output are not reported.
@@ -97,7 +97,7 @@ pub(super) enum Written {
 
 /// Dependencies of an `on … after` block: added to the first operation on each of its streams.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct BlockDependencies {
     pub ops: Vec<After>,
     pub done: FxHashSet<StreamId>,
 }
@@ -342,7 +342,7 @@ impl<'a> Analyzer<'a> {
         let ops = if self.expansion.batch.is_some() { Vec::new() } else { self.edges(after) };
         let waits = !ops.is_empty();
         if waits {
-            self.expansion.after.push(Waiting { ops, done: FxHashSet::default() });
+            self.expansion.after.push(BlockDependencies { ops, done: FxHashSet::default() });
         }
         self.block(body);
         if waits {

@@ -62,7 +62,7 @@ pub enum Sets {
 
 /// Condition under which the value of a metric comes from iterations in which each operation was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Observed {
+enum ObservedWhen {
     Never,
     /// The metric is of a set of operations.
     OfSet,
@@ -70,26 +70,27 @@ enum Observed {
 }
 
 impl Figure {
-    /// Returns the properties that distinguish metrics: the dimension of the value, the sets of operations, and where the value comes from.
-    fn properties(self) -> (Dimension, Sets, Observed) {
+    /// Returns the properties that distinguish metrics: the dimension of the value, the sets of operations, and where the value
+    /// comes from.
+    fn properties(self) -> (Dimension, Sets, ObservedWhen) {
         const RATE: Dimension = Dimension { time: -1, bytes: 1, flops: 0 };
         match self {
-            Figure::Time => (Dimension::TIME, Sets::Optional, Observed::OfSet),
+            Figure::Time => (Dimension::TIME, Sets::Optional, ObservedWhen::OfSet),
             Figure::Busy | Figure::Exposed | Figure::Gap | Figure::Delay | Figure::Slack => {
-                (Dimension::TIME, Sets::Optional, Observed::Always)
+                (Dimension::TIME, Sets::Optional, ObservedWhen::Always)
             }
-            Figure::CriticalPath => (Dimension::TIME, Sets::None, Observed::Always),
-            Figure::SerialTime => (Dimension::TIME, Sets::None, Observed::Never),
-            Figure::Flops => (Dimension::FLOPS, Sets::Optional, Observed::Never),
-            Figure::Bytes => (Dimension::BYTES, Sets::Optional, Observed::Never),
-            Figure::Bandwidth => (RATE, Sets::Optional, Observed::OfSet),
-            Figure::BusBandwidth => (RATE, Sets::Optional, Observed::Always),
-            Figure::Overlap => (Dimension::NONE, Sets::Two, Observed::Always),
-            Figure::Stretch | Figure::Utilization => (Dimension::NONE, Sets::Optional, Observed::Always),
-            Figure::Speedup | Figure::DeviceUnits => (Dimension::NONE, Sets::None, Observed::Never),
-            Figure::MemoryPeak | Figure::DeviceMemory => (Dimension::BYTES, Sets::None, Observed::Never),
-            Figure::DeviceBandwidth => (RATE, Sets::None, Observed::Never),
-            Figure::DeviceFlops => (Dimension { time: -1, bytes: 0, flops: 1 }, Sets::None, Observed::Never),
+            Figure::CriticalPath => (Dimension::TIME, Sets::None, ObservedWhen::Always),
+            Figure::SerialTime => (Dimension::TIME, Sets::None, ObservedWhen::Never),
+            Figure::Flops => (Dimension::FLOPS, Sets::Optional, ObservedWhen::Never),
+            Figure::Bytes => (Dimension::BYTES, Sets::Optional, ObservedWhen::Never),
+            Figure::Bandwidth => (RATE, Sets::Optional, ObservedWhen::OfSet),
+            Figure::BusBandwidth => (RATE, Sets::Optional, ObservedWhen::Always),
+            Figure::Overlap => (Dimension::NONE, Sets::Two, ObservedWhen::Always),
+            Figure::Stretch | Figure::Utilization => (Dimension::NONE, Sets::Optional, ObservedWhen::Always),
+            Figure::Speedup | Figure::DeviceUnits => (Dimension::NONE, Sets::None, ObservedWhen::Never),
+            Figure::MemoryPeak | Figure::DeviceMemory => (Dimension::BYTES, Sets::None, ObservedWhen::Never),
+            Figure::DeviceBandwidth => (RATE, Sets::None, ObservedWhen::Never),
+            Figure::DeviceFlops => (Dimension { time: -1, bytes: 0, flops: 1 }, Sets::None, ObservedWhen::Never),
         }
     }
 
@@ -97,9 +98,9 @@ impl Figure {
     /// set of operations as its argument.
     pub fn is_observed(self, of_set: bool) -> bool {
         match self.properties().2 {
-            Observed::Never => false,
-            Observed::OfSet => of_set,
-            Observed::Always => true,
+            ObservedWhen::Never => false,
+            ObservedWhen::OfSet => of_set,
+            ObservedWhen::Always => true,
         }
     }
 

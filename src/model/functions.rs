@@ -11,7 +11,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::value::{Number, Origin, Scalar, Value};
+use super::value::{Number, NumberOrigin, Scalar, Value};
 
 /// Every function of plain values. `map` has the elementwise ones too.
 pub const FUNCTIONS: &[&str] = &[
@@ -109,12 +109,12 @@ impl Analyzer<'_> {
             ("rev", [Value::List(items)]) => Value::List(Arc::new(items.iter().rev().cloned().collect())),
             ("sizeof", [Value::DType(dtype)]) => {
                 let value = Scalar::Int(dtype.size() as i64);
-                Value::Number(Number { value, dimension: Dimension::BYTES, origin: Origin::Plain })
+                Value::Number(Number { value, dimension: Dimension::BYTES, origin: NumberOrigin::Plain })
             }
             ("sizeof", [Value::Type(dtype, dims)]) => {
                 let bytes = dims.elements().and_then(|n| n.checked_mul(dtype.size())).unwrap_or(0);
                 let value = Scalar::Int(bytes as i64);
-                Value::Number(Number { value, dimension: Dimension::BYTES, origin: Origin::Plain })
+                Value::Number(Number { value, dimension: Dimension::BYTES, origin: NumberOrigin::Plain })
             }
             ("view", [tensor @ (Value::Tensor { .. } | Value::Label(_)), Value::List(sizes)]) => {
                 self.reshape(tensor, sizes, args, span)
@@ -122,7 +122,7 @@ impl Analyzer<'_> {
             ("floor_div" | "ceil_div", [a, b]) => self.division(name, a, b, args),
             ("floor" | "ceil" | "round" | "abs", [Value::Number(number)]) => {
                 if let (Scalar::Int(value), "floor" | "ceil" | "round") = (number.value, name) {
-                    return Value::Number(Number { value: Scalar::Int(value), origin: Origin::Plain, ..*number });
+                    return Value::Number(Number { value: Scalar::Int(value), origin: NumberOrigin::Plain, ..*number });
                 }
                 let float = number.value.float();
                 let value = match (name, number.value) {
@@ -132,7 +132,7 @@ impl Analyzer<'_> {
                     ("ceil", _) => whole_or_float(float.ceil()),
                     _ => whole_or_float(float.round_ties_even()),
                 };
-                Value::Number(Number { value, origin: Origin::Plain, ..*number })
+                Value::Number(Number { value, origin: NumberOrigin::Plain, ..*number })
             }
             (_, [Value::List(items)]) => {
                 let results = items.iter().map(|item| self.apply(name, std::slice::from_ref(item), args, span));
@@ -207,7 +207,7 @@ impl Analyzer<'_> {
         let value = if name == "ceil_div" && !exact { floor + 1 } else { floor };
         let dimension = if y.dimension == Dimension::NONE { x.dimension } else { Dimension::NONE };
         match i64::try_from(value) {
-            Ok(value) => Value::Number(Number { value: Scalar::Int(value), dimension, origin: Origin::Plain }),
+            Ok(value) => Value::Number(Number { value: Scalar::Int(value), dimension, origin: NumberOrigin::Plain }),
             Err(_) => self.overflow(args[0].span.to(args[1].span)),
         }
     }

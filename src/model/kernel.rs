@@ -376,17 +376,17 @@ impl<'a> Analyzer<'a> {
         let number = |param: &KernelParam| (param.dtype, self.names.name(param.name.symbol));
         let is_updated = |param: &KernelParam| outputs.iter().any(|output| output.name.symbol == param.name.symbol);
         let input = |param: &KernelParam| match (param.sizes, number(param)) {
-            (Some(_), (dtype, name)) if is_updated(param) => ops::Param::Output(dtype, name),
-            (Some(_), (dtype, name)) => ops::Param::Input(dtype, name),
-            (None, (dtype, name)) => ops::Param::Number(dtype, name),
+            (Some(_), (dtype, name)) if is_updated(param) => ops::EntryParam::Output(dtype, name),
+            (Some(_), (dtype, name)) => ops::EntryParam::Input(dtype, name),
+            (None, (dtype, name)) => ops::EntryParam::Number(dtype, name),
         };
         let output = |param: &KernelParam| {
             let (dtype, name) = number(param);
-            ops::Param::Output(dtype, name)
+            ops::EntryParam::Output(dtype, name)
         };
-        let params: Vec<ops::Param> = match args {
+        let params: Vec<ops::EntryParam> = match args {
             None => {
-                let sizes = sizes.iter().map(|size| ops::Param::Size(short(self.names.name(size.symbol))));
+                let sizes = sizes.iter().map(|size| ops::EntryParam::Size(short(self.names.name(size.symbol))));
                 let is_new = |param: &&KernelParam| inputs.iter().all(|input| input.name.symbol != param.name.symbol);
                 let outputs = outputs.iter().filter(is_new).map(output);
                 inputs.iter().map(input).chain(outputs).chain(sizes).collect()
@@ -396,7 +396,7 @@ impl<'a> Analyzer<'a> {
                 let param = |arg: &Expr| {
                     let found = inputs.iter().find(|param| is(param, arg)).map(input);
                     found.or_else(|| outputs.iter().find(|param| is(param, arg)).map(output)).unwrap_or_else(|| {
-                        ops::Param::Size(arg.as_name().map_or("", |symbol| short(self.names.name(symbol))))
+                        ops::EntryParam::Size(arg.as_name().map_or("", |symbol| short(self.names.name(symbol))))
                     })
                 };
                 args.iter().map(param).collect()

@@ -2,7 +2,7 @@
 
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan, Symbol};
-use crate::ops::Passed;
+use crate::ops::KernelArgument;
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -25,7 +25,7 @@ const MAX_SHARED_MEMORY: i64 = 1 << 20;
 /// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters. A
 /// driver reads only as many arguments as a kernel has, so kernels of versions without these parameters are not
 /// affected.
-const TRITON_SCRATCH: [Passed; 2] = [Passed::Value(0), Passed::Value(0)];
+const TRITON_SCRATCH: [KernelArgument; 2] = [KernelArgument::Value(0), KernelArgument::Value(0)];
 
 impl Analyzer<'_> {
     fn kernel_launch(
@@ -91,6 +91,7 @@ impl Analyzer<'_> {
         Some(extent.map(|size| size as u32))
     }
 
+    /// Evaluates the dynamic shared memory of a block, in bytes. `None` after an error, which has been reported.
     pub(super) fn kernel_shared(&mut self, kernel: &DeclaredKernel) -> Option<u32> {
         let Some(expr) = kernel.fields.shared else { return Some(0) };
         let bytes = self.kernel_count(kernel, "shared", Some(expr), Dimension::BYTES)??;
@@ -129,16 +130,16 @@ impl Analyzer<'_> {
     }
 
     /// Returns the arguments in the order of the entry's parameters. `None` after an error, which has been reported.
-    pub(super) fn kernel_args(&mut self, kernel: &DeclaredKernel, operands: &Operands) -> Option<Vec<Passed>> {
+    pub(super) fn kernel_args(&mut self, kernel: &DeclaredKernel, operands: &Operands) -> Option<Vec<KernelArgument>> {
         let mut operand = 0;
         let mut next = || {
             operand += 1;
-            Passed::Operand(operand - 1)
+            KernelArgument::Operand(operand - 1)
         };
-        let mut of_signature: Vec<(Symbol, Passed)> = Vec::new();
+        let mut of_signature: Vec<(Symbol, KernelArgument)> = Vec::new();
         for (param, value) in kernel.inputs.iter().zip(&operands.values) {
             let passed = match value {
-                Value::Number(number) => Passed::Value(bits(param.dtype, *number)),
+                Value::Number(number) => KernelArgument::Value(bits(param.dtype, *number)),
                 _ => next(),
             };
             of_signature.push((param.name.symbol, passed));
@@ -150,8 +151,8 @@ impl Analyzer<'_> {
                 of_signature.push((param.name.symbol, passed));
             }
         }
-        let size = |number: Number| Passed::Value(bits(DType::I64, number));
-        let mut args: Vec<Passed> = Vec::new();
+        let size = |number: Number| KernelArgument::Value(bits(DType::I64, number));
+        let mut args: Vec<KernelArgument> = Vec::new();
         match kernel.fields.args {
             None => {
                 args.extend(of_signature.iter().map(|(_, passed)| *passed));

@@ -70,7 +70,7 @@ pub(super) struct Family {
     /// members, which need no table.
     first: i64,
     in_order: usize,
-    /// All other members, hashed by their index.
+    /// Members outside of the range from `first`, hashed by their index.
     others: HashTable<LabelId>,
     /// The last operations on each stream, of the first `counted` members.
     last: LastOps,
@@ -363,6 +363,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Returns the only output of a label. `None` after an error, which has been reported, and for a value that is no label.
     pub(super) fn single_output(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
         let Value::Label(label) = value else { return None };
         let data = self.label_data(*label);

@@ -1,6 +1,6 @@
 //! Fixed limits of a program, so that no file exhausts memory or the stack.
 //!
-//! Other limits are settings: see [`AnalysisOptions`](super::AnalysisOptions) and [`Limits`](crate::syntax::Limits).
+//! Other limits are settings: see [`AnalysisOptions`](super::AnalysisOptions) and [`Limits`](crate::syntax::SyntaxLimits).
 
 /// Maximum number of streams of a program.
 pub const STREAMS: u64 = 4096;

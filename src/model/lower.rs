@@ -3,7 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{SrcSpan, ViewId, suggest};
 use crate::ops::Expression;
-use crate::ops::expression::{Binary, Node, Unary};
+use crate::ops::expression::{Binary, ExprNode, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
 
 use super::analyzer::Analyzer;
@@ -115,7 +115,7 @@ impl Analyzer<'_> {
             self.error(ModelError::argument_count(op, expected, given, expr.span, "make two operations of it"));
             return Lowered::Failed;
         }
-        self.part_of_node(lowering.expression.push(Node::Input(input as u8)), expr.span)
+        self.part_of_node(lowering.expression.push(ExprNode::Input(input as u8)), expr.span)
     }
 
     fn part_of_node(&mut self, node: Option<u16>, span: SrcSpan) -> Lowered {
@@ -145,7 +145,9 @@ impl Analyzer<'_> {
         match part {
             Lowered::Failed => Lowered::Failed,
             Lowered::Plain(..) => Lowered::Plain(self.eval(expr), expr.span),
-            Lowered::Node(node) => self.part_of_node(lowering.expression.push(Node::Unary(function, node)), expr.span),
+            Lowered::Node(node) => {
+                self.part_of_node(lowering.expression.push(ExprNode::Unary(function, node)), expr.span)
+            }
         }
     }
 
@@ -158,7 +160,7 @@ impl Analyzer<'_> {
         lowering: &mut Lowering,
     ) -> Lowered {
         let (Some(a), Some(b)) = (self.node(a, lowering), self.node(b, lowering)) else { return Lowered::Failed };
-        self.part_of_node(lowering.expression.push(Node::Binary(function, a, b)), span)
+        self.part_of_node(lowering.expression.push(ExprNode::Binary(function, a, b)), span)
     }
 
     fn call_part(&mut self, callee: Name, parts: Vec<Lowered>, expr: &Expr, lowering: &mut Lowering) -> Lowered {
@@ -217,7 +219,7 @@ impl Analyzer<'_> {
                 let (Some(a), Some(b)) = (self.node(yes_part, lowering), self.node(no_part, lowering)) else {
                     return Lowered::Failed;
                 };
-                self.part_of_node(lowering.expression.push(Node::Select(condition, a, b)), yes.span)
+                self.part_of_node(lowering.expression.push(ExprNode::Select(condition, a, b)), yes.span)
             }
         }
     }

@@ -137,7 +137,7 @@ impl LocatedError {
     }
 }
 
-/// All errors found so far, without repetitions by loops and calls.
+/// The errors found so far, without repetitions by loops and calls.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     found: Vec<LocatedError>,
@@ -243,7 +243,7 @@ impl Mistakes {
         }
     }
 
-    /// All errors sorted by location.
+    /// Returns the errors sorted by location.
     pub fn sorted(mut self) -> Vec<Mistake> {
         self.found.sort_by_key(|found| found.error.offset());
         self.found.into_iter().map(LocatedError::shown).collect()

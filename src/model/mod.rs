@@ -103,7 +103,7 @@ pub struct AnalysisOptions {
     /// The preset that sets parameters; `None` for the defaults.
     pub preset: Option<String>,
     /// Values of parameters, which take precedence over the preset and the defaults.
-    pub set: Vec<Setting>,
+    pub set: Vec<ParamSetting>,
     pub rank: u32,
     pub world: u32,
     /// Number of iterations to expand if the step depends on the iteration's number.
@@ -122,7 +122,7 @@ pub struct AnalysisOptions {
 
 /// A parameter's value from outside of the file. The expression's names are interned with the file's.
 #[derive(Debug)]
-pub struct Setting {
+pub struct ParamSetting {
     pub name: String,
     pub value: Expr,
     pub span: SrcSpan,

@@ -2,7 +2,7 @@
 
 use crate::base::SrcSpan;
 use crate::base::units::Dimension;
-use crate::ops::{Attr, Attrs, Counts, Operation, OptionSpec, OptionType, Preset, usage};
+use crate::ops::{Attr, Attrs, ElementCounts, Operation, OptionSpec, OptionType, Preset, usage};
 use crate::syntax::ast::{Call, Expr};
 use crate::syntax::written;
 
@@ -135,7 +135,7 @@ fn whole(items: &[Value]) -> Option<Vec<i64>> {
 }
 
 /// Whole numbers from 0, in one list or in a list of lists.
-fn counts(items: &[Value]) -> Option<Counts> {
+fn counts(items: &[Value]) -> Option<ElementCounts> {
     let numbers = |items: &[Value]| -> Option<Vec<u64>> {
         let number = |item: &Value| match item {
             Value::Number(number) if number.dimension == Dimension::NONE => u64::try_from(number.whole()?).ok(),
@@ -149,8 +149,8 @@ fn counts(items: &[Value]) -> Option<Counts> {
                 Value::List(row) => numbers(row),
                 _ => None,
             });
-            rows.collect::<Option<Vec<_>>>().map(Counts::Rows)
+            rows.collect::<Option<Vec<_>>>().map(ElementCounts::Rows)
         }
-        _ => numbers(items).map(Counts::Each),
+        _ => numbers(items).map(ElementCounts::Each),
     }
 }

@@ -305,11 +305,11 @@ impl<'a> Analyzer<'a> {
 #[cfg(test)]
 mod tests {
     use crate::model::{AnalysisOptions, analyze};
-    use crate::syntax::{self, Limits};
+    use crate::syntax::{self, SyntaxLimits};
 
     /// The errors of the file with its preset `p`.
     fn mistakes(text: &str) -> Vec<String> {
-        let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+        let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
         assert!(errors.is_empty(), "{errors:?}");
         match analyze(&ast, &AnalysisOptions { preset: Some("p".to_owned()), ..AnalysisOptions::default() }) {
             Ok(_) => Vec::new(),

@@ -32,6 +32,7 @@ pub(super) struct BufferAttributes {
 }
 
 impl Analyzer<'_> {
+    /// Evaluates the type of a buffer. `None` after an error, which has been reported.
     pub(super) fn buffer_type(&mut self, buffer: &Buffer) -> Option<BufferType> {
         match &buffer.layout {
             Layout::Tensor(expr) => self.tensor_type(expr).map(|(dtype, dims)| BufferType::Tensor(dtype, dims)),

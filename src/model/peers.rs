@@ -87,7 +87,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// One rank's copy at a location.
+/// A rank's copy at a location.
 #[derive(Clone, Copy, Debug)]
 struct SiteCopy {
     rank: usize,

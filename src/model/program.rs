@@ -47,7 +47,7 @@ pub struct Program {
     pub gradients: Vec<Gradient>,
     pub phases: Vec<Label>,
     pub turns: Turns,
-    /// How iterations follow each other.
+    /// Order of iterations, and of operations within an iteration.
     pub step: StepOptions,
     /// The operations of each slot of the cycle.
     pub cycle: Vec<Step>,
@@ -234,7 +234,7 @@ pub struct Peer {
     pub crossing: u32,
 }
 
-/// One operation.
+/// An operation of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     pub kind: OpKind,

@@ -5,7 +5,7 @@ use crate::base::Symbol;
 use super::value::Value;
 
 #[derive(Debug)]
-struct Slot {
+struct ScopeEntry {
     value: Value,
     frame: u32,
 }
@@ -14,7 +14,7 @@ struct Slot {
 /// its own frame and the declarations, but not its caller's names.
 #[derive(Debug, Default)]
 pub struct Scopes {
-    slots: Vec<Vec<Slot>>,
+    slots: Vec<Vec<ScopeEntry>>,
     /// For each open scope, the names that end with it.
     open: Vec<Vec<Symbol>>,
     /// Reused vectors of closed scopes.
@@ -89,10 +89,11 @@ impl Scopes {
             self.slots.resize_with(index + 1, Vec::new);
         }
         let frame = self.frame();
-        self.slots[index].push(Slot { value, frame });
+        self.slots[index].push(ScopeEntry { value, frame });
         self.open[scope].push(name);
     }
 
+    /// Returns the value of a name that is visible in the open frame; `None` for any other name.
     pub fn get(&self, name: Symbol) -> Option<&Value> {
         let slots = self.slots.get(name.0 as usize)?;
         let last = slots.last()?;

@@ -9,7 +9,7 @@ use super::error::{ModelError, StructureError};
 use super::program::Priority;
 use super::units::Units;
 use super::unknown;
-use super::value::{Origin, Value};
+use super::value::{NumberOrigin, Value};
 
 const PRIORITIES: [&str; 3] = ["high", "normal", "low"];
 
@@ -139,7 +139,7 @@ impl Analyzer<'_> {
             other => return self.wrong_type("a number of compute units, or a share", other, at),
         };
         let value = number.value.float();
-        let units = if number.origin == Origin::Percent { Units::share(value) } else { Units::parse(value) };
+        let units = if number.origin == NumberOrigin::Percent { Units::share(value) } else { Units::parse(value) };
         if units.is_none() {
             self.error(ModelError::BadSize {
                 what: "the part of the device that a stream keeps to".to_owned(),

@@ -24,7 +24,7 @@ const FIRST_OUTPUT: [&str; 2] = ["adamw", "sgd"];
 
 /// A call with its arguments reordered.
 #[derive(Default)]
-struct Parts<'a> {
+struct ReorderedCall<'a> {
     inputs: Vec<&'a Expr>,
     outputs: Vec<&'a Expr>,
     options: Vec<(&'static str, &'a Expr)>,
@@ -32,7 +32,7 @@ struct Parts<'a> {
 }
 
 /// The role that an argument can have in a call.
-enum Role {
+enum ArgumentRole {
     /// Memory, or a value that refers to memory.
     Operand,
     Group,
@@ -152,7 +152,7 @@ impl Analyzer<'_> {
     /// The error for a `transpose` with two dimensions to exchange, as in PyTorch; `None` for other calls.
     fn exchanged_dims(&mut self, operation: &dyn Operation, call: &Call) -> Option<ModelError> {
         let [x, a, b] = call.inputs.as_slice() else { return None };
-        if operation.name() != "transpose" || !matches!(self.role(&x.value), Role::Operand) {
+        if operation.name() != "transpose" || !matches!(self.role(&x.value), ArgumentRole::Operand) {
             return None;
         }
         let view = match self.eval(&x.value) {
@@ -160,8 +160,8 @@ impl Analyzer<'_> {
             value => self.single_output(&value, x.value.span)?,
         };
         let count = self.tensor(view).dims.len();
-        let dim = |role: Role| match role {
-            Role::Value(Value::Number(number)) => {
+        let dim = |role: ArgumentRole| match role {
+            ArgumentRole::Value(Value::Number(number)) => {
                 let dim = number.whole()?;
                 usize::try_from(if dim < 0 { dim + count as i64 } else { dim }).ok().filter(|dim| *dim < count)
             }
@@ -178,11 +178,11 @@ impl Analyzer<'_> {
         Some(ModelError::argument_count("transpose", "one input", call.inputs.len(), call.span, help))
     }
 
-    fn written_call(&mut self, operation: &dyn Operation, parts: &Parts) -> String {
+    fn written_call(&mut self, operation: &dyn Operation, parts: &ReorderedCall) -> String {
         let options = operation.signature().options;
         let takes_list = |name: &str| options.iter().any(|known| known.name == name && known.kind == OptionType::Axes);
         let lists: Vec<bool> = (parts.options.iter())
-            .map(|(name, value)| takes_list(name) && matches!(self.role(value), Role::Value(Value::Number(_))))
+            .map(|(name, value)| takes_list(name) && matches!(self.role(value), ArgumentRole::Value(Value::Number(_))))
             .collect();
         let list = |exprs: &[&Expr]| exprs.iter().map(|expr| written(expr, &self.names)).collect::<Vec<_>>();
         let mut items = list(&parts.inputs);
@@ -214,7 +214,7 @@ impl Analyzer<'_> {
     }
 
     /// The role of an argument, as far as it is known without an error.
-    fn role(&mut self, expr: &Expr) -> Role {
+    fn role(&mut self, expr: &Expr) -> ArgumentRole {
         let is_mesh_name = |name| {
             self.ast.decls.iter().any(|decl| match &decl.kind {
                 DeclKind::Mesh(factors) => factors.iter().any(|factor| factor.name.symbol == name),
@@ -223,11 +223,11 @@ impl Analyzer<'_> {
         };
         if let Some(name) = expr.as_name() {
             if is_mesh_name(name) {
-                return Role::Group;
+                return ArgumentRole::Group;
             }
             match self.scopes.get(name) {
-                Some(Value::Output(_)) => return Role::Operand,
-                None if DType::from_name(self.names.name(name)).is_none() => return Role::Unknown,
+                Some(Value::Output(_)) => return ArgumentRole::Operand,
+                None if DType::from_name(self.names.name(name)).is_none() => return ArgumentRole::Unknown,
                 _ => {}
             }
         }
@@ -238,13 +238,13 @@ impl Analyzer<'_> {
             computes |= !path && matches!(value, Some(Value::Tensor { .. } | Value::Label(_) | Value::Output(_)));
         });
         if computes {
-            return Role::Unknown;
+            return ArgumentRole::Unknown;
         }
         match self.eval(expr) {
-            Value::Tensor { .. } | Value::Label(_) | Value::Type(..) => Role::Operand,
-            Value::Group(_) => Role::Group,
-            Value::Unknown => Role::Unknown,
-            value => Role::Value(value),
+            Value::Tensor { .. } | Value::Label(_) | Value::Type(..) => ArgumentRole::Operand,
+            Value::Group(_) => ArgumentRole::Group,
+            Value::Unknown => ArgumentRole::Unknown,
+            value => ArgumentRole::Value(value),
         }
     }
 
@@ -279,10 +279,10 @@ impl Analyzer<'_> {
     }
 
     /// Each part of a call in its correct place; `None` if that is ambiguous.
-    fn sorted<'b>(&mut self, operation: &dyn Operation, call: &'b Call) -> Option<Parts<'b>> {
+    fn sorted<'b>(&mut self, operation: &dyn Operation, call: &'b Call) -> Option<ReorderedCall<'b>> {
         let signature = operation.signature();
         let takes_values = signature.inputs.iter().all(|input| matches!(input, Input::Scalar(_)));
-        let mut parts = Parts { over: call.over.as_ref(), ..Parts::default() };
+        let mut parts = ReorderedCall { over: call.over.as_ref(), ..ReorderedCall::default() };
         parts.outputs = call.outputs.iter().map(|arg| &arg.value).collect();
         let takes_memory = takes_memory(operation);
         let mut extras = Vec::new();
@@ -295,10 +295,10 @@ impl Analyzer<'_> {
                 continue;
             }
             match self.role(&arg.value) {
-                Role::Operand if takes_values => parts.outputs.push(&arg.value),
+                ArgumentRole::Operand if takes_values => parts.outputs.push(&arg.value),
                 // PyTorch's norms take the sizes of the dimensions that they normalize.
-                Role::Value(Value::List(_)) if matches!(operation.name(), "layer_norm" | "rms_norm") => {}
-                Role::Value(_) if takes_memory => extras.push(&arg.value),
+                ArgumentRole::Value(Value::List(_)) if matches!(operation.name(), "layer_norm" | "rms_norm") => {}
+                ArgumentRole::Value(_) if takes_memory => extras.push(&arg.value),
                 _ => parts.inputs.push(&arg.value),
             }
         }
@@ -316,18 +316,20 @@ impl Analyzer<'_> {
             let near = option_instead(&name, &names);
             match self.role(&setting.value) {
                 _ if is_input(signature, &name) => parts.inputs.push(&setting.value),
-                Role::Operand if signature.outputs.contains(&name.as_str()) || OUTPUTS.contains(&name.as_str()) => {
+                ArgumentRole::Operand
+                    if signature.outputs.contains(&name.as_str()) || OUTPUTS.contains(&name.as_str()) =>
+                {
                     parts.outputs.push(&setting.value);
                 }
-                Role::Group if parts.over.is_none() => parts.over = Some(&setting.value),
-                Role::Operand if INPUTS.contains(&name.as_str()) => parts.inputs.push(&setting.value),
+                ArgumentRole::Group if parts.over.is_none() => parts.over = Some(&setting.value),
+                ArgumentRole::Operand if INPUTS.contains(&name.as_str()) => parts.inputs.push(&setting.value),
                 // PyTorch's optimizers take both decay rates as one list.
-                Role::Value(Value::List(_)) if name == "betas" => {
+                ArgumentRole::Value(Value::List(_)) if name == "betas" => {
                     let ExprKind::List(betas) = &setting.value.kind else { return None };
                     let rates = left.iter().filter(|option| option.name.starts_with("beta"));
                     parts.options.extend(rates.map(|option| option.name).zip(betas));
                 }
-                Role::Value(value) => {
+                ArgumentRole::Value(value) => {
                     let takes = |option: &OptionSpec| !matches!(value, Value::List(_)) || fits(&option.kind, &value);
                     let is_near = |option: &OptionSpec| near == Some(option.name) && takes(option);
                     let option = take_first(&mut left, is_near).or_else(|| {
@@ -351,12 +353,12 @@ impl Analyzer<'_> {
         for extra in extras {
             match self.role(extra) {
                 // A size, which follows from the memory.
-                Role::Value(value @ Value::Number(_))
+                ArgumentRole::Value(value @ Value::Number(_))
                     if takes_values
                         && !parts.outputs.is_empty()
                         && !left.iter().any(|option| is_required(option) && fits(&option.kind, &value)) => {}
-                Role::Group if parts.over.is_none() => parts.over = Some(extra),
-                Role::Value(value) => {
+                ArgumentRole::Group if parts.over.is_none() => parts.over = Some(extra),
+                ArgumentRole::Value(value) => {
                     let numbers = left.iter().filter(|option| matches!(option.kind, OptionType::Int(..))).count();
                     let plain = |option: &&OptionSpec| option.kind == OptionType::Number(Dimension::NONE);
                     let fractions = left.iter().filter(|option| plain(option)).count();
@@ -375,13 +377,13 @@ impl Analyzer<'_> {
                 _ if parts.inputs.iter().any(|input| written(input, &self.names) == written(extra, &self.names)) => {
                     return None;
                 }
-                Role::Group => return None,
+                ArgumentRole::Group => return None,
                 // A word that an option lists, such as the reduction of a collective.
-                Role::Unknown if let Some(option) = self.lists_word(&left, extra) => {
+                ArgumentRole::Unknown if let Some(option) = self.lists_word(&left, extra) => {
                     left.retain(|other| other.name != option);
                     parts.options.push((option, extra));
                 }
-                Role::Operand | Role::Unknown => parts.outputs.push(extra),
+                ArgumentRole::Operand | ArgumentRole::Unknown => parts.outputs.push(extra),
             }
         }
         let fits = parts.inputs.len() >= signature.least() && parts.outputs.len() <= signature.outputs.len();

@@ -30,7 +30,7 @@ pub enum TurnOrigin {
     },
 }
 
-/// All turns of a program. Kept only for programs with declared order, to report where an order is missing.
+/// The loop turns of a program. Kept only for programs with declared order, to report where an order is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     turns: Vec<Turn>,

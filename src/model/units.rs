@@ -10,7 +10,7 @@ pub enum Units {
 }
 
 impl Units {
-    /// All compute units of the device, in millionths.
+    /// The share that is the whole device, in millionths of its compute units.
     const WHOLE: u32 = 1_000_000;
 
     /// Interprets a plain number: a fraction if below 1, a count if at least 2. Otherwise `None`, since 1 would be

@@ -122,11 +122,11 @@ impl Written<'_> {
 #[cfg(test)]
 mod tests {
     use crate::model::{AnalysisOptions, analyze};
-    use crate::syntax::{self, Limits};
+    use crate::syntax::{self, SyntaxLimits};
 
     fn told(step: &str) -> Vec<String> {
         let text = format!("buffer x: f32[4, 8]  step {{ buffer h: f32[4, 8]  {step} }}");
-        let (ast, errors) = syntax::parse(&text, 0, &Limits::default());
+        let (ast, errors) = syntax::parse(&text, 0, &SyntaxLimits::default());
         assert!(errors.is_empty(), "{errors:?}");
         match analyze(&ast, &AnalysisOptions::default()) {
             Ok(_) => Vec::new(),

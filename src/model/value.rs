@@ -10,12 +10,12 @@ use crate::base::{DType, Dims, GroupId, Interner, LabelId, SrcSpan, Symbol, View
 pub struct Number {
     pub value: Scalar,
     pub dimension: Dimension,
-    pub origin: Origin,
+    pub origin: NumberOrigin,
 }
 
 /// The expression that a number comes from, where messages or units depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum NumberOrigin {
     Plain,
     /// The division at this location made the number fractional.
     Division(SrcSpan),
@@ -40,17 +40,17 @@ impl Scalar {
 
 impl Number {
     pub fn int(value: i64) -> Number {
-        Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: Origin::Plain }
+        Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: NumberOrigin::Plain }
     }
 
     pub fn float(value: f64) -> Number {
-        Number { value: Scalar::Float(value), dimension: Dimension::NONE, origin: Origin::Plain }
+        Number { value: Scalar::Float(value), dimension: Dimension::NONE, origin: NumberOrigin::Plain }
     }
 
     /// Returns the value if it is whole, in any dimension; `None` otherwise, and for a percentage.
     pub fn whole(self) -> Option<i64> {
         match self.value {
-            _ if self.origin == Origin::Percent => None,
+            _ if self.origin == NumberOrigin::Percent => None,
             Scalar::Int(value) => Some(value),
             Scalar::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(value as i64),
             Scalar::Float(_) => None,
@@ -59,7 +59,7 @@ impl Number {
 
     pub fn text(self) -> String {
         match (self.value, self.dimension) {
-            (value, _) if self.origin == Origin::Percent => Dimension::NONE.display_in(value.float(), "%"),
+            (value, _) if self.origin == NumberOrigin::Percent => Dimension::NONE.display_in(value.float(), "%"),
             (Scalar::Int(value), Dimension::NONE) => value.to_string(),
             (Scalar::Float(value), Dimension::NONE) => {
                 let text = plain(value);
@@ -188,7 +188,7 @@ impl Value {
     /// Describes the value for a message.
     pub fn describe(&self, names: &Interner) -> String {
         match self {
-            Value::Number(number) if number.dimension == Dimension::NONE && number.origin != Origin::Percent => {
+            Value::Number(number) if number.dimension == Dimension::NONE && number.origin != NumberOrigin::Percent => {
                 format!("the number {}", number.text())
             }
             Value::Number(number) => number.text(),

@@ -68,7 +68,7 @@ pub enum OptionType {
     /// A number of this dimension, such as a time or a size.
     Number(Dimension),
     Bool,
-    /// One of these words.
+    /// A word of this list.
     Word(&'static [&'static str]),
     /// A list of dimension indices.
     Axes,
@@ -144,11 +144,11 @@ pub enum Attr {
     Word(&'static str),
     Axes(Vec<i64>),
     DType(DType),
-    Counts(Arc<Counts>),
+    Counts(Arc<ElementCounts>),
     File(Arc<DataFile>),
     /// The members of a batch of collectives. Not written as an option.
     Batch(Arc<[Spec]>),
-    /// One rank's part of a copy between ranks. Not written as an option.
+    /// A rank's part of a copy between ranks. Not written as an option.
     Crossing(Arc<Crossing>),
     /// A declared kernel. Not written as an option.
     UserKernel(Arc<UserKernel>),
@@ -156,19 +156,19 @@ pub enum Attr {
 
 /// Numbers of elements from each rank to each rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Counts {
-    /// One list per sender.
+pub enum ElementCounts {
+    /// A list per sender.
     Rows(Vec<Vec<u64>>),
-    /// One list for all senders.
+    /// A list that is the same for all senders.
     Each(Vec<u64>),
 }
 
-impl Counts {
+impl ElementCounts {
     /// Number of elements from one rank to another. Both are numbers in the group, already checked to be in range.
     pub fn get(&self, from: usize, to: usize) -> u64 {
         match self {
-            Counts::Rows(rows) => rows[from][to],
-            Counts::Each(row) => row[to],
+            ElementCounts::Rows(rows) => rows[from][to],
+            ElementCounts::Each(row) => row[to],
         }
     }
 }
@@ -263,6 +263,7 @@ impl Attrs {
         }
     }
 
+    /// Returns the location of an option in the text; `None` for one that was not written.
     pub(super) fn span(&self, name: &str) -> Option<SrcSpan> {
         self.values.iter().find(|(candidate, ..)| *candidate == name)?.2
     }
@@ -295,6 +296,7 @@ impl Attrs {
         }
     }
 
+    /// Returns the value of an option of type [`OptionType::DType`]; `None` if it is absent.
     pub fn dtype(&self, name: &str) -> Option<DType> {
         match self.get(name) {
             Attr::DType(value) => Some(*value),
@@ -322,7 +324,8 @@ impl Attrs {
         Dims::from_slice(&sizes).filter(|sizes| sizes.len() == dims)
     }
 
-    pub fn counts(&self, name: &str) -> Option<&Counts> {
+    /// Returns the value of an option of type [`OptionType::Counts`]; `None` if it is absent.
+    pub fn counts(&self, name: &str) -> Option<&ElementCounts> {
         match self.get(name) {
             Attr::Counts(value) => Some(value),
             _ => None,
@@ -345,7 +348,7 @@ impl Attrs {
         }
     }
 
-    /// One rank's part of a copy between ranks; `None` for any other operation.
+    /// Returns a rank's part of a copy between ranks; `None` for any other operation.
     pub(super) fn crossing(&self, name: &str) -> Option<&Crossing> {
         match self.find(name)? {
             Attr::Crossing(crossing) => Some(crossing),

@@ -4,7 +4,7 @@
 
 use crate::base::{DType, Dims, parallel};
 
-use super::{Member, Spec, Tensor, stretches};
+use super::{RankMember, Spec, Tensor, stretches};
 
 /// Maximum difference between a correct implementation and the reference, before both are rounded to the output's
 /// type.
@@ -19,7 +19,7 @@ pub enum Tolerance {
 
 /// A tensor and its bytes in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Elements<'a> {
+pub struct TensorBytes<'a> {
     pub tensor: Tensor,
     /// Bytes from the start of the first element to the end of the last.
     pub bytes: &'a [u8],
@@ -104,7 +104,7 @@ pub enum Pieces {
 
 /// A piece of an operation's operands.
 #[derive(Clone, Copy, Debug)]
-enum Piece {
+enum OperandPiece {
     Whole,
     /// First row and number of rows.
     Rows(u64, u64),
@@ -115,7 +115,7 @@ enum Piece {
 impl Pieces {
     /// Returns the pieces. `elements` is the size of the largest operand; `rows` is the first dimension of the
     /// outputs.
-    fn cut(&self, elements: u64, rows: u64) -> Vec<Piece> {
+    fn cut(&self, elements: u64, rows: u64) -> Vec<OperandPiece> {
         let (total, least) = match *self {
             Pieces::Rows(_) => (rows, 1),
             // Shorter contiguous ranges are slow to read.
@@ -123,14 +123,14 @@ impl Pieces {
         };
         let count = elements.div_ceil(PIECE).min(total / least);
         if count <= 1 {
-            return vec![Piece::Whole];
+            return vec![OperandPiece::Whole];
         }
         let piece = |number: u64| {
             let first = total * number / count;
             let length = total * (number + 1) / count - first;
             match *self {
-                Pieces::Rows(_) => Piece::Rows(first, length),
-                Pieces::Blocks(block) => Piece::Blocks(block, first, length),
+                Pieces::Rows(_) => OperandPiece::Rows(first, length),
+                Pieces::Blocks(block) => OperandPiece::Blocks(block, first, length),
             }
         };
         (0..count).map(piece).collect()
@@ -145,40 +145,40 @@ impl Pieces {
     }
 }
 
-impl Piece {
+impl OperandPiece {
     /// Returns this piece of an operand.
-    fn of<'a>(self, operand: &Elements<'a>) -> Elements<'a> {
-        let Elements { mut tensor, bytes } = *operand;
+    fn of<'a>(self, operand: &TensorBytes<'a>) -> TensorBytes<'a> {
+        let TensorBytes { mut tensor, bytes } = *operand;
         let start = match self {
-            Piece::Whole => 0,
-            Piece::Rows(first, count) => {
+            OperandPiece::Whole => 0,
+            OperandPiece::Rows(first, count) => {
                 tensor.dims.set(0, count);
                 first * tensor.strides[0]
             }
-            Piece::Blocks(block, first, count) => {
+            OperandPiece::Blocks(block, first, count) => {
                 let two = |a, b| Dims::from_slice(&[a, b]).expect("a tensor has room for two dimensions");
                 (tensor.dims, tensor.strides) = (two(tensor.elements() / block, count), two(block, 1));
                 first
             }
         };
-        Elements { tensor, bytes: &bytes[(start * tensor.dtype.size()) as usize..] }
+        TensorBytes { tensor, bytes: &bytes[(start * tensor.dtype.size()) as usize..] }
     }
 
     /// Number of elements of the tensor in this piece.
     fn elements(self, tensor: &Tensor) -> u64 {
         match self {
-            Piece::Whole => tensor.elements(),
-            Piece::Rows(_, count) => tensor.elements() / tensor.dims[0].max(1) * count,
-            Piece::Blocks(block, _, count) => tensor.elements() / block * count,
+            OperandPiece::Whole => tensor.elements(),
+            OperandPiece::Rows(_, count) => tensor.elements() / tensor.dims[0].max(1) * count,
+            OperandPiece::Blocks(block, _, count) => tensor.elements() / block * count,
         }
     }
 
     /// Maps an index in the piece to an index in the whole tensor.
     fn whole(self, tensor: &Tensor, index: u64) -> u64 {
         match self {
-            Piece::Whole => index,
-            Piece::Rows(first, _) => first * (tensor.elements() / tensor.dims[0].max(1)) + index,
-            Piece::Blocks(block, first, count) => index / count * block + first + index % count,
+            OperandPiece::Whole => index,
+            OperandPiece::Rows(first, _) => first * (tensor.elements() / tensor.dims[0].max(1)) + index,
+            OperandPiece::Blocks(block, first, count) => index / count * block + first + index % count,
         }
     }
 }
@@ -188,8 +188,8 @@ impl Piece {
 pub struct ValueBuffers(Vec<Vec<f64>>);
 
 impl ValueBuffers {
-    fn values(&mut self, operands: &[Elements]) -> Vec<Vec<f64>> {
-        let one = |operand: &Elements| {
+    fn values(&mut self, operands: &[TensorBytes]) -> Vec<Vec<f64>> {
+        let one = |operand: &TensorBytes| {
             let mut values = self.take(operand.tensor.elements() as usize);
             operand.load(&mut values);
             values
@@ -217,7 +217,7 @@ impl ValueBuffers {
     }
 }
 
-impl Elements<'_> {
+impl TensorBytes<'_> {
     /// Returns the values as a contiguous array, in row-major order.
     pub fn values(&self) -> Vec<f64> {
         let mut values = Vec::new();
@@ -249,16 +249,16 @@ impl Elements<'_> {
 /// of which it may leave a part unchanged.
 pub fn check(
     spec: &Spec,
-    inputs: &[Elements],
-    before: &[Elements],
-    actual: &[Elements],
+    inputs: &[TensorBytes],
+    before: &[TensorBytes],
+    actual: &[TensorBytes],
     room: &mut ValueBuffers,
 ) -> Vec<Check> {
     let rows = actual.first().and_then(|output| output.tensor.dims.first().copied()).unwrap_or(1);
     let elements = actual.iter().chain(inputs).map(|operand| operand.tensor.elements()).max().unwrap_or(0);
     let pieces = spec.operation.pieces(spec);
-    let cut = pieces.as_ref().map_or(vec![Piece::Whole], |pieces| pieces.cut(elements, rows));
-    let values = |operands: &[Elements]| operands.iter().map(Elements::values).collect::<Vec<_>>();
+    let cut = pieces.as_ref().map_or(vec![OperandPiece::Whole], |pieces| pieces.cut(elements, rows));
+    let values = |operands: &[TensorBytes]| operands.iter().map(TensorBytes::values).collect::<Vec<_>>();
     let (Some(pieces), [_, _, ..]) = (pieces, &*cut) else {
         let (own, actual) = (room.values(inputs), room.values(actual));
         let inputs: Vec<&[f64]> = own.iter().map(Vec::as_slice).collect();
@@ -267,12 +267,12 @@ pub fn check(
         room.keep(actual);
         return checks;
     };
-    let repeated = |(index, input): (usize, &Elements)| if pieces.cuts(index) { Vec::new() } else { input.values() };
+    let repeated = |(index, input): (usize, &TensorBytes)| if pieces.cuts(index) { Vec::new() } else { input.values() };
     let repeated: Vec<Vec<f64>> = inputs.iter().enumerate().map(repeated).collect();
     let found = parallel::map(cut.len(), |number| {
         let piece = cut[number];
         let part = |(index, input)| if pieces.cuts(index) { piece.of(input) } else { *input };
-        let inputs: Vec<Elements> = inputs.iter().enumerate().map(part).collect();
+        let inputs: Vec<TensorBytes> = inputs.iter().enumerate().map(part).collect();
         let own: Vec<Vec<f64>> = inputs
             .iter()
             .zip(&repeated)
@@ -284,8 +284,8 @@ pub fn check(
         let inputs_of =
             own.iter().zip(&repeated).map(|(own, repeated)| if repeated.is_empty() { own } else { repeated });
         let values_of: Vec<&[f64]> = inputs_of.map(Vec::as_slice).collect();
-        let actual: Vec<Elements> = actual.iter().map(|output| piece.of(output)).collect();
-        let tensors = |operands: &[Elements]| operands.iter().map(|operand| operand.tensor).collect();
+        let actual: Vec<TensorBytes> = actual.iter().map(|output| piece.of(output)).collect();
+        let tensors = |operands: &[TensorBytes]| operands.iter().map(|operand| operand.tensor).collect();
         let spec = Spec { inputs: tensors(&inputs), outputs: tensors(&actual), ..spec.clone() };
         let before = || before.iter().map(|output| piece.of(output).values()).collect();
         spec.operation.check(&spec, &values_of, &before, &values(&actual))
@@ -299,37 +299,37 @@ pub fn check(
     all
 }
 
-/// One rank's operands in an operation of several ranks.
+/// A rank's operands in an operation of several ranks.
 #[derive(Clone, Debug)]
-pub struct Share<'a> {
+pub struct RankOperands<'a> {
     pub spec: &'a Spec,
-    pub inputs: Vec<Elements<'a>>,
+    pub inputs: Vec<TensorBytes<'a>>,
     /// The outputs before and after the operation; `None` for a rank that another process compares.
-    pub outputs: Option<(Vec<Elements<'a>>, Vec<Elements<'a>>)>,
+    pub outputs: Option<(Vec<TensorBytes<'a>>, Vec<TensorBytes<'a>>)>,
 }
 
 /// Compares the outputs of an operation of several ranks, as [`check()`] does, in group order. Returns the results of
 /// the ranks that this process compares.
-pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
+pub fn check_exchange(shares: &[RankOperands]) -> Vec<Vec<Check>> {
     let Some(first) = shares.first() else { return Vec::new() };
     let pieces = first.spec.operation.pieces(first.spec);
-    let alike = |share: &Share| share.spec.operation.pieces(share.spec) == pieces;
+    let alike = |share: &RankOperands| share.spec.operation.pieces(share.spec) == pieces;
     let blocks = pieces.as_ref().filter(|pieces| matches!(pieces, Pieces::Blocks(_)) && shares.iter().all(alike));
     let elements = first.spec.inputs.iter().chain(&first.spec.outputs).map(Tensor::elements).max().unwrap_or(0);
-    let cut = blocks.map_or(vec![Piece::Whole], |blocks| blocks.cut(elements, 1));
+    let cut = blocks.map_or(vec![OperandPiece::Whole], |blocks| blocks.cut(elements, 1));
     let pieces = parallel::map(cut.len(), |number| {
         let piece = cut[number];
-        let all = |operands: &[Elements]| operands.iter().map(|one| piece.of(one).values()).collect::<Vec<_>>();
+        let all = |operands: &[TensorBytes]| operands.iter().map(|one| piece.of(one).values()).collect::<Vec<_>>();
         let inputs: Vec<Vec<Vec<f64>>> = shares.iter().map(|share| all(&share.inputs)).collect();
         let unknown = |output: &Tensor| vec![0.0; piece.elements(output) as usize];
-        let held = |share: &Share| match &share.outputs {
+        let held = |share: &RankOperands| match &share.outputs {
             Some((before, _)) => all(before),
             None => share.spec.outputs.iter().map(unknown).collect(),
         };
         let mut outputs: Vec<Vec<Vec<f64>>> = shares.iter().map(held).collect();
         let members = shares.iter().zip(&inputs).zip(&mut outputs);
-        let mut members: Vec<Member> =
-            members.map(|((share, inputs), outputs)| Member { spec: share.spec, inputs, outputs }).collect();
+        let mut members: Vec<RankMember> =
+            members.map(|((share, inputs), outputs)| RankMember { spec: share.spec, inputs, outputs }).collect();
         let tolerances = first.spec.operation.enclose_exchange(&mut members);
         let results = shares.iter().zip(&outputs).zip(&tolerances);
         let found = results.filter_map(|((share, expected), tolerances)| {
@@ -338,8 +338,8 @@ pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
         });
         found.collect::<Vec<_>>()
     });
-    let compared: Vec<&Share> = shares.iter().filter(|share| share.outputs.is_some()).collect();
-    let none = |share: &&Share| share.spec.outputs.iter().map(|_| Check::none()).collect();
+    let compared: Vec<&RankOperands> = shares.iter().filter(|share| share.outputs.is_some()).collect();
+    let none = |share: &&RankOperands| share.spec.outputs.iter().map(|_| Check::none()).collect();
     let mut whole: Vec<Vec<Check>> = compared.iter().map(none).collect();
     for (piece, found) in cut.iter().zip(pieces) {
         for ((all, found), share) in whole.iter_mut().zip(&found).zip(&compared) {
@@ -516,7 +516,7 @@ mod tests {
         let wrong = rows * columns - 7;
         let output =
             bytes(DType::F32, (0..rows * columns).map(|index| if index == wrong { -1.0 } else { value(index) }));
-        let elements = |bytes| [Elements { tensor: tensor(DType::F32, &dims), bytes }];
+        let elements = |bytes| [TensorBytes { tensor: tensor(DType::F32, &dims), bytes }];
         let found =
             check(&spec, &elements(&input), &elements(&input), &elements(&output), &mut ValueBuffers::default());
         let Worst { index, actual, expected, .. } = found[0].worst;
@@ -531,9 +531,9 @@ mod tests {
         let mut tensor = tensor(DType::I32, &[2, 2]);
         tensor.strides = Dims::from_slice(&[3, 1]).unwrap();
         let bytes = bytes(DType::I32, [1.0, 2.0, -9.0, 3.0, 4.0]);
-        let elements = Elements { tensor, bytes: &bytes };
+        let elements = TensorBytes { tensor, bytes: &bytes };
         assert_eq!(elements.values(), [1.0, 2.0, 3.0, 4.0]);
-        assert_eq!(Piece::Rows(1, 1).of(&elements).values(), [3.0, 4.0]);
+        assert_eq!(OperandPiece::Rows(1, 1).of(&elements).values(), [3.0, 4.0]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ enum CopyMethod {
     Kernel,
 }
 
-/// A copy of this many bytes to the device.
+/// Returns the spec of a copy of `bytes` bytes from the space `from` to the device.
 pub fn copied(bytes: u64, from: Space) -> Spec {
     let to = Tensor { align: 1, ..Tensor::packed(DType::U8, &[bytes]) };
     Spec::new(&Copy, options("auto"), vec![Tensor { space: from, ..to }], vec![to])
@@ -89,7 +89,7 @@ fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<CopyMethod> {
 
 impl Operation for Copy {
     fn elements(&self, spec: &Spec) -> Option<Expression> {
-        Counted::of(spec).is_none().then(Expression::identity)
+        RowCounts::of(spec).is_none().then(Expression::identity)
     }
 
     fn signature(&self) -> &'static Signature {
@@ -183,7 +183,7 @@ impl Operation for Copy {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
-        if let Some(counted) = Counted::of(spec) {
+        if let Some(counted) = RowCounts::of(spec) {
             let rows = Traffic::of(Space::Device, counted.usual_bytes(source.dtype));
             let read = rows + Traffic::of(Space::Device, spec.inputs[1].bytes());
             return Cost {
@@ -212,7 +212,7 @@ impl Operation for Copy {
         let rank = spec.team.rank;
         match pages::indices(&spec.attrs) {
             _ if inputs.len() > 1 => {
-                let counted = Counted::of(spec).expect("an input counts the rows");
+                let counted = RowCounts::of(spec).expect("an input counts the rows");
                 counted.copy(inputs[1], (rank, inputs[0]), (rank, &mut outputs[0]));
             }
             Some(list) => pages::copy(list, inputs[0], &mut outputs[0]),
@@ -221,7 +221,7 @@ impl Operation for Copy {
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        if pages::indices(&spec.attrs).is_some() || Counted::of(spec).is_some() {
+        if pages::indices(&spec.attrs).is_some() || RowCounts::of(spec).is_some() {
             return None;
         }
         check::same_elements(spec)
@@ -229,7 +229,7 @@ impl Operation for Copy {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
-        if let Some(counted) = Counted::of(spec) {
+        if let Some(counted) = RowCounts::of(spec) {
             return vec![counted::kernel(spec, &counted, (spec.team.rank, spec.team.rank))];
         }
         match pages::indices(&spec.attrs) {
@@ -243,7 +243,7 @@ impl Operation for Copy {
         if pages::indices(&rule.spec.attrs).is_some() {
             return Err("a copy of pages has no gradient yet: `gather` has one");
         }
-        if Counted::of(rule.spec).is_some() {
+        if RowCounts::of(rule.spec).is_some() {
             return backward::counted(rule, "copy");
         }
         backward::same_elements(rule)

@@ -12,8 +12,8 @@ pub struct Cost {
     pub flops: f64,
     /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
-    /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units that
-    /// warps share are busy.
+    /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units
+    /// that warps share are busy.
     pub conflicts: f64,
     /// Instructions of the special-function units, included in `instructions`: base-2 exponentials, reciprocals, square
     /// roots.
@@ -40,7 +40,7 @@ pub struct Cost {
     pub share: u32,
     /// Type of arithmetic of the matrix units; `None` if they are not used.
     pub matrix: Option<Arithmetic>,
-    /// How the vendor's library tiles a matrix product; the default for other work.
+    /// Tile sizes by which the vendor's library computes a matrix product; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
     pub hold: Option<Nanos>,
@@ -141,7 +141,7 @@ impl Hash for KnownCost {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// How a vendor's library computes a matrix product.
+/// The division by which a vendor's library computes a matrix product.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tiling {
     /// Arithmetic operations including the padding of partial tiles and results that nothing uses; 0 if unknown.
@@ -150,8 +150,9 @@ pub struct Tiling {
     pub shares_depth: bool,
     /// Bytes of operands that a library's kernels for unaligned rows move slowly; 0 if all rows are aligned.
     pub unaligned: u64,
-    /// Number of further kernels, which run before and after the product; and bytes of operands that these copy to another layout.
+    /// Number of further kernels, which run before and after the product.
     pub further: u64,
+    /// Bytes of operands that the further kernels copy to another layout.
     pub converted: u64,
 }
 

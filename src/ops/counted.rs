@@ -5,7 +5,7 @@
 //! columns are divided equally among the receivers. A sender's rows are ordered by column, received rows by sender.
 
 use super::kernel::{bounds, c_type, launch, param, u32_param, u64_param};
-use super::launch::Counted;
+use super::launch::RowCounts;
 use super::*;
 
 /// The option that returns rows to their senders by the same counts.
@@ -27,18 +27,18 @@ const UNROLL: u64 = 4;
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedRows {
-    /// First of these rows in the sender's tensor and in the receiver's.
+    /// First row in the sender's tensor; `to` is the first in the receiver's.
     pub from: u64,
     pub to: u64,
     pub rows: u64,
 }
 
-impl Counted {
+impl RowCounts {
     /// Returns the counted rows of an operation; `None` if no tensor counts them.
-    pub fn of(spec: &Spec) -> Option<Counted> {
+    pub fn of(spec: &Spec) -> Option<RowCounts> {
         let counts = spec.inputs.get(1)?;
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
-        Some(Counted {
+        Some(RowCounts {
             operand: 1,
             dtype: counts.dtype,
             ranks: spec.team.ranks,
@@ -143,7 +143,7 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
 
 /// Returns the kernel that copies the rows from rank `from` to the tensor of rank `to`. The kernel reads the counts
 /// itself.
-pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch {
+pub fn kernel(spec: &Spec, counted: &RowCounts, (from, to): (u32, u32)) -> Launch {
     let (source_tensor, target) = (&spec.inputs[0], &spec.outputs[0]);
     let bytes = counted.row * source_tensor.dtype.size();
     let aligned = |unit: &u64| {

@@ -3,7 +3,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 
 use super::Expression;
-use super::expression::{Binary, Node, Unary};
+use super::expression::{Binary, ExprNode, Unary};
 
 /// Vector-Jacobian products of an expression: for each input, the sum over outputs of derivative times gradient.
 pub struct Derivatives {
@@ -18,11 +18,11 @@ impl Derivatives {
     /// Differentiates by the first `inputs` inputs. `given[n]` is true if output `n` has a gradient; each gradient is
     /// multiplied by `factor`. `None` if the expression would have too many nodes.
     pub fn of(expression: &Expression, inputs: usize, given: &[bool], factor: f64) -> Option<Derivatives> {
-        let mut made = Maker { expression: expression.without_outputs() };
+        let mut made = NodeMaker { expression: expression.without_outputs() };
         let count = expression.nodes().len();
         let mut gradients: Vec<Option<u16>> = vec![None; count];
         for (output, &node) in expression.outputs().iter().enumerate().filter(|(output, _)| given[*output]) {
-            let gradient = made.push(Node::Input(u8::try_from(inputs + output).ok()?))?;
+            let gradient = made.push(ExprNode::Input(u8::try_from(inputs + output).ok()?))?;
             let factor = made.constant(factor)?;
             let scaled = made.multiply(factor, gradient)?;
             made.add_to(&mut gradients[usize::from(node)], scaled)?;
@@ -32,14 +32,14 @@ impl Derivatives {
             let Some(gradient) = gradients[number] else { continue };
             let value = number as u16;
             match expression.nodes()[number] {
-                Node::Input(input) => by_input[usize::from(input)] = Some(gradient),
-                Node::Constant(_) => {}
-                Node::Unary(function, x) => {
+                ExprNode::Input(input) => by_input[usize::from(input)] = Some(gradient),
+                ExprNode::Constant(_) => {}
+                ExprNode::Unary(function, x) => {
                     if let Some(part) = made.unary(function, gradient, x, value)? {
                         made.add_to(&mut gradients[usize::from(x)], part)?;
                     }
                 }
-                Node::Binary(function, x, y) => {
+                ExprNode::Binary(function, x, y) => {
                     let [by_x, by_y] = made.binary(function, gradient, (x, y), value)?;
                     for (operand, part) in [(x, by_x), (y, by_y)] {
                         if let Some(part) = part.filter(|_| !made.is_constant(operand)) {
@@ -47,11 +47,11 @@ impl Derivatives {
                         }
                     }
                 }
-                Node::Select(condition, yes, no) => {
+                ExprNode::Select(condition, yes, no) => {
                     let zero = made.constant(0.0)?;
                     for (operand, sides) in [(yes, (gradient, zero)), (no, (zero, gradient))] {
                         if !made.is_constant(operand) {
-                            let part = made.push(Node::Select(condition, sides.0, sides.1))?;
+                            let part = made.push(ExprNode::Select(condition, sides.0, sides.1))?;
                             made.add_to(&mut gradients[usize::from(operand)], part)?;
                         }
                     }
@@ -75,12 +75,12 @@ impl Derivatives {
 }
 
 /// Builds nodes. Each function returns `None` if the expression would have too many.
-struct Maker {
+struct NodeMaker {
     expression: Expression,
 }
 
-impl Maker {
-    fn push(&mut self, node: Node) -> Option<u16> {
+impl NodeMaker {
+    fn push(&mut self, node: ExprNode) -> Option<u16> {
         self.expression.push(node)
     }
 
@@ -90,22 +90,22 @@ impl Maker {
 
     /// Whether a node is constant.
     fn is_constant(&self, node: u16) -> bool {
-        matches!(self.expression.nodes()[usize::from(node)], Node::Constant(_))
+        matches!(self.expression.nodes()[usize::from(node)], ExprNode::Constant(_))
     }
 
     fn is(&self, node: u16, value: f64) -> bool {
         match self.expression.nodes()[usize::from(node)] {
-            Node::Constant(constant) => self.expression.constants()[usize::from(constant)] == value,
+            ExprNode::Constant(constant) => self.expression.constants()[usize::from(constant)] == value,
             _ => false,
         }
     }
 
     fn two(&mut self, function: Binary, x: u16, y: u16) -> Option<u16> {
-        self.push(Node::Binary(function, x, y))
+        self.push(ExprNode::Binary(function, x, y))
     }
 
     fn one(&mut self, function: Unary, x: u16) -> Option<u16> {
-        self.push(Node::Unary(function, x))
+        self.push(ExprNode::Unary(function, x))
     }
 
     fn multiply(&mut self, x: u16, y: u16) -> Option<u16> {
@@ -151,13 +151,13 @@ impl Maker {
             Unary::Abs => {
                 let (zero, negated) = (self.constant(0.0)?, self.one(Unary::Negate, gradient)?);
                 let (above, below) = (self.two(Binary::Greater, x, zero)?, self.two(Binary::Less, x, zero)?);
-                let other = self.push(Node::Select(below, negated, zero))?;
-                return Some(Some(self.push(Node::Select(above, gradient, other))?));
+                let other = self.push(ExprNode::Select(below, negated, zero))?;
+                return Some(Some(self.push(ExprNode::Select(above, gradient, other))?));
             }
             Unary::Relu => {
                 let zero = self.constant(0.0)?;
                 let above = self.two(Binary::Greater, x, zero)?;
-                return Some(Some(self.push(Node::Select(above, gradient, zero))?));
+                return Some(Some(self.push(ExprNode::Select(above, gradient, zero))?));
             }
             Unary::Log => return Some(Some(self.two(Binary::Divide, gradient, x)?)),
             Unary::Log2 => {
@@ -235,10 +235,10 @@ impl Maker {
                 let wins = if function == Binary::Max { Binary::Greater } else { Binary::Less };
                 let (zero, half) = (self.constant(0.0)?, self.scale(0.5, gradient)?);
                 let equal = self.two(Binary::Equal, x, y)?;
-                let shared = self.push(Node::Select(equal, half, zero))?;
+                let shared = self.push(ExprNode::Select(equal, half, zero))?;
                 let mut side = |a, b| {
                     let ahead = self.two(wins, a, b)?;
-                    self.push(Node::Select(ahead, gradient, shared))
+                    self.push(ExprNode::Select(ahead, gradient, shared))
                 };
                 [Some(side(x, y)?), Some(side(y, x)?)]
             }
@@ -265,7 +265,7 @@ impl Maker {
         let power = self.two(Binary::Pow, x, less)?;
         let slope = self.multiply(y, power)?;
         let product = self.multiply(gradient, slope)?;
-        self.push(Node::Select(y, product, zero))
+        self.push(ExprNode::Select(y, product, zero))
     }
 
     /// Gradient of `pow(x, y)`, with this value, by `y`: `value * log(x)`, or zero where `x` is zero.
@@ -273,6 +273,6 @@ impl Maker {
         let (logarithm, zero) = (self.one(Unary::Log, x)?, self.constant(0.0)?);
         let slope = self.multiply(value, logarithm)?;
         let product = self.multiply(gradient, slope)?;
-        self.push(Node::Select(x, product, zero))
+        self.push(ExprNode::Select(x, product, zero))
     }
 }

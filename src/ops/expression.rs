@@ -11,7 +11,7 @@ use super::ball::{Ball, Precision};
 
 /// A node of an expression. Operands are indices of earlier nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Node {
+pub enum ExprNode {
     /// An element of the input with this number.
     Input(u8),
     Constant(u16),
@@ -21,14 +21,14 @@ pub enum Node {
     Select(u16, u16, u16),
 }
 
-impl Node {
+impl ExprNode {
     /// Returns the operands of the node.
     fn operands(self) -> impl Iterator<Item = u16> {
         let operands = match self {
-            Node::Input(_) | Node::Constant(_) => [None; 3],
-            Node::Unary(_, x) => [Some(x), None, None],
-            Node::Binary(_, x, y) => [Some(x), Some(y), None],
-            Node::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
+            ExprNode::Input(_) | ExprNode::Constant(_) => [None; 3],
+            ExprNode::Unary(_, x) => [Some(x), None, None],
+            ExprNode::Binary(_, x, y) => [Some(x), Some(y), None],
+            ExprNode::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
         };
         operands.into_iter().flatten()
     }
@@ -37,7 +37,7 @@ impl Node {
 /// An elementwise expression of numbered inputs, with one or more outputs per element.
 #[derive(Clone, Debug, Default)]
 pub struct Expression {
-    nodes: Vec<Node>,
+    nodes: Vec<ExprNode>,
     constants: Vec<f64>,
     /// Node of each output.
     outputs: Vec<u16>,
@@ -198,7 +198,7 @@ impl Binary {
 impl Expression {
     /// The expression that returns its only input.
     pub fn identity() -> Expression {
-        Expression { nodes: vec![Node::Input(0)], constants: Vec::new(), outputs: vec![0] }
+        Expression { nodes: vec![ExprNode::Input(0)], constants: Vec::new(), outputs: vec![0] }
     }
 
     /// Whether the expression returns its only input.
@@ -208,11 +208,11 @@ impl Expression {
 
     /// The expression that returns a constant.
     pub fn constant(value: f64) -> Expression {
-        Expression { nodes: vec![Node::Constant(0)], constants: vec![value], outputs: vec![0] }
+        Expression { nodes: vec![ExprNode::Constant(0)], constants: vec![value], outputs: vec![0] }
     }
 
     /// Adds a node, or returns an equal existing one; `None` if the expression already has 65 536 nodes.
-    pub fn push(&mut self, node: Node) -> Option<u16> {
+    pub fn push(&mut self, node: ExprNode) -> Option<u16> {
         if let Some(index) = self.nodes.iter().position(|existing| *existing == node) {
             return u16::try_from(index).ok();
         }
@@ -220,13 +220,14 @@ impl Expression {
         u16::try_from(self.nodes.len() - 1).ok()
     }
 
+    /// Adds a constant and returns its node. `None` if the expression would have too many nodes.
     pub fn push_constant(&mut self, value: f64) -> Option<u16> {
         let same = |existing: &f64| existing.to_bits() == value.to_bits();
         let index = self.constants.iter().position(same).unwrap_or_else(|| {
             self.constants.push(value);
             self.constants.len() - 1
         });
-        self.push(Node::Constant(u16::try_from(index).ok()?))
+        self.push(ExprNode::Constant(u16::try_from(index).ok()?))
     }
 
     /// Adds an output with the value of `node`.
@@ -260,17 +261,17 @@ impl Expression {
         for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| needed[*index]) {
             let at = |operand: u16| places[usize::from(operand)];
             let node = match *node {
-                Node::Input(input) => {
+                ExprNode::Input(input) => {
                     inputs.push(usize::from(input));
-                    Node::Input(inputs.len() as u8 - 1)
+                    ExprNode::Input(inputs.len() as u8 - 1)
                 }
-                Node::Constant(constant) => {
+                ExprNode::Constant(constant) => {
                     part.constants.push(self.constants[usize::from(constant)]);
-                    Node::Constant(part.constants.len() as u16 - 1)
+                    ExprNode::Constant(part.constants.len() as u16 - 1)
                 }
-                Node::Unary(function, x) => Node::Unary(function, at(x)),
-                Node::Binary(function, x, y) => Node::Binary(function, at(x), at(y)),
-                Node::Select(condition, yes, no) => Node::Select(at(condition), at(yes), at(no)),
+                ExprNode::Unary(function, x) => ExprNode::Unary(function, at(x)),
+                ExprNode::Binary(function, x, y) => ExprNode::Binary(function, at(x), at(y)),
+                ExprNode::Select(condition, yes, no) => ExprNode::Select(at(condition), at(yes), at(no)),
             };
             part.nodes.push(node);
             places[index] = part.nodes.len() as u16 - 1;
@@ -286,11 +287,11 @@ impl Expression {
         for node in &other.nodes {
             let at = |operand: u16| places[usize::from(operand)];
             let place = match *node {
-                Node::Input(input) => Some(inputs[usize::from(input)]),
-                Node::Constant(constant) => self.push_constant(other.constants[usize::from(constant)]),
-                Node::Unary(function, x) => self.push(Node::Unary(function, at(x))),
-                Node::Binary(function, x, y) => self.push(Node::Binary(function, at(x), at(y))),
-                Node::Select(condition, yes, no) => self.push(Node::Select(at(condition), at(yes), at(no))),
+                ExprNode::Input(input) => Some(inputs[usize::from(input)]),
+                ExprNode::Constant(constant) => self.push_constant(other.constants[usize::from(constant)]),
+                ExprNode::Unary(function, x) => self.push(ExprNode::Unary(function, at(x))),
+                ExprNode::Binary(function, x, y) => self.push(ExprNode::Binary(function, at(x), at(y))),
+                ExprNode::Select(condition, yes, no) => self.push(ExprNode::Select(at(condition), at(yes), at(no))),
             };
             places.push(place?);
         }
@@ -305,24 +306,24 @@ impl Expression {
         for node in &self.nodes[..=usize::from(node)] {
             let of = |operand: u16| values[usize::from(operand)];
             values.push(match *node {
-                Node::Input(number) => input(usize::from(number)),
-                Node::Constant(number) => {
+                ExprNode::Input(number) => input(usize::from(number)),
+                ExprNode::Constant(number) => {
                     let value = self.constants[usize::from(number)];
                     (value.trunc() == value).then_some((value, value))
                 }
-                Node::Unary(Unary::Not, _)
-                | Node::Binary(Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual | And | Or, ..) => {
+                ExprNode::Unary(Unary::Not, _)
+                | ExprNode::Binary(Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual | And | Or, ..) => {
                     Some((0.0, 1.0))
                 }
-                Node::Select(_, yes, no) => of(yes).zip(of(no)).map(|(yes, no)| (yes.0.min(no.0), yes.1.max(no.1))),
-                Node::Unary(..) | Node::Binary(..) => None,
+                ExprNode::Select(_, yes, no) => of(yes).zip(of(no)).map(|(yes, no)| (yes.0.min(no.0), yes.1.max(no.1))),
+                ExprNode::Unary(..) | ExprNode::Binary(..) => None,
             });
         }
         values.pop().flatten()
     }
 
     /// Nodes in order; each refers to earlier ones only.
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[ExprNode] {
         &self.nodes
     }
 
@@ -337,7 +338,7 @@ impl Expression {
 
     /// Number of inputs.
     pub fn inputs(&self) -> usize {
-        let number = |node: &Node| if let Node::Input(input) = node { usize::from(*input) + 1 } else { 0 };
+        let number = |node: &ExprNode| if let ExprNode::Input(input) = node { usize::from(*input) + 1 } else { 0 };
         self.nodes.iter().map(number).max().unwrap_or(0)
     }
 
@@ -350,7 +351,7 @@ impl Expression {
             if !needed[index] {
                 continue;
             }
-            if let Node::Input(input) = *node {
+            if let ExprNode::Input(input) = *node {
                 inputs.push(usize::from(input));
             }
             node.operands().for_each(|operand| needed[usize::from(operand)] = true);
@@ -361,7 +362,7 @@ impl Expression {
 
     /// Arithmetic operations per element. Each function counts as one.
     pub fn flops(&self) -> u32 {
-        self.nodes.iter().filter(|node| !matches!(node, Node::Input(_) | Node::Constant(_))).count() as u32
+        self.nodes.iter().filter(|node| !matches!(node, ExprNode::Input(_) | ExprNode::Constant(_))).count() as u32
     }
 
     /// Instructions per element.
@@ -375,11 +376,11 @@ impl Expression {
     }
 
     fn sum(&self, unary: fn(Unary) -> u32, binary: fn(Binary) -> u32, select: u32) -> u32 {
-        let of = |node: &Node| match *node {
-            Node::Unary(function, _) => unary(function),
-            Node::Binary(function, ..) => binary(function),
-            Node::Select(..) => select,
-            Node::Input(_) | Node::Constant(_) => 0,
+        let of = |node: &ExprNode| match *node {
+            ExprNode::Unary(function, _) => unary(function),
+            ExprNode::Binary(function, ..) => binary(function),
+            ExprNode::Select(..) => select,
+            ExprNode::Input(_) | ExprNode::Constant(_) => 0,
         };
         self.nodes.iter().map(of).sum()
     }
@@ -393,11 +394,11 @@ impl Expression {
             let (earlier, later) = room.split_at_mut(number * count);
             let (at, values) = (|index: u16| &earlier[usize::from(index) * count..][..count], &mut later[..count]);
             match *node {
-                Node::Input(index) => values.copy_from_slice(inputs[usize::from(index)]),
-                Node::Constant(index) => values.fill(self.constants[usize::from(index)]),
-                Node::Unary(function, x) => function.apply_all(at(x), values),
-                Node::Binary(function, x, y) => function.apply_all(at(x), at(y), values),
-                Node::Select(condition, yes, no) => {
+                ExprNode::Input(index) => values.copy_from_slice(inputs[usize::from(index)]),
+                ExprNode::Constant(index) => values.fill(self.constants[usize::from(index)]),
+                ExprNode::Unary(function, x) => function.apply_all(at(x), values),
+                ExprNode::Binary(function, x, y) => function.apply_all(at(x), at(y), values),
+                ExprNode::Select(condition, yes, no) => {
                     let elements = at(condition).iter().zip(at(yes)).zip(at(no));
                     for (value, ((condition, yes), no)) in values.iter_mut().zip(elements) {
                         *value = if *condition != 0.0 { *yes } else { *no };
@@ -425,11 +426,11 @@ impl Expression {
         for node in &self.nodes {
             let at = |index: u16| values[usize::from(index)];
             let value = match *node {
-                Node::Input(index) => input(usize::from(index)),
-                Node::Constant(index) => precision.constant(self.constants[usize::from(index)]),
-                Node::Unary(function, x) => precision.unary(function, at(x)),
-                Node::Binary(function, x, y) => precision.binary(function, at(x), at(y)),
-                Node::Select(condition, yes, no) => Precision::select(at(condition), at(yes), at(no)),
+                ExprNode::Input(index) => input(usize::from(index)),
+                ExprNode::Constant(index) => precision.constant(self.constants[usize::from(index)]),
+                ExprNode::Unary(function, x) => precision.unary(function, at(x)),
+                ExprNode::Binary(function, x, y) => precision.binary(function, at(x), at(y)),
+                ExprNode::Select(condition, yes, no) => Precision::select(at(condition), at(yes), at(no)),
             };
             values.push(value);
         }
@@ -442,11 +443,11 @@ impl Expression {
         let mut text = String::new();
         for (index, node) in self.nodes.iter().enumerate() {
             let value = match *node {
-                Node::Input(input) => format!("x{input}"),
-                Node::Constant(constant) => format!("c{constant}"),
-                Node::Unary(function, x) => format!("f_{}(v{x})", function.name()),
-                Node::Binary(function, x, y) => format!("f_{}(v{x}, v{y})", function.name()),
-                Node::Select(condition, yes, no) => format!("v{condition} != C(0) ? v{yes} : v{no}"),
+                ExprNode::Input(input) => format!("x{input}"),
+                ExprNode::Constant(constant) => format!("c{constant}"),
+                ExprNode::Unary(function, x) => format!("f_{}(v{x})", function.name()),
+                ExprNode::Binary(function, x, y) => format!("f_{}(v{x}, v{y})", function.name()),
+                ExprNode::Select(condition, yes, no) => format!("v{condition} != C(0) ? v{yes} : v{no}"),
             };
             let _ = writeln!(text, "  C v{index} = {value};");
         }
@@ -468,15 +469,15 @@ mod tests {
     #[test]
     fn evaluates_and_shares() {
         let mut expression = Expression::default();
-        let x = expression.push(Node::Input(0)).unwrap();
+        let x = expression.push(ExprNode::Input(0)).unwrap();
         let two = expression.push_constant(2.0).unwrap();
-        let square = expression.push(Node::Binary(Binary::Multiply, x, x)).unwrap();
-        assert_eq!(expression.push(Node::Binary(Binary::Multiply, x, x)), Some(square));
-        let sum = expression.push(Node::Binary(Binary::Add, square, two)).unwrap();
+        let square = expression.push(ExprNode::Binary(Binary::Multiply, x, x)).unwrap();
+        assert_eq!(expression.push(ExprNode::Binary(Binary::Multiply, x, x)), Some(square));
+        let sum = expression.push(ExprNode::Binary(Binary::Add, square, two)).unwrap();
         expression.finish(sum);
         assert_eq!(expression.evaluate(2, &[&[3.0, -1.0]], &mut Vec::new()), [11.0, 3.0]);
         assert_eq!((expression.flops(), expression.instructions(), expression.special()), (2, 2, 0));
-        let root = expression.push(Node::Unary(Unary::Sqrt, sum)).unwrap();
+        let root = expression.push(ExprNode::Unary(Unary::Sqrt, sum)).unwrap();
         expression.finish(root);
         assert_eq!((expression.flops(), expression.instructions(), expression.special()), (3, 12, 1));
         // Uses two outputs, the second of which depends on the first.

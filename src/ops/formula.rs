@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::Expression;
-use super::expression::{Binary, Node, Unary};
+use super::expression::{Binary, ExprNode, Unary};
 
 /// An expression under construction.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub fn formula<const N: usize, const OUTPUTS: usize>(
 
 impl Formula {
     pub fn input(&self, input: u8) -> Term<'_> {
-        self.push(Node::Input(input))
+        self.push(ExprNode::Input(input))
     }
 
     /// Returns the first `N` inputs.
@@ -52,7 +52,7 @@ impl Formula {
         expression
     }
 
-    fn push(&self, node: Node) -> Term<'_> {
+    fn push(&self, node: ExprNode) -> Term<'_> {
         Term { formula: self, node: self.expression.borrow_mut().push(node).expect(FITS) }
     }
 }
@@ -83,12 +83,12 @@ impl<'f> Term<'f> {
     }
 
     pub fn apply(self, function: Unary) -> Term<'f> {
-        self.formula.push(Node::Unary(function, self.node))
+        self.formula.push(ExprNode::Unary(function, self.node))
     }
 
     fn binary(self, function: Binary, other: impl IntoTerm<'f>) -> Term<'f> {
         let other = other.term(self.formula);
-        self.formula.push(Node::Binary(function, self.node, other.node))
+        self.formula.push(ExprNode::Binary(function, self.node, other.node))
     }
 
     pub fn equals(self, other: impl IntoTerm<'f>) -> Term<'f> {
@@ -134,7 +134,7 @@ impl<'f> Term<'f> {
     /// `yes` if this term is not zero, otherwise `no`.
     pub fn select(self, yes: impl IntoTerm<'f>, no: impl IntoTerm<'f>) -> Term<'f> {
         let (yes, no) = (yes.term(self.formula), no.term(self.formula));
-        self.formula.push(Node::Select(self.node, yes.node, no.node))
+        self.formula.push(ExprNode::Select(self.node, yes.node, no.node))
     }
 }
 

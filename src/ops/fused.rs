@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::expression::Node;
+use super::expression::ExprNode;
 use super::layout::broadcast;
-use super::row_chain::{self, Core, Form};
+use super::row_chain::{self, ChainForm, Core};
 use super::*;
 
 /// Limits of a fused expression. Larger ones take long to compile and need many registers.
@@ -33,7 +33,7 @@ pub enum NotFused {
 
 /// An operand of the first or the second of two specs, by its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OfPair {
+pub enum PairOperand {
     First(usize),
     Second(usize),
 }
@@ -91,8 +91,8 @@ fn range(dtype: DType) -> Option<(f64, f64)> {
 #[derive(Debug)]
 pub struct Joined {
     pub spec: Spec,
-    pub inputs: Vec<OfPair>,
-    pub outputs: Vec<OfPair>,
+    pub inputs: Vec<PairOperand>,
+    pub outputs: Vec<PairOperand>,
 }
 
 /// Two specs and the relations between their operands.
@@ -134,8 +134,11 @@ fn maps(related: &Related) -> Option<Result<Joined, NotFused>> {
 fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> Result<Joined, NotFused> {
     let kept: Vec<usize> = (0..related.kept.len()).filter(|&output| related.kept[output]).collect();
     let (expression, inputs) = grafted(related, first, &second.expression, &kept)?;
-    let outputs: Vec<OfPair> =
-        kept.into_iter().map(OfPair::First).chain((0..second.spec.outputs.len()).map(OfPair::Second)).collect();
+    let outputs: Vec<PairOperand> = kept
+        .into_iter()
+        .map(PairOperand::First)
+        .chain((0..second.spec.outputs.len()).map(PairOperand::Second))
+        .collect();
     let map = find("map").expect("the catalogue has it");
     if outputs.len() > map.signature().outputs.len() {
         return Err(NotFused::Large);
@@ -164,9 +167,9 @@ fn reduced(related: &Related) -> Option<Result<Joined, NotFused>> {
         if before != shape(&mut inputs.iter().map(|input| related.input(input).dims)) {
             return Err(NotFused::Shape);
         }
-        inputs.extend((own..related.passed.len()).map(OfPair::Second));
+        inputs.extend((own..related.passed.len()).map(PairOperand::Second));
         let Spec { operation, ref attrs, .. } = *related.second;
-        let joined = related.joined(operation, attrs.clone(), Some(expression), inputs, vec![OfPair::Second(0)]);
+        let joined = related.joined(operation, attrs.clone(), Some(expression), inputs, vec![PairOperand::Second(0)]);
         joined.ok_or(NotFused::Shape)?.computes_as(related)
     }))
 }
@@ -178,7 +181,7 @@ fn grafted(
     first: &Elementwise,
     second: &Expression,
     kept: &[usize],
-) -> Result<(Expression, Vec<OfPair>), NotFused> {
+) -> Result<(Expression, Vec<PairOperand>), NotFused> {
     let Related { passed, shared, .. } = *related;
     passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
     let Spec { ref inputs, ref outputs, .. } = *related.second;
@@ -189,15 +192,15 @@ fn grafted(
         return Err(NotFused::Shape);
     }
     let mut expression = first.expression.without_outputs();
-    let mut inputs: Vec<OfPair> = (0..first.spec.inputs.len()).map(OfPair::First).collect();
+    let mut inputs: Vec<PairOperand> = (0..first.spec.inputs.len()).map(PairOperand::First).collect();
     let mut values = Vec::with_capacity(passed.len());
     for input in 0..passed.len() {
         let node = match (passed[input], shared[input]) {
             (Some(output), _) => Some(first.expression.outputs()[output]),
-            (None, Some(same)) => expression.push(Node::Input(u8::try_from(same).map_err(|_| NotFused::Large)?)),
+            (None, Some(same)) => expression.push(ExprNode::Input(u8::try_from(same).map_err(|_| NotFused::Large)?)),
             (None, None) => {
-                inputs.push(OfPair::Second(input));
-                expression.push(Node::Input(u8::try_from(inputs.len() - 1).map_err(|_| NotFused::Large)?))
+                inputs.push(PairOperand::Second(input));
+                expression.push(ExprNode::Input(u8::try_from(inputs.len() - 1).map_err(|_| NotFused::Large)?))
             }
         };
         values.push(node.ok_or(NotFused::Large)?);
@@ -205,7 +208,7 @@ fn grafted(
     let results = expression.graft(second, &values).ok_or(NotFused::Large)?;
     let outputs: Vec<u16> = kept.iter().map(|&output| first.expression.outputs()[output]).chain(results).collect();
     let (expression, used) = expression.part(&outputs);
-    let inputs: Vec<OfPair> = used.into_iter().map(|input| inputs[input]).collect();
+    let inputs: Vec<PairOperand> = used.into_iter().map(|input| inputs[input]).collect();
     match expression.nodes().len() <= STEPS && inputs.len() <= INPUTS {
         true => Ok((expression, inputs)),
         false => Err(NotFused::Large),
@@ -231,15 +234,15 @@ fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
     let own = usize::from(first.attrs.bool("accumulate"));
     let factors = matrix::factors(first);
     let (mut bias, mut before) = (first.inputs.len() - own > factors, own > 0);
-    let mut inputs: Vec<OfPair> = (0..first.inputs.len() - own).map(OfPair::First).collect();
-    let mut last = (own > 0).then(|| OfPair::First(first.inputs.len() - 1));
+    let mut inputs: Vec<PairOperand> = (0..first.inputs.len() - own).map(PairOperand::First).collect();
+    let mut last = (own > 0).then(|| PairOperand::First(first.inputs.len() - 1));
     for (input, tensor) in second.inputs.iter().enumerate().filter(|(input, _)| passed[*input].is_none()) {
         if !before && tensor.dims == sum.dims {
             // Only the tensor that the result replaces can be accumulated; the program compares the slices.
-            (before, last) = (true, Some(OfPair::Second(input)));
+            (before, last) = (true, Some(PairOperand::Second(input)));
         } else if !bias && tensor.dims.len() == 1 && tensor.dims.last().copied() == column {
             bias = true;
-            inputs.push(OfPair::Second(input));
+            inputs.push(PairOperand::Second(input));
         } else {
             return Some(Err(NotFused::Library));
         }
@@ -251,7 +254,7 @@ fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
         None => return Some(Err(NotFused::Library)),
     };
     let attrs = first.attrs.with("epilogue", Attr::Word(name)).with("accumulate", Attr::Bool(accumulates));
-    let joined = related.joined(first.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
+    let joined = related.joined(first.operation, attrs, None, inputs, vec![PairOperand::Second(0)]);
     let gains = |joined: &Joined| traffic(&joined.spec) < traffic(first) + traffic(second);
     Some(joined.filter(gains).ok_or(NotFused::Library))
 }
@@ -268,16 +271,16 @@ fn transposed(related: &Related) -> Option<Result<Joined, NotFused>> {
     let mut inputs = Vec::with_capacity(passed.len());
     for (input, passed) in passed.iter().enumerate() {
         match passed {
-            None => inputs.push(OfPair::Second(input)),
+            None => inputs.push(PairOperand::Second(input)),
             Some(_) if is_matrix(input) => {
                 let option = ["transpose_a", "transpose_b"][input];
                 attrs = attrs.with(option, Attr::Bool(!attrs.bool(option)));
-                inputs.push(OfPair::First(0));
+                inputs.push(PairOperand::First(0));
             }
             Some(_) => return Some(Err(NotFused::Shape)),
         }
     }
-    let joined = related.joined(second.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
+    let joined = related.joined(second.operation, attrs, None, inputs, vec![PairOperand::Second(0)]);
     Some(match joined {
         Some(joined) if !matrix::has_library_layout(&joined.spec) => Err(NotFused::Library),
         joined => joined.ok_or(NotFused::Shape),
@@ -285,7 +288,7 @@ fn transposed(related: &Related) -> Option<Result<Joined, NotFused>> {
 }
 
 /// An operation of a chain along rows: an elementwise operation, or one that [`row_chain::form`] supports.
-struct Link<'a> {
+struct ChainMember<'a> {
     spec: &'a Spec,
     core: Option<Core>,
     /// The expression of a chain with a core has the core's result as input 0 and the core's operand as output 0.
@@ -295,13 +298,13 @@ struct Link<'a> {
     is_reduction: bool,
 }
 
-impl<'a> Link<'a> {
-    fn of(spec: &'a Spec) -> Option<Link<'a>> {
-        if let Some(Form { core, expression, dims, is_reduction }) = row_chain::form(spec) {
-            return Some(Link { spec, core: Some(core), expression, dims, is_reduction });
+impl<'a> ChainMember<'a> {
+    fn of(spec: &'a Spec) -> Option<ChainMember<'a>> {
+        if let Some(ChainForm { core, expression, dims, is_reduction }) = row_chain::form(spec) {
+            return Some(ChainMember { spec, core: Some(core), expression, dims, is_reduction });
         }
         let Elementwise { spec, expression } = Elementwise::of(spec)?;
-        Some(Link { spec, core: None, expression, dims: spec.outputs[0].dims, is_reduction: false })
+        Some(ChainMember { spec, core: None, expression, dims: spec.outputs[0].dims, is_reduction: false })
     }
 
     /// Fails if the output must be rounded to its type before the next operation uses it.
@@ -325,7 +328,7 @@ impl<'a> Link<'a> {
 
 /// Fuses a softmax, norm or sum of rows with an elementwise operation before or after it.
 fn along_rows(related: &Related) -> Option<Result<Joined, NotFused>> {
-    let (first, second) = (Link::of(related.first)?, Link::of(related.second)?);
+    let (first, second) = (ChainMember::of(related.first)?, ChainMember::of(related.second)?);
     let (core, rows) = match (first.core, second.core) {
         (Some(core), None) => (core, &first),
         // Fusing into a reduction with an expression is left to [`reduced`].
@@ -335,7 +338,12 @@ fn along_rows(related: &Related) -> Option<Result<Joined, NotFused>> {
     Some(joined_rows(related, [&first, &second], core, rows))
 }
 
-fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Link) -> Result<Joined, NotFused> {
+fn joined_rows(
+    related: &Related,
+    [first, second]: [&ChainMember; 2],
+    core: Core,
+    rows: &ChainMember,
+) -> Result<Joined, NotFused> {
     related.passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
     let is_alike = |spec: &Spec| spec.outputs.iter().all(|output| output.dims == rows.dims);
     // The caller checks whether other operations read the result of a reduction, since the chain does not store it.
@@ -348,18 +356,19 @@ fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows:
     // Input 0 is the core's result.
     let mut sources = vec![None];
     let mut all = Expression::default();
-    let result = all.push(Node::Input(0)).ok_or(NotFused::Large)?;
-    let mut input = |all: &mut Expression, from: OfPair| {
+    let result = all.push(ExprNode::Input(0)).ok_or(NotFused::Large)?;
+    let mut input = |all: &mut Expression, from: PairOperand| {
         sources.push(Some(from));
-        all.push(Node::Input(u8::try_from(sources.len() - 1).ok()?))
+        all.push(ExprNode::Input(u8::try_from(sources.len() - 1).ok()?))
     };
-    let own: Option<Vec<u16>> = (0..first.spec.inputs.len()).map(|one| input(&mut all, OfPair::First(one))).collect();
+    let own: Option<Vec<u16>> =
+        (0..first.spec.inputs.len()).map(|one| input(&mut all, PairOperand::First(one))).collect();
     let own = own.ok_or(NotFused::Large)?;
     let (before, firsts) = first.graft(&mut all, result, own.clone()).ok_or(NotFused::Large)?;
     let mut operand = |place: usize| match (related.passed[place], related.shared[place]) {
         (Some(output), _) => Some(firsts[output]),
         (None, Some(same)) => Some(own[same]),
-        (None, None) => input(&mut all, OfPair::Second(place)),
+        (None, None) => input(&mut all, PairOperand::Second(place)),
     };
     let operands: Option<Vec<u16>> = (0..second.spec.inputs.len()).map(&mut operand).collect();
     let (later, seconds) = second.graft(&mut all, result, operands.ok_or(NotFused::Large)?).ok_or(NotFused::Large)?;
@@ -367,10 +376,11 @@ fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows:
     let results = kept.iter().map(|&output| firsts[output]).chain(seconds);
     let nodes: Vec<u16> = std::iter::once(before).chain(results).collect();
     let (expression, used) = all.part(&nodes);
-    let inputs: Option<Vec<OfPair>> = used.iter().skip(1).map(|&input| sources[input]).collect();
+    let inputs: Option<Vec<PairOperand>> = used.iter().skip(1).map(|&input| sources[input]).collect();
     let (Some(0), Some(inputs)) = (used.first(), inputs) else { return Err(NotFused::Shape) };
-    let outputs = kept.into_iter().map(OfPair::First).chain((0..second.spec.outputs.len()).map(OfPair::Second));
-    let outputs: Vec<OfPair> = outputs.collect();
+    let outputs =
+        kept.into_iter().map(PairOperand::First).chain((0..second.spec.outputs.len()).map(PairOperand::Second));
+    let outputs: Vec<PairOperand> = outputs.collect();
     let operation = core.operation();
     let is_large = expression.nodes().len() > STEPS || inputs.len() > INPUTS;
     if is_large || outputs.len() > operation.signature().outputs.len() {
@@ -396,10 +406,10 @@ pub fn traffic(spec: &Spec) -> u64 {
 }
 
 impl Related<'_> {
-    fn input(&self, from: &OfPair) -> Tensor {
+    fn input(&self, from: &PairOperand) -> Tensor {
         match *from {
-            OfPair::First(input) => self.first.inputs[input],
-            OfPair::Second(input) => self.second.inputs[input],
+            PairOperand::First(input) => self.first.inputs[input],
+            PairOperand::Second(input) => self.second.inputs[input],
         }
     }
 
@@ -408,12 +418,12 @@ impl Related<'_> {
         operation: &'static dyn Operation,
         attrs: Attrs,
         expression: Option<Expression>,
-        inputs: Vec<OfPair>,
-        outputs: Vec<OfPair>,
+        inputs: Vec<PairOperand>,
+        outputs: Vec<PairOperand>,
     ) -> Option<Joined> {
-        let output = |from: &OfPair| match *from {
-            OfPair::First(output) => self.first.outputs[output],
-            OfPair::Second(output) => self.second.outputs[output],
+        let output = |from: &PairOperand| match *from {
+            PairOperand::First(output) => self.first.outputs[output],
+            PairOperand::Second(output) => self.second.outputs[output],
         };
         let operands = inputs.iter().map(|input| self.input(input)).collect();
         let plain = Spec::new(operation, attrs, operands, outputs.iter().map(output).collect());

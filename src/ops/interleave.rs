@@ -15,12 +15,15 @@ const PER_ELEMENT: f64 = 8.6;
 /// Rows that become columns.
 #[derive(Debug)]
 pub struct Interleaved {
-    /// Number of matrices, and distance in elements from one to the next in the input.
+    /// Number of matrices.
     count: u64,
+    /// Distance in elements from one matrix to the next in the input.
     step: u64,
-    /// Number of rows of a matrix, their length, and the distance from one to the next.
+    /// Number of rows of a matrix.
     rows: u64,
+    /// Number of elements of a row.
     length: u64,
+    /// Distance in elements from one row to the next.
     stride: u64,
 }
 

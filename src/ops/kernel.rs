@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::base::DType;
 
-use super::{Arg, Geometry, Kernel, Launch, Shared, Source};
+use super::{Arg, Geometry, Kernel, KernelSource, Launch, Shared};
 
 /// Default number of threads of a block.
 pub const BLOCK: u32 = 256;
@@ -207,8 +207,8 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 #define BOUNDS
 "#;
 
-/// Kernel text that defines `exp_below`, the exponential of a difference to a maximum, as a power of two. Its argument is at most zero,
-/// so a rounding error of the argument is no larger than that of the difference.
+/// Kernel text that defines `exp_below`, the exponential of a difference to a maximum, as a power of two. Its argument is at
+/// most zero, so a rounding error of the argument is no larger than that of the difference.
 pub const EXP_BELOW: &str = r#"
 #if defined(__CUDA_ARCH__)
 __device__ inline f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -229,10 +229,10 @@ pub fn head(name: &str) -> String {
 
 /// Returns a kernel, `extern "C" __global__ void <name>(<params>) { <body> }`, preceded by `before`. `before` can
 /// redefine `BOUNDS`, the launch bounds of the kernel.
-pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
+pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<KernelSource> {
     let (head, params) = (head(name), params.join(", "));
     let text = format!("{TYPES}{FUNCTIONS}\n{before}\n{head}{params}{BODY}{body}}}\n");
-    Arc::new(Source { name: name.to_owned(), text, code: None })
+    Arc::new(KernelSource { name: name.to_owned(), text, code: None })
 }
 
 /// Returns the text with the first string of each pair replaced by the second.

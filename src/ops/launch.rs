@@ -10,7 +10,7 @@ use crate::base::{DType, Dims, GroupId, Nanos};
 use super::Tensor;
 pub use super::fused_attention::{AttentionForm, FusedAttention};
 
-/// One command issued to a stream. Operands are identified by index: inputs first, then outputs.
+/// A command issued to a stream. Operands are identified by index: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     Kernel(Kernel),
@@ -27,7 +27,7 @@ pub enum Launch {
         value: u8,
         bytes: u64,
     },
-    /// One collective, or several that are issued as a group, in which none waits for another.
+    /// A collective, or several that are issued as a group, in which none waits for another.
     Collective(Arc<[Collective]>),
     /// This rank's part of a copy between ranks.
     Peer(Peer),
@@ -97,7 +97,7 @@ impl Launch {
 /// A generated kernel. Its source is the same for CUDA and HIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
-    pub source: Arc<Source>,
+    pub source: Arc<KernelSource>,
     /// Size of the grid in blocks: x, y, z.
     pub grid: [u64; 3],
     /// Size of a block in threads: x, y, z.
@@ -110,7 +110,7 @@ pub struct Kernel {
 
 /// The complete source text of a kernel. Equal texts are compiled once.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Source {
+pub struct KernelSource {
     /// Name of the entry function.
     pub name: String,
     /// Source text; empty for compiled code.
@@ -119,7 +119,7 @@ pub struct Source {
     pub code: Option<Arc<[u8]>>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for KernelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
@@ -135,7 +135,7 @@ pub enum Shared {
     All,
 }
 
-/// One argument of a kernel.
+/// An argument of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arg {
     /// Address of an operand.
@@ -255,7 +255,7 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// One operand of a GEMM.
+/// An operand of a matrix product.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     /// Index of the operand, or [`Matrix::WORKSPACE`].
@@ -396,7 +396,7 @@ impl Copy {
     }
 }
 
-/// One rank's part of a copy between ranks. The rank announces that its outputs may be written, sends once the receiver
+/// A rank's part of a copy between ranks. The rank announces that its outputs may be written, sends once the receiver
 /// has announced the same, and continues once all incoming data has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
@@ -415,7 +415,7 @@ pub struct Sent {
     /// A copy or a kernel whose last operand is in the receiver's memory.
     pub launch: Box<Launch>,
     /// The sent rows if a tensor counts them, which is the rank's second operand; otherwise `None`.
-    pub counted: Option<Counted>,
+    pub counted: Option<RowCounts>,
 }
 
 impl Sent {
@@ -442,7 +442,7 @@ impl Direction {
     }
 }
 
-/// One rank's part of a collective, or one side of a transfer between two ranks.
+/// A rank's part of a collective, or one side of a transfer between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collective {
     pub kind: CollectiveKind,
@@ -457,19 +457,19 @@ pub struct Collective {
     /// Number of elements: that each rank contributes for `all_gather`; that each rank receives for `reduce_scatter`;
     /// that each rank sends to each other rank for `all_to_all`; of the whole operand otherwise.
     pub count: u64,
-    /// How values of the ranks are combined.
+    /// Function that combines the values of the ranks.
     pub reduction: Reduction,
     /// Root of the collective, or other side of a transfer, as a number in the group.
     pub peer: u32,
     /// Sizes of the parts of an uneven `all_to_all`; `None` if all parts are equal.
-    pub parts: Option<Arc<Parts>>,
+    pub parts: Option<Arc<PartSizes>>,
     /// The rows of an `all_to_all` that a tensor counts; `None` if the sizes are known before the run.
-    pub counted: Option<Counted>,
+    pub counted: Option<RowCounts>,
 }
 
 /// Rows that go from each rank to each other rank, counted by an integer matrix that all ranks have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Counted {
+pub struct RowCounts {
     /// The operand with the counts, and their type.
     pub operand: u8,
     pub dtype: DType,
@@ -501,7 +501,7 @@ impl Collective {
 /// Numbers of elements that an uneven `all_to_all` sends to and receives from each rank, in rank order. The parts are
 /// contiguous in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Parts {
+pub struct PartSizes {
     pub sent: Vec<u64>,
     pub received: Vec<u64>,
 }

@@ -84,11 +84,11 @@ use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
 
-pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
+pub use attr::{Attr, Attrs, ElementCounts, OptionSpec, OptionType, Preset};
 pub use catalogue::{CATALOGUE, find};
 pub use check::{
-    Check, Elements, Method, Pieces, PriorOutputs, Share, Tolerance, ValueBuffers, Worst, check, check_exchange,
-    compare,
+    Check, Method, Pieces, PriorOutputs, RankOperands, TensorBytes, Tolerance, ValueBuffers, Worst, check,
+    check_exchange, compare,
 };
 pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, parts};
 pub use compiled::Resources;
@@ -106,7 +106,9 @@ pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
 pub use signature::{Category, Input, Property, Signature, usage};
 pub use synthetic::held;
-pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
+pub use user_kernel::{
+    EntryParam, InputPart, KernelArgument, KernelCall, KernelCode, Reference, UserKernel, head, user_kernel,
+};
 
 /// The definition of one operation.
 pub trait Operation: Sync {
@@ -137,8 +139,8 @@ pub trait Operation: Sync {
     /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
-    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if only the sum is known. The simulator then divides it
-    /// evenly.
+    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if only the sum is known. The simulator then
+    /// divides it evenly.
     fn launch_costs(&self, _spec: &Spec) -> Vec<Cost> {
         Vec::new()
     }
@@ -152,7 +154,7 @@ pub trait Operation: Sync {
 
     /// Computes the result of a collective on every rank of the group, in group order; for a transfer, on both sides.
     /// Values are in double precision, as for [`Operation::reference`], which is the case of a group of one rank.
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         for member in members {
             let inputs: Vec<&[f64]> = member.inputs.iter().map(Vec::as_slice).collect();
             self.reference(member.spec, &inputs, member.outputs);
@@ -168,7 +170,7 @@ pub trait Operation: Sync {
     }
 
     /// Computes the result as [`Operation::exchange`] does, and returns the tolerance of each output of each member.
-    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+    fn enclose_exchange(&self, members: &mut [RankMember]) -> Vec<Vec<Tolerance>> {
         self.exchange(members);
         members.iter().map(|member| check::exactly(member.outputs)).collect()
     }
@@ -304,7 +306,7 @@ pub struct Call<'a> {
     pub operation: &'static dyn Operation,
     pub span: SrcSpan,
     pub inputs: &'a [Operand],
-    /// One entry for each output, [`Operation::outputs`] in all; `None` for an output without a name, which becomes scratch
+    /// Entries of the outputs, [`Operation::outputs`] in all; `None` for an output without a name, which becomes scratch
     /// memory.
     pub outputs: &'a [Option<Operand>],
     pub attrs: &'a Attrs,
@@ -330,7 +332,7 @@ pub struct Spec {
 
 /// The operands of one rank in a collective, for [`Operation::exchange`].
 #[derive(Debug)]
-pub struct Member<'a> {
+pub struct RankMember<'a> {
     pub spec: &'a Spec,
     pub inputs: &'a [Vec<f64>],
     pub outputs: &'a mut [Vec<f64>],

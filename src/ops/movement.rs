@@ -4,7 +4,7 @@ use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, p
 use super::layout::collapse;
 use super::occupancy::{RESIDENT_BLOCKS, SECTOR, sectors_of};
 use super::ragged::RAGGED;
-use super::stream::{RowText, Stream};
+use super::stream::{RowDivision, RowText};
 use super::*;
 
 /// Returns the shape of the dimensions after the first `skip`, with the strides of two tensors that end in these
@@ -143,7 +143,7 @@ const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    insi
 
 /// Returns the division of a contiguous output that is written from one end to the other; `None` if it has gaps, or if
 /// threads that each process a row do as well.
-fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
+fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
     let y = &spec.outputs[0];
     let whole = 16 / y.dtype.size();
     let aligned = columns.pack == whole && columns.read == whole;
@@ -155,7 +155,7 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many && is_even) {
         return None;
     }
-    Stream::of(y, columns.length, aligned)
+    RowDivision::of(y, columns.length, aligned)
 }
 
 /// Division of the elements of a row among threads. A row is the part of input and output that belongs to one index.

@@ -1,17 +1,17 @@
-//! One rank's part of a copy between ranks: the data that it sends and receives.
+//! A rank's part of a copy between ranks: the data that it sends and receives.
 
 use std::sync::Arc;
 
 use super::*;
 
-/// One rank's part of `copy(x -> y at r)`: it reads the data that this rank sends, and writes the data that other ranks
+/// A rank's part of `copy(x -> y at r)`: it reads the data that this rank sends, and writes the data that other ranks
 /// send to it. The catalogue does not list it, because it depends on the other ranks' programs.
 pub struct PeerCopy;
 
 /// Name of the internal option that holds one rank's part.
 const CROSSING: &str = "crossing";
 
-/// One rank's part of a copy between ranks.
+/// A rank's part of a copy between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Crossing {
     /// Rank that receives this rank's data, and the copy, whose output is in that rank's memory; `None` if this rank
@@ -23,8 +23,8 @@ pub struct Crossing {
 
 impl Crossing {
     /// The rows that this rank sends if a tensor counts them, otherwise `None`.
-    pub fn counted(&self) -> Option<Counted> {
-        self.sends.as_ref().and_then(|(_, copy)| Counted::of(copy))
+    pub fn counted(&self) -> Option<RowCounts> {
+        self.sends.as_ref().and_then(|(_, copy)| RowCounts::of(copy))
     }
 }
 
@@ -81,10 +81,10 @@ impl Operation for PeerCopy {
     /// Performs the copy that a rank sends to itself.
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let inputs: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_vec()).collect();
-        self.exchange(&mut [Member { spec, inputs: &inputs, outputs }]);
+        self.exchange(&mut [RankMember { spec, inputs: &inputs, outputs }]);
     }
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         let sent: Vec<_> = members
             .iter()
             .filter_map(|member| {
@@ -122,7 +122,7 @@ impl Operation for PeerCopy {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let Crossing { sends, from } = own(spec);
         let sends = sends.as_ref().map(|(to, copy)| {
-            let counted = Counted::of(copy);
+            let counted = RowCounts::of(copy);
             let launch = match &counted {
                 Some(counted) => counted::kernel(copy, counted, (spec.team.rank, *to)),
                 None => copies::launch_to_peer(copy),

@@ -63,8 +63,9 @@ pub struct Radix {
     bits: u32,
     /// Number of digits, with one pass for each.
     passes: u32,
-    /// Number of positions per thread, and of tiles per list.
+    /// Number of positions per thread.
     held: u64,
+    /// Number of tiles per list.
     tiles: u64,
 }
 

@@ -69,7 +69,7 @@ impl Spec {
 /// moves dimensions of size 1, because with other parameters it reorders elements.
 pub fn keeps_order(spec: &Spec) -> bool {
     let here = spec.operation.name() == "copy" && spec.threads.is_none() && crossing(spec).is_none();
-    here && pages::indices(&spec.attrs).is_none() && Counted::of(spec).is_none()
+    here && pages::indices(&spec.attrs).is_none() && RowCounts::of(spec).is_none()
 }
 
 /// For a `transpose`, the input dimension of each output dimension; `None` for other operations.

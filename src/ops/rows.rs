@@ -8,12 +8,13 @@ use super::*;
 /// Number of bytes up to which a thread has several rows, if there are enough threads: with less, too few loads are in flight.
 const THREAD_BYTES: u64 = 16;
 
-/// Maximum number of loads of a thread whose row belongs to a part of a warp, and maximum number of bytes that it loads. Such threads
-/// access the same sectors one after the other.
+/// Maximum number of loads of a thread whose row belongs to a part of a warp, and maximum number of bytes that it loads. Such
+/// threads access the same sectors one after the other.
 const PART_LOADS: u64 = 8;
 const PART_BYTES: u64 = SECTOR;
 
-/// Number of elements from which on a thread of a part of a warp shares them with further threads, if the device has space for them.
+/// Number of elements from which on a thread of a part of a warp shares them with further threads, if the device has space for
+/// them.
 const FEW: u64 = 4;
 
 /// Maximum number of threads that are added to a row because the device has space for them.
@@ -26,9 +27,9 @@ const MIN_OF_CHUNK: u64 = 8;
 /// Threads of a row that registers do not hold.
 const PIECE_THREADS: u64 = 512;
 
-/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes: of rows that are
-/// read once, and of those that are read in pieces. Partial packs at both ends of a row take many instructions, and twice as many in
-/// packs of 16 bytes; most pieces have none.
+/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes: of rows
+/// that are read once, and of those that are read in pieces. Partial packs at both ends of a row take many instructions, and
+/// twice as many in packs of 16 bytes; most pieces have none.
 const MIN_SHIFTED: u64 = 512;
 const SHIFTED_BYTES: [u64; 2] = [8, 16];
 
@@ -103,7 +104,7 @@ pub const HELD: u64 = 48;
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
 
-/// How threads divide rows that they hold in registers, in packs of contiguous elements.
+/// Division among threads of rows that they hold in registers, in packs of contiguous elements.
 pub struct Sharing {
     /// Elements per pack, which a thread loads at once.
     pub pack: u64,
@@ -149,7 +150,7 @@ impl Sharing {
     }
 }
 
-/// How threads divide rows, for an operation that maps each row of its input to a row of its output.
+/// Division of rows among threads, for an operation that maps each row of its input to a row of its output.
 pub struct RowSplit {
     /// The rows of the output, then of the input.
     rows: Rows,
@@ -277,8 +278,8 @@ impl RowSplit {
         }
     }
 
-    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part` values of the
-    /// compute type per chunk.
+    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part`
+    /// values of the compute type per chunk.
     pub fn launch(&self, name: &str, spec: &Spec, scale: f64, part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
@@ -394,9 +395,9 @@ fn pack(tensor: &Tensor) -> u64 {
 /// Returns the number of threads per row of this many packs, a power of two. A pack has `pack` elements of `size` bytes, and the
 /// registers of a thread hold `most` elements. The device has space for `room` threads per row.
 ///
-/// The time of short rows is that of instructions, most of which a warp executes once for all its rows. So a row has the fewest threads
-/// that hold it, as long as a warp accesses each sector once or twice. A row of several warps exchanges values through shared memory,
-/// which is only worth it for many elements.
+/// The time of short rows is that of instructions, most of which a warp executes once for all its rows. So a row has the fewest
+/// threads that hold it, as long as a warp accesses each sector once or twice. A row of several warps exchanges values through
+/// shared memory, which is only worth it for many elements.
 fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     let each = |threads: u64| packs.div_ceil(threads);
     let fits = |threads: u64| match threads < WARP {
@@ -416,8 +417,8 @@ fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     threads
 }
 
-/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row can be partial, because no
-/// pack divides the rows.
+/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row can be partial,
+/// because no pack divides the rows.
 pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     let length = tensors[0].dims.last().copied().unwrap_or(1);
     let is_long = (WORTH_A_SHIFT * pack..MAX_SHIFTED).contains(&length);

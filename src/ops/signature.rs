@@ -6,7 +6,7 @@ use crate::base::named::named;
 /// Maximum number of inputs of an operation that accepts any number of tensors.
 const MAX_TENSORS: usize = 64;
 
-/// How a call of an operation is written, and its line in tables.
+/// The form of an operation's calls, and its line in tables.
 #[derive(Debug)]
 pub struct Signature {
     pub name: &'static str,
@@ -106,13 +106,13 @@ pub enum Input {
     Tensor(&'static str),
     /// A tensor that can be omitted; follows all required inputs.
     Optional(&'static str),
-    /// One or more tensors; follows all other inputs.
+    /// At least one tensor; follows all other inputs.
     Tensors(&'static str),
     /// A value known before the run.
     Scalar(OptionSpec),
     /// An elementwise expression. The tensors that it names are the inputs.
     Expression,
-    /// One or more elementwise expressions with one output each. The tensors that they name are the inputs.
+    /// Elementwise expressions, at least one, with an output each. The tensors that they name are the inputs.
     Expressions,
 }
 

@@ -16,7 +16,7 @@ const ENOUGH_BLOCKS: u64 = 256;
 
 /// The division among threads of an output whose rows are rows of the input.
 #[derive(Clone, Copy, Debug)]
-pub struct Stream {
+pub struct RowDivision {
     /// Number of elements of the output.
     total: u64,
     /// Number of elements of a row.
@@ -33,22 +33,22 @@ pub struct Stream {
 pub struct RowText<'a> {
     /// Kernel parameters that `text` uses, with their arguments.
     pub params: Vec<Parameter>,
-    /// Statements that return the address of row `which` as a `const E*`. They set `inside` to false if the row is all zeros and has
-    /// no input.
+    /// Statements that return the address of row `which` as a `const E*`. They set `inside` to false if the row is all zeros
+    /// and has no input.
     pub text: &'a str,
 }
 
-impl Stream {
+impl RowDivision {
     /// Returns the division of an output whose rows have `length` elements, contiguous in the input too; `None` if the output has
     /// gaps or is not aligned to 16 bytes.
-    pub fn of(y: &Tensor, length: u64, aligned: bool) -> Option<Stream> {
+    pub fn of(y: &Tensor, length: u64, aligned: bool) -> Option<RowDivision> {
         if !y.contiguous() || y.align < 16 || length == 0 {
             return None;
         }
         let (total, pack) = (y.elements(), 16 / y.dtype.size());
         let most = if aligned { UNDER_WAY / 16 } else { UNDER_WAY / 32 };
         let spare = total / (pack * u64::from(BLOCK) * RESIDENT_BLOCKS);
-        Some(Stream { total, length, pack, aligned, each: spare.clamp(1, most) })
+        Some(RowDivision { total, length, pack, aligned, each: spare.clamp(1, most) })
     }
 
     pub fn blocks(&self) -> u64 {
@@ -99,7 +99,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
-    let stream = Stream::of(y, last, false)?;
+    let stream = RowDivision::of(y, last, false)?;
     let (params, text) = match last < pack {
         true => (Vec::new(), constant_rows(&outer)),
         false => (vec![geometry_param("outer", &outer)], "    return x + outer.offset(which, 0);\n".to_owned()),
@@ -107,8 +107,8 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     Some(stream.launch(name, spec, (1, 0), RowText { params, text: &text }))
 }
 
-/// Returns text that finds a row of the input by divisions by constants. A pack of short rows takes several divisions, which are slow if
-/// the divisor is an argument.
+/// Returns text that finds a row of the input by divisions by constants. A pack of short rows takes several divisions, which
+/// are slow if the divisor is an argument.
 fn constant_rows(outer: &Geometry) -> String {
     let axes = outer.dims.iter().zip(outer.strides[0].iter()).enumerate().rev();
     let of_axis = |(axis, (size, stride)): (usize, (&u64, &u64))| match axis {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Arg, Kernel, Launch, Source, kernel};
+use super::{Arg, Kernel, KernelSource, Launch, kernel};
 
 /// Number of counters of a report. Devices number their compute units below it; the numbers of AMD's have gaps.
 pub const COUNTERS: u64 = 4096;
@@ -39,7 +39,7 @@ fn report(kernel: &mut Kernel, operand: u8) -> bool {
          atomicAdd(unit_report + UNIT_NUMBER(), 1u);\n"
     );
     let text = format!("{before}{UNIT_NUMBER}{head}{params}{separator}u32* unit_report{begin}{statement}{body}");
-    kernel.source = Arc::new(Source { text, ..(*kernel.source).clone() });
+    kernel.source = Arc::new(KernelSource { text, ..(*kernel.source).clone() });
     kernel.args.push(Arg::Operand(operand));
     true
 }
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn kernels_of_a_file_do_not_report() {
         let kernel = |text: &str| Kernel {
-            source: Arc::new(Source { name: "k".to_owned(), text: text.to_owned(), code: None }),
+            source: Arc::new(KernelSource { name: "k".to_owned(), text: text.to_owned(), code: None }),
             grid: [1; 3],
             block: [1; 3],
             shared: Shared::Bytes(0),

@@ -17,13 +17,14 @@ pub struct UserKernel {
     /// The name of the declaration.
     pub name: Arc<str>,
     pub code: Arc<KernelCode>,
-    /// Size of the grid in blocks and of a block in threads: x, y, z.
+    /// Size of the grid in blocks: x, y, z.
     pub grid: [u32; 3],
+    /// Size of a block in threads: x, y, z.
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
     /// Arguments in the order of the entry's parameters.
-    pub args: Vec<Passed>,
+    pub args: Vec<KernelArgument>,
     /// Names of the outputs.
     pub outputs: Arc<[String]>,
     /// Arithmetic operations of one execution.
@@ -39,7 +40,7 @@ pub struct UserKernel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelCode {
     /// The complete text for the compiler.
-    pub source: Arc<Source>,
+    pub source: Arc<KernelSource>,
     /// Required declaration of the entry, for messages.
     pub head: String,
     /// Location of the source literal, or of the file's path.
@@ -55,9 +56,9 @@ pub struct KernelCode {
     pub lines: Vec<u32>,
 }
 
-/// One argument of a declared kernel.
+/// An argument of a declared kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Passed {
+pub enum KernelArgument {
     /// Address of an operand: inputs first, then outputs.
     Operand(u8),
     /// Bits of a number, in little-endian order.
@@ -124,7 +125,7 @@ impl KernelCode {
         // The declaration makes the compiler compare the parameters of the definition with those of the kernel.
         let text = format!("{TYPES}\n{head};\n#line 1 \"{label}\"\n{text}\n");
         KernelCode {
-            source: Arc::new(Source { name: entry.to_owned(), text, code: None }),
+            source: Arc::new(KernelSource { name: entry.to_owned(), text, code: None }),
             head,
             at,
             label,
@@ -145,7 +146,7 @@ impl KernelCode {
         let resources = Resources::of(code, entry);
         // A driver reads assembler text up to a NUL byte.
         let code = Some(code.iter().copied().chain([0]).collect());
-        let source = Arc::new(Source { name: entry.to_owned(), text: String::new(), code });
+        let source = Arc::new(KernelSource { name: entry.to_owned(), text: String::new(), code });
         KernelCode { source, head, at, label: label.to_owned(), target, resources, lines: Vec::new() }
     }
 
@@ -179,7 +180,7 @@ fn c_name(dtype: DType) -> &'static str {
 
 /// A parameter of a kernel's entry.
 #[derive(Clone, Copy, Debug)]
-pub enum Param<'a> {
+pub enum EntryParam<'a> {
     Input(DType, &'a str),
     Output(DType, &'a str),
     Number(DType, &'a str),
@@ -187,13 +188,13 @@ pub enum Param<'a> {
 }
 
 /// Returns the C++ declaration of a kernel.
-pub fn head(entry: &str, params: &[Param]) -> String {
-    let param = |param: &Param| match *param {
-        Param::Input(dtype, name) => format!("const {}* {name}", c_name(dtype)),
-        Param::Output(dtype, name) => format!("{}* {name}", c_name(dtype)),
-        Param::Number(dtype, name) => format!("{} {name}", c_name(dtype)),
-        Param::Size("") => "long long".to_owned(),
-        Param::Size(name) => format!("long long {name}"),
+pub fn head(entry: &str, params: &[EntryParam]) -> String {
+    let param = |param: &EntryParam| match *param {
+        EntryParam::Input(dtype, name) => format!("const {}* {name}", c_name(dtype)),
+        EntryParam::Output(dtype, name) => format!("{}* {name}", c_name(dtype)),
+        EntryParam::Number(dtype, name) => format!("{} {name}", c_name(dtype)),
+        EntryParam::Size("") => "long long".to_owned(),
+        EntryParam::Size(name) => format!("long long {name}"),
     };
     let params: Vec<String> = params.iter().map(param).collect();
     format!("extern \"C\" __global__ void {entry}({})", params.join(", "))
@@ -310,10 +311,10 @@ impl Operation for KernelCall {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let Some(kernel) = user_kernel(spec) else { return Vec::new() };
-        let arg = |passed: &Passed| match *passed {
-            Passed::Operand(operand) => Arg::Operand(operand),
+        let arg = |passed: &KernelArgument| match *passed {
+            KernelArgument::Operand(operand) => Arg::Operand(operand),
             // A device reads the low bytes of a narrower number.
-            Passed::Value(bits) => Arg::U64(bits),
+            KernelArgument::Value(bits) => Arg::U64(bits),
         };
         vec![Launch::Kernel(Kernel {
             source: kernel.code.source.clone(),

@@ -49,7 +49,7 @@ pub struct Task<'a> {
 /// An operand of a [`Task`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
-    pub origin: Origin,
+    pub origin: ElementSource,
     /// Type and alignment of the elements.
     pub tensor: Tensor,
     /// Stride of each dimension of the task, in elements.
@@ -60,7 +60,7 @@ pub struct Operand {
 
 /// Source of an operand's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Origin {
+pub enum ElementSource {
     /// Memory of the operation's operand with this number: inputs first, then outputs.
     Memory(u8),
     /// Uniform draws from [0, 1) by this seed: element `index` in row-major order is [`philox::uniform`]`(seed, index)`.
@@ -70,7 +70,7 @@ pub enum Origin {
 impl Operand {
     /// A whole tensor of the operation, accessed with these strides.
     pub fn of(operand: usize, tensor: &Tensor, strides: Dims) -> Operand {
-        Operand { origin: Origin::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
+        Operand { origin: ElementSource::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
     }
 
     /// The elements `from..from + length` along a dimension of a tensor, accessed with its own strides.
@@ -86,7 +86,7 @@ impl Operand {
     pub fn draws(seed: u64, dims: Dims) -> Operand {
         let strides = dims.contiguous_strides();
         let tensor = Tensor { dtype: DType::F32, dims, strides, space: Space::Device, align: 16 };
-        Operand { origin: Origin::Draws(seed), tensor, strides, start: 0 }
+        Operand { origin: ElementSource::Draws(seed), tensor, strides, start: 0 }
     }
 
     fn size(&self) -> u64 {
@@ -94,10 +94,10 @@ impl Operand {
     }
 }
 
-/// How a thread accesses an operand along the innermost dimension.
+/// A thread's accesses to an operand along the innermost dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// One element, broadcast.
+enum OperandAccess {
+    /// A single element, broadcast.
     Repeated,
     /// Contiguous elements, of which this many can be loaded as one pack.
     Neighbours(u64),
@@ -110,12 +110,12 @@ enum Step {
 struct Walk {
     /// Number of outputs, which are the first operands.
     outputs: usize,
-    /// All dimensions but the innermost, with the strides of each operand.
+    /// The dimensions without the innermost one, with the strides of each operand.
     outer: Geometry,
     /// Size of the innermost dimension.
     length: u64,
     /// Access pattern of each operand along the innermost dimension.
-    steps: Vec<Step>,
+    steps: Vec<OperandAccess>,
     /// Stride of each operand along the innermost dimension, in elements.
     distances: Vec<u64>,
     /// Elements per pack: contiguous elements that a thread computes together.
@@ -163,10 +163,10 @@ impl Walk {
         let whole = |pack: u64| (0..outputs).all(|output| pack.min(stored(output)) == widths(output, pack));
         let pack = halves(most).filter(fits).find(|&pack| whole(pack)).unwrap_or(1);
         let steps = (0..operands.len()).map(|operand| match inner(operand) {
-            _ if geometry.dims.is_empty() && operand >= outputs => Step::Repeated,
-            0 => Step::Repeated,
-            1 => Step::Neighbours(widths(operand, pack)),
-            _ => Step::Apart,
+            _ if geometry.dims.is_empty() && operand >= outputs => OperandAccess::Repeated,
+            0 => OperandAccess::Repeated,
+            1 => OperandAccess::Neighbours(widths(operand, pack)),
+            _ => OperandAccess::Apart,
         });
         let distances = (0..operands.len()).map(inner).collect();
         let bytes = pack * narrowest;
@@ -180,9 +180,9 @@ impl Walk {
     /// Whether the kernel needs an operand's innermost stride.
     fn apart(&self, operand: usize) -> bool {
         match self.steps[operand] {
-            Step::Neighbours(_) => false,
-            Step::Repeated => operand < self.outputs,
-            Step::Apart => true,
+            OperandAccess::Neighbours(_) => false,
+            OperandAccess::Repeated => operand < self.outputs,
+            OperandAccess::Apart => true,
         }
     }
 
@@ -199,22 +199,22 @@ impl Walk {
         // Number of times that a thread accesses an operand, and the part of these accesses that a partial tile uses.
         let (accesses, used) = ((tiles * self.each) as f64, elements / (tiles * self.tile()) as f64);
         let of_operand = |(place, operand): (usize, &&Operand)| {
-            if matches!(operand.origin, Origin::Draws(_)) || operand.tensor.space.in_host() {
+            if matches!(operand.origin, ElementSource::Draws(_)) || operand.tensor.space.in_host() {
                 return 0.0;
             }
             let size = operand.size();
             let strides = &self.outer.strides[place];
             let repeats = self.outer.dims.iter().zip(strides.iter()).filter(|(_, stride)| **stride == 0);
             let sectors = match self.steps[place] {
-                Step::Repeated => 0.0,
-                Step::Apart => {
+                OperandAccess::Repeated => 0.0,
+                OperandAccess::Apart => {
                     let part = |distance: u64| (distance * size) as f64 / SECTOR as f64;
                     // The threads of a warp access elements of several tiles, which can be neighbours.
                     let next =
                         strides.last().map_or(1.0, |&stride| part(stride).max(self.threads as f64 / WARP as f64));
                     elements * part(self.distances[place]).min(next).min(1.0)
                 }
-                Step::Neighbours(width) => {
+                OperandAccess::Neighbours(width) => {
                     let (piece, apart, span) = (width * size, self.pack * size, self.threads * self.pack * size);
                     let covered =
                         if apart > SECTOR { self.threads * piece.div_ceil(SECTOR) } else { span.div_ceil(SECTOR) };
@@ -234,9 +234,9 @@ impl Walk {
     fn instructions(&self) -> f64 {
         let (dims, operands) = (self.outer.dims.len() as f64, self.steps.len() as f64);
         let accesses = self.steps.iter().map(|step| match step {
-            Step::Repeated => 1.0 / self.each as f64,
-            Step::Neighbours(width) => self.pack as f64 / *width as f64,
-            Step::Apart => self.pack as f64,
+            OperandAccess::Repeated => 1.0 / self.each as f64,
+            OperandAccess::Neighbours(width) => self.pack as f64 / *width as f64,
+            OperandAccess::Apart => self.pack as f64,
         });
         let of_a_thread = PER_THREAD + dims * (PER_DIVISION + PER_OFFSET * operands);
         let of_packs = self.each as f64 * (PER_PACK + PER_ACCESS * accesses.sum::<f64>());
@@ -331,7 +331,7 @@ pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
     let mut launches = Vec::new();
     let (mut begin, mut bytes) = (0, 0);
     for (place, task) in tasks.iter().enumerate() {
-        let own = Part::of(task, compute).bytes();
+        let own = TaskText::of(task, compute).bytes();
         if bytes + own > ARGUMENTS && place > begin {
             launches.push(launch_all(name, &tasks[begin..place], compute));
             (begin, bytes) = (place, 0);
@@ -344,7 +344,7 @@ pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
 
 /// Returns one kernel that executes several tasks with the same compute type.
 pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
-    let parts: Vec<Part> = tasks.iter().map(|task| Part::of(task, compute)).collect();
+    let parts: Vec<TaskText> = tasks.iter().map(|task| TaskText::of(task, compute)).collect();
     let before = format!("typedef {} C;\n{}", c_type(compute), if draws(tasks) { philox::TEXT } else { "" });
     let (before, params, body) = match &*parts {
         [part] => (before + &part.function, part.params(""), format!("  u64 block = blockIdx.x;\n{}", part.body)),
@@ -353,7 +353,7 @@ pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
             body += "  u64 block = blockIdx.x;\n";
             for (number, part) in parts.iter().enumerate() {
                 let (own, _): (Vec<String>, Vec<Arg>) = part.params("").into_iter().unzip();
-                let Part { function, body: part_body, .. } = part;
+                let TaskText { function, body: part_body, .. } = part;
                 text += &format!(
                     "struct Part{number} {{\n{function}__device__ static inline void run(u64 block, {}) {{\n{part_body}}}\n}};\n",
                     own.join(", ")
@@ -374,11 +374,11 @@ pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
 }
 
 fn draws(tasks: &[Task]) -> bool {
-    tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, Origin::Draws(_)))
+    tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, ElementSource::Draws(_)))
 }
 
 /// A task as kernel text. Its block number is the variable `block`.
-struct Part {
+struct TaskText {
     /// The function `compute`, which evaluates the expression for one element.
     function: String,
     /// Type, name and argument of each parameter.
@@ -387,7 +387,7 @@ struct Part {
     blocks: u64,
 }
 
-impl Part {
+impl TaskText {
     /// Upper bound on the bytes of its arguments, including the number of blocks.
     fn bytes(&self) -> usize {
         let bytes = |arg: &Arg| if let Arg::Words(words) = arg { 8 * words.len() } else { 8 };
@@ -399,7 +399,7 @@ impl Part {
         self.params.iter().map(|(kind, name, arg)| param(format!("{kind} {name}{suffix}"), arg.clone())).collect()
     }
 
-    fn of(task: &Task, compute: DType) -> Part {
+    fn of(task: &Task, compute: DType) -> TaskText {
         let walk = Walk::of(task);
         let (along, tiles) = walk.tiles();
         let Walk { pack, each, threads, .. } = walk;
@@ -416,13 +416,13 @@ impl Part {
         let mut param = |kind: &str, name: String, arg: Arg| params.push((kind.to_owned(), name, arg));
         for (operand, Operand { origin, tensor, .. }) in operands() {
             match origin {
-                Origin::Memory(place) if operand < outputs => {
+                ElementSource::Memory(place) if operand < outputs => {
                     param(&format!("{}*", c_type(tensor.dtype)), name(operand), Arg::Operand(*place));
                 }
-                Origin::Memory(place) => {
+                ElementSource::Memory(place) => {
                     param(&format!("const {}*", c_type(tensor.dtype)), name(operand), Arg::Operand(*place));
                 }
-                Origin::Draws(seed) => param("u64", format!("seed{}", operand - outputs), Arg::U64(*seed)),
+                ElementSource::Draws(seed) => param("u64", format!("seed{}", operand - outputs), Arg::U64(*seed)),
             }
         }
         for (index, &value) in constants.iter().enumerate() {
@@ -449,7 +449,7 @@ impl Part {
             arguments.chain(results).collect::<Vec<_>>().join(", "),
             expression.c_text()
         );
-        let drawn = |input: usize| matches!(task.inputs[input].origin, Origin::Draws(_));
+        let drawn = |input: usize| matches!(task.inputs[input].origin, ElementSource::Draws(_));
         // An input element, indexed from the start of its row.
         let element = |input: usize, place: &str| match drawn(input) {
             true => format!("draw(seed{input}, a{input} + {place})"),
@@ -461,10 +461,10 @@ impl Part {
         // Stores the outputs of element `v` of the pack at `j`. `packed` elements have been loaded before.
         let store = |to: &dyn Fn(usize) -> String, packed: bool| {
             let value = |i: usize| match walk.steps[outputs + i] {
-                Step::Repeated => format!("b{i}"),
-                Step::Neighbours(width) if packed => format!("p{i}[e][v / {width}].at[v % {width}]"),
-                Step::Neighbours(_) => element(i, "j + v"),
-                Step::Apart => element(i, &format!("(u64)(j + v) * step{}", outputs + i)),
+                OperandAccess::Repeated => format!("b{i}"),
+                OperandAccess::Neighbours(width) if packed => format!("p{i}[e][v / {width}].at[v % {width}]"),
+                OperandAccess::Neighbours(_) => element(i, "j + v"),
+                OperandAccess::Apart => element(i, &format!("(u64)(j + v) * step{}", outputs + i)),
             };
             if moves {
                 return format!("{} = {}", to(0), value(0));
@@ -509,11 +509,11 @@ impl Part {
         for i in 0..count {
             let kind = c_type(task.inputs[i].tensor.dtype);
             match walk.steps[outputs + i] {
-                Step::Repeated => body += &format!("  {kind} b{i} = {};\n", element(i, "0")),
-                Step::Neighbours(width) => {
+                OperandAccess::Repeated => body += &format!("  {kind} b{i} = {};\n", element(i, "0")),
+                OperandAccess::Neighbours(width) => {
                     body += &format!("  Pack<{kind}, {width}> p{i}[{each}][{}];\n", pack / width)
                 }
-                Step::Apart => {}
+                OperandAccess::Apart => {}
             }
         }
         // A thread issues all loads before it uses the first value.
@@ -523,7 +523,7 @@ impl Part {
         );
         let reads: String = (0..count)
             .filter_map(|i| match walk.steps[outputs + i] {
-                Step::Neighbours(width) => {
+                OperandAccess::Neighbours(width) => {
                     let from = match drawn(i) {
                         true => format!("draws<{width}>(seed{i}, a{i} + j + k * {width})"),
                         false => {
@@ -541,7 +541,7 @@ impl Part {
             body += &format!("{begin}    if (j + {pack} <= n) {{\n{reads}    }}\n  }}\n");
         }
         let width = |output: usize| match walk.steps[output] {
-            Step::Neighbours(width) => Some(width),
+            OperandAccess::Neighbours(width) => Some(width),
             _ => None,
         };
         let write = match pack {
@@ -579,6 +579,6 @@ impl Part {
         };
         body += &format!("{begin}    if (j + {pack} <= n) {{\n{write}    }}{rest}\n  }}\n");
         let blocks = tiles.div_ceil(u64::from(BLOCK) / threads).max(1);
-        Part { function, params, body, blocks }
+        TaskText { function, params, body, blocks }
     }
 }

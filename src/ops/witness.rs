@@ -18,18 +18,18 @@ fn spec(operation: &'static dyn Operation, attrs: Attrs, inputs: usize) -> Spec 
 
 /// Increments a counter: an operation has completed once more.
 pub fn mark() -> Spec {
-    spec(&Mark, Attrs::default(), 0)
+    spec(&WitnessMark, Attrs::default(), 0)
 }
 
 /// Increments the last of three counters, unless the first is ahead of the second, or less than `rounds` behind it:
 /// the awaited operation has completed, and the waiting one has not started.
 pub fn check(rounds: i64) -> Spec {
-    spec(&Check, Attrs::of([("rounds", Attr::Int(rounds))]), 2)
+    spec(&WitnessCheck, Attrs::of([("rounds", Attr::Int(rounds))]), 2)
 }
 
-struct Mark;
+struct WitnessMark;
 
-impl Operation for Mark {
+impl Operation for WitnessMark {
     fn signature(&self) -> &'static Signature {
         &Signature {
             name: "witness mark",
@@ -55,9 +55,9 @@ impl Operation for Mark {
     }
 }
 
-struct Check;
+struct WitnessCheck;
 
-impl Operation for Check {
+impl Operation for WitnessCheck {
     fn signature(&self) -> &'static Signature {
         &Signature {
             name: "witness check",

@@ -8,14 +8,14 @@ const WIDTH: usize = 32;
 /// A number for each queue. Clocks share chunks that are equal, since most knowledge is copied from another clock: a
 /// copy is free, and with hundreds of queues only differing chunks take memory.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct VectorClock {
     chunks: Rc<[Rc<[u32]>]>,
 }
 
-impl Clock {
+impl VectorClock {
     pub fn new(queues: usize) -> Self {
         let chunk = |first: usize| Rc::from(vec![0; WIDTH.min(queues - first)]);
-        Clock { chunks: (0..queues).step_by(WIDTH).map(chunk).collect() }
+        VectorClock { chunks: (0..queues).step_by(WIDTH).map(chunk).collect() }
     }
 
     pub fn get(&self, queue: u32) -> u32 {
@@ -36,7 +36,7 @@ impl Clock {
     }
 
     /// Adds the knowledge of another clock.
-    pub fn join(&mut self, other: &Clock) {
+    pub fn join(&mut self, other: &VectorClock) {
         if Rc::ptr_eq(&self.chunks, &other.chunks) {
             return;
         }
@@ -63,9 +63,9 @@ impl Clock {
     }
 }
 
-impl From<&[u32]> for Clock {
+impl From<&[u32]> for VectorClock {
     fn from(numbers: &[u32]) -> Self {
-        Clock { chunks: numbers.chunks(WIDTH).map(Rc::from).collect() }
+        VectorClock { chunks: numbers.chunks(WIDTH).map(Rc::from).collect() }
     }
 }
 
@@ -77,9 +77,9 @@ mod tests {
     fn a_join_takes_the_larger_of_each_and_changes_no_copy() {
         let low: Vec<u32> = (0..100).collect();
         let high: Vec<u32> = (0..100).map(|queue| if queue < 70 { 2 * queue } else { 3 }).collect();
-        let mut clock = Clock::from(low.as_slice());
+        let mut clock = VectorClock::from(low.as_slice());
         let copy = clock.clone();
-        clock.join(&Clock::from(high.as_slice()));
+        clock.join(&VectorClock::from(high.as_slice()));
         let expected: Vec<u32> = low.iter().zip(&high).map(|(low, high)| *low.max(high)).collect();
         assert_eq!(clock.iter().collect::<Vec<_>>(), expected);
         clock.raise(99, 500);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::clock::Clock;
+use super::clock::VectorClock;
 
 /// A position in a queue: after its `number`-th operation, counted from 1.
 ///
@@ -27,21 +27,21 @@ pub struct Clocks {
 #[derive(Debug)]
 struct Queue {
     /// Operations of other queues that are complete after its last operation; `length` counts its own.
-    clock: Clock,
+    clock: VectorClock,
     /// Number of operations of the queue.
     length: u32,
     /// Number of marks of the queue.
     marks: u32,
     /// Clocks after operations that something will still wait for, by number.
-    operations: Window,
+    operations: SavedClocks,
     /// Clocks at marks that something will still wait for.
-    marked: Window,
+    marked: SavedClocks,
 }
 
 /// The clock at one position.
 #[derive(Debug)]
 struct Saved {
-    clock: Clock,
+    clock: VectorClock,
     /// Number of operations of the clock's own queue.
     length: u32,
     /// Number of later operations that will still wait for this position.
@@ -50,12 +50,12 @@ struct Saved {
 
 /// Saved clocks of a queue, from the first position that is still needed.
 #[derive(Debug, Default)]
-struct Window {
+struct SavedClocks {
     first: u32,
     saved: VecDeque<Option<Saved>>,
 }
 
-impl Window {
+impl SavedClocks {
     fn get(&self, number: u32) -> Option<&Saved> {
         self.saved.get(number.checked_sub(self.first)? as usize)?.as_ref()
     }
@@ -88,13 +88,13 @@ impl Window {
 
 impl Clocks {
     pub fn new(queues: usize) -> Self {
-        let clock = Clock::new(queues);
+        let clock = VectorClock::new(queues);
         let queue = || Queue {
             clock: clock.clone(),
             length: 0,
             marks: 0,
-            operations: Window::default(),
-            marked: Window::default(),
+            operations: SavedClocks::default(),
+            marked: SavedClocks::default(),
         };
         Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
@@ -180,7 +180,7 @@ impl Clocks {
 
     /// Records for every queue that the operations up to these positions are complete.
     pub fn complete(&mut self, places: &[u32]) {
-        let complete = Clock::from(places);
+        let complete = VectorClock::from(places);
         for queue in &mut self.queues {
             queue.clock.join(&complete);
         }

@@ -16,7 +16,7 @@ pub struct CriticalPath {
 
 /// Possible times of each operation, in the unit of the given durations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Timing {
+pub struct TimeBounds {
     pub path: CriticalPath,
     /// Earliest start, from the begin of the iteration.
     pub starts: Vec<f64>,
@@ -38,7 +38,7 @@ impl StepPlan {
     }
 
     /// Returns the longest chain, with every operation's earliest start and slack.
-    pub fn timing(&self, durations: &[f64]) -> Timing {
+    pub fn timing(&self, durations: &[f64]) -> TimeBounds {
         let forward = self.forward(durations);
         let path = forward.path();
         // Latest end of each operation: the end of the path, or the latest start of its dependents.
@@ -54,7 +54,7 @@ impl StepPlan {
         // Sums of the same numbers in different orders differ by rounding.
         let mut slack: Vec<f64> = latest.iter().zip(&ends).map(|(latest, end)| (latest - end).max(0.0)).collect();
         path.ops.iter().for_each(|op| slack[op.index()] = 0.0);
-        Timing { path, starts, slack }
+        TimeBounds { path, starts, slack }
     }
 
     fn forward(&self, durations: &[f64]) -> Forward {

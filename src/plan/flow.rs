@@ -7,7 +7,7 @@ use super::regions::Regions;
 
 /// An operation that reads a result, and the number of the input through which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Use {
+pub struct InputUse {
     pub op: OpId,
     pub input: usize,
 }
@@ -16,8 +16,8 @@ pub struct Use {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Readers {
     /// Readers in the same iteration, in the order of the text.
-    uses: Vec<Use>,
-    /// True if a later iteration or the `teardown` reads it too.
+    uses: Vec<InputUse>,
+    /// True if a later iteration or the `teardown` also reads the output.
     later: bool,
 }
 
@@ -88,7 +88,7 @@ impl FlowWalk<'_> {
         std::iter::once(view).chain(self.regions.of(view).iter().map(|neighbour| neighbour.view()))
     }
 
-    fn read(&mut self, slot: usize, reader: Use, view: ViewId) {
+    fn read(&mut self, slot: usize, reader: InputUse, view: ViewId) {
         let found: Vec<LiveValue> = self.overlapping(view).filter_map(|other| self.live[other.index()]).collect();
         let program = self.program;
         let inputs = |slot: usize, op: OpId| program.cycle[slot].inputs(op).len();
@@ -166,7 +166,7 @@ impl<'a> Flow<'a> {
             walk.iteration = iteration;
             for op in step.ids() {
                 for (input, &view) in step.inputs(op).iter().enumerate() {
-                    walk.read(slot, Use { op, input }, view);
+                    walk.read(slot, InputUse { op, input }, view);
                 }
                 for (output, &view) in step.outputs(op).iter().enumerate() {
                     walk.write(op, output, view);
@@ -186,14 +186,14 @@ impl<'a> Flow<'a> {
 
     /// The operation and the number of its output that wrote all elements of an input in the same iteration; `None` if
     /// an earlier iteration, several operations or none wrote them.
-    pub fn source(&self, slot: usize, reader: Use) -> Option<(OpId, usize)> {
+    pub fn source(&self, slot: usize, reader: InputUse) -> Option<(OpId, usize)> {
         let step = &self.steps[slot];
         step.sources[step.place(reader.op, reader.input)]
     }
 
-    /// The operations that read an output, all in its own iteration; `None` if another iteration or the `teardown`
-    /// reads it too. An operation may read only a part of it.
-    pub fn readers(&self, slot: usize, op: OpId, output: usize) -> Option<&[Use]> {
+    /// Returns the operations that read an output, in whole or in part, if they are all in its own iteration; `None` if another
+    /// iteration or the `teardown` also reads it.
+    pub fn readers(&self, slot: usize, op: OpId, output: usize) -> Option<&[InputUse]> {
         let step = &self.steps[slot];
         let inputs = self.program.cycle[slot].inputs(op).len();
         let readers = &step.readers[step.place(op, inputs + output)];
@@ -221,10 +221,10 @@ impl<'a> Flow<'a> {
 mod tests {
     use super::*;
     use crate::model::{self, AnalysisOptions};
-    use crate::syntax::{self, Limits};
+    use crate::syntax::{self, SyntaxLimits};
 
     fn flow<T>(text: &str, check: impl FnOnce(&Flow) -> T) -> T {
-        let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+        let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
         assert!(errors.is_empty(), "{text}");
         let program = model::analyze(&ast, &AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
         check(&Flow::of(&program).expect("few slices overlap"))
@@ -252,10 +252,10 @@ teardown { map(z + 1) }
         flow(text, |flow| {
             assert_eq!(uses(flow, 0), Some(vec![1, 2]));
             // An operation reads a part of a result, and another reads values of which a part comes from elsewhere.
-            assert_eq!(flow.source(0, Use { op: OpId(1), input: 0 }), None);
-            assert_eq!(flow.source(0, Use { op: OpId(2), input: 0 }), Some((OpId(0), 0)));
+            assert_eq!(flow.source(0, InputUse { op: OpId(1), input: 0 }), None);
+            assert_eq!(flow.source(0, InputUse { op: OpId(2), input: 0 }), Some((OpId(0), 0)));
             assert_eq!((uses(flow, 1), uses(flow, 3)), (Some(vec![3, 4]), Some(vec![4])));
-            assert_eq!(flow.source(0, Use { op: OpId(4), input: 0 }), None);
+            assert_eq!(flow.source(0, InputUse { op: OpId(4), input: 0 }), None);
             assert_eq!(uses(flow, 2), None, "the teardown reads it");
             assert_eq!(uses(flow, 5), None, "the next iteration reads it");
             let inputs = |op| flow.program.cycle[0].inputs(OpId(op)).to_vec();

@@ -99,7 +99,7 @@ impl StepPlan {
         edges[self.starts[op.index()] as usize..end].iter().map(edge)
     }
 
-    /// All dependencies within the iteration, in the order of the text.
+    /// Iterates over the dependencies within the iteration, in the order of the text.
     pub fn all(&self) -> impl Iterator<Item = Edge> {
         self.graph.raw_edges().iter().map(edge)
     }

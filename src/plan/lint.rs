@@ -38,26 +38,26 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
         return Vec::new();
     }
     let Ok(inferred) = hazards::find(program, false) else { return Vec::new() };
-    let mut needed: FxHashMap<SrcSpan, Verdict> = FxHashMap::default();
+    let mut needed: FxHashMap<SrcSpan, WaitVerdict> = FxHashMap::default();
     for (step, graph) in program.cycle.iter().zip(&inferred.steps) {
         LintWalk::new(program, step).run(step, graph, &mut needed);
     }
-    let mut spans: Vec<(SrcSpan, Verdict)> = needed.into_iter().collect();
+    let mut spans: Vec<(SrcSpan, WaitVerdict)> = needed.into_iter().collect();
     spans.sort_unstable_by_key(|(span, _)| *span);
     let why = |verdict| match verdict {
-        Verdict::Needed => None,
-        Verdict::Previous => Some("an iteration begins when the one before is complete"),
-        Verdict::Implied => Some("data, streams or other waits order this already"),
+        WaitVerdict::Needed => None,
+        WaitVerdict::Previous => Some("an iteration begins when the one before is complete"),
+        WaitVerdict::Implied => Some("data, streams or other waits order this already"),
     };
     let warning = |(span, verdict)| {
-        let label = if verdict == Verdict::Previous { format!("prev({})", label(span)) } else { label(span) };
+        let label = if verdict == WaitVerdict::Previous { format!("prev({})", label(span)) } else { label(span) };
         why(verdict).map(|why| PlanWarning::RedundantAfter { label, at: span.into(), why })
     };
     spans.into_iter().filter_map(warning).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
+enum WaitVerdict {
     Implied,
     /// The order follows from that of iterations, if they do not overlap.
     Previous,
@@ -80,7 +80,7 @@ impl<'a> LintWalk<'a> {
         LintWalk { program, clocks, places: Vec::with_capacity(count), uses: vec![0; count] }
     }
 
-    fn run(&mut self, step: &Step, graph: &StepPlan, needed: &mut FxHashMap<SrcSpan, Verdict>) {
+    fn run(&mut self, step: &Step, graph: &StepPlan, needed: &mut FxHashMap<SrcSpan, WaitVerdict>) {
         let before: Vec<Vec<(OpId, Option<SrcSpan>)>> = step.ids().map(|op| self.before(step, graph, op)).collect();
         for (from, _) in before.iter().flatten() {
             self.uses[from.index()] += 1;
@@ -91,12 +91,12 @@ impl<'a> LintWalk<'a> {
             for (from, span) in before {
                 let Some(span) = span else { continue };
                 let verdict =
-                    if self.implied(queue, *from, *span, before) { Verdict::Implied } else { Verdict::Needed };
+                    if self.implied(queue, *from, *span, before) { WaitVerdict::Implied } else { WaitVerdict::Needed };
                 note(needed, *span, verdict);
             }
             for after in step.after(op).iter().filter(|after| after.previous && is_block(step, op)) {
                 let overlapping = self.program.step.sync == Sync::End;
-                note(needed, after.span, if overlapping { Verdict::Needed } else { Verdict::Previous });
+                note(needed, after.span, if overlapping { WaitVerdict::Needed } else { WaitVerdict::Previous });
             }
             for (from, _) in before {
                 self.clocks.wait(queue, self.places[from.index()]);
@@ -138,9 +138,9 @@ fn is_block(step: &Step, op: OpId) -> bool {
 }
 
 /// A declaration is needed if it is needed in one loop iteration.
-fn note(needed: &mut FxHashMap<SrcSpan, Verdict>, span: SrcSpan, verdict: Verdict) {
+fn note(needed: &mut FxHashMap<SrcSpan, WaitVerdict>, span: SrcSpan, verdict: WaitVerdict) {
     let known = needed.entry(span).or_insert(verdict);
-    if verdict == Verdict::Needed {
+    if verdict == WaitVerdict::Needed {
         *known = verdict;
     }
 }

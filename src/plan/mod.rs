@@ -19,13 +19,13 @@ mod regions;
 mod remedy;
 
 pub use clocks::{Clocks, QueuePosition};
-pub use critical_path::{CriticalPath, Timing};
+pub use critical_path::{CriticalPath, TimeBounds};
 pub use error::PlanError;
-pub use flow::{Flow, Use};
+pub use flow::{Flow, InputUse};
 pub use graph::{CrossIterationEdge, Edge, Hazard, Plan, Reason, StepPlan};
 pub use latest::Latest;
 pub use lint::{PlanWarning, lint};
-pub use ranks::Rank;
+pub use ranks::RankPlan;
 
 use std::sync::Arc;
 

@@ -22,11 +22,13 @@ const MAX_COLLISIONS: usize = 4096;
 
 /// Two statements that race.
 struct Race {
-    /// Pairs of their operations that collide, at least one.
+    /// Pairs of the statements' operations that collide, at least one.
     collisions: Vec<Collision>,
-    /// The second operation's slice in the first collision; the following fields describe the other one and the hazard.
+    /// The second operation's slice in the first collision.
     view: ViewId,
+    /// Access of the first operation in the first collision.
     access: Access,
+    /// Order of reads and writes in the first collision.
     hazard: Hazard,
 }
 
@@ -63,7 +65,7 @@ struct Races<'a> {
     clocks: Clocks,
     /// Positions of the operations of the iterations that may be under way, as a ring.
     places: Vec<Vec<QueuePosition>>,
-    /// Number of operations of each stream at the end of these iterations.
+    /// For each iteration in `places`, the number of operations of each stream at its end.
     ends: Vec<Vec<u32>>,
     /// Races by the source locations of both statements.
     races: IndexMap<(SrcSpan, SrcSpan), Race, FxBuildHasher>,

@@ -82,7 +82,7 @@ impl Regions {
     }
 }
 
-/// How operations access the slices of a program.
+/// Accesses of operations to the slices of a program.
 struct Uses {
     access: Vec<Access>,
     /// For each slice, the index of its first slot in `slots`; empty if all slots count as one.

@@ -47,7 +47,7 @@ enum Numbering {
     Own,
     /// The variables of the surrounding loops.
     Variables,
-    /// One number that counts all loop iterations.
+    /// A single number that counts all loop iterations.
     Count,
 }
 

@@ -16,7 +16,7 @@ pub use text::text;
 
 /// Output format of diagnostics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum DiagnosticFormat {
     /// For people: see [`text()`].
     #[default]
     Text,
@@ -41,11 +41,11 @@ impl Default for Style {
 }
 
 /// Formats a diagnostic. `sources` has the texts that it refers to.
-pub fn diagnostic(diagnostic: &dyn Diagnostic, sources: &SourceMap, format: Format, style: Style) -> String {
+pub fn diagnostic(diagnostic: &dyn Diagnostic, sources: &SourceMap, format: DiagnosticFormat, style: Style) -> String {
     match format {
-        Format::Text => text(diagnostic, sources, style),
-        Format::Json => json(diagnostic, sources),
-        Format::GitHub => github(diagnostic, sources),
+        DiagnosticFormat::Text => text(diagnostic, sources, style),
+        DiagnosticFormat::Json => json(diagnostic, sources),
+        DiagnosticFormat::GitHub => github(diagnostic, sources),
     }
 }
 

@@ -50,7 +50,7 @@ fn drawn(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> 
     let help = diagnostic.help().map(|help| joined(&shortened(&help.to_string())));
     let mut out = String::new();
     // Writing to a string only fails if a diagnostic's own text does.
-    if handler.render_report(&mut out, &Shown { diagnostic, source, message, help, labels }).is_err() {
+    if handler.render_report(&mut out, &ShownDiagnostic { diagnostic, source, message, help, labels }).is_err() {
         out = format!("{diagnostic}\n");
     }
     restore_joined(&out)
@@ -113,7 +113,7 @@ fn restore_joined(text: &str) -> String {
 }
 
 /// A diagnostic with the texts that are shown.
-struct Shown<'a> {
+struct ShownDiagnostic<'a> {
     diagnostic: &'a dyn Diagnostic,
     source: &'a dyn SourceCode,
     message: String,
@@ -121,21 +121,21 @@ struct Shown<'a> {
     labels: Vec<LabeledSpan>,
 }
 
-impl Debug for Shown<'_> {
+impl Debug for ShownDiagnostic<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         Debug::fmt(self.diagnostic, f)
     }
 }
 
-impl Display for Shown<'_> {
+impl Display for ShownDiagnostic<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Shown<'_> {}
+impl std::error::Error for ShownDiagnostic<'_> {}
 
-impl Diagnostic for Shown<'_> {
+impl Diagnostic for ShownDiagnostic<'_> {
     fn code<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
         self.diagnostic.code()
     }

@@ -5,7 +5,7 @@ use crate::measure::compare::plain_name;
 use crate::measure::record::{AnalysisRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 
-use super::operations::{Group, groups};
+use super::operations::{OperationGroup, groups};
 use super::page::{Page, Section, Table, cell};
 use super::variant::{disturbed, shown, variant_name};
 
@@ -143,7 +143,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         let (rank, analysis) = analyzed(variant, rank)?;
         let mut groups = groups(rank);
         groups.sort_by_key(|group| std::cmp::Reverse(group.work()));
-        let total: Nanos = groups.iter().map(Group::work).sum();
+        let total: Nanos = groups.iter().map(OperationGroup::work).sum();
         let header = ["operation", "kind and size", "count", "total", "share", "stretch", "slack", "of peak"];
         let mut table = Table::new(header).left(1);
         for group in groups.iter().take(count) {
@@ -158,7 +158,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
                 group.of_peak_text(),
             ]);
         }
-        let lines = |group: &Group| {
+        let lines = |group: &OperationGroup| {
             let launched = group.launch_text().map(|text| format!("{} runs as {text}", group.name));
             [format!("{}: {}", group.name, advice(group))].into_iter().chain(launched)
         };
@@ -173,8 +173,8 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
 }
 
-/// One line of advice: the change that usually helps a group of operations in its situation.
-fn advice(group: &Group) -> String {
+/// Returns a line of advice: the change that usually helps a group of operations in its situation.
+fn advice(group: &OperationGroup) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {
         let share = share(group.wait(), group.time());

@@ -3,11 +3,11 @@
 use indexmap::{IndexMap, IndexSet};
 
 use crate::base::{Nanos, counted};
-use crate::measure::cases::{Case, Header, Status};
-use crate::measure::order::Order;
+use crate::measure::cases::{Case, CasesHeader, Status};
+use crate::measure::order::CaseOrder;
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{RunRecord, Times, Variant};
-use crate::measure::scaling::{self, CurvePoint, Unit};
+use crate::measure::scaling::{self, CurvePoint, RateUnit};
 
 use super::curve::rate_text;
 use super::page::{ABSENT, Chart, Check, Outcome, cell};
@@ -51,7 +51,7 @@ pub fn reasons(cases: &[&Case]) -> Vec<String> {
     by_reason.into_iter().map(line).collect()
 }
 
-pub fn check(header: &Header, case: &Case, figures: String) -> Check {
+pub fn check(header: &CasesHeader, case: &Case, figures: String) -> Check {
     let outcome = match case.status {
         Status::Done | Status::Unstable => Outcome::Passed,
         Status::NotHeld => Outcome::Failed,
@@ -103,8 +103,8 @@ pub fn chart(cases: &[&Case]) -> Option<Chart> {
 const TIME_UNITS: [(&str, f64); 3] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3)];
 
 /// The columns of a table of cases besides the axes.
-pub struct Columns<'a> {
-    unit: Unit,
+pub struct CaseColumns<'a> {
+    unit: RateUnit,
     pub pace: Pace,
     launch: bool,
     intervals: bool,
@@ -116,18 +116,18 @@ pub struct Columns<'a> {
     mark: &'static str,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> CaseColumns<'a> {
     /// Chooses the columns that have values. The metric by which the cases are sorted is among them.
-    pub fn of(header: &Header, cases: &[&'a Case], order: Option<&Order>) -> Columns<'a> {
+    pub fn of(header: &CasesHeader, cases: &[&'a Case], order: Option<&CaseOrder>) -> CaseColumns<'a> {
         let variants = || records(cases).flat_map(|record| &record.variants);
         let pace = scaling::pace(cases);
         // Metrics come from gated iterations if possible, so they cannot be compared between gated and ungated cases.
         let alike = pace == Pace::Headline;
         let names = variants().filter(|_| alike).flat_map(|variant| &variant.metrics);
         let names: IndexSet<&str> = names.map(|metric| metric.name.as_str()).collect();
-        let sorted_by = order.filter(|order| order.is_metric(header)).map(Order::name);
+        let sorted_by = order.filter(|order| order.is_metric(header)).map(CaseOrder::name);
         let (by, others): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| sorted_by == Some(*name));
-        Columns {
+        CaseColumns {
             unit: scaling::unit(cases),
             pace,
             launch: records(cases).any(|record| record.variants.len() > 1),
@@ -155,7 +155,7 @@ impl<'a> Columns<'a> {
         names
     }
 
-    /// One row for each launch mode of the case, without its values on the axes.
+    /// Returns a row for each launch mode of the case, without its values on the axes.
     pub fn rows(&self, case: &Case) -> Vec<Vec<String>> {
         match &case.record {
             Some(record) => record.variants.iter().map(|variant| self.row(case, record, variant)).collect(),

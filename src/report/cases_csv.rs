@@ -2,14 +2,14 @@
 
 use indexmap::IndexMap;
 
-use crate::measure::cases::{Case, Header};
+use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::record::{MetricRecord, RunRecord, Variant};
 
 use super::suite_table;
 
 /// The cases as CSV with a header: the suite's own table if it declares one. Otherwise, a case without results has one
 /// row. The columns of the axes come first. A column's name contains its unit, and a missing value is an empty cell.
-pub fn cases_csv(header: &Header, cases: &[&Case]) -> String {
+pub fn cases_csv(header: &CasesHeader, cases: &[&Case]) -> String {
     if let Some(declared) = header.csv.as_ref() {
         return suite_table::table_csv(declared, cases);
     }
@@ -17,7 +17,7 @@ pub fn cases_csv(header: &Header, cases: &[&Case]) -> String {
     super::csv::united(&rows)
 }
 
-fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
+fn rows(header: &CasesHeader, case: &Case) -> Vec<IndexMap<String, String>> {
     let mut first = IndexMap::from([("case".to_owned(), case.name.clone())]);
     for axis in &header.axes {
         first.insert(axis.name.clone(), case.values.get(&axis.name).cloned().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! One iteration of each variant as a Chrome trace in Kineto's format, for Perfetto, HTA and TraceLens.
+//! An iteration of each variant as a Chrome trace in Kineto's format, for Perfetto, HTA and TraceLens.
 //!
 //! Each variant and rank is a process, each lane a thread, and each dependency between lanes an arrow. Ranks of a
 //! variant share a time axis if the offsets of their clocks are known, and arrows connect their matching operations.
@@ -154,8 +154,8 @@ pub(super) fn spans(
             let source = &operations[before as usize];
             let Some(from) = ran[before as usize].filter(|_| source.lane != operation.lane) else { continue };
             // Viewers attach an arrow to the slice that contains its end point.
-            let from = End { pid, lane: source.lane, time: Nanos((from.end_ns.0 - 1).max(from.start_ns.0)) };
-            arrow(DEPENDENCY, from, End { pid, lane: operation.lane, time: to.start_ns }, events, flow);
+            let from = ArrowEnd { pid, lane: source.lane, time: Nanos((from.end_ns.0 - 1).max(from.start_ns.0)) };
+            arrow(DEPENDENCY, from, ArrowEnd { pid, lane: operation.lane, time: to.start_ns }, events, flow);
         }
     }
 }
@@ -215,12 +215,12 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
         return;
     }
     // Start and end of each operation.
-    let ran: HashMap<(u32, u32), (End, Nanos)> = (first..)
+    let ran: HashMap<(u32, u32), (ArrowEnd, Nanos)> = (first..)
         .zip(variant.ranks.iter().zip(shifts))
         .flat_map(|(pid, (rank, shift))| {
             rank.trace.iter().map(move |span| {
                 let lane = rank.operations[span.id as usize].lane;
-                ((rank.rank, span.id), (End { pid, lane, time: span.start_ns + *shift }, span.end_ns + *shift))
+                ((rank.rank, span.id), (ArrowEnd { pid, lane, time: span.start_ns + *shift }, span.end_ns + *shift))
             })
         })
         .collect();
@@ -229,7 +229,7 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
         let Some((last, _)) = members.clone().max_by_key(|(begin, _)| begin.time) else { continue };
         // Viewers draw no arrows backwards in time, so each ends at the arrival of the last operation.
         let others = members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time);
-        let others: Vec<End> = others.map(|(other, _)| End { time: last.time, ..*other }).collect();
+        let others: Vec<ArrowEnd> = others.map(|(other, _)| ArrowEnd { time: last.time, ..*other }).collect();
         if !others.is_empty() {
             events.push(moment(*last));
         }
@@ -242,7 +242,7 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
 
 /// A slice of length 0 for the ends of arrows within an operation. Perfetto would draw an arrow between two operations from
 /// the one that begins first, which here is the one that waits.
-fn moment(end: End) -> Value {
+fn moment(end: ArrowEnd) -> Value {
     json!({
         "ph": "X",
         "cat": BETWEEN_RANKS,
@@ -256,13 +256,13 @@ fn moment(end: End) -> Value {
 
 /// An end of an arrow.
 #[derive(Clone, Copy)]
-struct End {
+struct ArrowEnd {
     pid: usize,
     lane: u32,
     time: Nanos,
 }
 
-fn arrow(category: &str, from: End, to: End, events: &mut Vec<Value>, flow: &mut u64) {
+fn arrow(category: &str, from: ArrowEnd, to: ArrowEnd, events: &mut Vec<Value>, flow: &mut u64) {
     for (phase, end) in [("s", from), ("f", to)] {
         let mut event = json!({
             "ph": phase,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::base::Bytes;
-use crate::exec::counters::{Count, UnitBlocks};
+use crate::exec::counters::{CounterValue, UnitBlocks};
 use crate::measure::record::{CountersRecord, RunRecord};
 
 use super::page::{ABSENT, Section, Table};
@@ -37,7 +37,7 @@ fn counters(records: &[CountersRecord]) -> Option<Section> {
     Some(Section { title: "Hardware counters".to_owned(), table: Some(table), notes, ..Section::default() })
 }
 
-fn value(count: &Count) -> String {
+fn value(count: &CounterValue) -> String {
     match (count.value, count.unit.as_str()) {
         (None, _) => ABSENT.to_owned(),
         (Some(bytes), "B") if bytes >= 0.0 => Bytes(bytes.round() as u64).to_string(),

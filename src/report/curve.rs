@@ -1,9 +1,9 @@
 //! The scaling curve along an axis of a sweep: bars, work, efficiency, best value, knee.
 
-use crate::base::units::Count;
+use crate::base::units::NamedCount;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::pace::Pace;
-use crate::measure::scaling::{self, Along, AxisEffect, Baseline, Curve, CurvePoint, Growth, Interval, Unit};
+use crate::measure::scaling::{self, AxisEffect, AxisResults, Baseline, Curve, CurvePoint, Growth, Interval, RateUnit};
 
 use super::page::{Section, Table};
 use super::run::percent;
@@ -15,7 +15,7 @@ const BAR: usize = 30;
 const MAX_OTHER_CURVES: usize = 8;
 
 /// The section of an axis.
-pub fn section(along: &Along) -> Section {
+pub fn section(along: &AxisResults) -> Section {
     let name = along.axes.join(", ");
     let curve = &along.curve;
     let marks =
@@ -31,7 +31,7 @@ pub fn section(along: &Along) -> Section {
     }
 }
 
-fn notes(along: &Along, name: &str) -> Vec<String> {
+fn notes(along: &AxisResults, name: &str) -> Vec<String> {
     let curve = &along.curve;
     let moves = !matches!(along.effect, AxisEffect::None | AxisEffect::ProgramOnly);
     let mut notes = vec![work(curve)];
@@ -65,10 +65,10 @@ fn rate(curve: &Curve, point: &CurvePoint) -> f64 {
 }
 
 /// Formats a rate.
-pub(super) fn rate_text(unit: Unit, rate: f64) -> String {
+pub(super) fn rate_text(unit: RateUnit, rate: f64) -> String {
     match unit {
-        Unit::Iterations => Count(rate, unit.per_second()).to_string(),
-        Unit::Flops | Unit::Bytes => Rate(rate, unit.per_second()).to_string(),
+        RateUnit::Iterations => NamedCount(rate, unit.per_second()).to_string(),
+        RateUnit::Flops | RateUnit::Bytes => Rate(rate, unit.per_second()).to_string(),
     }
 }
 
@@ -117,10 +117,10 @@ fn work(curve: &Curve) -> String {
     let one = &curve.one;
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     match (curve.unit, curve.growth, curve.baseline) {
-        (Unit::Iterations, _, Baseline::First) => {
+        (RateUnit::Iterations, _, Baseline::First) => {
             format!("the work is not known, so iterations are counted: efficiency is {strong}")
         }
-        (Unit::Iterations, _, Baseline::Best) => {
+        (RateUnit::Iterations, _, Baseline::Best) => {
             format!("the work is not known, so iterations are counted: efficiency is T({one}) / T")
         }
         (_, Growth::Stays, Baseline::First) => {

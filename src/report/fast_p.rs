@@ -1,7 +1,7 @@
 //! The report of a comparison with a baseline of KernelBench: speed-ups and `fast_p`, for people and as JSON.
 
 use crate::base::{counted, json};
-use crate::measure::kernelbench::{Outcome, Results, ScoredProblem, Scores};
+use crate::measure::kernelbench::{BaselineResults, ProblemOutcome, ScoredProblem, Scores};
 
 use super::page::{ABSENT, Page, Section, Table};
 
@@ -13,8 +13,8 @@ const SUMMARY_FACTORS: [f64; 3] = [0.0, 1.0, 2.0];
 
 /// Two sides with their names.
 pub struct FastP<'a> {
-    pub base: (&'a str, &'a Results),
-    pub other: (&'a str, &'a Results),
+    pub base: (&'a str, &'a BaselineResults),
+    pub other: (&'a str, &'a BaselineResults),
     pub scores: &'a [Scores],
 }
 
@@ -36,7 +36,7 @@ pub fn page(of: &FastP) -> Page {
     page
 }
 
-fn side(what: &str, name: &str, results: &Results) -> String {
+fn side(what: &str, name: &str, results: &BaselineResults) -> String {
     let on = if results.hardware.is_empty() { String::new() } else { format!(", {}", results.hardware.join(", ")) };
     let failed = match results.errors {
         0 => String::new(),
@@ -49,9 +49,9 @@ fn level(scores: &Scores) -> Section {
     let mut table = Table::new(["problem", "baseline", "result", "speed-up"]);
     for problem in &scores.problems {
         let result = match problem.outcome {
-            Some(Outcome::Time(time)) => ms(time),
-            Some(Outcome::Untimed) => "no time".to_owned(),
-            Some(Outcome::Wrong) => "wrong".to_owned(),
+            Some(ProblemOutcome::Time(time)) => ms(time),
+            Some(ProblemOutcome::Untimed) => "no time".to_owned(),
+            Some(ProblemOutcome::Wrong) => "wrong".to_owned(),
             None => "absent".to_owned(),
         };
         let speedup = problem.speedup().map_or_else(|| ABSENT.to_owned(), |speedup| format!("{speedup:.2}"));
@@ -86,10 +86,10 @@ pub fn json(of: &FastP) -> String {
             .iter()
             .map(|problem| {
                 let result = match problem.outcome {
-                    Some(Outcome::Time(time)) => Some(time),
+                    Some(ProblemOutcome::Time(time)) => Some(time),
                     _ => None,
                 };
-                let correct = matches!(problem.outcome, Some(Outcome::Time(_) | Outcome::Untimed));
+                let correct = matches!(problem.outcome, Some(ProblemOutcome::Time(_) | ProblemOutcome::Untimed));
                 serde_json::json!({
                     "name": problem.name,
                     "baseline_ms": problem.baseline,

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::base::units::{Count, plain};
+use crate::base::units::{NamedCount, plain};
 use crate::base::{Bytes, DType, Flops, Nanos, OpId, Rate, ViewId, counted, json};
 use crate::config::Profile;
 use crate::cost::{Ideal, Resource};
@@ -56,8 +56,9 @@ pub struct ModelSizes {
     pub heads: u64,
     pub kv_heads: u64,
     pub ffn: u64,
-    /// Number of feed-forward networks of a layer, and how many of them a token takes; 1 of 1 without experts.
+    /// Number of feed-forward networks of a layer; 1 without experts.
     pub experts: u64,
+    /// Number of feed-forward networks that a token takes; 1 without experts.
     pub top_k: u64,
     pub vocab: u64,
     pub seq: u64,
@@ -85,7 +86,7 @@ impl ModelSizes {
 
 /// Arithmetic and bytes of some operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Work {
+pub struct FlopsAndBytes {
     pub flops: f64,
     pub bytes: f64,
     /// Operations of arithmetic for each byte; `None` without bytes.
@@ -97,28 +98,28 @@ pub struct Work {
     by_memory: f64,
 }
 
-impl Work {
-    fn and(self, other: Work, times: f64) -> Work {
+impl FlopsAndBytes {
+    fn and(self, other: FlopsAndBytes, times: f64) -> FlopsAndBytes {
         let (flops, bytes) = (self.flops + times * other.flops, self.bytes + times * other.bytes);
         let least_ns = other.least_ns.map_or(self.least_ns, |more| Some(self.least_ns.unwrap_or(0.0) + times * more));
         let by_memory = self.by_memory + times * other.by_memory;
-        Work { flops, bytes, intensity: (bytes > 0.0).then(|| flops / bytes), least_ns, by_memory }
+        FlopsAndBytes { flops, bytes, intensity: (bytes > 0.0).then(|| flops / bytes), least_ns, by_memory }
     }
 
-    fn of(program: &Program, op: &Op, profile: Option<&Profile>) -> Work {
-        let Some(spec) = program.op_spec(op) else { return Work::default() };
+    fn of(program: &Program, op: &Op, profile: Option<&Profile>) -> FlopsAndBytes {
+        let Some(spec) = program.op_spec(op) else { return FlopsAndBytes::default() };
         let bound = profile.map(|profile| Ideal::of(spec, &[0], 0.0, profile).bound());
         let least = bound.map(|bound| bound.map_or(0.0, |(_, time)| time));
         let memory = bound.flatten().filter(|(resource, _)| *resource == Resource::Memory);
         let cost = spec.cost();
-        let work = Work {
+        let work = FlopsAndBytes {
             flops: cost.flops,
             bytes: (cost.read + cost.written).total() as f64,
             least_ns: least,
             by_memory: memory.map_or(0.0, |(_, time)| time),
             intensity: None,
         };
-        Work::default().and(work, 1.0)
+        FlopsAndBytes::default().and(work, 1.0)
     }
 
     /// The resource that bounds most of the work, in a word; `None` without a device or without work.
@@ -132,9 +133,9 @@ impl Work {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PartCost {
     pub parameters: u64,
-    pub forward: Work,
-    pub backward: Work,
-    pub optimizer: Work,
+    pub forward: FlopsAndBytes,
+    pub backward: FlopsAndBytes,
+    pub optimizer: FlopsAndBytes,
 }
 
 impl PartCost {
@@ -183,7 +184,7 @@ impl ModelCost {
             let (in_layer, name) = part_of(&program.label_text(op.label).unwrap_or_default());
             let part: &mut PartCost =
                 if in_layer { layer.entry(name).or_default() } else { once.entry(name).or_default() };
-            let work = Work::of(program, op, profile);
+            let work = FlopsAndBytes::of(program, op, profile);
             match program.phase_text(op.phase).as_deref() {
                 Some("backward") => part.backward = part.backward.and(work, 1.0),
                 Some("optimizer") => part.optimizer = part.optimizer.and(work, 1.0),
@@ -244,7 +245,7 @@ impl ModelCost {
             ),
             format!(
                 "parameters: {}, {} in {}; keys and values: {} for a token, {} for all tokens",
-                Count(parameters as f64, ""),
+                NamedCount(parameters as f64, ""),
                 Bytes(parameters.saturating_mul(dtype.size())),
                 dtype.name(),
                 Bytes(self.kv_bytes_per_token),
@@ -265,9 +266,9 @@ impl ModelCost {
         let mut table = Table::new(names);
         let mut row = |name: String, part: &PartCost| {
             let parameters =
-                Some(part.parameters).filter(|count| *count > 0).map(|count| Count(count as f64, "").to_string());
+                Some(part.parameters).filter(|count| *count > 0).map(|count| NamedCount(count as f64, "").to_string());
             let cells = [name, cell(parameters)].into_iter();
-            let of = |work: &Work| -> Vec<String> {
+            let of = |work: &FlopsAndBytes| -> Vec<String> {
                 let some = |text: String| if work.bytes > 0.0 { text } else { ABSENT.to_owned() };
                 let mut cells = vec![
                     some(Flops(work.flops).to_string()),
@@ -297,7 +298,7 @@ impl ModelCost {
     }
 
     fn notes(&self) -> Vec<String> {
-        let Work { flops: forward, .. } = self.model.forward;
+        let FlopsAndBytes { flops: forward, .. } = self.model.forward;
         let step = forward + self.model.backward.flops;
         let rule = 6.0 * self.active_parameters() * self.sizes.tokens() as f64;
         let optimizer = &self.model.optimizer;

@@ -26,7 +26,7 @@ const FUNCTION: usize = 60;
 type Key<'a> = (String, &'a str, &'a str);
 
 /// Operations with the same label, kind and location.
-pub(super) struct Group<'a> {
+pub(super) struct OperationGroup<'a> {
     /// The label, or the kind if there is no label; with line and column if several rows would have the same name.
     pub name: String,
     pub members: Vec<&'a OperationRecord>,
@@ -37,7 +37,7 @@ fn key(operation: &OperationRecord) -> Key<'_> {
 }
 
 /// The groups of a rank by total time, the largest first. Operations that were refused or not observed are left out.
-pub(super) fn groups(rank: &RankRecord) -> Vec<Group<'_>> {
+pub(super) fn groups(rank: &RankRecord) -> Vec<OperationGroup<'_>> {
     let mut groups: IndexMap<Key, Vec<&OperationRecord>> = IndexMap::new();
     for operation in rank.operations.iter().filter(|operation| operation.time_ns.is_some()) {
         groups.entry(key(operation)).or_default().push(operation);
@@ -47,10 +47,10 @@ pub(super) fn groups(rank: &RankRecord) -> Vec<Group<'_>> {
         *counts.entry(name.clone()).or_default() += 1;
     }
     let group = |((name, _, place), members): (Key, _)| match counts[&name] {
-        1 => Group { name, members },
-        _ => Group { name: format!("{name} at {}", line_and_column(place)), members },
+        1 => OperationGroup { name, members },
+        _ => OperationGroup { name: format!("{name} at {}", line_and_column(place)), members },
     };
-    let mut groups: Vec<Group> = groups.clone().into_iter().map(group).collect();
+    let mut groups: Vec<OperationGroup> = groups.clone().into_iter().map(group).collect();
     groups.sort_by(|a, b| b.time().cmp(&a.time()).then_with(|| a.name.cmp(&b.name)));
     groups
 }
@@ -68,7 +68,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-impl Group<'_> {
+impl OperationGroup<'_> {
     fn sum(&self, value: impl Fn(&OperationRecord) -> Option<Nanos>) -> Option<Nanos> {
         self.members.iter().map(|operation| value(operation)).sum()
     }
@@ -216,7 +216,7 @@ fn over_ranks(variant: &Variant) -> BTreeMap<Key<'_>, (Nanos, Nanos)> {
 /// The operations of a rank, the longest first; `None` if none was observed.
 pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
     let groups = groups(rank);
-    let total: Nanos = groups.iter().map(Group::time).sum();
+    let total: Nanos = groups.iter().map(OperationGroup::time).sum();
     let waits = groups.iter().any(|group| group.wait() > Nanos(0));
     let peaks = groups.iter().any(|group| group.of_peak().is_some());
     if groups.is_empty() {
@@ -255,7 +255,7 @@ pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Opti
 
 /// Explains the columns, and mentions operations that are not in the table. `waits` if a row has a waiting time, `ranges`
 /// if a row has a range of times.
-fn notes(rank: &RankRecord, waits: bool, ranges: bool, groups: &[Group]) -> Vec<String> {
+fn notes(rank: &RankRecord, waits: bool, ranges: bool, groups: &[OperationGroup]) -> Vec<String> {
     let across = groups.iter().take(ROWS).any(|group| group.bus_bytes().is_some());
     let explained: Vec<&str> = [
         (waits, "`each` and `rate` are without waiting for other ranks"),

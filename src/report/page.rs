@@ -110,7 +110,7 @@ impl Page {
         }
     }
 
-    /// All text outside of tables: sections with their titles, the summary, and the warnings.
+    /// Returns the text outside of tables: sections with their titles, the summary, and the warnings.
     fn all_text(&self) -> impl Iterator<Item = String> {
         let lines_of = |section: &Section| -> Vec<String> {
             let title = if section.title.is_empty() { String::new() } else { format!("{}: ", section.title) };

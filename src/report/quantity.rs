@@ -1,6 +1,6 @@
 //! Numbers with the names of their units.
 
-use crate::base::units::{Count, plain};
+use crate::base::units::{NamedCount, plain};
 use crate::base::{Bytes, Flops, Nanos, Rate};
 
 /// Formats a value in an SI unit, with a prefix.
@@ -12,7 +12,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
         "FLOP" => Flops(value).to_string(),
         "1/s" => Rate(value, "/s").to_string(),
         "B/s" | "FLOP/s" => Rate(value, unit).to_string(),
-        _ => Count(value, unit).to_string(),
+        _ => NamedCount(value, unit).to_string(),
     }
 }
 

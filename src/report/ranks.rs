@@ -139,14 +139,14 @@ fn side_by_side(record: &RunRecord, variant: &Variant) -> Option<Section> {
 }
 
 /// Collectives and transfers of one label between the same ranks.
-struct Row<'a> {
+struct RankRow<'a> {
     name: String,
     operation: &'a str,
     ranks: Vec<u32>,
     meetings: Vec<&'a CollectiveRecord>,
 }
 
-impl Row<'_> {
+impl RankRow<'_> {
     /// Mean duration once all ranks have arrived.
     fn transfer(&self) -> Nanos {
         let sum: Nanos = self.meetings.iter().map(|meeting| meeting.transfer_ns).sum();
@@ -168,16 +168,16 @@ impl Row<'_> {
 
 /// Durations of operations between ranks without waiting, sorted by the longest wait.
 fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section {
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<RankRow> = Vec::new();
     for meeting in &skew.collectives {
         let name = plain_name(&meeting.name);
         let mut ranks = meeting.ranks.clone();
         ranks.sort_unstable();
         ranks.dedup();
-        let same = |row: &&mut Row| row.name == name && row.operation == meeting.operation && row.ranks == ranks;
+        let same = |row: &&mut RankRow| row.name == name && row.operation == meeting.operation && row.ranks == ranks;
         match rows.iter_mut().find(same) {
             Some(row) => row.meetings.push(meeting),
-            None => rows.push(Row { name, operation: &meeting.operation, ranks, meetings: vec![meeting] }),
+            None => rows.push(RankRow { name, operation: &meeting.operation, ranks, meetings: vec![meeting] }),
         }
     }
     // A stable sort: ties stay in the order of the text.

@@ -1,11 +1,11 @@
 //! The report of a search.
 
 use crate::base::counted;
-use crate::measure::cases::{Case, Header};
+use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::pace::Pace;
-use crate::measure::search::{Found, TriedPoint};
+use crate::measure::search::{SearchResult, TriedPoint};
 
-use super::cases::Columns;
+use super::cases::CaseColumns;
 use super::page::{Page, Section, Table, cell};
 use super::quantity::{change, changes};
 use super::sweep::axes;
@@ -15,12 +15,12 @@ const SHOWN: usize = 10;
 
 /// A search with the data that its report needs.
 pub struct Searched<'a> {
-    pub header: &'a Header,
+    pub header: &'a CasesHeader,
     /// Number of points in the space.
     pub points: usize,
     /// Number of points that were examined and cannot run.
     pub unfit: usize,
-    pub found: &'a Found,
+    pub found: &'a SearchResult,
     /// The last run of a point; `None` if it was not run.
     pub last: &'a dyn Fn(&[usize]) -> Option<&'a Case>,
     /// Kind of times that were compared.
@@ -54,7 +54,7 @@ fn table(searched: &Searched) -> Section {
         .filter_map(|tried| Some((tried, (searched.last)(&tried.point)?)))
         .collect();
     let cases: Vec<&Case> = measured.iter().map(|(_, case)| *case).collect();
-    let mut columns = Columns::of(header, &cases, None);
+    let mut columns = CaseColumns::of(header, &cases, None);
     columns.pace = searched.pace;
     let axes = header.axes.iter().map(|axis| axis.name.clone());
     let beside = ["against the best", "its 95 % interval"].map(str::to_owned);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::base::counted;
-use crate::measure::cases::{Case, Header};
+use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
@@ -13,8 +13,8 @@ use super::suite_table;
 use super::variant::launched;
 
 /// A suite that has run, or was read from its file of cases.
-pub struct Suite<'a> {
-    pub header: &'a Header,
+pub struct SuiteReport<'a> {
+    pub header: &'a CasesHeader,
     /// Description of the suite; empty if only the cases are known.
     pub description: &'a str,
     /// The cases that have ended.
@@ -24,7 +24,7 @@ pub struct Suite<'a> {
 }
 
 /// The page of a suite: its own table or a row for each case, and a check for each case.
-pub fn suite(suite: &Suite) -> Page {
+pub fn suite(suite: &SuiteReport) -> Page {
     let pace = pace(suite);
     let declared = suite.header.table.as_ref();
     let times: &[&str] = match pace {
@@ -54,7 +54,7 @@ pub fn suite(suite: &Suite) -> Page {
 }
 
 /// Kind of times that all cases have: times of a gated and of an ungated case cannot be compared.
-fn pace(suite: &Suite) -> Pace {
+fn pace(suite: &SuiteReport) -> Pace {
     Pace::common(records(&suite.cases).filter(|record| record.measurement).flat_map(|record| &record.variants))
 }
 
@@ -102,7 +102,7 @@ fn normal(record: &RunRecord) -> String {
 }
 
 /// The title: the suite, the device, and the mark.
-fn title(suite: &Suite) -> String {
+fn title(suite: &SuiteReport) -> String {
     let simulated = records(&suite.cases).any(|record| record.simulated);
     let on = records(&suite.cases).next().map(|record| format!(" On {}.", record.device.name)).unwrap_or_default();
     let mark = if simulated { " Every figure is simulated." } else { "" };
@@ -114,7 +114,7 @@ fn title(suite: &Suite) -> String {
 }
 
 /// The number of cases by status, and the number of normal figures.
-fn summary(suite: &Suite) -> String {
+fn summary(suite: &SuiteReport) -> String {
     let left = suite.planned - suite.cases.len();
     let left = if left > 0 { format!(", {left} not run") } else { String::new() };
     let mut text = format!("{}: {}{left}", counted(suite.planned, "case"), tally(&suite.cases));
@@ -127,7 +127,7 @@ fn summary(suite: &Suite) -> String {
 }
 
 /// Figures that are not normal, and the first thing to check for each, without repetitions.
-fn doubts(suite: &Suite) -> Vec<String> {
+fn doubts(suite: &SuiteReport) -> Vec<String> {
     let mut lines = Vec::new();
     let mut checks: BTreeSet<&str> = BTreeSet::new();
     for case in &suite.cases {

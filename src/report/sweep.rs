@@ -3,12 +3,12 @@
 use indexmap::IndexSet;
 
 use crate::base::counted;
-use crate::measure::cases::{Case, Header};
-use crate::measure::order::Order;
+use crate::measure::cases::{Case, CasesHeader};
+use crate::measure::order::CaseOrder;
 use crate::measure::pace::{self, Pace};
 use crate::measure::scaling;
 
-use super::cases::{Columns, chart, check, reasons, records, tally};
+use super::cases::{CaseColumns, chart, check, reasons, records, tally};
 use super::curve;
 use super::page::{Page, Section, Table, named_cells};
 
@@ -16,10 +16,10 @@ use super::page::{Page, Section, Table, named_cells};
 const ROWS: usize = 200;
 
 /// The page of a sweep, with rows sorted by `order`, or in the order of the axes.
-pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
+pub fn sweep(header: &CasesHeader, cases: &[&Case], order: Option<&CaseOrder>) -> Page {
     let mut page = Page { command: "aorta sweep", name: header.name.clone(), ..Page::default() };
     page.lines("", heading(header, cases));
-    let columns = Columns::of(header, cases, order);
+    let columns = CaseColumns::of(header, cases, order);
     page.sections.push(table(header, cases, order, &columns));
     page.lines("", reasons(cases));
     page.sections.extend(scaling::along(header, cases).iter().map(curve::section));
@@ -32,12 +32,12 @@ pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
 }
 
 /// The axes in words, such as `streams (3 values) × n (2 values)`.
-pub fn axes(header: &Header) -> String {
+pub fn axes(header: &CasesHeader) -> String {
     let axes = header.axes.iter().map(|axis| format!("{} ({})", axis.name, counted(axis.values.len(), "value")));
     axes.collect::<Vec<_>>().join(if header.zip { " with " } else { " × " })
 }
 
-fn heading(header: &Header, cases: &[&Case]) -> Vec<String> {
+fn heading(header: &CasesHeader, cases: &[&Case]) -> Vec<String> {
     let mut lines = vec![format!("{}: {} over {}", header.name, counted(cases.len(), "case"), axes(header))];
     if let Some(record) = records(cases).next() {
         let devices: IndexSet<&str> = records(cases).map(|record| record.device.name.as_str()).collect();
@@ -50,7 +50,7 @@ fn heading(header: &Header, cases: &[&Case]) -> Vec<String> {
     lines
 }
 
-fn table(header: &Header, cases: &[&Case], order: Option<&Order>, columns: &Columns) -> Section {
+fn table(header: &CasesHeader, cases: &[&Case], order: Option<&CaseOrder>, columns: &CaseColumns) -> Section {
     let axes = header.axes.iter().map(|axis| axis.name.clone());
     let mut table = Table::new(axes.chain(columns.names()));
     let sorted = order.map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));

@@ -1,7 +1,7 @@
 //! The results of verification.
 
 use crate::base::counted;
-use crate::measure::record::{Mistake, OutputVerification, RunRecord, VariantVerification, VerificationRecord};
+use crate::measure::record::{OutputVerification, RunRecord, VariantVerification, VerificationRecord, WrongLaunch};
 use crate::ops::MISSES;
 
 use super::page::Section;
@@ -74,10 +74,10 @@ fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
     lines
 }
 
-fn mistake(mistake: &Mistake) -> String {
+fn mistake(mistake: &WrongLaunch) -> String {
     let rank = mistake.rank.map_or(String::new(), |rank| format!(" on rank {rank}"));
     let part = mistake.block.clone().unwrap_or_else(|| format!("iteration {}", mistake.iteration));
-    let Mistake { operation, element, output, actual, expected, allowed, .. } = mistake;
+    let WrongLaunch { operation, element, output, actual, expected, allowed, .. } = mistake;
     format!(
         "  `{operation}`{rank}, {part}: element {element:?} of {output} is {actual}, and {expected} ± \
          {allowed:.1e} is right"

@@ -12,10 +12,16 @@ use crate::model::{OpKind, Program};
 use crate::plan::{Clocks, Plan, QueuePosition};
 
 use super::memory::Placer;
-use super::{Command, Lane, Options, Schedule, StepSchedule};
+use super::{Command, Lane, Schedule, ScheduleOptions, StepSchedule};
 
 /// Computes the commands of every iteration of the period.
-pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneId>, options: &Options) -> Schedule {
+pub fn walk(
+    program: &Program,
+    plan: &Plan,
+    lanes: Vec<Lane>,
+    lane_of: Vec<LaneId>,
+    options: &ScheduleOptions,
+) -> Schedule {
     let depth = program.step.under_way();
     let cycle = program.cycle.len() as u32;
     let period = cycle / gcd(cycle.into(), depth.into()) as u32 * depth;
@@ -151,7 +157,7 @@ impl EventWalk<'_> {
         self.under_way[turn].places.reserve(step.ops.len());
         let waiters = self.plan.waiters(index, self.depth, |step, op| self.lane(step, op).0);
         let mut across = graph.across.iter().peekable();
-        let mut ends = Ends::new(self.clocks.lengths().len());
+        let mut ends = LaneEnds::new(self.clocks.lengths().len());
         // The upper bound; most programs come close.
         let records = waiters.iter().filter(|count| **count > 0).count();
         let waits: usize = waiters.iter().map(|count| *count as usize).sum();
@@ -239,15 +245,15 @@ impl EventWalk<'_> {
 }
 
 /// State of each lane at the end of an iteration.
-struct Ends {
+struct LaneEnds {
     last: Vec<Option<QueuePosition>>,
     /// The last position of the lane that another lane waits for.
     waited: Vec<Option<QueuePosition>>,
 }
 
-impl Ends {
+impl LaneEnds {
     fn new(lanes: usize) -> Self {
-        Ends { last: vec![None; lanes], waited: vec![None; lanes] }
+        LaneEnds { last: vec![None; lanes], waited: vec![None; lanes] }
     }
 
     fn add(&mut self, place: QueuePosition) {

@@ -56,7 +56,7 @@ pub struct Lane {
     pub threads: Option<NonZeroU32>,
 }
 
-/// One iteration.
+/// The commands of one iteration, with the lanes that it uses.
 #[derive(Debug)]
 pub struct StepSchedule {
     /// Slot of the program's cycle.
@@ -113,21 +113,21 @@ impl Topology {
 
 /// Options of scheduling.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ScheduleOptions {
     /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
     /// Whether scratch tensors may share memory if their lifetimes do not overlap.
     pub share_scratch: bool,
 }
 
-impl Default for Options {
+impl Default for ScheduleOptions {
     fn default() -> Self {
-        Options { streams: None, share_scratch: true }
+        ScheduleOptions { streams: None, share_scratch: true }
     }
 }
 
 /// Schedules a program on a device's streams, and the blocks around its iterations.
-pub fn place(program: &Program, plan: &Plan, topology: Topology, options: &Options) -> Schedule {
+pub fn place(program: &Program, plan: &Plan, topology: Topology, options: &ScheduleOptions) -> Schedule {
     let (lanes, lane_of) = lanes::assign(program, topology, options.streams);
     let schedule = events::walk(program, plan, lanes, lane_of, options);
     let blocks = program.around.as_ref().zip(plan.around.as_ref());

@@ -67,7 +67,7 @@ impl Ast {
         })
     }
 
-    /// All presets with their values, in order.
+    /// Iterates over the presets with their values, in the order of the text.
     pub fn presets(&self) -> impl Iterator<Item = (Name, &[Binding])> {
         self.decls.iter().filter_map(|decl| match &decl.kind {
             DeclKind::Preset { name, values } => Some((*name, &**values)),
@@ -306,7 +306,7 @@ pub struct Arm {
     pub body: Block,
 }
 
-/// One dependency of `after`.
+/// A dependency that `after` names.
 #[derive(Debug)]
 pub struct Edge {
     /// The path of a label.

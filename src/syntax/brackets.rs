@@ -8,7 +8,7 @@ use super::words;
 
 /// The tokens of a text with their bracket structure.
 #[derive(Debug, Default)]
-pub struct Outline {
+pub struct BracketOutline {
     pub tokens: Vec<Token>,
     /// For each opening bracket, the index of its closing one, or the number of tokens if there is none.
     closing: Vec<u32>,
@@ -32,7 +32,7 @@ pub enum Clues {
     Indentation,
 }
 
-impl Outline {
+impl BracketOutline {
     /// Builds the outline. `clues` applies only to unbalanced brackets. Returns `None` if the nesting exceeds its
     /// limit, with or without the clues.
     pub fn new(
@@ -42,7 +42,7 @@ impl Outline {
         max_nesting: usize,
         clues: Clues,
         errors: &mut Vec<SyntaxError>,
-    ) -> Option<Outline> {
+    ) -> Option<BracketOutline> {
         let mut unbalanced = Vec::new();
         let Some(mut closing) = match_brackets(&tokens, text, base, max_nesting, Clues::None, &mut unbalanced) else {
             errors.append(&mut unbalanced);
@@ -54,7 +54,7 @@ impl Outline {
             errors.append(&mut unbalanced);
             closing = recovered?;
         }
-        let mut outline = Outline { tokens, closing, brace: Vec::new(), condition_end: Vec::new() };
+        let mut outline = BracketOutline { tokens, closing, brace: Vec::new(), condition_end: Vec::new() };
         outline.find_conditions(text, base);
         Some(outline)
     }
@@ -63,6 +63,7 @@ impl Outline {
         self.tokens.len()
     }
 
+    /// Returns the kind of a token; `None` behind the last one.
     pub fn kind(&self, index: usize) -> Option<TokenKind> {
         self.tokens.get(index).map(|token| token.kind)
     }

@@ -31,15 +31,15 @@ pub const LANGUAGE: i64 = 1;
 
 /// Limits of a file, which prevent exhaustion of memory and stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SyntaxLimits {
     /// Maximum size of a file in bytes.
     pub file_bytes: usize,
     /// Maximum nesting of brackets.
     pub nesting: usize,
 }
 
-impl Default for Limits {
+impl Default for SyntaxLimits {
     fn default() -> Self {
-        Limits { file_bytes: 4 << 20, nesting: 64 }
+        SyntaxLimits { file_bytes: 4 << 20, nesting: 64 }
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::base::{SrcSpan, units};
 
-use super::brackets::{self, Clues, Outline};
+use super::brackets::{self, BracketOutline, Clues};
 use super::error::{SyntaxError, note};
 use super::lex::{Slashes, Trivia, lex};
 use super::token::TokenKind;
@@ -21,7 +21,7 @@ pub struct Piece {
     pub docs: Vec<SrcSpan>,
     /// The text to parse: all of a simple piece, or the head of one with a block.
     pub head: SrcSpan,
-    /// All tokens of the piece, including its blocks.
+    /// Tokens of the piece, including its blocks.
     pub tokens: Range<usize>,
     /// The kind of declaration or statement, from its first word.
     pub lead: &'static Lead,
@@ -32,12 +32,12 @@ pub struct Piece {
 #[derive(Debug)]
 pub enum Body {
     None,
-    Block(Block),
+    Block(BlockPieces),
     /// The other arms of an `if` (each head reads `if …`), and the last `else`.
     Branches {
-        first: Block,
-        others: Vec<(SrcSpan, Block)>,
-        otherwise: Option<Block>,
+        first: BlockPieces,
+        others: Vec<(SrcSpan, BlockPieces)>,
+        otherwise: Option<BlockPieces>,
     },
     /// Tokens that do not form a piece. The error has been reported.
     Stray,
@@ -45,7 +45,7 @@ pub enum Body {
 
 /// The contents of braces.
 #[derive(Debug)]
-pub struct Block {
+pub struct BlockPieces {
     /// Index of the `{`.
     pub open: usize,
     /// The text with its braces; up to the end of the file if it is not closed.
@@ -59,7 +59,7 @@ pub struct Block {
 pub struct Pieces {
     pub about: Vec<SrcSpan>,
     pub decls: Vec<Piece>,
-    pub outline: Outline,
+    pub outline: BracketOutline,
     pub trivia: Vec<Trivia>,
 }
 
@@ -71,7 +71,7 @@ pub fn split(text: &str, base: u32, max_nesting: usize, clues: Clues, errors: &m
         errors.truncate(before);
         lexed = lex(text, base, Slashes::Division, errors);
     }
-    let outline = Outline::new(lexed.tokens, text, base, max_nesting, clues, errors)?;
+    let outline = BracketOutline::new(lexed.tokens, text, base, max_nesting, clues, errors)?;
     let mut splitter = Splitter { text, base, outline: &outline, errors };
     let (about, decls) = splitter.file();
     Some(Pieces { about, decls, outline, trivia: lexed.trivia })
@@ -80,7 +80,7 @@ pub fn split(text: &str, base: u32, max_nesting: usize, clues: Clues, errors: &m
 struct Splitter<'a> {
     text: &'a str,
     base: u32,
-    outline: &'a Outline,
+    outline: &'a BracketOutline,
     errors: &'a mut Vec<SyntaxError>,
 }
 
@@ -314,7 +314,7 @@ impl<'a> Splitter<'a> {
     }
 
     /// Reads what follows the first block of an `if`, from `next` on. Returns the index after it.
-    fn branches(&mut self, first: Block, mut next: usize, end: usize) -> (Body, usize) {
+    fn branches(&mut self, first: BlockPieces, mut next: usize, end: usize) -> (Body, usize) {
         let mut others = Vec::new();
         let mut otherwise = None;
         while next < end && self.word(next) == "else" {
@@ -346,10 +346,10 @@ impl<'a> Splitter<'a> {
         (Body::Branches { first, others, otherwise }, next)
     }
 
-    fn inside(&mut self, open: usize) -> Block {
+    fn inside(&mut self, open: usize) -> BlockPieces {
         let close = self.outline.closing(open);
         let span = self.span(open).to(self.span(close.min(self.outline.len() - 1)));
-        Block { open, span, pieces: self.pieces(open + 1, close, false) }
+        BlockPieces { open, span, pieces: self.pieces(open + 1, close, false) }
     }
 
     /// True for a unit that white space separates from its number, as in `10 us`. The parser reports it.

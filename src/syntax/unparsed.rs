@@ -2,7 +2,7 @@
 
 use super::lex::{Slashes, lex};
 use super::token::{Token, TokenKind};
-use super::words::{Role, continues, role};
+use super::words::{WordRole, continues, role};
 
 /// Returns the words of `text` at positions where a name is declared, labels a call, or is an output.
 pub fn declared(text: &str) -> Vec<&str> {
@@ -12,7 +12,7 @@ pub fn declared(text: &str) -> Vec<&str> {
     // A word after a value, or directly before one, is a use and not a declaration.
     let before_value = |index: usize| {
         let word = tokens[index].text(text, 0);
-        continues(word) || role(word) == Some(Role::Before)
+        continues(word) || role(word) == Some(WordRole::Before)
     };
     let mut declared = Vec::new();
     let mut depth = 0usize;

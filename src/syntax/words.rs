@@ -86,7 +86,7 @@ pub const OPERATION: Lead = stmt("", Keyword::Leading, "nop()");
 
 /// Role of a word inside a declaration or statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Role {
+pub enum WordRole {
     /// The word is a value itself.
     Value,
     /// A value follows.
@@ -100,23 +100,23 @@ pub enum Role {
 }
 
 /// Words with a meaning inside declarations and statements. All but the last are reserved.
-const INNER: [(&str, Role); 16] = [
-    ("after", Role::Clause),
-    ("and", Role::Between),
-    ("at", Role::Clause),
-    ("else", Role::Between),
-    ("false", Role::Value),
-    ("for", Role::Declares),
-    ("if", Role::Before),
-    ("in", Role::Clause),
-    ("let", Role::Declares),
-    ("not", Role::Before),
-    ("on", Role::Before),
-    ("or", Role::Between),
-    ("over", Role::Clause),
-    ("true", Role::Value),
-    ("when", Role::Clause),
-    ("like", Role::Before),
+const INNER: [(&str, WordRole); 16] = [
+    ("after", WordRole::Clause),
+    ("and", WordRole::Between),
+    ("at", WordRole::Clause),
+    ("else", WordRole::Between),
+    ("false", WordRole::Value),
+    ("for", WordRole::Declares),
+    ("if", WordRole::Before),
+    ("in", WordRole::Clause),
+    ("let", WordRole::Declares),
+    ("not", WordRole::Before),
+    ("on", WordRole::Before),
+    ("or", WordRole::Between),
+    ("over", WordRole::Clause),
+    ("true", WordRole::Value),
+    ("when", WordRole::Clause),
+    ("like", WordRole::Before),
 ];
 
 /// Words that begin a declaration.
@@ -164,13 +164,13 @@ pub fn lead(word: &str, top: bool) -> Option<&'static Lead> {
 }
 
 /// The role of a reserved word, or of `like`; `None` for other words.
-pub fn role(word: &str) -> Option<Role> {
+pub fn role(word: &str) -> Option<WordRole> {
     INNER.iter().find(|(known, _)| *known == word).map(|(_, role)| *role)
 }
 
 /// True if a word can follow a value inside one piece.
 pub fn continues(word: &str) -> bool {
-    matches!(role(word), Some(Role::Between | Role::Clause))
+    matches!(role(word), Some(WordRole::Between | WordRole::Clause))
 }
 
 pub fn is_reserved(word: &str) -> bool {
@@ -179,7 +179,7 @@ pub fn is_reserved(word: &str) -> bool {
 
 /// True if a value can end with the word: a name, or a word such as `true`.
 pub fn ends_value(word: &str) -> bool {
-    !is_reserved(word) || role(word) == Some(Role::Value)
+    !is_reserved(word) || role(word) == Some(WordRole::Value)
 }
 
 /// The bracket that closes `open`.
@@ -209,7 +209,7 @@ mod tests {
     use crate::syntax::ast::BinaryOp;
     use crate::syntax::lex::{Slashes, lex};
     use crate::syntax::token::TokenKind;
-    use crate::syntax::{Limits, parse};
+    use crate::syntax::{SyntaxLimits, parse};
 
     const GRAMMAR: &str = include_str!("../../grammar/aorta.pest");
 
@@ -261,7 +261,7 @@ mod tests {
     fn reserved_words_alone_are_no_names() {
         let inner = INNER.iter().map(|(word, _)| *word);
         for word in DECLARATIONS.into_iter().chain(STATEMENTS).chain(inner) {
-            let (_, errors) = parse(&format!("let {word} = 1"), 0, &Limits::default());
+            let (_, errors) = parse(&format!("let {word} = 1"), 0, &SyntaxLimits::default());
             assert_eq!(errors.is_empty(), !is_reserved(word), "{word}: {errors:?}");
         }
     }

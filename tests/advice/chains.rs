@@ -38,7 +38,7 @@ fn chains() -> impl Strategy<Value = String> {
 }
 
 fn fused(text: &str) -> compile::Compiled {
-    let options = compile::Options { fuse: true, ..compile::Options::default() };
+    let options = compile::CompileOptions { fuse: true, ..compile::CompileOptions::default() };
     common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
 }
 
@@ -53,7 +53,7 @@ proptest! {
         let compiled = fused(&text);
         let rank = &compiled.ranks[0];
         let sim = Sim::new(profile.clone());
-        let schedule = common::placed(&rank.program, &rank.plan, &sim, &schedule::Options::default());
+        let schedule = common::placed(&rank.program, &rank.plan, &sim, &schedule::ScheduleOptions::default());
         let after: f64 =
             schedule::durations(&rank.program, &schedule, rank.program.rank, &profile).iter().flatten().sum();
         let saved = modelled(&text, &profile) - after;

@@ -30,7 +30,7 @@ fn uncached() -> Profile {
 fn advice_on(text: &str, profile: &Profile) -> Vec<PlanAdvice> {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile.clone());
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     schedule::advise(&program, &plan, &schedule, profile)
 }
 
@@ -42,7 +42,7 @@ fn advice(text: &str) -> Vec<PlanAdvice> {
 fn modelled(text: &str, profile: &Profile) -> f64 {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile.clone());
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     schedule::durations(&program, &schedule, program.rank, profile).iter().flatten().sum()
 }
 
@@ -52,7 +52,7 @@ fn simulated(text: &str, profile: &Profile) -> f64 {
     let (program, plan) = common::planned(text);
     let gaps = program.cycle[0].ops.len() as f64 * profile.gap_same.value();
     let sim = Sim::new(profile.clone());
-    let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
     let samples = session.iterate(LaunchMode::Stream, 1, 1, &Control::default());
     samples.unwrap_or_else(|error| panic!("{error}")).time[0].0 as f64 - gaps
@@ -67,7 +67,7 @@ fn of_code<'a>(all: &'a [PlanAdvice], code: &str) -> Vec<&'a PlanAdvice> {
 fn results(text: &str, buffer: &str) -> Vec<f64> {
     let (program, plan) = common::planned(text);
     let host = Host;
-    let options = schedule::Options { share_scratch: false, ..schedule::Options::default() };
+    let options = schedule::ScheduleOptions { share_scratch: false, ..schedule::ScheduleOptions::default() };
     let schedule = schedule::place(&program, &plan, host.topology(), &options);
     let mut session = common::session(&program, &schedule, &host);
     session.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -169,7 +169,7 @@ impl Case {
 
     fn schedule(&self, backend: &dyn Backend, streams: Option<u32>) -> Schedule {
         let (program, plan) = &self.ranks[0];
-        common::placed(program, plan, backend, &schedule::Options { streams, share_scratch: false })
+        common::placed(program, plan, backend, &schedule::ScheduleOptions { streams, share_scratch: false })
     }
 
     /// A hash of what each chain leaves in memory after the first and the last iteration.

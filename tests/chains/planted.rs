@@ -6,8 +6,8 @@ use std::sync::Arc;
 use aorta::base::{DType, OpId};
 use aorta::exec::Image;
 use aorta::model::Program;
-use aorta::ops::expression::{Binary, Expression, Node};
-use aorta::ops::{Attr, Attrs, Kernel, Launch, Source, Spec, Tensor};
+use aorta::ops::expression::{Binary, ExprNode, Expression};
+use aorta::ops::{Attr, Attrs, Kernel, KernelSource, Launch, Spec, Tensor};
 use aorta::schedule::{Command, Schedule};
 
 use crate::generate::chain_of;
@@ -201,8 +201,9 @@ fn missing_term(spec: &Spec, random: &mut Random) -> Option<Change> {
     match spec.operation.name() {
         "map" => {
             let expression = spec.expression.as_ref()?;
-            let joins =
-                |node: &Node| matches!(node, Node::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, ..));
+            let joins = |node: &ExprNode| {
+                matches!(node, ExprNode::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, ..))
+            };
             let places: Vec<usize> =
                 expression.nodes().iter().enumerate().filter(|(_, node)| joins(node)).map(|(place, _)| place).collect();
             if places.is_empty() {
@@ -243,19 +244,19 @@ fn without(expression: &Expression, place: usize, first: bool) -> Expression {
     let at = |known: &[u16], index: u16| known[usize::from(index)];
     for (index, node) in expression.nodes().iter().enumerate() {
         let same = match *node {
-            Node::Binary(_, x, y) if index == place => {
+            ExprNode::Binary(_, x, y) if index == place => {
                 known.push(at(&known, if first { x } else { y }));
                 continue;
             }
-            Node::Input(input) => Node::Input(input),
-            Node::Constant(constant) => {
+            ExprNode::Input(input) => ExprNode::Input(input),
+            ExprNode::Constant(constant) => {
                 let value = expression.constants()[usize::from(constant)];
                 known.push(shorter.push_constant(value).expect("no longer than before"));
                 continue;
             }
-            Node::Unary(function, x) => Node::Unary(function, at(&known, x)),
-            Node::Binary(function, x, y) => Node::Binary(function, at(&known, x), at(&known, y)),
-            Node::Select(c, x, y) => Node::Select(at(&known, c), at(&known, x), at(&known, y)),
+            ExprNode::Unary(function, x) => ExprNode::Unary(function, at(&known, x)),
+            ExprNode::Binary(function, x, y) => ExprNode::Binary(function, at(&known, x), at(&known, y)),
+            ExprNode::Select(c, x, y) => ExprNode::Select(at(&known, c), at(&known, x), at(&known, y)),
         };
         known.push(shorter.push(same).expect("no longer than before"));
     }
@@ -342,6 +343,6 @@ fn cut(launch: &Launch, bits: u32) -> Launch {
         None => format!("{line}\n"),
     };
     let text = text.lines().map(line).collect();
-    let source = Arc::new(Source { name: kernel.source.name.clone(), text, code: None });
+    let source = Arc::new(KernelSource { name: kernel.source.name.clone(), text, code: None });
     Launch::Kernel(Kernel { source, ..kernel.clone() })
 }

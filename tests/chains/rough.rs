@@ -7,8 +7,8 @@ use aorta::backend::host::Host;
 use aorta::base::random::hash;
 use aorta::base::{DType, Dims};
 use aorta::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
-use aorta::ops::expression::{Binary, Expression, Node, Unary};
-use aorta::ops::{Attrs, Call, Cost, Launch, Member, OpError, Operation, Signature, Spec};
+use aorta::ops::expression::{Binary, ExprNode, Expression, Unary};
+use aorta::ops::{Attrs, Call, Cost, Launch, OpError, Operation, RankMember, Signature, Spec};
 use aorta::schedule::Topology;
 
 /// Rounding style of a device.
@@ -108,7 +108,7 @@ impl Operation for RoughOperation {
         }
     }
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         self.inner.exchange(members);
         let reduces = ["all_reduce", "reduce_scatter", "reduce"].contains(&self.inner.name());
         let Some(first) = members.first().filter(|_| reduces) else { return };
@@ -276,11 +276,11 @@ impl Arithmetic {
         for node in expression.nodes() {
             let at = |index: u16| values[usize::from(index)];
             let value = match *node {
-                Node::Input(index) => self.plain(elements[usize::from(index)]),
-                Node::Constant(index) => self.plain(expression.constants()[usize::from(index)]),
-                Node::Unary(function, x) => self.unary(function, at(x)),
-                Node::Binary(function, x, y) => self.binary(function, at(x), at(y)),
-                Node::Select(condition, yes, no) => {
+                ExprNode::Input(index) => self.plain(elements[usize::from(index)]),
+                ExprNode::Constant(index) => self.plain(expression.constants()[usize::from(index)]),
+                ExprNode::Unary(function, x) => self.unary(function, at(x)),
+                ExprNode::Binary(function, x, y) => self.binary(function, at(x), at(y)),
+                ExprNode::Select(condition, yes, no) => {
                     if at(condition).rounded != 0.0 {
                         at(yes)
                     } else {

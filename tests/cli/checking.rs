@@ -258,7 +258,7 @@ fn show_knows_every_name_of_every_file() {
     for path in workloads("workloads").into_iter().chain(workloads("examples")) {
         let text = std::fs::read_to_string(&path).expect("it is shipped");
         let shown = sandbox.good(&["show".as_ref(), path.as_os_str()]);
-        let (ast, _) = aorta::syntax::parse(&text, 0, &aorta::syntax::Limits::default());
+        let (ast, _) = aorta::syntax::parse(&text, 0, &aorta::syntax::SyntaxLimits::default());
         for decl in &ast.decls {
             let names: Vec<_> = match &decl.kind {
                 Param { name, .. } | Preset { name, .. } | Stream { name, .. } | Def { name, .. } => vec![*name],

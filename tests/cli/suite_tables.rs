@@ -1,6 +1,6 @@
 //! Tables that a suite declares: on the page, as CSV, from a file of cases, and for cases that cannot fit.
 
-use aorta::config::{ConfigError, Suite};
+use aorta::config::{ConfigError, SuiteFile};
 use miette::Diagnostic;
 
 use super::sandbox::{Sandbox, project};
@@ -167,7 +167,7 @@ fn mistakes_of_tables_are_explained() {
     ] {
         let text = SUITE.replacen(from, to, 1);
         assert_ne!(text, SUITE, "{from}");
-        let ConfigError::File(mistakes) = Suite::parse("own.ron", &text).expect_err(to) else { panic!("{to}") };
+        let ConfigError::File(mistakes) = SuiteFile::parse("own.ron", &text).expect_err(to) else { panic!("{to}") };
         let help = |mistake: &dyn Diagnostic| mistake.help().map(|help| help.to_string()).unwrap_or_default();
         let told: String = mistakes.all().map(|mistake| format!("{mistake} {}", help(mistake))).collect();
         assert!(told.contains(why), "{to}: {told}");

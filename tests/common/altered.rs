@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aorta::base::{Nanos, Space};
 use aorta::exec::{
-    Backend, CommMonitor, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, Progress, Repeat,
+    Backend, CommMonitor, DeviceInfo, Driver, ExecError, Fault, Health, Image, Issued, LaneCompletion, Repeat,
 };
 use aorta::schedule::Topology;
 
@@ -355,7 +355,7 @@ impl Driver for AlteredDriver {
         self.inner.idle(lane)
     }
 
-    fn progress(&mut self, lane: u32) -> Option<Progress> {
+    fn progress(&mut self, lane: u32) -> Option<LaneCompletion> {
         self.inner.progress(lane)
     }
 

@@ -2,7 +2,7 @@
 
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
-use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
+use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule};
 use aorta::measure::{self, Measured};
 use aorta::render::{self, Style};
 
@@ -62,7 +62,8 @@ pub fn run(ranks: u32, backend: &dyn Backend) -> (String, Option<ExecError>) {
     }
     let world = World::new(FILE, ranks, backend);
     let both = world.programs.iter().zip(&world.schedules);
-    let ranks: Vec<Rank> = both.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+    let ranks: Vec<RankSchedule> =
+        both.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect();
     (said, measure::buffers(&ranks, backend, &options(), &Control::default()).err())
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use aorta::backend::gpu;
-use aorta::model::{AnalysisOptions, MemoryKind, Setting};
+use aorta::model::{AnalysisOptions, MemoryKind, ParamSetting};
 use aorta::ops::unit_report::reporting;
-use aorta::ops::{Launch, Source, witness};
+use aorta::ops::{KernelSource, Launch, witness};
 
 /// Operations whose kernels depend on sizes that no other file has: offsets of more than 32 bits, sides that no pack divides, and
 /// lists of the terms of rows.
@@ -26,10 +26,10 @@ const SIZES: &str = "param dtype = f32
     scatter(pairs, places, combine: add -> few)
   }";
 
-/// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there, or both with
-/// `AORTA_LONG`. Kernels of gradients are `map`s and reductions of other expressions: with `AORTA_LONG` all of them, otherwise those of
-/// one element type, for compilers that are as fast as that.
-pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
+/// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there,
+/// or both with `AORTA_LONG`. Kernels of gradients are `map`s and reductions of other expressions: with `AORTA_LONG` all of
+/// them, otherwise those of one element type, for compilers that are as fast as that.
+pub fn all(of_gradients: bool) -> BTreeMap<String, KernelSource> {
     let mut sources = BTreeMap::new();
     let is_long = super::effort::is_long();
     for dtype in ["f64", "f32", "f16", "bf16"] {
@@ -54,8 +54,8 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
 }
 
 /// Keeps one of two kernels that differ in the words `f16` and `bf16` alone: that of either type, in turn.
-fn one_of_each_pair(sources: BTreeMap<String, Source>) -> BTreeMap<String, Source> {
-    let mut pairs: BTreeMap<String, Vec<(String, Source)>> = BTreeMap::new();
+fn one_of_each_pair(sources: BTreeMap<String, KernelSource>) -> BTreeMap<String, KernelSource> {
+    let mut pairs: BTreeMap<String, Vec<(String, KernelSource)>> = BTreeMap::new();
     for (key, source) in sources {
         let text = format!("{}\n{}", source.name, source.text).replace("bf16", "f16");
         pairs.entry(text).or_default().push((key, source));
@@ -64,10 +64,10 @@ fn one_of_each_pair(sources: BTreeMap<String, Source>) -> BTreeMap<String, Sourc
 }
 
 /// Adds every kernel of a file, for one element type.
-fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, Source>) {
+fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, KernelSource>) {
     let text = text.replace("param dtype = f32", &format!("param dtype = {dtype}"));
     let program =
-        super::analyze_with(&text, &AnalysisOptions { set: Vec::<Setting>::new(), ..AnalysisOptions::default() })
+        super::analyze_with(&text, &AnalysisOptions { set: Vec::<ParamSetting>::new(), ..AnalysisOptions::default() })
             .unwrap_or_else(|errors| panic!("{errors}"));
     // Of the variants that report compute units, one of each name.
     for launch in program.specs.iter().flat_map(|spec| reporting(&spec.launch(), 0).unwrap_or_default()) {
@@ -76,7 +76,7 @@ fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, Source>) {
             sources.entry(name).or_insert_with(|| (*kernel.source).clone());
         }
     }
-    let mut add = |source: &Source| {
+    let mut add = |source: &KernelSource| {
         sources.insert(format!("{}\n{}", source.name, source.text), source.clone());
     };
     for spec in &program.specs {

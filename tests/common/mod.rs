@@ -25,9 +25,9 @@ use std::sync::Arc;
 use aorta::base::{MemoryId, SourceMap};
 use aorta::compile::{self, CompileError, Compiled};
 use aorta::model::{self, AnalysisOptions, MemoryKind, Program};
-use aorta::plan::{self, Plan, Rank};
+use aorta::plan::{self, Plan, RankPlan};
 use aorta::render::{self, Style};
-use aorta::syntax::{self, Limits};
+use aorta::syntax::{self, SyntaxLimits};
 
 /// The program: where it was built, or beside this test if both were copied to another machine.
 pub fn program() -> std::path::PathBuf {
@@ -41,7 +41,7 @@ pub fn program() -> std::path::PathBuf {
 pub fn analyze_with(text: &str, options: &AnalysisOptions) -> Result<Program, String> {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
-    let (ast, errors) = syntax::parse(text, base, &Limits::default());
+    let (ast, errors) = syntax::parse(text, base, &SyntaxLimits::default());
     if !errors.is_empty() {
         return Err(errors.iter().map(|error| render::text(error, &sources, Style::default())).collect());
     }
@@ -54,7 +54,7 @@ pub fn analyze(text: &str) -> Result<Program, String> {
 }
 
 /// Compiles a text, or returns its diagnostics as text.
-pub fn compile(name: &str, text: &str, options: &compile::Options) -> Result<Compiled, String> {
+pub fn compile(name: &str, text: &str, options: &compile::CompileOptions) -> Result<Compiled, String> {
     aorta::compile(name, text, options).map_err(|error| match error {
         CompileError::Mistakes(mistakes) => {
             let shown =
@@ -68,13 +68,13 @@ pub fn compile(name: &str, text: &str, options: &compile::Options) -> Result<Com
 /// The program and plan of the only rank.
 pub fn take_rank(mut compiled: Compiled) -> (Program, Plan) {
     assert_eq!(compiled.ranks.len(), 1);
-    let Rank { program, plan } = compiled.ranks.remove(0);
+    let RankPlan { program, plan } = compiled.ranks.remove(0);
     Arc::into_inner(program).zip(Arc::into_inner(plan)).expect("no other rank shares them")
 }
 
 /// The program and plan of a valid text.
 pub fn planned(text: &str) -> (Program, Plan) {
-    let compiled = compile("test.aorta", text, &compile::Options::default());
+    let compiled = compile("test.aorta", text, &compile::CompileOptions::default());
     take_rank(compiled.unwrap_or_else(|errors| panic!("{errors}")))
 }
 
@@ -112,7 +112,7 @@ pub fn exec_options() -> exec::SessionOptions {
 }
 
 /// Schedules a program for a backend.
-pub fn placed(program: &Program, plan: &Plan, backend: &dyn Backend, options: &schedule::Options) -> Schedule {
+pub fn placed(program: &Program, plan: &Plan, backend: &dyn Backend, options: &schedule::ScheduleOptions) -> Schedule {
     schedule::place(program, plan, backend.topology(), options)
 }
 
@@ -130,7 +130,7 @@ pub fn results(
     mode: LaunchMode,
     iterations: u64,
 ) -> Vec<Vec<u8>> {
-    let options = schedule::Options { streams, share_scratch: false };
+    let options = schedule::ScheduleOptions { streams, share_scratch: false };
     let schedule = placed(program, plan, backend, &options);
     let mut session = session(program, &schedule, backend);
     if mode == LaunchMode::Graph {
@@ -159,7 +159,7 @@ pub fn written(
     mode: LaunchMode,
     iterations: u64,
 ) -> Vec<Contents> {
-    let options = schedule::Options { streams, share_scratch: false };
+    let options = schedule::ScheduleOptions { streams, share_scratch: false };
     let schedule = placed(program, plan, backend, &options);
     let mut session = session(program, &schedule, backend);
     session.capture().unwrap_or_else(|error| panic!("{error}"));

@@ -6,7 +6,7 @@ use aorta::measure::cases::Cases;
 use aorta::measure::compare::{CompareOptions, RunSet, Thresholds, compare};
 use aorta::report::page::{self, Page};
 use aorta::report::picture::{self, Gallery};
-use aorta::report::{self, View};
+use aorta::report::{self, PageContent};
 use serde_json::Value;
 
 /// A text that would begin a line of a report if its line feed were printed.
@@ -29,7 +29,7 @@ pub fn show(text: &str) -> bool {
             inspect(&report::csv(&record));
             inspect(&report::chrome_trace(&record));
             let records = std::slice::from_ref(&record);
-            show_page(&View::runs(records));
+            show_page(&PageContent::runs(records));
             picture::iterations(records)
                 .iter()
                 .flat_map(Gallery::files)
@@ -55,20 +55,20 @@ pub fn show_cases(text: &str) -> bool {
     let Ok(Some(read)) = Cases::parse(text.as_bytes()) else { return false };
     let latest = read.latest();
     inspect(&report::cases_csv(&read.header, &latest));
-    let suite = report::Suite { header: &read.header, description: "", planned: latest.len(), cases: latest };
+    let suite = report::SuiteReport { header: &read.header, description: "", planned: latest.len(), cases: latest };
     every_form(&[report::suite(&suite), report::sweep(&read.header, &suite.cases, None)]);
     read.cases
         .iter()
         .filter_map(|case| case.record.as_deref())
         .for_each(|record| every_form(&[report::run(record, None)]));
     let page = report::sweep(&read.header, &read.latest(), None);
-    show_page(&View::cases(&read.header, &read.latest(), page));
+    show_page(&PageContent::cases(&read.header, &read.latest(), page));
     compared(text);
     true
 }
 
 /// Shows a page's data and its pictures.
-fn show_page(view: &View) {
+fn show_page(view: &PageContent) {
     inspect(&view.data());
     view.galleries().iter().flat_map(Gallery::files).for_each(|(_, one)| inspect(&picture::svg(one)));
 }

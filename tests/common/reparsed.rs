@@ -1,7 +1,7 @@
 //! The results that reparsing an edited text must give.
 
 use aorta::base::Symbol;
-use aorta::syntax::{self, Ast, Edit, Limits, SyntaxError};
+use aorta::syntax::{self, Ast, Edit, SyntaxError, SyntaxLimits};
 
 /// Replaces `removed` bytes at `at` by `inserted`. Both ends of the range are moved to character boundaries.
 pub fn edit(text: &mut String, at: usize, removed: usize, inserted: &str) -> Edit {
@@ -14,7 +14,7 @@ pub fn edit(text: &mut String, at: usize, removed: usize, inserted: &str) -> Edi
 /// Reparses a text after an edit, and checks that the tree, the locations and the errors are those of parsing it as a
 /// whole. `before` is the tree of the text before the edit. Returns the new tree, or the two results that differ.
 pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32) -> Result<Ast, String> {
-    let limits = Limits::default();
+    let limits = SyntaxLimits::default();
     let again = syntax::reparse(before, edit, text, base, &limits);
     let (whole, errors) = syntax::parse(text, base, &limits);
     let (found, expected) = (shown(&again.ast, &again.errors), shown(&whole, &errors));

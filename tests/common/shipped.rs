@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use aorta::compile::{Compiled, ModuleText, Options, Ranks, standard_module};
+use aorta::compile::{CompileOptions, Compiled, ModuleText, RankCount, standard_module};
 use aorta::model::Program;
 use aorta::ops::DataFile;
 use aorta::plan::Plan;
 use aorta::syntax::ast::{DeclKind, Expr, ExprKind};
-use aorta::syntax::{self, Ast, Limits};
+use aorta::syntax::{self, Ast, SyntaxLimits};
 
 use super::take_rank;
 
@@ -65,7 +65,7 @@ impl Shipped {
     }
 
     pub fn ast(&self) -> Ast {
-        let (ast, errors) = syntax::parse(&self.text, 0, &Limits::default());
+        let (ast, errors) = syntax::parse(&self.text, 0, &SyntaxLimits::default());
         assert!(errors.is_empty(), "{}: {errors:?}", self.path);
         ast
     }
@@ -129,7 +129,8 @@ pub fn compile(
     let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let preset = preset.map(str::to_owned);
     let find = &|path: &str, by: Option<&str>| find(by.unwrap_or(name), path);
-    let options = Options { preset, set, ranks: Ranks::Exactly(ranks), cycle: 2, find, ..Options::default() };
+    let options =
+        CompileOptions { preset, set, ranks: RankCount::Exactly(ranks), cycle: 2, find, ..CompileOptions::default() };
     super::compile(name, text, &options)
 }
 

@@ -1,7 +1,7 @@
 //! Programs of all ranks of a world, before a backend opens them.
 
 use aorta::base::Nanos;
-use aorta::exec::{self, Backend, ExecError, Rank, Ranks};
+use aorta::exec::{self, Backend, ExecError, RankSchedule, Ranks};
 use aorta::measure::RankRequest;
 use aorta::model::Program;
 use aorta::plan::Plan;
@@ -10,15 +10,15 @@ use aorta::schedule::{self, Schedule};
 /// The schedules of all ranks on a backend.
 pub fn schedules(world: &[(Program, Plan)], backend: &dyn Backend) -> Vec<Schedule> {
     let place = |(program, plan): &(Program, Plan)| {
-        schedule::place(program, plan, backend.topology(), &schedule::Options::default())
+        schedule::place(program, plan, backend.topology(), &schedule::ScheduleOptions::default())
     };
     world.iter().map(place).collect()
 }
 
 /// All ranks with their schedules, as a session takes them.
-pub fn ranks<'a>(world: &'a [(Program, Plan)], schedules: &'a [Schedule]) -> Vec<Rank<'a>> {
+pub fn ranks<'a>(world: &'a [(Program, Plan)], schedules: &'a [Schedule]) -> Vec<RankSchedule<'a>> {
     let both = (0..).zip(world.iter().zip(schedules));
-    both.map(|(number, ((program, _), schedule))| Rank { number, program, schedule }).collect()
+    both.map(|(number, ((program, _), schedule))| RankSchedule { number, program, schedule }).collect()
 }
 
 /// All ranks with their schedules, as a measurement takes them.
@@ -36,7 +36,7 @@ pub struct World {
 impl World {
     pub fn new(text: &str, world: u32, backend: &dyn Backend) -> World {
         let place = |(program, plan): (Program, _)| {
-            let schedule = schedule::place(&program, &plan, backend.topology(), &schedule::Options::default());
+            let schedule = schedule::place(&program, &plan, backend.topology(), &schedule::ScheduleOptions::default());
             (program, schedule)
         };
         let (programs, schedules) = super::planned_ranks(text, world).into_iter().map(place).unzip();
@@ -55,8 +55,8 @@ impl World {
         options: impl FnOnce(exec::SessionOptions) -> exec::SessionOptions,
     ) -> Result<Ranks, ExecError> {
         let both = self.programs.iter().zip(&self.schedules);
-        let ranks: Vec<Rank> =
-            both.map(|(program, schedule)| Rank { number: program.rank, program, schedule }).collect();
+        let ranks: Vec<RankSchedule> =
+            both.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect();
         exec::prepare_ranks(&ranks, backend, &options(super::exec_options()))
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
-use aorta::ops::{Arg, Kernel, Source};
+use aorta::ops::{Arg, Kernel, KernelSource};
 use libloading::Library;
 
 use super::doubles;
@@ -140,7 +140,7 @@ impl Hip {
     }
 
     /// The code of a kernel, or the compiler's log.
-    pub fn compile(&self, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
+    pub fn compile(&self, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
         let text = CString::new(source.text.as_str()).expect("a text without NUL");
         let option = CString::new(format!("--offload-arch={architecture}")).expect("a text without NUL");
         let options = [option.as_ptr()];
@@ -165,7 +165,7 @@ impl Hip {
         compiled
     }
 
-    pub fn load(&self, source: &Source) -> Function {
+    pub fn load(&self, source: &KernelSource) -> Function {
         let code = self.compile(source, "gfx000").unwrap_or_else(|log| panic!("{}:\n{log}", source.name));
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         good(self.hipModuleLoadData(&mut module, code.as_ptr().cast()));

@@ -6,11 +6,11 @@ pub mod soup;
 pub mod trees;
 pub mod written;
 
-use aorta::syntax::{self, Formatted, Limits};
+use aorta::syntax::{self, Formatted, SyntaxLimits};
 use proptest::prelude::*;
 
 fn format(text: &str) -> Formatted {
-    syntax::format(text, &Limits::default())
+    syntax::format(text, &SyntaxLimits::default())
 }
 
 /// The parts of a text that a formatter must not change: everything except white space, commas, and the byte order mark.
@@ -44,7 +44,7 @@ fn cases() {
 }
 
 fn tree(text: &str) -> String {
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
+    let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
     assert!(errors.is_empty(), "{errors:#?}\n{text}");
     syntax::tree(&ast)
 }
@@ -115,7 +115,7 @@ fn lines_of_a_block_may_move() {
 fn the_indentation_of_a_lost_brace_moves_nothing() {
     formatted("def t(a -> b) {def t(a -> b) {((\n}a(} else {");
     let text = "step {\n  on s {\n    nop()\n  for i in 0..4 {\n    nop()\n  }\n}\n";
-    let (_, errors) = syntax::parse(text, 0, &Limits::default());
+    let (_, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
     assert_eq!(format!("{:?}", format(text).errors), format!("{errors:?}"));
 }
 
@@ -125,7 +125,7 @@ fn too_deep_nesting_has_the_parser_s_error() {
     // This one nests too deep only once the brackets that do not fit have been left out.
     let left_out = format!("[\nstep{{]}}{{\nbuffer{}}}stream{}\n", "(".repeat(35), "(".repeat(30));
     for text in [deep, left_out] {
-        let (_, errors) = syntax::parse(&text, 0, &Limits::default());
+        let (_, errors) = syntax::parse(&text, 0, &SyntaxLimits::default());
         let refused = format(&text);
         assert_eq!(refused.text, text);
         assert_eq!(format!("{:?}", refused.errors), format!("{errors:?}"));
@@ -135,7 +135,7 @@ fn too_deep_nesting_has_the_parser_s_error() {
 #[test]
 fn texts_over_the_limits_are_not_formatted() {
     let text = "let  a=((1))\n\n\n";
-    let limits = |file_bytes, nesting| syntax::format(text, &Limits { file_bytes, nesting });
+    let limits = |file_bytes, nesting| syntax::format(text, &SyntaxLimits { file_bytes, nesting });
     for refused in [limits(4, 64), limits(100, 1)] {
         assert_eq!((refused.text.as_str(), refused.errors.len()), (text, 1));
     }

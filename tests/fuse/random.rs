@@ -5,8 +5,8 @@ use std::panic::{self, AssertUnwindSafe};
 
 use aorta::backend::host::Host;
 use aorta::base::MemoryId;
-use aorta::compile::{self, Compiled, Ranks};
-use aorta::exec::{self, Control, LaunchMode, Rank};
+use aorta::compile::{self, Compiled, RankCount};
+use aorta::exec::{self, Control, LaunchMode, RankSchedule};
 use aorta::measure::{self, VerifyRequest};
 use aorta::model::MemoryKind;
 use aorta::schedule;
@@ -15,18 +15,27 @@ use super::generator::{self, Chains, Rule};
 use crate::common;
 
 fn compiled(text: &str, ranks: u32, fuse: bool) -> Result<Compiled, String> {
-    common::compile("t.aorta", text, &compile::Options { fuse, ranks: Ranks::Exactly(ranks), ..Default::default() })
+    common::compile(
+        "t.aorta",
+        text,
+        &compile::CompileOptions { fuse, ranks: RankCount::Exactly(ranks), ..Default::default() },
+    )
 }
 
 /// The elements of every buffer of every rank after some iterations on the CPU, by rank and name.
 fn left(compiled: &Compiled, iterations: u64) -> BTreeMap<(u32, String), Vec<f64>> {
-    let place = |rank: &aorta::plan::Rank| {
-        common::placed(&rank.program, &rank.plan, &Host, &schedule::Options { streams: None, share_scratch: true })
+    let place = |rank: &aorta::plan::RankPlan| {
+        common::placed(
+            &rank.program,
+            &rank.plan,
+            &Host,
+            &schedule::ScheduleOptions { streams: None, share_scratch: true },
+        )
     };
     let schedules: Vec<_> = compiled.ranks.iter().map(place).collect();
     let ranks = (0..).zip(compiled.ranks.iter().zip(&schedules));
-    let ranks: Vec<Rank> =
-        ranks.map(|(number, (rank, schedule))| Rank { number, program: &rank.program, schedule }).collect();
+    let ranks: Vec<RankSchedule> =
+        ranks.map(|(number, (rank, schedule))| RankSchedule { number, program: &rank.program, schedule }).collect();
     let mut open =
         exec::prepare_ranks(&ranks, &Host, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"));
     open.iterate(LaunchMode::Stream, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
@@ -90,7 +99,7 @@ fn check(chains: &Chains, text: &str) -> Option<Result<usize, String>> {
         };
         let verified = measure::verify(&question).map_err(|error| error.to_string())?.expect("nobody stops it");
         match verified.record.held {
-            true => Ok(merged.fused.iter().map(|fusion| fusion.operations_saved()).sum()),
+            true => Ok(merged.fused.iter().map(super::operations_saved).sum()),
             false => Err(format!("it is not verified: {:#?}", verified.record.mistakes)),
         }
     };

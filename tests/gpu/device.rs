@@ -17,7 +17,7 @@ fn a_gate_makes_the_time_the_device_s() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let (program, plan) = common::planned(TINY);
-    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &gpu);
     assert_eq!(session.gate_refused(), None);
     let run = |session: &mut Session| {
@@ -44,7 +44,7 @@ fn iterations_that_do_not_fit_run_ungated() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..3000 { nop() } } }\n");
-    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &gpu);
     assert!(session.gate_refused().is_some_and(|why| why.contains("3")), "{:?}", session.gate_refused());
     let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default());
@@ -58,7 +58,7 @@ fn a_gate_that_nobody_opens_opens_by_itself() {
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     // More than fits into any queue: the host waits for the device, which waits for the gate.
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..20000 { nop() } } }\n");
-    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     let options = exec::SessionOptions { gate_depth: 1 << 20, ..common::exec_options() };
     let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     let samples = session.iterate(LaunchMode::Stream, 1, 6, &Control::default());
@@ -120,7 +120,7 @@ fn streams_with_units_agree_with_the_cpu() {
                 }\n  on b { q: map(x + 2) }\n  on a { map(p + q) }\n}\n";
     let planned = common::planned(text);
     verify("units", &planned, &gpu);
-    let schedule = common::placed(&planned.0, &planned.1, &gpu, &schedule::Options::default());
+    let schedule = common::placed(&planned.0, &planned.1, &gpu, &schedule::ScheduleOptions::default());
     let session = common::session(&planned.0, &schedule, &gpu);
     let notes = session.notes();
     assert!(notes.iter().any(|note| note.contains("stream a") && note.contains("25 % of the units")), "{notes:?}");
@@ -132,7 +132,7 @@ fn caches_can_be_emptied() {
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a { map(x + 1 -> y) } }\n";
     let (program, plan) = common::planned(text);
-    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     for cold in [false, true] {
         let options = exec::SessionOptions { cold, ..common::exec_options() };
         let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
@@ -162,14 +162,14 @@ step {
 }
 ";
     let (program, plan) = common::planned(text);
-    let whole = common::placed(&program, &plan, &gpu, &schedule::Options::default());
-    let mut broken = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let whole = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
+    let mut broken = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     for step in &mut broken.period {
         step.commands.retain(|command| !matches!(command, schedule::Command::Wait { .. }));
     }
     for (schedule, held) in [(whole, true), (broken, false)] {
         let witness = exec::witness(
-            &[exec::Rank { number: 0, program: &program, schedule: &schedule }],
+            &[exec::RankSchedule { number: 0, program: &program, schedule: &schedule }],
             &[&plan],
             &gpu,
             &common::exec_options(),

@@ -29,11 +29,12 @@ fn a_device_s_clock_is_found_on_the_host_s() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpus(&kernels, &[0, 0]) else { return };
     let programs = common::planned_ranks("stream a\nstep { on a { for i in 0..16 { nop() } } }\n", 2);
-    let place = |(program, plan): &(Program, Plan)| common::placed(program, plan, &gpu, &schedule::Options::default());
+    let place =
+        |(program, plan): &(Program, Plan)| common::placed(program, plan, &gpu, &schedule::ScheduleOptions::default());
     let schedules: Vec<_> = programs.iter().map(place).collect();
     let ranks = programs.iter().zip(&schedules);
-    let ranks: Vec<exec::Rank> =
-        ranks.map(|((program, _), schedule)| exec::Rank { number: program.rank, program, schedule }).collect();
+    let ranks: Vec<exec::RankSchedule> =
+        ranks.map(|((program, _), schedule)| exec::RankSchedule { number: program.rank, program, schedule }).collect();
     let options = exec::SessionOptions { gate_depth: 512, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     // Only as streams: one rank cannot capture while another synchronizes the shared device.
@@ -58,8 +59,9 @@ fn the_rank_that_others_wait_for_is_named() {
     let Some((gpu, _alone)) = gpus(&kernels, &[0, 1]) else { return };
     for text in [LATE.to_owned(), LATE.replace("rank == 1", "rank > 1")] {
         let programs = common::planned_ranks(&text, 2);
-        let place =
-            |(program, plan): &(Program, Plan)| common::placed(program, plan, &gpu, &schedule::Options::default());
+        let place = |(program, plan): &(Program, Plan)| {
+            common::placed(program, plan, &gpu, &schedule::ScheduleOptions::default())
+        };
         let schedules: Vec<_> = programs.iter().map(place).collect();
         let ranks = programs.iter().zip(&schedules).map(|((program, plan), schedule)| measure::RankRequest {
             number: program.rank,
@@ -113,7 +115,7 @@ step {
 }
 ";
     let (program, plan) = common::planned(text);
-    let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
+    let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     let notes = common::session(&program, &schedule, &gpu).notes();
     let told: Vec<&String> = notes.iter().filter(|note| note.contains("inferred from")).collect();
     println!("{told:#?}");
@@ -149,11 +151,11 @@ fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
     verify_ranks(text, &ranks, gpu);
     let schedules: Vec<schedule::Schedule> = ranks
         .iter()
-        .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::Options::default()))
+        .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::ScheduleOptions::default()))
         .collect();
     let both = ranks.iter().zip(&schedules);
-    let both: Vec<exec::Rank> =
-        both.map(|(&(number, program, _), schedule)| exec::Rank { number, program, schedule }).collect();
+    let both: Vec<exec::RankSchedule> =
+        both.map(|(&(number, program, _), schedule)| exec::RankSchedule { number, program, schedule }).collect();
     let mut open =
         exec::prepare_ranks(&both, gpu, &common::exec_options()).unwrap_or_else(|error| panic!("{text}: {error}"));
     let notes = open.notes().unwrap_or_else(|error| panic!("{text}: {error}"));

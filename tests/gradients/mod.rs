@@ -8,7 +8,7 @@ use aorta::base::random::hash;
 use aorta::base::{MemoryId, OpId, ViewId};
 use aorta::exec::LaunchMode;
 use aorta::model::{MemoryKind, OpKind, Program};
-use aorta::ops::{self, Category, Member};
+use aorta::ops::{self, Category, RankMember};
 
 use crate::common;
 
@@ -98,8 +98,8 @@ fn evaluate(programs: &[Program], world: &mut World) {
         let specs: Vec<ops::Spec> = programs.iter().map(spec).collect();
         let operation = specs[0].operation;
         let shares = specs.iter().zip(&inputs).zip(&mut outputs);
-        let mut members: Vec<Member> =
-            shares.map(|((spec, inputs), outputs)| Member { spec, inputs, outputs }).collect();
+        let mut members: Vec<RankMember> =
+            shares.map(|((spec, inputs), outputs)| RankMember { spec, inputs, outputs }).collect();
         if operation.category() == Category::Collective || specs.iter().any(|spec| ops::crossing(spec).is_some()) {
             operation.exchange(&mut members);
         } else {

@@ -6,7 +6,7 @@ use std::path::Path;
 use aorta::base::units::Flops;
 use aorta::base::{Bytes, DType};
 use aorta::compile;
-use aorta::compile::{ModuleText, Ranks};
+use aorta::compile::{ModuleText, RankCount};
 use aorta::model::OpKind;
 use aorta::ops::{self, Cost, DataFile, Operation, Preset};
 
@@ -121,7 +121,8 @@ fn any_file(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
 
 /// Cost of each operation of a file on two ranks.
 fn costs(text: &str) -> Vec<(&'static str, Cost)> {
-    let options = compile::Options { ranks: Ranks::Exactly(2), find: &any_file, ..compile::Options::default() };
+    let options =
+        compile::CompileOptions { ranks: RankCount::Exactly(2), find: &any_file, ..compile::CompileOptions::default() };
     let compiled = common::compile("examples.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
     let mut costs = Vec::new();
     for rank in &compiled.ranks {
@@ -144,7 +145,11 @@ fn types(statement: &str) -> String {
     let fits = |dtype: &DType| {
         let header = header.replace("param dtype = bf16", &format!("param dtype = {}", dtype.name()));
         let text = format!("{header}step {{\n  on s {{\n{statement}\n  }}\n}}\n");
-        let options = compile::Options { ranks: Ranks::Exactly(2), find: &any_file, ..compile::Options::default() };
+        let options = compile::CompileOptions {
+            ranks: RankCount::Exactly(2),
+            find: &any_file,
+            ..compile::CompileOptions::default()
+        };
         common::compile("examples.aorta", &text, &options).is_ok()
     };
     let buffers = header.lines().filter(|line| line.contains(": dtype["));

@@ -13,14 +13,14 @@ use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source, TensorMap};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
 use super::Cuda;
 use super::cublaslt::{CublasLt, Product};
 use super::cudnn::Cudnn;
-use super::cudnn_attention::Attention;
-use super::cudnn_convolution::Convolution;
+use super::cudnn_attention::EngineAttention;
+use super::cudnn_convolution::EngineConvolution;
 use super::driver::number;
 use super::nvml::Nvml;
 use super::occupancy;
@@ -35,8 +35,8 @@ impl Api for Cuda {
     const PINNED: c_uint = number::HOST_ALLOC_PORTABLE;
 
     type Product = Product;
-    type Convolution = Convolution;
-    type Attention = Attention;
+    type Convolution = EngineConvolution;
+    type Attention = EngineAttention;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -173,7 +173,7 @@ impl Api for Cuda {
         Ok(format!("nvrtc {} {}", self.nvrtc()?.version(), self.architecture))
     }
 
-    fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
+    fn compile(&self, source: &KernelSource) -> Result<Vec<u8>, String> {
         let nvrtc = self.nvrtc().map_err(|error| error.to_string())?;
         nvrtc.compile(source, &self.architecture)
     }
@@ -291,7 +291,7 @@ impl Api for Cuda {
         self.cudnn().ok().map(|(_, name)| name.as_str())
     }
 
-    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Convolution>> {
+    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<EngineConvolution>> {
         match self.cudnn() {
             Ok((library, _)) => Cudnn::convolutions(library, conv, workspace, wanted),
             Err(_) => Ok(Vec::new()),
@@ -301,7 +301,7 @@ impl Api for Cuda {
     #[inline]
     unsafe fn convolve(
         &self,
-        convolution: &Convolution,
+        convolution: &EngineConvolution,
         operands: ConvAddresses,
         workspace: (u64, u64),
         stream: Stream,
@@ -316,19 +316,25 @@ impl Api for Cuda {
         workspace: u64,
         wanted: u32,
         engine: Option<Engine>,
-    ) -> Call<Vec<Attention>> {
+    ) -> Call<Vec<EngineAttention>> {
         match self.cudnn() {
             Ok((library, _)) => Cudnn::attentions(library, attention, workspace, (wanted, engine)),
             Err(_) => Ok(Vec::new()),
         }
     }
 
-    fn engine(attention: &Attention) -> Engine {
+    fn engine(attention: &EngineAttention) -> Engine {
         attention.engine
     }
 
     #[inline]
-    unsafe fn attend(&self, attention: &Attention, operands: &[u64], workspace: (u64, u64), stream: Stream) -> Call {
+    unsafe fn attend(
+        &self,
+        attention: &EngineAttention,
+        operands: &[u64],
+        workspace: (u64, u64),
+        stream: Stream,
+    ) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { attention.attend(operands, workspace.0, stream) }
     }

@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use cudarc::driver::sys::CUcontext;
 
 use crate::backend::libraries::{SearchPaths, functions};
-use crate::exec::counters::{Count, Counters};
+use crate::exec::counters::{CounterValue, Counters};
 
 use super::cupti;
 
@@ -103,7 +103,7 @@ const USER_RANGES: i32 = 2;
 const USER_REPLAY: i32 = 3;
 
 /// A quantity to count.
-struct Quantity {
+struct CounterQuantity {
     /// NVIDIA's names of one metric, or of two whose ratio it is. NVIDIA lists them for each chip (`ncu --query-metrics`).
     metrics: &'static [&'static str],
     text: &'static str,
@@ -111,24 +111,24 @@ struct Quantity {
 }
 
 /// The shares do not depend on how long the range is, which includes the launch by the host.
-const QUANTITIES: [Quantity; 9] = [
-    Quantity {
+const QUANTITIES: [CounterQuantity; 9] = [
+    CounterQuantity {
         metrics: &["sm__cycles_active.avg", "sm__cycles_active.max"],
         text: "active cycles of an SM on average, as a share of those of the busiest SM",
         unit: "%",
     },
-    Quantity {
+    CounterQuantity {
         metrics: &["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"],
         text: "tensor cores active, as a share of the active cycles of the SMs",
         unit: "%",
     },
-    Quantity { metrics: &["dram__bytes_read.sum"], text: "read from device memory", unit: "B" },
-    Quantity { metrics: &["dram__bytes_write.sum"], text: "written to device memory", unit: "B" },
-    Quantity { metrics: &["lts__t_bytes.sum"], text: "read from and written to the L2 cache", unit: "B" },
-    Quantity { metrics: &["nvlrx__bytes.sum"], text: "received by NVLink", unit: "B" },
-    Quantity { metrics: &["nvltx__bytes.sum"], text: "sent by NVLink", unit: "B" },
-    Quantity { metrics: &["pcie__read_bytes.sum"], text: "received by PCIe", unit: "B" },
-    Quantity { metrics: &["pcie__write_bytes.sum"], text: "sent by PCIe", unit: "B" },
+    CounterQuantity { metrics: &["dram__bytes_read.sum"], text: "read from device memory", unit: "B" },
+    CounterQuantity { metrics: &["dram__bytes_write.sum"], text: "written to device memory", unit: "B" },
+    CounterQuantity { metrics: &["lts__t_bytes.sum"], text: "read from and written to the L2 cache", unit: "B" },
+    CounterQuantity { metrics: &["nvlrx__bytes.sum"], text: "received by NVLink", unit: "B" },
+    CounterQuantity { metrics: &["nvltx__bytes.sum"], text: "sent by NVLink", unit: "B" },
+    CounterQuantity { metrics: &["pcie__read_bytes.sum"], text: "received by PCIe", unit: "B" },
+    CounterQuantity { metrics: &["pcie__write_bytes.sum"], text: "sent by PCIe", unit: "B" },
 ];
 
 /// The chip of a device, and which of its counters are available.
@@ -272,16 +272,16 @@ impl RangeProfiler {
     }
 
     /// The values of the library's metrics, as counts. A metric that the chip does not have in ranges has no value.
-    fn counts(&self, values: &[f64]) -> Vec<Count> {
+    fn counts(&self, values: &[f64]) -> Vec<CounterValue> {
         let mut values = values.iter().copied();
-        let value = |(index, quantity): (usize, &Quantity)| {
+        let value = |(index, quantity): (usize, &CounterQuantity)| {
             let is_counted = self.counted.contains(&index);
             let mut next = || if is_counted { values.next() } else { None };
             let value = match quantity.metrics {
                 [_, _] => next().zip(next()).map(|(part, whole)| if whole == 0.0 { 0.0 } else { 100.0 * part / whole }),
                 _ => next(),
             };
-            Count {
+            CounterValue {
                 metric: quantity.metrics.join(" / "),
                 text: quantity.text.to_owned(),
                 unit: quantity.unit.to_owned(),
@@ -333,7 +333,7 @@ impl Counters for RangeProfiler {
         Ok(stop.complete != 0)
     }
 
-    fn values(&mut self) -> Result<Vec<Count>, String> {
+    fn values(&mut self) -> Result<Vec<CounterValue>, String> {
         let mut decode = Decode { profiler: self.profiler, ..Decode::new() };
         // SAFETY: the structure is that of the call.
         self.table.check("cuptiRangeProfilerDecodeData", unsafe { (self.table.decode)(&mut decode) })?;

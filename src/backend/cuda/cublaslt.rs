@@ -16,7 +16,7 @@ use crate::ops::{Arithmetic, Gemm};
 
 /// cuBLASLt, whose algorithm descriptor has eight 64-bit words.
 pub type CublasLt = blas::BlasLt<8>;
-pub type Product = blas::Product<8>;
+pub type Product = blas::PlannedProduct<8>;
 
 static DIALECT: Dialect = Dialect {
     names: Names {

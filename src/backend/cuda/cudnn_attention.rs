@@ -11,15 +11,17 @@ use crate::backend::gpu::{Call, Engine};
 use crate::ops::{AttentionForm, FusedAttention};
 
 use super::cudnn::Cudnn;
-use super::cudnn_graph::{Element, Graph, Node, Note, Plan, Pointwise, Reduction, Search, Sizes, contiguous};
+use super::cudnn_graph::{
+    Element, EngineNote, EnginePlan, EngineSearch, Graph, GraphTensor, Pointwise, Reduction, Sizes, contiguous,
+};
 
 /// Number of engines that are compiled for each call; compiling one takes a second or two.
 const ENGINES: usize = 2;
 
 /// Attention by an engine of the library.
-pub struct Attention {
+pub struct EngineAttention {
     pub engine: Engine,
-    plan: Plan,
+    plan: EnginePlan,
     /// Bytes from each call's operands to those of the next, and the number of calls.
     steps: Vec<u64>,
     calls: u64,
@@ -35,7 +37,7 @@ impl Cudnn {
         attention: &FusedAttention,
         workspace: u64,
         (wanted, engine): (u32, Option<Engine>),
-    ) -> Call<Vec<Attention>> {
+    ) -> Call<Vec<EngineAttention>> {
         let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
         let (mut all, mut failed) = (Vec::new(), None);
         for (number, form) in (0..).zip(forms(library, attention)) {
@@ -50,15 +52,15 @@ impl Cudnn {
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
             let most = ENGINES.min(wanted.max(1) as usize);
-            let search = Search {
+            let search = EngineSearch {
                 workspace: left,
                 wanted: most,
-                excluded: if attention.deterministic { &[Note::Nondeterministic] } else { &[] },
+                excluded: if attention.deterministic { &[EngineNote::Nondeterministic] } else { &[] },
                 engine: engine.map(|engine| engine.number),
                 exhaustive: false,
             };
             match graph.and_then(|graph| graph.plans(&search)) {
-                Ok(plans) => all.extend(plans.into_iter().map(|plan| Attention {
+                Ok(plans) => all.extend(plans.into_iter().map(|plan| EngineAttention {
                     engine: Engine { form: number, number: plan.engine },
                     plan,
                     steps: steps.clone(),
@@ -115,7 +117,7 @@ const ALIGN: u64 = 256;
 /// Maximum number of operands of a graph.
 const MAX_OPERANDS: usize = 11;
 
-impl Attention {
+impl EngineAttention {
     /// Launches all calls, with the addresses of the operands.
     ///
     /// # Safety
@@ -142,10 +144,11 @@ impl Attention {
 }
 
 /// Dimensions and types of the tensors of an attention call.
-struct Shape<'a> {
+struct AttentionDims<'a> {
     attention: &'a FusedAttention,
-    /// Dimensions of the scores, and of one number per query.
+    /// Dimensions of the scores.
     scores: Sizes,
+    /// Dimensions of one number per query.
     rows: Sizes,
     /// Type of the operands.
     element: Element,
@@ -156,10 +159,10 @@ fn turned(sizes: Sizes) -> Sizes {
     [sizes[0], sizes[1], sizes[3], sizes[2]]
 }
 
-impl<'a> Shape<'a> {
-    fn of(attention: &'a FusedAttention) -> Shape<'a> {
+impl<'a> AttentionDims<'a> {
+    fn of(attention: &'a FusedAttention) -> AttentionDims<'a> {
         let [q, k] = [0, 1].map(|place| sizes(&attention.tensor(place).dims));
-        Shape {
+        AttentionDims {
             attention,
             scores: [q[0], q[1], q[2], k[2]],
             rows: [q[0], q[1], q[2], 1],
@@ -168,20 +171,26 @@ impl<'a> Shape<'a> {
     }
 
     /// Adds the operand with this number, transposed if `turn`.
-    fn operand(&self, graph: &mut Graph, place: usize, turn: bool) -> Call<Node> {
+    fn operand(&self, graph: &mut Graph, place: usize, turn: bool) -> Call<GraphTensor> {
         let tensor = self.attention.tensor(place);
         let (dims, strides) = (sizes(&tensor.dims), sizes(&tensor.strides));
         let (dims, strides) = if turn { (turned(dims), turned(strides)) } else { (dims, strides) };
         graph.operand(dims, strides, Element::of(tensor.dtype))
     }
 
-    fn score(&self, graph: &mut Graph, function: Pointwise, x: Node, b: Option<Node>) -> Call<Node> {
+    fn score(
+        &self,
+        graph: &mut Graph,
+        function: Pointwise,
+        x: GraphTensor,
+        b: Option<GraphTensor>,
+    ) -> Call<GraphTensor> {
         let y = graph.inner(self.scores, Element::F32)?;
         graph.pointwise(function, x, b, y, Element::F32)
     }
 
     /// Adds the scaled products of queries and keys.
-    fn products(&self, graph: &mut Graph, q: Node, keys: Node) -> Call<Node> {
+    fn products(&self, graph: &mut Graph, q: GraphTensor, keys: GraphTensor) -> Call<GraphTensor> {
         let products = graph.inner(self.scores, Element::F32)?;
         graph.multiply(q, keys, products)?;
         let scale = graph.number(self.attention.scale)?;
@@ -189,7 +198,7 @@ impl<'a> Shape<'a> {
     }
 
     /// Masks the keys behind a query's own position, and those before its window.
-    fn mask(&self, graph: &mut Graph, scores: Node) -> Call<Node> {
+    fn mask(&self, graph: &mut Graph, scores: GraphTensor) -> Call<GraphTensor> {
         let FusedAttention { causal, window, .. } = *self.attention;
         if !causal {
             return Ok(scores);
@@ -215,13 +224,18 @@ impl<'a> Shape<'a> {
     }
 
     /// Adds the positions of the query and of the key of each score.
-    fn indices(&self, graph: &mut Graph, scores: Node) -> Call<(Node, Node)> {
+    fn indices(&self, graph: &mut Graph, scores: GraphTensor) -> Call<(GraphTensor, GraphTensor)> {
         let [query, key] = [graph.inner(self.scores, Element::I32)?, graph.inner(self.scores, Element::I32)?];
         Ok((graph.index(scores, 2, query)?, graph.index(scores, 3, key)?))
     }
 
     /// Replaces the scores for which a comparison fails by -inf.
-    fn keep(&self, graph: &mut Graph, (compare, a, b): (Pointwise, Node, Node), scores: Node) -> Call<Node> {
+    fn keep(
+        &self,
+        graph: &mut Graph,
+        (compare, a, b): (Pointwise, GraphTensor, GraphTensor),
+        scores: GraphTensor,
+    ) -> Call<GraphTensor> {
         let holds = graph.inner(self.scores, Element::BOOL)?;
         graph.pointwise(compare, a, Some(b), holds, Element::BOOL)?;
         let least = graph.number(f32::NEG_INFINITY)?;
@@ -237,7 +251,7 @@ fn sizes(dims: &[u64]) -> Sizes {
 /// Operands in the order of the addresses: q, k, v, o, lse and, if there is one, the bias.
 fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let mut owned = Graph::new(library);
-    let (graph, shape) = (&mut owned, Shape::of(attention));
+    let (graph, shape) = (&mut owned, AttentionDims::of(attention));
     let q = shape.operand(graph, 0, false)?;
     let keys = shape.operand(graph, 1, true)?;
     let [v, o, lse] =
@@ -266,7 +280,7 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
 /// sums of the gradients of queries.
 fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> Call<Graph> {
     let mut owned = Graph::new(library);
-    let (graph, shape) = (&mut owned, Shape::of(attention));
+    let (graph, shape) = (&mut owned, AttentionDims::of(attention));
     let place = |graph: &mut Graph, place: usize| shape.operand(graph, place, (1..=2).contains(&place));
     let (q, keys, values) = (place(graph, 0)?, place(graph, 1)?, place(graph, 2)?);
     let (o, lse, dy) = (place(graph, 3)?, place(graph, 4)?, place(graph, 5)?);
@@ -308,11 +322,16 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     Ok(owned)
 }
 
-impl Shape<'_> {
+impl AttentionDims<'_> {
     /// Adds the product of transposed scores with rows of queries, which is the gradient of keys or values, summed over the heads
     /// of queries that share them. The gradient of each head has the operands' type before the sum; the error bound of
     /// verification relies on it (`ops/attention/backward_reference.rs`).
-    fn of_keys(&self, graph: &mut Graph, (scores, rows): (Node, Node), (result, place): (Node, usize)) -> Call {
+    fn of_keys(
+        &self,
+        graph: &mut Graph,
+        (scores, rows): (GraphTensor, GraphTensor),
+        (result, place): (GraphTensor, usize),
+    ) -> Call {
         let [batch, heads, queries, keys] = self.scores;
         let strides = [heads * queries * keys, queries * keys, 1, keys];
         let across = graph.inner_with(turned(self.scores), strides, self.element)?;

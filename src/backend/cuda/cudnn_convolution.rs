@@ -12,15 +12,15 @@ use crate::ops::{Arithmetic, Conv, ConvForm, Tensor};
 
 use super::cudnn::Cudnn;
 use super::cudnn_api::{Desc, element, status};
-use super::cudnn_graph::{ConvolutionSteps, Element, Graph, Node, Note, Plan, Search};
+use super::cudnn_graph::{ConvolutionSteps, Element, EngineNote, EnginePlan, EngineSearch, Graph, GraphTensor};
 
 /// Number of configurations of engines that are timed for each wanted algorithm. With 24 instead of 8, four of 21 drawn
 /// convolutions ran in 0.86 to 0.94 of the time on an H100. Timing a configuration takes about 10 ms.
 const CONFIGURATIONS: u32 = 3;
 
 /// A convolution by an engine of the library.
-pub struct Convolution {
-    plan: Plan,
+pub struct EngineConvolution {
+    plan: EnginePlan,
     /// The addition of the bias after it; `None` without a bias.
     bias: Option<Arc<Bias>>,
 }
@@ -68,26 +68,27 @@ fn spatial(sizes: Dims, absent: i64) -> Vec<i64> {
 }
 
 /// Returns the properties of engines that a convolution rules out.
-fn excluded(conv: &Conv) -> Vec<Note> {
+fn excluded(conv: &Conv) -> Vec<EngineNote> {
     let arithmetic = conv.arithmetic;
-    let mut all = vec![Note::Fft, Note::Winograd, Note::ReducedSums];
-    all.extend(conv.deterministic.then_some(Note::Nondeterministic));
+    let mut all = vec![EngineNote::Fft, EngineNote::Winograd, EngineNote::ReducedSums];
+    all.extend(conv.deterministic.then_some(EngineNote::Nondeterministic));
     if matches!(arithmetic, Arithmetic::F32 | Arithmetic::Tf32 | Arithmetic::F64) {
-        all.push(Note::DownConverts);
+        all.push(EngineNote::DownConverts);
     }
     // Matrix units round `f32` inputs to `tf32`.
     if arithmetic == Arithmetic::F32 {
-        all.push(Note::MatrixUnits);
+        all.push(EngineNote::MatrixUnits);
     }
     all
 }
 
 impl Cudnn {
-    /// Returns a convolution by at most [`CONFIGURATIONS`] times `wanted` configurations of the library's engines, the most promising first.
-    pub fn convolutions(library: &Arc<Self>, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Convolution>> {
+    /// Returns a convolution by at most [`CONFIGURATIONS`] times `wanted` configurations of the library's engines, the most
+    /// promising first.
+    pub fn convolutions(library: &Arc<Self>, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<EngineConvolution>> {
         let sum = if conv.arithmetic == Arithmetic::F64 { Element::F64 } else { Element::F32 };
         let mut graph = Graph::new(library);
-        let mut operand = |tensor: &Tensor| -> Call<Node> {
+        let mut operand = |tensor: &Tensor| -> Call<GraphTensor> {
             let [dims, strides] = layout(tensor);
             graph.aligned_operand((&dims, &strides), Element::of(tensor.dtype), tensor.align)
         };
@@ -100,7 +101,7 @@ impl Cudnn {
             sum,
         };
         graph.convolve(conv.form, tensors, &steps)?;
-        let search = Search {
+        let search = EngineSearch {
             workspace,
             wanted: if wanted > 1 { wanted * CONFIGURATIONS } else { 1 } as usize,
             excluded: &excluded(conv),
@@ -109,7 +110,7 @@ impl Cudnn {
         };
         let bias = conv.bias.map(|_| Bias::new(library, conv)).transpose()?.map(Arc::new);
         let plans = graph.plans(&search)?;
-        Ok(plans.into_iter().map(|plan| Convolution { plan, bias: bias.clone() }).collect())
+        Ok(plans.into_iter().map(|plan| EngineConvolution { plan, bias: bias.clone() }).collect())
     }
 
     /// Creates the descriptor of a tensor.
@@ -161,7 +162,7 @@ impl Bias {
     }
 }
 
-impl Convolution {
+impl EngineConvolution {
     /// Launches the convolution, and the addition of its bias.
     ///
     /// # Safety

@@ -38,22 +38,22 @@ mod kind {
 
 /// A type of an attribute's values.
 #[derive(Clone, Copy)]
-struct Kind(c_int);
+struct AttributeType(c_int);
 
-impl Kind {
-    const HANDLE: Kind = Kind(0);
-    const DTYPE: Kind = Kind(1);
-    const BOOL: Kind = Kind(2);
-    const I64: Kind = Kind(3);
-    const F32: Kind = Kind(4);
-    const F64: Kind = Kind(5);
-    const POINTER: Kind = Kind(6);
-    const CONVOLUTION: Kind = Kind(7);
-    const HEURISTIC: Kind = Kind(8);
-    const NOTE: Kind = Kind(11);
-    const POINTWISE: Kind = Kind(14);
-    const DESCRIPTOR: Kind = Kind(15);
-    const REDUCTION: Kind = Kind(18);
+impl AttributeType {
+    const HANDLE: AttributeType = AttributeType(0);
+    const DTYPE: AttributeType = AttributeType(1);
+    const BOOL: AttributeType = AttributeType(2);
+    const I64: AttributeType = AttributeType(3);
+    const F32: AttributeType = AttributeType(4);
+    const F64: AttributeType = AttributeType(5);
+    const POINTER: AttributeType = AttributeType(6);
+    const CONVOLUTION: AttributeType = AttributeType(7);
+    const HEURISTIC: AttributeType = AttributeType(8);
+    const NOTE: AttributeType = AttributeType(11);
+    const POINTWISE: AttributeType = AttributeType(14);
+    const DESCRIPTOR: AttributeType = AttributeType(15);
+    const REDUCTION: AttributeType = AttributeType(18);
 }
 
 /// Functions of each element.
@@ -103,11 +103,11 @@ pub fn contiguous(dims: Sizes) -> Sizes {
 
 /// A tensor of a graph.
 #[derive(Clone, Copy)]
-pub struct Node(Desc);
+pub struct GraphTensor(Desc);
 
 /// A property of an engine's arithmetic, in the library's numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Note {
+pub enum EngineNote {
     MatrixUnits = 0,
     DownConverts = 1,
     ReducedSums = 2,
@@ -117,13 +117,13 @@ pub enum Note {
 }
 
 /// The engines of the library that are compiled for a graph.
-pub struct Search<'a> {
+pub struct EngineSearch<'a> {
     /// Maximum number of bytes of an engine's workspace.
     pub workspace: u64,
     /// Maximum number of compiled configurations.
     pub wanted: usize,
     /// Engines with one of these properties are skipped.
-    pub excluded: &'a [Note],
+    pub excluded: &'a [EngineNote],
     /// The only engine that is compiled; `None` for all.
     pub engine: Option<u32>,
     /// Whether to compile several configurations of an engine, and those of the fallback list after the others. Otherwise, the
@@ -179,31 +179,31 @@ impl Graph {
     }
 
     /// Adds an operand. Calls pass the addresses of operands in the order in which they were added.
-    pub fn operand(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
+    pub fn operand(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<GraphTensor> {
         self.aligned_operand((&dims, &strides), element, 16)
     }
 
     /// Adds an operand of any number of dimensions, whose addresses are multiples of `align` bytes.
-    pub fn aligned_operand(&mut self, shape: (&[u64], &[u64]), element: Element, align: u8) -> Call<Node> {
+    pub fn aligned_operand(&mut self, shape: (&[u64], &[u64]), element: Element, align: u8) -> Call<GraphTensor> {
         self.places.push(self.next);
         self.tensor(shape, (element, align), false, false)
     }
 
     /// Adds a tensor between operations, without memory of its own.
-    pub fn inner(&mut self, dims: Sizes, element: Element) -> Call<Node> {
+    pub fn inner(&mut self, dims: Sizes, element: Element) -> Call<GraphTensor> {
         self.inner_with(dims, contiguous(dims), element)
     }
 
-    pub fn inner_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
+    pub fn inner_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<GraphTensor> {
         self.tensor((&dims, &strides), (element, 16), true, false)
     }
 
-    pub fn number(&mut self, value: f32) -> Call<Node> {
+    pub fn number(&mut self, value: f32) -> Call<GraphTensor> {
         self.scalars.push((self.next, value.to_bits()));
         self.tensor((&[1; 4], &[1; 4]), (Element::F32, 16), false, true)
     }
 
-    pub fn integer(&mut self, value: i32) -> Call<Node> {
+    pub fn integer(&mut self, value: i32) -> Call<GraphTensor> {
         self.scalars.push((self.next, value as u32));
         self.tensor((&[1; 4], &[1; 4]), (Element::I32, 16), false, true)
     }
@@ -214,96 +214,102 @@ impl Graph {
         (element, align): (Element, u8),
         inner: bool,
         value: bool,
-    ) -> Call<Node> {
+    ) -> Call<GraphTensor> {
         let made = self.descriptor(kind::TENSOR)?;
         let numbers = |sizes: &[u64]| -> Vec<i64> { sizes.iter().map(|&size| size as i64).collect() };
-        self.set(made, 906, Kind::I64, &[self.next])?;
-        self.set(made, 901, Kind::DTYPE, &[element.0])?;
-        self.set(made, 902, Kind::I64, &numbers(dims))?;
-        self.set(made, 903, Kind::I64, &numbers(strides))?;
+        self.set(made, 906, AttributeType::I64, &[self.next])?;
+        self.set(made, 901, AttributeType::DTYPE, &[element.0])?;
+        self.set(made, 902, AttributeType::I64, &numbers(dims))?;
+        self.set(made, 903, AttributeType::I64, &numbers(strides))?;
         // Alignment of the tensor's address in bytes.
-        self.set(made, 900, Kind::I64, &[i64::from(align)])?;
-        self.set(made, 907, Kind::BOOL, &[inner])?;
-        self.set(made, 908, Kind::BOOL, &[value])?;
+        self.set(made, 900, AttributeType::I64, &[i64::from(align)])?;
+        self.set(made, 907, AttributeType::BOOL, &[inner])?;
+        self.set(made, 908, AttributeType::BOOL, &[value])?;
         self.next += 1;
         self.finalize(made)?;
-        Ok(Node(made))
+        Ok(GraphTensor(made))
     }
 
     /// Adds `y = function(x, b)`, computed in `compute`.
     pub fn pointwise(
         &mut self,
         function: Pointwise,
-        x: Node,
-        b: Option<Node>,
-        y: Node,
+        x: GraphTensor,
+        b: Option<GraphTensor>,
+        y: GraphTensor,
         compute: Element,
-    ) -> Call<Node> {
+    ) -> Call<GraphTensor> {
         self.map((function, compute, None), x, [b, None], y)
     }
 
     /// Adds `y`, whose elements are their own positions along an axis.
-    pub fn index(&mut self, x: Node, axis: i64, y: Node) -> Call<Node> {
+    pub fn index(&mut self, x: GraphTensor, axis: i64, y: GraphTensor) -> Call<GraphTensor> {
         self.map((Pointwise::Index, Element::F32, Some(axis)), x, [None, None], y)
     }
 
     /// Adds `y`, which is `x` where a condition holds, and `b` elsewhere.
-    pub fn select(&mut self, condition: Node, x: Node, b: Node, y: Node) -> Call<Node> {
+    pub fn select(
+        &mut self,
+        condition: GraphTensor,
+        x: GraphTensor,
+        b: GraphTensor,
+        y: GraphTensor,
+    ) -> Call<GraphTensor> {
         self.map((Pointwise::Select, Element::F32, None), x, [Some(b), Some(condition)], y)
     }
 
     fn map(
         &mut self,
         (function, compute, axis): (Pointwise, Element, Option<i64>),
-        x: Node,
-        others: [Option<Node>; 2],
-        y: Node,
-    ) -> Call<Node> {
+        x: GraphTensor,
+        others: [Option<GraphTensor>; 2],
+        y: GraphTensor,
+    ) -> Call<GraphTensor> {
         let how = self.descriptor(kind::POINTWISE)?;
-        self.set(how, 0, Kind::POINTWISE, &[function as c_int])?;
-        self.set(how, 1, Kind::DTYPE, &[compute.0])?;
+        self.set(how, 0, AttributeType::POINTWISE, &[function as c_int])?;
+        self.set(how, 1, AttributeType::DTYPE, &[compute.0])?;
         if let Some(axis) = axis {
-            self.set(how, 9, Kind::I64, &[axis])?;
+            self.set(how, 9, AttributeType::I64, &[axis])?;
         }
         self.finalize(how)?;
         let [b, condition] = others;
-        let all = [(750, Some(Node(how))), (751, Some(x)), (752, b), (753, Some(y)), (758, condition)];
+        let all = [(750, Some(GraphTensor(how))), (751, Some(x)), (752, b), (753, Some(y)), (758, condition)];
         self.operation(kind::POINTWISE_OPERATION, &all)?;
         Ok(y)
     }
 
     /// Adds `c = a * b`, a product of matrices whose sums are in `f32`.
-    pub fn multiply(&mut self, a: Node, b: Node, c: Node) -> Call<Node> {
+    pub fn multiply(&mut self, a: GraphTensor, b: GraphTensor, c: GraphTensor) -> Call<GraphTensor> {
         let how = self.descriptor(kind::MATMUL)?;
-        self.set(how, 1500, Kind::DTYPE, &[Element::F32.0])?;
+        self.set(how, 1500, AttributeType::DTYPE, &[Element::F32.0])?;
         self.finalize(how)?;
-        let all = [(1520, Some(a)), (1521, Some(b)), (1522, Some(c)), (1523, Some(Node(how)))];
+        let all = [(1520, Some(a)), (1521, Some(b)), (1522, Some(c)), (1523, Some(GraphTensor(how)))];
         self.operation(kind::MATMUL_OPERATION, &all)?;
         Ok(c)
     }
 
-    pub fn reduce(&mut self, reduction: Reduction, x: Node, y: Node) -> Call<Node> {
+    pub fn reduce(&mut self, reduction: Reduction, x: GraphTensor, y: GraphTensor) -> Call<GraphTensor> {
         let how = self.descriptor(kind::REDUCTION)?;
-        self.set(how, 1600, Kind::REDUCTION, &[reduction as c_int])?;
-        self.set(how, 1601, Kind::DTYPE, &[Element::F32.0])?;
+        self.set(how, 1600, AttributeType::REDUCTION, &[reduction as c_int])?;
+        self.set(how, 1601, AttributeType::DTYPE, &[Element::F32.0])?;
         self.finalize(how)?;
-        self.operation(kind::REDUCTION_OPERATION, &[(1610, Some(x)), (1611, Some(y)), (1612, Some(Node(how)))])?;
+        self.operation(kind::REDUCTION_OPERATION, &[(1610, Some(x)), (1611, Some(y)), (1612, Some(GraphTensor(how)))])?;
         Ok(y)
     }
 
     /// Adds a convolution of `x`, `w` and `y`, of which it computes the one that the form names.
-    pub fn convolve(&mut self, form: ConvForm, [x, w, y]: [Node; 3], steps: &ConvolutionSteps) -> Call {
+    pub fn convolve(&mut self, form: ConvForm, [x, w, y]: [GraphTensor; 3], steps: &ConvolutionSteps) -> Call {
         /// CUDNN_CROSS_CORRELATION: kernels are not reversed.
         const CROSS_CORRELATION: c_int = 1;
         let how = self.descriptor(kind::CONVOLUTION)?;
-        self.set(how, 100, Kind::DTYPE, &[steps.sum.0])?;
-        self.set(how, 101, Kind::CONVOLUTION, &[CROSS_CORRELATION])?;
-        self.set(how, 102, Kind::I64, &steps.dilation)?;
-        self.set(how, 103, Kind::I64, &steps.stride)?;
+        self.set(how, 100, AttributeType::DTYPE, &[steps.sum.0])?;
+        self.set(how, 101, AttributeType::CONVOLUTION, &[CROSS_CORRELATION])?;
+        self.set(how, 102, AttributeType::I64, &steps.dilation)?;
+        self.set(how, 103, AttributeType::I64, &steps.stride)?;
         // Padding after the last element and before the first.
-        self.set(how, 104, Kind::I64, &steps.padding)?;
-        self.set(how, 105, Kind::I64, &steps.padding)?;
-        self.set(how, 106, Kind::I64, &[steps.stride.len() as i64])?;
+        self.set(how, 104, AttributeType::I64, &steps.padding)?;
+        self.set(how, 105, AttributeType::I64, &steps.padding)?;
+        self.set(how, 106, AttributeType::I64, &[steps.stride.len() as i64])?;
         self.finalize(how)?;
         // The first attribute of each form: the factor of the convolution, followed by the factor of the earlier result, the
         // description, and the three tensors.
@@ -315,13 +321,13 @@ impl Graph {
         let made = self.descriptor(kind)?;
         for (attribute, factor) in [(first, 1.0f64), (first + 1, 0.0)] {
             match steps.sum {
-                Element::F64 => self.set(made, attribute, Kind::F64, &[factor])?,
-                _ => self.set(made, attribute, Kind::F32, &[factor as f32])?,
+                Element::F64 => self.set(made, attribute, AttributeType::F64, &[factor])?,
+                _ => self.set(made, attribute, AttributeType::F32, &[factor as f32])?,
             }
         }
-        self.set(made, first + 2, Kind::DESCRIPTOR, &[how])?;
-        for (attribute, Node(tensor)) in (first + 3..).zip(tensors) {
-            self.set(made, attribute, Kind::DESCRIPTOR, &[tensor])?;
+        self.set(made, first + 2, AttributeType::DESCRIPTOR, &[how])?;
+        for (attribute, GraphTensor(tensor)) in (first + 3..).zip(tensors) {
+            self.set(made, attribute, AttributeType::DESCRIPTOR, &[tensor])?;
         }
         self.finalize(made)?;
         self.operations.push(made);
@@ -329,16 +335,16 @@ impl Graph {
     }
 
     /// Adds `y`, which has the elements of `x` in other dimensions.
-    pub fn reshape(&mut self, x: Node, y: Node) -> Call<Node> {
+    pub fn reshape(&mut self, x: GraphTensor, y: GraphTensor) -> Call<GraphTensor> {
         self.operation(kind::RESHAPE_OPERATION, &[(2200, Some(x)), (2201, Some(y))])?;
         Ok(y)
     }
 
-    fn operation(&mut self, kind: c_int, attributes: &[(c_int, Option<Node>)]) -> Call {
+    fn operation(&mut self, kind: c_int, attributes: &[(c_int, Option<GraphTensor>)]) -> Call {
         let made = self.descriptor(kind)?;
         for &(attribute, node) in attributes {
-            if let Some(Node(node)) = node {
-                self.set(made, attribute, Kind::DESCRIPTOR, &[node])?;
+            if let Some(GraphTensor(node)) = node {
+                self.set(made, attribute, AttributeType::DESCRIPTOR, &[node])?;
             }
         }
         self.finalize(made)?;
@@ -355,7 +361,7 @@ impl Graph {
         Ok(made)
     }
 
-    fn set<T>(&self, descriptor: Desc, attribute: c_int, kind: Kind, values: &[T]) -> Call {
+    fn set<T>(&self, descriptor: Desc, attribute: c_int, kind: AttributeType, values: &[T]) -> Call {
         let (api, count) = (&self.library.graphs, values.len() as i64);
         // SAFETY: the descriptor is alive, and the values are of the stated number; their type is that of the attribute.
         let code = unsafe { (api.functions.set)(descriptor, attribute, kind.0, count, values.as_ptr().cast()) };
@@ -363,7 +369,7 @@ impl Graph {
     }
 
     /// Reads at most `values.len()` values of an attribute and returns the number of values that it has.
-    fn get<T>(&self, descriptor: Desc, attribute: c_int, kind: Kind, values: &mut [T]) -> Call<usize> {
+    fn get<T>(&self, descriptor: Desc, attribute: c_int, kind: AttributeType, values: &mut [T]) -> Call<usize> {
         let (api, count, mut found) = (&self.library.graphs, values.len() as i64, 0i64);
         let to = if values.is_empty() { std::ptr::null_mut() } else { values.as_mut_ptr().cast() };
         // SAFETY: the descriptor is alive, and there is room for the stated number of values of the attribute's type.
@@ -381,13 +387,13 @@ impl Graph {
     /// Finishes the graph and compiles it with the engines of a search, the most promising first.
     ///
     /// Fails if no engine is left, with the reason of the last one that failed.
-    pub fn plans(mut self, search: &Search) -> Call<Vec<Plan>> {
+    pub fn plans(mut self, search: &EngineSearch) -> Call<Vec<EnginePlan>> {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
         let library = self.library.clone();
         let graph = self.descriptor(kind::GRAPH)?;
-        self.set(graph, 800, Kind::HANDLE, &[library.handle])?;
-        self.set(graph, 801, Kind::DESCRIPTOR, &self.operations)?;
+        self.set(graph, 800, AttributeType::HANDLE, &[library.handle])?;
+        self.set(graph, 801, AttributeType::DESCRIPTOR, &self.operations)?;
         self.finalize(graph)?;
         let (mut found, mut seen, mut failed) = (Vec::new(), Vec::new(), None);
         for mode in MODES {
@@ -428,47 +434,47 @@ impl Graph {
             (false, _) => {}
         }
         let graph = Arc::new(self);
-        let made = |(plan, workspace, engine)| Plan { graph: graph.clone(), plan, workspace, engine };
+        let made = |(plan, workspace, engine)| EnginePlan { graph: graph.clone(), plan, workspace, engine };
         Ok(found.into_iter().map(made).collect())
     }
 
     /// Returns the configurations of engines that the library proposes, the most promising first.
     fn configurations(&mut self, graph: Desc, mode: c_int) -> Call<Vec<Desc>> {
         let heuristics = self.descriptor(kind::HEURISTICS)?;
-        self.set(heuristics, 201, Kind::DESCRIPTOR, &[graph])?;
-        self.set(heuristics, 200, Kind::HEURISTIC, &[mode])?;
+        self.set(heuristics, 201, AttributeType::DESCRIPTOR, &[graph])?;
+        self.set(heuristics, 200, AttributeType::HEURISTIC, &[mode])?;
         self.finalize(heuristics)?;
-        let count = self.get::<Desc>(heuristics, 202, Kind::DESCRIPTOR, &mut [])?;
+        let count = self.get::<Desc>(heuristics, 202, AttributeType::DESCRIPTOR, &mut [])?;
         let mut all = (0..count).map(|_| self.descriptor(kind::ENGINE_CONFIG)).collect::<Call<Vec<Desc>>>()?;
-        let count = self.get(heuristics, 202, Kind::DESCRIPTOR, &mut all)?;
+        let count = self.get(heuristics, 202, AttributeType::DESCRIPTOR, &mut all)?;
         all.truncate(count);
         Ok(all)
     }
 
     /// Returns the number of a configuration's engine, and whether it has one of the excluded properties.
-    fn engine(&mut self, configuration: Desc, excluded: &[Note]) -> Call<(u32, bool)> {
+    fn engine(&mut self, configuration: Desc, excluded: &[EngineNote]) -> Call<(u32, bool)> {
         let engine = self.descriptor(kind::ENGINE)?;
-        self.get(configuration, 300, Kind::DESCRIPTOR, &mut [engine])?;
+        self.get(configuration, 300, AttributeType::DESCRIPTOR, &mut [engine])?;
         let (mut number, mut notes) = ([0i64], [-1; 16]);
-        self.get(engine, 1301, Kind::I64, &mut number)?;
-        self.get(engine, 1303, Kind::NOTE, &mut notes)?;
+        self.get(engine, 1301, AttributeType::I64, &mut number)?;
+        self.get(engine, 1303, AttributeType::NOTE, &mut notes)?;
         Ok((number[0] as u32, excluded.iter().any(|&note| notes.contains(&(note as c_int)))))
     }
 
     /// Compiles a configuration, and returns its plan and the bytes of its workspace.
     fn compile(&mut self, configuration: Desc) -> Call<(Desc, u64)> {
         let plan = self.descriptor(kind::PLAN)?;
-        self.set(plan, 400, Kind::HANDLE, &[self.library.handle])?;
-        self.set(plan, 401, Kind::DESCRIPTOR, &[configuration])?;
+        self.set(plan, 400, AttributeType::HANDLE, &[self.library.handle])?;
+        self.set(plan, 401, AttributeType::DESCRIPTOR, &[configuration])?;
         self.finalize(plan)?;
         let mut bytes = [0i64];
-        self.get(plan, 402, Kind::I64, &mut bytes)?;
+        self.get(plan, 402, AttributeType::I64, &mut bytes)?;
         Ok((plan, bytes[0].max(0) as u64))
     }
 }
 
 /// A compiled graph.
-pub struct Plan {
+pub struct EnginePlan {
     graph: Arc<Graph>,
     plan: Desc,
     /// Bytes of the workspace that a call needs.
@@ -478,14 +484,14 @@ pub struct Plan {
 }
 
 // SAFETY: as for the graph.
-unsafe impl Send for Plan {}
+unsafe impl Send for EnginePlan {}
 // SAFETY: as for the graph.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for EnginePlan {}
 
 /// Maximum number of tensors and scalars of a graph.
 const MAX_MESSAGE: usize = 32;
 
-impl Plan {
+impl EnginePlan {
     /// Launches the graph's kernels, with the addresses of its operands in the order in which they were added.
     ///
     /// # Safety
@@ -510,9 +516,9 @@ impl Plan {
             api.check("cudnnBackendCreateDescriptor", (api.functions.create)(kind::PACK, &mut pack))?;
             let graph = self.graph.as_ref();
             let done = graph
-                .set(pack, 1000, Kind::I64, &uids[..count])
-                .and_then(|()| graph.set(pack, 1001, Kind::POINTER, &pointers[..count]))
-                .and_then(|()| graph.set(pack, 1003, Kind::POINTER, &[workspace as *mut c_void]))
+                .set(pack, 1000, AttributeType::I64, &uids[..count])
+                .and_then(|()| graph.set(pack, 1001, AttributeType::POINTER, &pointers[..count]))
+                .and_then(|()| graph.set(pack, 1003, AttributeType::POINTER, &[workspace as *mut c_void]))
                 .and_then(|()| graph.finalize(pack))
                 .and_then(|()| {
                     let code = (api.functions.execute)(library.handle, self.plan, pack);

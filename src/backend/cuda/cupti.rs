@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
 use crate::exec::KernelLaunch;
-use crate::exec::records::{Activity, Cause, Node, NotedCall};
+use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
 
 type Subscriber = *mut c_void;
 type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const u8);
@@ -109,19 +109,19 @@ const ORIGINAL_NODE: usize = 24;
 
 /// Launches and graph nodes that the thread of one rank has made while the library was attached.
 #[derive(Default)]
-struct Notes {
+struct LaunchNotes {
     cause: Option<Cause>,
     calls: Vec<NotedCall>,
     nodes: HashMap<u64, u32>,
 }
 
 thread_local! {
-    static NOTES: RefCell<Notes> = RefCell::new(Notes::default());
+    static NOTES: RefCell<LaunchNotes> = RefCell::new(LaunchNotes::default());
 }
 
 /// The state of the process.
 #[derive(Default)]
-struct State {
+struct RecorderState {
     /// Number of ranks that record.
     ranks: u32,
     /// The subscriber's handle while a rank records.
@@ -131,7 +131,8 @@ struct State {
     dropped: u64,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activities: Vec::new(), dropped: 0 });
+static STATE: Mutex<RecorderState> =
+    Mutex::new(RecorderState { ranks: 0, subscriber: 0, activities: Vec::new(), dropped: 0 });
 
 /// Full buffers with the number of valid bytes, and empty buffers, by address. All other buffers are with the library.
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
@@ -227,7 +228,7 @@ impl Cupti {
     }
 
     /// Attaches to the process, and enables callbacks and records.
-    fn attach(&self, state: &mut State) -> Result<(), String> {
+    fn attach(&self, state: &mut RecorderState) -> Result<(), String> {
         let mut subscriber: Subscriber = std::ptr::null_mut();
         // SAFETY: the callbacks have the types of the library's header, and the table that they get is never freed.
         unsafe {
@@ -254,7 +255,7 @@ impl Cupti {
     }
 
     /// Disables everything again, and detaches from the process.
-    fn detach(&self, state: &mut State) {
+    fn detach(&self, state: &mut RecorderState) {
         let subscriber = state.subscriber as Subscriber;
         // SAFETY: the subscriber is attached. A status other than 0 leaves nothing else to do.
         unsafe {
@@ -275,11 +276,11 @@ impl Cupti {
         // Records that arrive this late belong to no operation.
         let full = std::mem::take(&mut *lock(&FULL));
         lock(&EMPTY).extend(full.into_iter().map(|(buffer, _)| buffer));
-        *state = State::default();
+        *state = RecorderState::default();
     }
 
     /// Reads the records of all full buffers. All devices are idle.
-    fn collect(&self, state: &mut State) -> Result<(), String> {
+    fn collect(&self, state: &mut RecorderState) -> Result<(), String> {
         // SAFETY: the library is attached.
         self.check("cuptiActivityFlushAll", unsafe { (self.table.flush_all)(FLUSH_FORCED) })?;
         let mut dropped = 0;
@@ -379,9 +380,9 @@ impl Tracer for Cupti {
         NOTES.with_borrow_mut(|notes| notes.cause = cause);
     }
 
-    fn take_notes(&self) -> (Vec<NotedCall>, Vec<Node>) {
+    fn take_notes(&self) -> (Vec<NotedCall>, Vec<GraphNode>) {
         let notes = NOTES.take();
-        (notes.calls, notes.nodes.into_iter().map(|(id, op)| Node { id, op }).collect())
+        (notes.calls, notes.nodes.into_iter().map(|(id, op)| GraphNode { id, op }).collect())
     }
 
     fn end(&self, calls: &HashSet<u32>) -> Result<(Vec<Activity>, u64), String> {

@@ -228,6 +228,7 @@ impl CudaDriver {
         text(|at, room| unsafe { read(at, room, device) }).map(|bus| bus.to_lowercase())
     }
 
+    /// Returns an attribute of a device; `None` if the driver does not know it.
     pub fn attribute(&self, device: CUdevice, attribute: i32) -> Option<i32> {
         let mut value = 0;
         // SAFETY: the output pointer is valid for the call; an unknown attribute makes the call fail.

@@ -25,7 +25,7 @@ use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
-use crate::ops::Source;
+use crate::ops::KernelSource;
 
 use counters::RangeProfiler;
 use cublaslt::CublasLt;
@@ -50,7 +50,7 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
 
 /// Compiles a kernel to machine code for `architecture`, such as `sm_90`, without a device. The error is the reason in
 /// words.
-pub fn compile(paths: &SearchPaths, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
+pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
     let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| error.to_string())?;
     nvrtc.compile(source, architecture)
 }
@@ -69,7 +69,7 @@ pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
     }
 }
 
-/// One device, with its context.
+/// A device with its context.
 pub struct Cuda {
     driver: CudaDriver,
     paths: SearchPaths,

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, PeerAccess, Step, required};
+use crate::backend::gpu::{Api, Call, PeerAccess, SyncStep, required};
 use crate::ops::Copy as CopyLaunch;
 
 use super::Cuda;
@@ -57,7 +57,7 @@ impl PeerAccess for Cuda {
     }
 
     /// Raises and awaits flags, with as few driver calls as possible. Each write is preceded by a memory fence.
-    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call {
+    unsafe fn execute_steps(&self, steps: &[SyncStep], stream: Stream) -> Call {
         /// Most steps come in pairs. The driver accepts up to 256 operations per call.
         const AT_ONCE: usize = 4;
         let batch = required(self.driver.table.stream_batch_mem_op, "cuStreamBatchMemOp_v2", PEERS)?;
@@ -71,8 +71,8 @@ impl PeerAccess for Cuda {
             };
             for step in steps {
                 match *step {
-                    Step::Raise { flag, value } => add(write(flag, value)),
-                    Step::Await(flag) => [wait(flag, 1), write(flag, 0)].into_iter().for_each(&mut add),
+                    SyncStep::Raise { flag, value } => add(write(flag, value)),
+                    SyncStep::Await(flag) => [wait(flag, 1), write(flag, 0)].into_iter().for_each(&mut add),
                 }
             }
             // SAFETY: the operations are valid for the call; the caller vouches for memory and stream.

@@ -10,7 +10,7 @@ use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source, TensorMap};
+use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
 use super::attended::Engine;
@@ -53,7 +53,7 @@ const SHARED_MEMORY: &str = "ranks in several processes need it";
 /// A step by which streams synchronize with those of other devices, or with threads of the CPU. A flag is a 32-bit word,
 /// lowered when it is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SyncStep {
     /// Writes a value other than 0 to the flag at an address on this device, on a device that it can access, or on the host.
     Raise { flag: u64, value: u32 },
     /// Waits until the flag at an address on this device or on the host is 1, and lowers it.
@@ -73,7 +73,7 @@ pub trait PeerAccess {
     /// Copies to memory of another device, if necessary through host memory.
     unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
     /// Makes a stream execute the steps once its earlier work is complete. Called only if `STEPS_ON_STREAMS`.
-    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call;
+    unsafe fn execute_steps(&self, steps: &[SyncStep], stream: Stream) -> Call;
     /// The kind of link to another device, such as `xGMI, 1 hop`; `None` if the vendor does not report it.
     fn link(&self, _other: &Self) -> Option<String> {
         None
@@ -174,7 +174,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     fn compiler(&self) -> Result<String, ExecError>;
 
     /// Compiles a kernel to machine code. The error is the compiler's log. Several threads may call this at once.
-    fn compile(&self, source: &Source) -> Result<Vec<u8>, String>;
+    fn compile(&self, source: &KernelSource) -> Result<Vec<u8>, String>;
 
     unsafe fn load(&self, code: &[u8]) -> Call<Module> {
         let runtime = self.runtime();

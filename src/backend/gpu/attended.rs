@@ -15,7 +15,7 @@ pub struct Engine {
 
 /// Attention of an image: calls that differ only in their addresses.
 #[derive(Debug)]
-pub struct Attention {
+pub struct ImageAttention {
     pub attention: Arc<FusedAttention>,
     /// Kernels of the first use.
     pub kernels: Vec<Kernel>,

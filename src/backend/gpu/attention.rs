@@ -1,8 +1,8 @@
 //! Chooses between an engine of the vendor's library and generated kernels for each attention, by timing both.
 //!
-//! The library compiles an engine for each number of queries and keys, which takes 0.04 to 0.08 s (cuDNN 9.19, H100). A workload whose
-//! lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its choice, and few
-//! engines are compiled for them.
+//! The library compiles an engine for each number of queries and keys, which takes 0.04 to 0.08 s (cuDNN 9.19, H100). A
+//! workload whose lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its choice,
+//! and few engines are compiled for them.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::exec::{ExecError, Fault, ImageOp};
 use crate::ops::{AttentionForm, FusedAttention, Kernel};
 
 use super::api::{Api, Call};
-use super::attended::{Attention, AttentionUse, Engine};
+use super::attended::{AttentionUse, Engine, ImageAttention};
 use super::disk_cache;
 use super::lower::{Calls, Context, Prepared};
-use super::products::{Choice, Chooser};
+use super::products::{Chooser, StoredChoice};
 use super::runtime::Stream;
 use super::trial::Trial;
 
 impl Engine {
     /// The choice of an engine as it is kept on disk; `None` means the kernels.
-    fn choice(engine: Option<Engine>, time: Nanos) -> Choice {
+    fn choice(engine: Option<Engine>, time: Nanos) -> StoredChoice {
         let place = engine.map_or(0, |Engine { form, number }| (u64::from(form) << 32) + u64::from(number) + 1);
-        Choice { place: place as usize, time }
+        StoredChoice { place: place as usize, time }
     }
 
-    fn of_choice(choice: Choice) -> Option<Engine> {
+    fn of_choice(choice: StoredChoice) -> Option<Engine> {
         let code = (choice.place as u64).checked_sub(1)?;
         Some(Engine { form: (code >> 32) as u32, number: code as u32 })
     }
@@ -48,7 +48,11 @@ impl<A: Api> Context<'_, A> {
         let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
         let stream = self.streams[lane as usize];
         let number = calls.attentions.iter().position(|known| known.attention == *fused).unwrap_or_else(|| {
-            calls.attentions.push(Attention { attention: fused.clone(), kernels: kernels.to_vec(), uses: Vec::new() });
+            calls.attentions.push(ImageAttention {
+                attention: fused.clone(),
+                kernels: kernels.to_vec(),
+                uses: Vec::new(),
+            });
             calls.attentions.len() - 1
         });
         let addresses: Arc<[u64]> = fused.operands.iter().map(|(operand, _)| operands[usize::from(*operand)]).collect();
@@ -78,7 +82,11 @@ type Class = (FusedAttention, Vec<u32>);
 impl<A: Api> Chooser<'_, A> {
     /// Chooses between the library's engines and our kernels for each attention, and returns notes on the choices for the
     /// record. Calls `done` after each choice.
-    pub fn choose_attentions(&self, all: &[Attention], done: &dyn Fn()) -> Result<Vec<(Chosen<A>, String)>, ExecError> {
+    pub fn choose_attentions(
+        &self,
+        all: &[ImageAttention],
+        done: &dyn Fn(),
+    ) -> Result<Vec<(Chosen<A>, String)>, ExecError> {
         let mut classes: Vec<(Class, Vec<usize>)> = Vec::new();
         for (index, one) in all.iter().enumerate() {
             let class = (one.attention.class(), one.uses.iter().map(|one| one.lane).collect());
@@ -119,7 +127,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// Chooses between the library's engines and our kernels for one attention.
-    fn choose_attention(&self, attention: &Attention) -> Result<(Chosen<A>, String), ExecError> {
+    fn choose_attention(&self, attention: &ImageAttention) -> Result<(Chosen<A>, String), ExecError> {
         let what = describe(&attention.attention);
         let Some(library) = self.api.convolution_library() else {
             return Ok((None, "attention: kernels of aorta, since there is no library of it".to_owned()));
@@ -134,7 +142,7 @@ impl<A: Api> Chooser<'_, A> {
             parts.push(&what);
             disk_cache::path(folder, &parts, "choice")
         });
-        if let Some(choice) = kept.as_deref().and_then(Choice::read) {
+        if let Some(choice) = kept.as_deref().and_then(StoredChoice::read) {
             let time = choice.time;
             match Engine::of_choice(choice) {
                 None => return Ok((None, format!("{what}: kernels of aorta, {time} when they were chosen"))),
@@ -170,7 +178,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// Compiles an engine for an attention and runs it once.
-    fn compiled(&self, attention: &Attention, engine: Engine) -> Call<A::Attention> {
+    fn compiled(&self, attention: &ImageAttention, engine: Engine) -> Call<A::Attention> {
         let workspace = self.workspaces[attention.uses[0].lane as usize].1;
         let mut found = self.api.attentions(&attention.attention, workspace, 1, Some(engine))?;
         let engine = found.pop().ok_or_else(|| Fault::new("attentions", "the library has no engine"))?;
@@ -183,7 +191,7 @@ impl<A: Api> Chooser<'_, A> {
     /// Issues a use of an attention by an engine, or by the kernels.
     fn issue_attention(
         &self,
-        attention: &Attention,
+        attention: &ImageAttention,
         engine: Option<&A::Attention>,
         number: usize,
         stream: Stream,

@@ -129,7 +129,7 @@ impl<const WORDS: usize> Drop for Layouts<WORDS> {
 }
 
 /// A matrix product with a chosen algorithm.
-pub struct Product<const WORDS: usize> {
+pub struct PlannedProduct<const WORDS: usize> {
     layouts: Rc<Layouts<WORDS>>,
     algorithm: [u64; WORDS],
     workspace: usize,
@@ -208,14 +208,14 @@ impl<const WORDS: usize> BlasLt<WORDS> {
     /// With a workspace, cuBLASLt proposes to split small products along k and underestimates the cost of adding up the
     /// parts: [32, 4096] × [4096, 4096] takes 9.3 µs split and 7.6 µs unsplit on an H200. The second query therefore
     /// requests algorithms without a workspace.
-    pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
+    pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<PlannedProduct<WORDS>>> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();
         // Some products need a workspace. The library then rejects the second query, and the first list is used alone.
         let again = library.dialect.queries_without_workspace && wanted > 1;
         let without = if again { library.proposals(&layouts, gemm, 0, wanted).ok() } else { None };
         let mut without = without.unwrap_or_default().into_iter();
-        let mut products: Vec<Product<WORDS>> = Vec::new();
+        let mut products: Vec<PlannedProduct<WORDS>> = Vec::new();
         // Alternate between the two lists, so that the best proposals of each are among those that will be timed.
         loop {
             let pair = [with.next(), without.next()];
@@ -224,7 +224,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
             }
             for proposal in pair.into_iter().flatten().filter(|proposal| proposal.state == 0) {
                 if products.iter().all(|product| product.algorithm != proposal.algorithm) {
-                    products.push(Product {
+                    products.push(PlannedProduct {
                         layouts: layouts.clone(),
                         algorithm: proposal.algorithm,
                         workspace: proposal.workspace,
@@ -315,7 +315,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
     }
 }
 
-impl<const WORDS: usize> Product<WORDS> {
+impl<const WORDS: usize> PlannedProduct<WORDS> {
     /// Launches the product.
     ///
     /// # Safety
@@ -325,7 +325,7 @@ impl<const WORDS: usize> Product<WORDS> {
     #[inline]
     pub unsafe fn multiply(&self, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         let Addresses { a, b, c, bias, scales } = operands;
-        let Product { layouts, scalars, .. } = self;
+        let PlannedProduct { layouts, scalars, .. } = self;
         let library = &layouts.library;
         if bias != 0 {
             let [_, pointer, _] = library.dialect.epilogue;

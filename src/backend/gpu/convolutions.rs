@@ -5,7 +5,7 @@ use crate::exec::ExecError;
 use crate::ops::{Conv, ConvForm};
 
 use super::api::{Api, Call};
-use super::lower::{ConvUse, Convolution};
+use super::lower::{ConvUse, ImageConvolution};
 use super::products::Chooser;
 use super::runtime::Stream;
 use super::trial::Trial;
@@ -15,7 +15,7 @@ type Chosen<A> = Option<<A as Api>::Convolution>;
 
 impl<A: Api> Chooser<'_, A> {
     /// Chooses between the library's algorithms and our kernels, and returns a note on the choice for the record.
-    pub fn choose_convolution(&self, convolution: &Convolution) -> Result<(Chosen<A>, String), ExecError> {
+    pub fn choose_convolution(&self, convolution: &ImageConvolution) -> Result<(Chosen<A>, String), ExecError> {
         let Some(library) = self.api.convolution_library() else {
             return Ok((None, "convolutions: kernels of aorta, since there is no library of them".to_owned()));
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Bytes, Nanos};
 use crate::model::Priority;
-use crate::ops::{Copy as CopyLaunch, Direction, Launch, Source, kernel};
+use crate::ops::{Copy as CopyLaunch, Direction, KernelSource, Launch, kernel};
 
 use super::api::{Api, Call};
 use super::kernels::Kernels;
@@ -53,7 +53,7 @@ const BEGUN: usize = 2;
 
 /// The occupying kernel. Its blocks poll host memory at intervals, since continuous polling would saturate the link and
 /// slow the copy under test.
-pub fn source() -> Arc<Source> {
+pub fn source() -> Arc<KernelSource> {
     let body = "  if (threadIdx.x == 0) {
     volatile u32* word = cell;
     u64 start = WHOLE_CLOCK();
@@ -85,7 +85,7 @@ pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
 
 /// Hardware that executes a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Maker {
+enum CopyUnit {
     Engine,
     Kernel,
 }
@@ -100,7 +100,7 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool)
     if units == 0 || api.copy_engines() == 0 {
         return Ok(Vec::new());
     }
-    let mut probe = Probe::new(api, kernels, units)?;
+    let mut probe = EngineProbe::new(api, kernels, units)?;
     let found = probe.all(calls, others);
     probe.release();
     // The issued work must complete before its events and memory are freed.
@@ -110,7 +110,7 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool)
     ended.and(found).map(|found| notes(&found))
 }
 
-struct Probe<'a, A: Api> {
+struct EngineProbe<'a, A: Api> {
     api: &'a A,
     hold: Function,
     null: Function,
@@ -124,13 +124,13 @@ struct Probe<'a, A: Api> {
     units: u32,
 }
 
-impl<'a, A: Api> Probe<'a, A> {
+impl<'a, A: Api> EngineProbe<'a, A> {
     fn new(api: &'a A, kernels: &Kernels, units: u32) -> Call<Self> {
         let (hold, null) = (kernels.get(&source()), kernels.get(&timer::null()));
         let streams: Call<Vec<Stream>> = (0..3).map(|_| api.stream(Priority::Normal)).collect();
         let (copied, passed) = (api.event(false)?, api.event(false)?);
         let cell = api.allocate_pinned(4 * WORDS as u64)?;
-        Ok(Probe { api, hold, null, streams: streams?, copied, passed, cell, ticks: api.ticks(TIMEOUT), units })
+        Ok(EngineProbe { api, hold, null, streams: streams?, copied, passed, cell, ticks: api.ticks(TIMEOUT), units })
     }
 
     /// # Safety
@@ -155,7 +155,7 @@ impl<'a, A: Api> Probe<'a, A> {
         self.word(OPEN).store(1, Ordering::Release);
     }
 
-    fn all(&mut self, calls: &Calls<A>, others: bool) -> Call<Vec<(TriedCopy, Maker)>> {
+    fn all(&mut self, calls: &Calls<A>, others: bool) -> Call<Vec<(TriedCopy, CopyUnit)>> {
         let mut tried: Vec<(u32, bool)> = Vec::new();
         let mut found = Vec::new();
         let start = Instant::now();
@@ -180,7 +180,7 @@ impl<'a, A: Api> Probe<'a, A> {
         Ok(found)
     }
 
-    fn maker(&self, copy: &CopyLaunch, source: u64, target: u64) -> Call<Option<Maker>> {
+    fn maker(&self, copy: &CopyLaunch, source: u64, target: u64) -> Call<Option<CopyUnit>> {
         let within_or_across = copy.direction == Direction::DeviceToDevice;
         let issue = || {
             // SAFETY: the operands belong to an operation that is not running; the stream is alive.
@@ -214,9 +214,9 @@ impl<'a, A: Api> Probe<'a, A> {
             return Ok(None);
         }
         Ok(match self.while_occupied(BLOCKS * self.units, both)? {
-            Some((true, false)) => Some(Maker::Engine),
+            Some((true, false)) => Some(CopyUnit::Engine),
             // If a kernel cannot have made the copy, something else delayed it, and nothing is concluded.
-            Some((false, false)) if A::HOST_COPIES_BY_KERNEL || within_or_across => Some(Maker::Kernel),
+            Some((false, false)) if A::HOST_COPIES_BY_KERNEL || within_or_across => Some(CopyUnit::Kernel),
             _ => None,
         })
     }
@@ -257,15 +257,15 @@ impl<'a, A: Api> Probe<'a, A> {
 }
 
 /// Returns a note for each direction and kind, with the sizes that each maker copied.
-fn notes(found: &[(TriedCopy, Maker)]) -> Vec<String> {
+fn notes(found: &[(TriedCopy, CopyUnit)]) -> Vec<String> {
     /// Direction, whether to another device, whether an engine was requested, whether in rows.
     type CopyKind = (Direction, bool, bool, bool);
-    let mut kinds: BTreeMap<CopyKind, Vec<(u64, Maker)>> = BTreeMap::new();
+    let mut kinds: BTreeMap<CopyKind, Vec<(u64, CopyUnit)>> = BTreeMap::new();
     for ((copy, writes_remote), maker) in found {
         let kind = (copy.direction, *writes_remote, copy.engine, copy.rows > 1);
         kinds.entry(kind).or_default().push((copy.bytes(), *maker));
     }
-    let line = |((direction, writes_remote, engine, rows), mut sizes): (CopyKind, Vec<(u64, Maker)>)| {
+    let line = |((direction, writes_remote, engine, rows), mut sizes): (CopyKind, Vec<(u64, CopyUnit)>)| {
         let way = match direction {
             Direction::HostToDevice => "to the device",
             Direction::DeviceToHost => "to the host",
@@ -284,11 +284,11 @@ fn notes(found: &[(TriedCopy, Maker)]) -> Vec<String> {
 }
 
 /// Describes which unit copied these sizes, such as `an engine (4 KiB to 1 MiB)`.
-fn run(sizes: &[(u64, Maker)]) -> String {
+fn run(sizes: &[(u64, CopyUnit)]) -> String {
     let (least, most) = (sizes[0].0, sizes[sizes.len() - 1].0);
     let maker = match sizes[0].1 {
-        Maker::Engine => "an engine",
-        Maker::Kernel => "a kernel",
+        CopyUnit::Engine => "an engine",
+        CopyUnit::Kernel => "a kernel",
     };
     match least == most {
         true => format!("{maker} ({})", Bytes(least)),
@@ -320,11 +320,11 @@ mod tests {
         };
         let (up, within) = (Direction::HostToDevice, Direction::DeviceToDevice);
         let lines = notes(&[
-            copy(up, false, false, 64 << 10, Maker::Engine),
-            copy(up, false, false, 4 << 10, Maker::Kernel),
-            copy(up, false, false, 16 << 10, Maker::Kernel),
-            copy(within, false, true, 1 << 20, Maker::Engine),
-            copy(within, true, false, 1 << 20, Maker::Kernel),
+            copy(up, false, false, 64 << 10, CopyUnit::Engine),
+            copy(up, false, false, 4 << 10, CopyUnit::Kernel),
+            copy(up, false, false, 16 << 10, CopyUnit::Kernel),
+            copy(within, false, true, 1 << 20, CopyUnit::Engine),
+            copy(within, true, false, 1 << 20, CopyUnit::Kernel),
         ]);
         let tail = "; inferred from whether they complete while a kernel occupies all units";
         assert_eq!(

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::base::Nanos;
 use crate::exec::{ExecError, Fault};
-use crate::ops::{Source, kernel};
+use crate::ops::{KernelSource, kernel};
 
 use super::api::{Api, Call};
 use super::runtime::{Function, Stream};
@@ -22,7 +22,7 @@ const OPEN: usize = 0;
 const FORCED: usize = 1;
 
 /// The gate's kernel: it polls the word in host memory and the device's clock.
-pub fn source() -> Arc<Source> {
+pub fn source() -> Arc<KernelSource> {
     let body = "  volatile u32* word = cell;\n  u64 start = WHOLE_CLOCK();\n  while (word[0] == 0u) {\n    \
                 if (WHOLE_CLOCK() - start >= ticks) {\n      word[1] = 1u;\n      __threadfence_system();\n      \
                 break;\n    }\n  }\n";

@@ -16,8 +16,8 @@ use crate::base::threads;
 use crate::exec::{Address, ExecError, Fault, Image};
 use crate::ops::Launch;
 
-use super::api::{Api, Step};
-use super::host_read::Files;
+use super::api::{Api, SyncStep};
+use super::host_read::OpenFiles;
 use super::host_work::{HostWork, ThreadBuffers};
 
 /// Words of a lane, each in a cache line of its own.
@@ -39,16 +39,16 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub struct HostLanes {
     /// For each operation of the image, its request and the flag of its completion; `None` for operations of the device.
-    steps: Vec<Option<[Step; 2]>>,
+    steps: Vec<Option<[SyncStep; 2]>>,
     /// Address of the words in pinned memory; 0 if there are no host streams.
     words: u64,
-    lanes: Vec<Arc<Lane>>,
+    lanes: Vec<Arc<HostLane>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// State that the threads of one host stream share. The first thread awaits requests and raises the flag `done`.
 #[derive(Debug)]
-struct Lane {
+struct HostLane {
     /// Address of the request: 0, or the number of an operation in `works`, from 1.
     request: u64,
     /// Address of the flag that an operation is complete.
@@ -84,7 +84,7 @@ impl HostLanes {
         if numbers.is_empty() {
             return Ok(());
         }
-        let mut files = Files::new();
+        let mut files = OpenFiles::new();
         let bytes = numbers.len() as u64 * 2 * LINE;
         self.words = api.allocate_pinned(bytes).map_err(ExecError::device)?;
         // SAFETY: the memory was allocated with that many bytes, and nothing uses it yet.
@@ -98,11 +98,11 @@ impl HostLanes {
                 if let Some(Launch::Host { .. }) = work.launches.first() {
                     works.push(HostWork::of(&work.spec, image.operands(op), &address, &mut files)?);
                     let value = works.len() as u32;
-                    *step = Some([Step::Raise { flag: request, value }, Step::Await(request + LINE)]);
+                    *step = Some([SyncStep::Raise { flag: request, value }, SyncStep::Await(request + LINE)]);
                 }
             }
             let lane = &image.lanes[number as usize];
-            let lane_state = Arc::new(Lane {
+            let lane_state = Arc::new(HostLane {
                 request,
                 done: request + LINE,
                 threads: lane.threads.map_or(1, |threads| threads.get()),
@@ -133,7 +133,7 @@ impl HostLanes {
     }
 
     /// The steps of an operation of a host stream; `None` for operations of the device.
-    pub fn steps(&self, op: usize) -> Option<[Step; 2]> {
+    pub fn steps(&self, op: usize) -> Option<[SyncStep; 2]> {
         self.steps.get(op).copied().flatten()
     }
 
@@ -170,7 +170,7 @@ impl HostLanes {
     }
 }
 
-impl Lane {
+impl HostLane {
     /// The word at an address of this lane.
     fn word(&self, address: u64) -> &AtomicU32 {
         // SAFETY: the words live until the threads have ended, and are only accessed atomically.
@@ -205,7 +205,7 @@ impl Lane {
         }
     }
 
-    /// Does a thread's share of the current operation.
+    /// Computes a thread's share of the current operation.
     fn share(&self, thread: u32, room: &mut ThreadBuffers) {
         let work = &self.works[self.current.load(Ordering::Relaxed) as usize];
         // SAFETY: the image's memory is freed after the threads have ended, or never.

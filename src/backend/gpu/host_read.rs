@@ -23,7 +23,7 @@ const PIECE: u64 = 64 << 10;
 pub const BUFFER: usize = (READ_SIZE + 3 * BLOCK) as usize;
 
 /// Open files by path, and whether they are opened for direct reads.
-pub type Files = BTreeMap<(PathBuf, bool), Arc<File>>;
+pub type OpenFiles = BTreeMap<(PathBuf, bool), Arc<File>>;
 
 /// A part of a file, with the address where its bytes go.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct FileRead {
 
 impl FileRead {
     /// Opens the file of a part, once for all of its parts.
-    pub fn open(part: FilePart, target: u64, files: &mut Files) -> Result<FileRead, ExecError> {
+    pub fn open(part: FilePart, target: u64, files: &mut OpenFiles) -> Result<FileRead, ExecError> {
         let key = (part.file.path.clone(), part.direct);
         let file = match files.get(&key) {
             Some(file) => file.clone(),
@@ -141,7 +141,7 @@ mod tests {
         let file = DataFile { path: file.path().to_owned(), bytes: bytes.len() as u64, read: |_, _, _| Ok(()) };
         let part = FilePart { file: Arc::new(file), offset, bytes: count, direct };
         let mut target = vec![0; count as usize];
-        let read = FileRead::open(part, target.as_mut_ptr() as u64, &mut Files::new()).ok()?;
+        let read = FileRead::open(part, target.as_mut_ptr() as u64, &mut OpenFiles::new()).ok()?;
         for share in 0..shares {
             // SAFETY: the target has that many bytes.
             unsafe { read.run((share, shares), &mut vec![0; BUFFER]) }.expect("the file is long enough");

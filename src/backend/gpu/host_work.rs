@@ -9,7 +9,7 @@ use crate::base::{DType, Dims};
 use crate::exec::{Address, ExecError};
 use crate::ops::{self, Expression, Spec, Tensor};
 
-use super::host_read::{BUFFER, FileRead, Files};
+use super::host_read::{BUFFER, FileRead, OpenFiles};
 
 /// Elements that a thread computes at a time.
 const CHUNK: usize = 512;
@@ -23,17 +23,17 @@ pub enum HostWork {
     /// Keeps each thread busy for a time.
     Spin(Duration),
     /// Computes each element of the outputs.
-    Elements(Elements),
+    Elements(HostExpression),
     /// Reads a part of a file.
     Read(FileRead),
 }
 
 /// An expression with the operands of one operation.
 #[derive(Debug)]
-pub struct Elements {
+pub struct HostExpression {
     expression: Expression,
-    inputs: Vec<Walk>,
-    outputs: Vec<Walk>,
+    inputs: Vec<ElementWalk>,
+    outputs: Vec<ElementWalk>,
     count: u64,
     /// True if elements are copied unchanged.
     copies: bool,
@@ -41,7 +41,7 @@ pub struct Elements {
 
 /// Iterates over the elements of an operand in memory, in row-major order of the outputs' shape.
 #[derive(Debug)]
-struct Walk {
+struct ElementWalk {
     /// Address of the first element.
     base: u64,
     dtype: DType,
@@ -68,7 +68,7 @@ impl HostWork {
         spec: &Spec,
         operands: &[Address],
         address: impl Fn(Address) -> u64,
-        files: &mut Files,
+        files: &mut OpenFiles,
     ) -> Result<HostWork, ExecError> {
         if let Some(time) = spec.cost().hold {
             return Ok(HostWork::Spin(Duration::from_nanos(time.0.max(0) as u64)));
@@ -78,13 +78,13 @@ impl HostWork {
         }
         let expression = spec.operation.elements(spec).expect("a host stream runs operations on elements");
         let dims = spec.outputs[0].dims;
-        let walk = |(tensor, place): (&Tensor, &Address)| Walk::new(tensor, dims, address(*place));
+        let walk = |(tensor, place): (&Tensor, &Address)| ElementWalk::new(tensor, dims, address(*place));
         let (from, to) = operands.split_at(spec.inputs.len());
-        let inputs: Vec<Walk> = spec.inputs.iter().zip(from).map(walk).collect();
-        let outputs: Vec<Walk> = spec.outputs.iter().zip(to).map(walk).collect();
+        let inputs: Vec<ElementWalk> = spec.inputs.iter().zip(from).map(walk).collect();
+        let outputs: Vec<ElementWalk> = spec.outputs.iter().zip(to).map(walk).collect();
         let copies = expression.is_identity() && inputs[0].dtype == outputs[0].dtype;
         let count = spec.outputs[0].elements();
-        Ok(HostWork::Elements(Elements { expression, inputs, outputs, count, copies }))
+        Ok(HostWork::Elements(HostExpression { expression, inputs, outputs, count, copies }))
     }
 
     /// Computes share number `share` of `shares` equal shares. The error is the reason why a file could not be read.
@@ -109,7 +109,7 @@ impl HostWork {
     }
 }
 
-impl Elements {
+impl HostExpression {
     /// # Safety
     ///
     /// As for [`HostWork::run`].
@@ -147,8 +147,8 @@ impl Elements {
     }
 }
 
-impl Walk {
-    fn new(tensor: &Tensor, dims: Dims, base: u64) -> Walk {
+impl ElementWalk {
+    fn new(tensor: &Tensor, dims: Dims, base: u64) -> ElementWalk {
         // Equal numbers of elements mean equal elements, whatever the shapes; fewer elements are broadcast.
         let same = Some(tensor.elements()) == dims.elements();
         let (dims, strides) = match same {
@@ -156,7 +156,7 @@ impl Walk {
             false => (dims, ops::broadcast_strides(tensor, dims)),
         };
         let geometry = ops::collapse(dims, &[strides]);
-        Walk { base, dtype: tensor.dtype, dims: geometry.dims, strides: geometry.strides[0] }
+        ElementWalk { base, dtype: tensor.dtype, dims: geometry.dims, strides: geometry.strides[0] }
     }
 
     /// Calls `run` for each stretch of equally spaced elements among `count` elements from `start` on: with the address of
@@ -210,7 +210,7 @@ impl Walk {
     ///
     /// # Safety
     ///
-    /// As for [`Walk::gather`].
+    /// As for [`ElementWalk::gather`].
     unsafe fn scatter(&self, start: u64, count: usize, bytes: &[u8]) {
         let size = self.dtype.size() as usize;
         let mut from = bytes[..count * size].as_ptr();

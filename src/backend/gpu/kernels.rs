@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{Nanos, SrcSpan, parallel, stage};
 use crate::exec::{ExecError, Fault, Image};
-use crate::ops::{KernelCode, Launch, Source, user_kernel};
+use crate::ops::{KernelCode, KernelSource, Launch, user_kernel};
 
 use super::api::Api;
 use super::runtime::{Function, Module};
@@ -17,9 +17,10 @@ use super::{disk_cache, engines, gate, peers, stamps, timer};
 /// The functions of an image, by their source.
 pub struct Kernels {
     modules: Vec<Module>,
-    functions: FxHashMap<Source, Function>,
-    /// Number of kernels that were compiled, and that were found in the cache.
+    functions: FxHashMap<KernelSource, Function>,
+    /// Number of kernels that were compiled.
     pub compiled: usize,
+    /// Number of kernels that were found in the cache.
     pub cached: usize,
     /// Wall-clock time of compiling the kernels that the cache lacked, and of storing them there; 0 if it had all.
     pub took: Nanos,
@@ -27,7 +28,7 @@ pub struct Kernels {
 
 /// A kernel to be loaded, and the operation that needs it, for messages.
 pub struct RequestedKernel {
-    pub source: Source,
+    pub source: KernelSource,
     pub what: &'static str,
     pub span: SrcSpan,
     /// The code of a kernel that the file declares, with its launches; `None` for a generated kernel.
@@ -37,7 +38,7 @@ pub struct RequestedKernel {
 impl RequestedKernel {
     /// The kernel of a gate and an empty kernel, for measurements of `what` at the beginning.
     pub fn gate_and_null(what: &'static str) -> [RequestedKernel; 2] {
-        let wanted = |source: Arc<Source>| RequestedKernel {
+        let wanted = |source: Arc<KernelSource>| RequestedKernel {
             source: (*source).clone(),
             what,
             span: SrcSpan::default(),
@@ -55,9 +56,9 @@ pub struct Declared {
 
 /// Every distinct kernel of an image.
 pub fn wanted<A: Api>(image: &Image) -> Vec<RequestedKernel> {
-    let mut seen: FxHashSet<Source> = FxHashSet::default();
+    let mut seen: FxHashSet<KernelSource> = FxHashSet::default();
     let mut wanted = Vec::new();
-    let mut add = |source: &Source, what: &'static str, span| {
+    let mut add = |source: &KernelSource, what: &'static str, span| {
         let is_new = seen.insert(source.clone());
         if is_new {
             wanted.push(RequestedKernel { source: source.clone(), what, span, declared: None });
@@ -146,7 +147,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    fn add<A: Api>(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
+    fn add<A: Api>(&mut self, api: &A, source: &KernelSource, code: &[u8]) -> Result<(), Box<Fault>> {
         // SAFETY: the code was made by this compiler for this device and is complete, or the user vouches for the file
         // that it is from; the module lives as long as the table.
         let module = unsafe { api.load(code)? };
@@ -157,11 +158,11 @@ impl Kernels {
         Ok(())
     }
 
-    pub fn has(&self, source: &Source) -> bool {
+    pub fn has(&self, source: &KernelSource) -> bool {
         self.functions.contains_key(source)
     }
 
-    pub fn get(&self, source: &Source) -> Function {
+    pub fn get(&self, source: &KernelSource) -> Function {
         *self.functions.get(source).expect("every kernel of the image was loaded")
     }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
-use crate::backend::crossings::Sharing;
+use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
 use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel};
 
-use super::api::{Addresses, Api, ConvAddresses, Step};
-use super::attended::Attention;
+use super::api::{Addresses, Api, ConvAddresses, SyncStep};
+use super::attended::ImageAttention;
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, CopyPart, PeerDevices};
@@ -117,9 +117,9 @@ pub struct Calls<A: Api> {
     pub recorded: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
-    pub products: Vec<Product>,
-    pub convolutions: Vec<Convolution>,
-    pub attentions: Vec<Attention>,
+    pub products: Vec<ImageProduct>,
+    pub convolutions: Vec<ImageConvolution>,
+    pub attentions: Vec<ImageAttention>,
     /// Addresses of the operands of each [`Prepared::Attend`].
     pub attended: Vec<Arc<[u64]>>,
     /// Kernels that replace library calls: epilogues of products, convolutions, and attention.
@@ -127,7 +127,7 @@ pub struct Calls<A: Api> {
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
     pub peers: Vec<Arc<A>>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<SyncStep>,
     /// Indices of the calls that write the memory of other ranks, in ascending order.
     pub remote_writes: Vec<u32>,
     pub args: Args,
@@ -258,17 +258,17 @@ pub type Products = FxHashMap<(Gemm, u64), u32>;
 
 /// A matrix product of an image.
 #[derive(Debug)]
-pub struct Product {
+pub struct ImageProduct {
     pub gemm: Gemm,
     /// Bytes at the begin of the lane's workspace that hold data of the operation.
     pub reserved: u64,
     /// The first use of the product on each lane.
-    pub uses: Vec<Use>,
+    pub uses: Vec<ProductUse>,
 }
 
 /// A use of a matrix product.
 #[derive(Debug)]
-pub struct Use {
+pub struct ProductUse {
     pub operands: Addresses,
     pub lane: u32,
     /// The kernel that computes the epilogue, in [`Calls::alternatives`]; `None` if the launch has none.
@@ -277,7 +277,7 @@ pub struct Use {
 
 /// A convolution of an image.
 #[derive(Debug)]
-pub struct Convolution {
+pub struct ImageConvolution {
     pub conv: Arc<Conv>,
     /// The convolution of one library call, which covers only part of the samples if there are many.
     pub piece: Conv,
@@ -341,13 +341,13 @@ impl<A: Api> Context<'_, A> {
             operands.clear();
             operands.extend(self.image.operands(op).iter().chain(&op.report).map(|place| self.address(*place)));
             if let Some(Launch::Peer(peer)) = work.launches.first() {
-                self.peer((peer, Sharing::Rows), op, &operands, &mut calls, &mut products)?;
+                self.peer((peer, SyncSharing::Rows), op, &operands, &mut calls, &mut products)?;
                 calls.ops.push((first, calls.calls.len() as u32));
                 let marker = A::STEPS_ON_STREAMS.then(|| self.marker(self.streams[op.lane as usize], &mut calls.args));
                 let begin = calls.calls.len() as u32;
                 calls.calls.extend(marker);
                 let first = calls.calls.len() as u32;
-                self.peer((peer, Sharing::Nothing), op, &operands, &mut calls, &mut products)?;
+                self.peer((peer, SyncSharing::Nothing), op, &operands, &mut calls, &mut products)?;
                 calls.observed.push((first, calls.calls.len() as u32));
                 calls.calls.extend(marker);
                 calls.recorded.push((begin, calls.calls.len() as u32));
@@ -406,7 +406,7 @@ impl<A: Api> Context<'_, A> {
         let at = |start: &u64| ConvAddresses { operands: [x + start * bytes[0], w, y + start * bytes[2]], bias };
         let pieces: Vec<ConvAddresses> = starts.iter().map(at).collect();
         let number = calls.convolutions.iter().position(|known| known.conv == *conv).unwrap_or_else(|| {
-            calls.convolutions.push(Convolution { conv: conv.clone(), piece, uses: Vec::new() });
+            calls.convolutions.push(ImageConvolution { conv: conv.clone(), piece, uses: Vec::new() });
             calls.convolutions.len() - 1
         });
         let convolution = number as u32;
@@ -428,7 +428,7 @@ impl<A: Api> Context<'_, A> {
     /// The calls of this rank for a copy between ranks.
     fn peer(
         &self,
-        (peer, sharing): (&Peer, Sharing),
+        (peer, sharing): (&Peer, SyncSharing),
         op: &ImageOp,
         operands: &[u64],
         calls: &mut Calls<A>,
@@ -469,7 +469,7 @@ impl<A: Api> Context<'_, A> {
     }
 
     /// Adds calls that execute steps: one on the stream itself, or kernels that each raise one flag and await one.
-    fn add_steps(&self, steps: &[Step], stream: Stream, calls: &mut Calls<A>) {
+    fn add_steps(&self, steps: &[SyncStep], stream: Stream, calls: &mut Calls<A>) {
         if A::STEPS_ON_STREAMS {
             let first = calls.steps.len() as u32;
             calls.steps.extend(steps);
@@ -480,12 +480,12 @@ impl<A: Api> Context<'_, A> {
         let mut steps = steps.iter().copied().peekable();
         while let Some(step) = steps.next() {
             let (raised, value, awaited) = match (step, steps.peek()) {
-                (Step::Raise { flag, value }, Some(&Step::Await(awaited))) => {
+                (SyncStep::Raise { flag, value }, Some(&SyncStep::Await(awaited))) => {
                     steps.next();
                     (flag, value, awaited)
                 }
-                (Step::Raise { flag, value }, _) => (flag, value, 0),
-                (Step::Await(awaited), _) => (0, 0, awaited),
+                (SyncStep::Raise { flag, value }, _) => (flag, value, 0),
+                (SyncStep::Await(awaited), _) => (0, 0, awaited),
             };
             let args = [Arg::U64(raised), Arg::U32(value), Arg::U64(awaited)];
             let args = calls.args.push(&args, (&[], 0), |_| 0, &[]);

@@ -42,10 +42,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::backend::collective::IdExchange;
 use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
-use crate::ops::Source;
+use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, Step};
+pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, SyncStep};
 pub use attended::Engine;
 use driver::GpuDriver;
 pub use parts::UnitRange;
@@ -53,7 +53,7 @@ pub use parts::UnitRange;
 pub(in crate::backend) use api::required;
 
 /// Kernels of the executor itself, which belong to no operation.
-pub fn own_kernels() -> [Arc<Source>; 5] {
+pub fn own_kernels() -> [Arc<KernelSource>; 5] {
     [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
 }
 
@@ -169,9 +169,9 @@ impl<A: Api> Backend for Gpu<A> {
 
     fn timer(&self) -> Result<Option<Timer>, ExecError> {
         match timer::measure(self.apis[0].as_ref(), self.cache.as_deref()) {
-            timer::Measured::Timer(timer) => Ok(Some(timer)),
-            timer::Measured::Failed(error) => Err(error),
-            timer::Measured::Stuck => {
+            timer::TimerMeasurement::Timer(timer) => Ok(Some(timer)),
+            timer::TimerMeasurement::Failed(error) => Err(error),
+            timer::TimerMeasurement::Stuck => {
                 // Closing the device would wait for it.
                 std::mem::forget(self.apis[0].clone());
                 self.stuck.store(true, Ordering::Relaxed);

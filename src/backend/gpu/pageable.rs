@@ -26,11 +26,11 @@ impl Pageable {
 /// pageable memory by a copy of the device.
 #[derive(Debug, Default)]
 pub struct CapturedUses {
-    all: Vec<Use>,
+    all: Vec<PageableUse>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Use {
+struct PageableUse {
     begin: u64,
     end: u64,
     writes: bool,
@@ -38,9 +38,9 @@ struct Use {
     copy: Option<Direction>,
 }
 
-impl Use {
+impl PageableUse {
     /// True if one operation writes memory that the other reads, and the reader or the writer is a copy by the device.
-    fn hands_on(self, other: Use) -> bool {
+    fn hands_on(self, other: PageableUse) -> bool {
         self.writes != other.writes
             && (self.copy.is_some() || other.copy.is_some())
             && self.begin < other.end
@@ -64,7 +64,7 @@ impl CapturedUses {
             if place.space != Space::Host {
                 continue;
             }
-            let own = Use { begin: place.offset, end: place.offset + tensor.reach(), writes, copy };
+            let own = PageableUse { begin: place.offset, end: place.offset + tensor.reach(), writes, copy };
             if self.all.iter().any(|other| own.hands_on(*other)) {
                 let why = "a graph copies memory in `host` when it is launched, before its other operations have written it: \
                            declare the buffer `in pinned`";

@@ -17,26 +17,26 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::backend::crossings::{Crossings, Sharing, peer_of};
+use crate::backend::crossings::{Crossings, SyncSharing, peer_of};
 use crate::exec::{ExecError, Image, Peers};
-use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
+use crate::ops::{Copy as CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
 
-use super::api::{Api, Call, Step};
+use super::api::{Api, Call, SyncStep};
 use super::flags::{FLAG, Flags};
 
 /// The kernel that executes steps on streams that cannot do so themselves. It raises a flag to a value, then awaits a
 /// flag and lowers it. Earlier work on the stream is complete before it, and later work sees the data that the other
 /// device wrote before it raised the flag. It reads the clock between polls, so that polling does not saturate the link
 /// to the host.
-pub fn source() -> Arc<Source> {
+pub fn source() -> Arc<KernelSource> {
     let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = value;\n  if (awaited == 0) return;\n  \
                 while (*(volatile u32*)awaited == 0u) WHOLE_CLOCK();\n  *(volatile u32*)awaited = 0u;\n  __threadfence_system();\n";
     kernel::source("meet", "", &["u32* raised".to_owned(), "u32 value".to_owned(), "u32* awaited".to_owned()], body)
 }
 
 /// The step that raises a flag between ranks.
-fn raise(flag: u64) -> Step {
-    Step::Raise { flag, value: 1 }
+fn raise(flag: u64) -> SyncStep {
+    SyncStep::Raise { flag, value: 1 }
 }
 
 /// The ranks that exchange data, each with the data that the others need for it.
@@ -127,10 +127,10 @@ impl<A: Api> PeerDevices<A> {
     }
 }
 
-/// One part of a copy between ranks.
+/// A part of a copy between ranks.
 pub enum CopyPart<'a, A: Api> {
     /// Raises flags of other ranks and awaits flags of this rank, in this order.
-    Steps(Vec<Step>),
+    Steps(Vec<SyncStep>),
     /// A copy to a device that this one can access.
     Send { launch: &'a Launch, target: u64 },
     /// A copy through host memory.
@@ -142,26 +142,26 @@ pub fn parts<'a, A: Api>(
     devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
     (crossing, peer): (u32, &'a Peer),
-    sharing: Sharing,
+    sharing: SyncSharing,
 ) -> Result<Vec<CopyPart<'a, A>>, ExecError> {
     let mut parts = Vec::new();
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let needed = |sender: &PeerDevice<A>, receiver: (u32, &PeerDevice<A>), direct: bool| match sharing {
-        Sharing::Rows => PeerDevices::needed(sender, receiver, direct, crossing),
-        Sharing::Nothing => [true; 2],
+        SyncSharing::Rows => PeerDevices::needed(sender, receiver, direct, crossing),
+        SyncSharing::Nothing => [true; 2],
     };
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
         let sender = devices.of(from)?;
         let direct = reach(own, &sender)?;
         let [ready, arrived] = needed(&sender, (peer.rank, own), direct);
         first.extend(ready.then(|| raise(devices.ready(&sender, direct, crossing))));
-        last.extend(arrived.then(|| Step::Await(devices.arrived(own, direct, crossing, from))));
+        last.extend(arrived.then(|| SyncStep::Await(devices.arrived(own, direct, crossing, from))));
     }
     if let Some(sent) = &peer.sends {
         let (part, flags) = send(devices, own, (crossing, peer.rank, sent))?;
         if let Some(SendFlags { receiver, direct, ready, arrived }) = flags {
             let [awaits, raises] = needed(own, (sent.to, &receiver), direct);
-            first.extend(awaits.then_some(Step::Await(ready)));
+            first.extend(awaits.then_some(SyncStep::Await(ready)));
             last.splice(..0, raises.then_some(raise(arrived)));
         }
         parts.extend([CopyPart::Steps(std::mem::take(&mut first)), part]);

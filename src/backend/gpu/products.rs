@@ -14,7 +14,7 @@ use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
 use super::api::{Addresses, Api, Call};
 use super::disk_cache;
-use super::lower::{Args, Calls, Context, Prepared, Product, Products, Use};
+use super::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
 use super::runtime::{Event, Graph, Stream};
 
 /// Timed runs of an algorithm, after one untimed run.
@@ -46,8 +46,8 @@ struct Candidate<A: Api> {
     split: bool,
 }
 
-/// The choice for a product.
-pub struct Chosen<A: Api> {
+/// The chosen algorithm of a product.
+pub struct ProductChoice<A: Api> {
     pub product: A::Product,
     /// True if a kernel computes the epilogue.
     pub split: bool,
@@ -121,12 +121,12 @@ impl<A: Api> Context<'_, A> {
             matrix.offset = 0;
         }
         let product = *products.entry((key.clone(), reserved)).or_insert_with(|| {
-            calls.products.push(Product { gemm: key, reserved, uses: Vec::new() });
+            calls.products.push(ImageProduct { gemm: key, reserved, uses: Vec::new() });
             calls.products.len() as u32 - 1
         });
         let uses = &mut calls.products[product as usize].uses;
         if !uses.iter().any(|known| known.lane == lane) {
-            uses.push(Use { operands, lane, epilogue: None });
+            uses.push(ProductUse { operands, lane, epilogue: None });
         }
         let workspace = (own + reserved, bytes.saturating_sub(reserved));
         Prepared::Multiply { product, operands, workspace, stream: self.streams[lane as usize] }
@@ -135,7 +135,7 @@ impl<A: Api> Context<'_, A> {
 
 impl<A: Api> Chooser<'_, A> {
     /// The algorithm for a product.
-    pub fn choose(&self, product: &Product) -> Result<Chosen<A>, ExecError> {
+    pub fn choose(&self, product: &ImageProduct) -> Result<ProductChoice<A>, ExecError> {
         let gemm = &product.gemm;
         let mut candidates = self.candidates(product)?;
         let count = candidates.len();
@@ -145,11 +145,11 @@ impl<A: Api> Chooser<'_, A> {
             let what = format!("{gemm:?} {} {lanes:?} {splits}", product.reserved);
             disk_cache::path(folder, &[self.machine(), &what], "choice")
         });
-        if let Some(choice) = kept.as_deref().and_then(Choice::read).filter(|choice| choice.place < count) {
+        if let Some(choice) = kept.as_deref().and_then(StoredChoice::read).filter(|choice| choice.place < count) {
             let Candidate { algorithm, split } = candidates.swap_remove(choice.place);
             let note =
                 self.chosen(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
-            return Ok(Chosen { product: algorithm, split, note: Some(note) });
+            return Ok(ProductChoice { product: algorithm, split, note: Some(note) });
         }
         let mut first = None;
         let mut failed = None;
@@ -157,7 +157,7 @@ impl<A: Api> Chooser<'_, A> {
         for (place, candidate) in candidates.into_iter().enumerate() {
             if count == 1 {
                 let note = candidate.split.then(|| format!("product {}{SEPARATE_EPILOGUE}", describe(gemm)));
-                return Ok(Chosen { product: candidate.algorithm, split: candidate.split, note });
+                return Ok(ProductChoice { product: candidate.algorithm, split: candidate.split, note });
             }
             match self.time(&candidate, product) {
                 Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < MIN_GAIN * least.0 as f64) => {
@@ -173,15 +173,15 @@ impl<A: Api> Chooser<'_, A> {
         let what = describe(gemm);
         match (best, first, failed) {
             (Some((time, place, Candidate { algorithm, split })), ..) => {
-                disk_cache::store(kept.as_deref(), &Choice { place, time }.packed());
+                disk_cache::store(kept.as_deref(), &StoredChoice { place, time }.packed());
                 let note = self.chosen(product, split, (place, count), &time.to_string());
-                Ok(Chosen { product: algorithm, split, note: Some(note) })
+                Ok(ProductChoice { product: algorithm, split, note: Some(note) })
             }
             (None, Some(Candidate { algorithm, split }), Some(fault)) => {
                 let epilogue = epilogue(gemm, split);
                 let note =
                     format!("product {what}{epilogue}: algorithm 1 of {count}, since none could be timed: {fault}");
-                Ok(Chosen { product: algorithm, split, note: Some(note) })
+                Ok(ProductChoice { product: algorithm, split, note: Some(note) })
             }
             _ => Err(ExecError::Device {
                 fault: format!("the library has no algorithm for a product of {what}"),
@@ -198,7 +198,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// The note on a choice.
-    fn chosen(&self, product: &Product, split: bool, (place, count): (usize, usize), time: &str) -> String {
+    fn chosen(&self, product: &ImageProduct, split: bool, (place, count): (usize, usize), time: &str) -> String {
         let streams = match product.uses.len() {
             1 => "alone".to_owned(),
             streams => format!("on {streams} streams at once"),
@@ -213,7 +213,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// The algorithms that are timed: those that compute the epilogue too, then those that leave it to a kernel.
-    fn candidates(&self, product: &Product) -> Result<Vec<Candidate<A>>, ExecError> {
+    fn candidates(&self, product: &ImageProduct) -> Result<Vec<Candidate<A>>, ExecError> {
         let gemm = &product.gemm;
         let workspace = self.workspaces[product.uses[0].lane as usize].1.saturating_sub(product.reserved);
         let made = |split: bool| move |algorithm| Candidate { algorithm, split };
@@ -236,11 +236,11 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// Median time of one product when it runs on each of its streams concurrently.
-    fn time(&self, candidate: &Candidate<A>, product: &Product) -> Call<Nanos> {
+    fn time(&self, candidate: &Candidate<A>, product: &ImageProduct) -> Call<Nanos> {
         let Gemm { m, n, k, batch, .. } = product.gemm;
         let lanes: Vec<u32> = product.uses.iter().map(|one| one.lane).collect();
         self.time_lanes(&lanes, 2.0 * m as f64 * n as f64 * k as f64 * batch as f64, &|number, stream| {
-            let Use { operands, lane, epilogue } = product.uses[number];
+            let ProductUse { operands, lane, epilogue } = product.uses[number];
             // SAFETY: the operands are the operations' own, in memory that nothing else uses now.
             unsafe {
                 let (workspace, bytes) = self.workspaces[lane as usize];
@@ -356,27 +356,27 @@ fn machine(device: &DeviceInfo) -> String {
 
 /// A choice among the algorithms that the library proposes, as it is kept on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct StoredChoice {
     /// Index among the library's proposals, or the number of an engine.
     pub place: usize,
     /// Measured time of the chosen algorithm.
     pub time: Nanos,
 }
 
-impl Choice {
+impl StoredChoice {
     pub fn packed(self) -> Vec<u8> {
         [(self.place as u64).to_le_bytes(), self.time.0.to_le_bytes()].concat()
     }
 
-    fn unpacked(bytes: &[u8]) -> Option<Choice> {
+    fn unpacked(bytes: &[u8]) -> Option<StoredChoice> {
         let (place, time) = bytes.split_first_chunk::<8>()?;
         let time = Nanos(i64::from_le_bytes(time.try_into().ok()?));
-        Some(Choice { place: usize::try_from(u64::from_le_bytes(*place)).ok()?, time })
+        Some(StoredChoice { place: usize::try_from(u64::from_le_bytes(*place)).ok()?, time })
     }
 
     /// The choice in a file of the cache; `None` if it is missing, damaged, or of another product.
-    pub fn read(path: &Path) -> Option<Choice> {
-        Choice::unpacked(&disk_cache::read(path)?)
+    pub fn read(path: &Path) -> Option<StoredChoice> {
+        StoredChoice::unpacked(&disk_cache::read(path)?)
     }
 }
 
@@ -391,12 +391,12 @@ mod tests {
 
     #[test]
     fn a_choice_of_another_form_is_ignored() {
-        let choice = Choice { place: 3, time: Nanos(12_345) };
+        let choice = StoredChoice { place: 3, time: Nanos(12_345) };
         let bytes = choice.packed();
-        assert_eq!(Choice::unpacked(&bytes), Some(choice));
+        assert_eq!(StoredChoice::unpacked(&bytes), Some(choice));
         for length in 0..bytes.len() {
-            assert_eq!(Choice::unpacked(&bytes[..length]), None, "cut to {length}");
+            assert_eq!(StoredChoice::unpacked(&bytes[..length]), None, "cut to {length}");
         }
-        assert_eq!(Choice::unpacked(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(StoredChoice::unpacked(&[&bytes[..], &[0]].concat()), None);
     }
 }

@@ -39,7 +39,7 @@ fn on_streams<A: Api>(api: &A, kernels: &Kernels, count: u32) -> Call<(Vec<Vec<u
     let mut streams = Vec::new();
     let made = (0..count).try_for_each(|_| api.stream(Priority::Normal).map(|stream| streams.push(stream)));
     let groups = made.and_then(|()| {
-        let mut probe = Probe { api, gates: &mut gates, null: kernels.get(&timer::null()), streams: &streams };
+        let mut probe = QueueProbe { api, gates: &mut gates, null: kernels.get(&timer::null()), streams: &streams };
         Ok((probe.groups()?, probe.at_once()?))
     });
     gates.release_all();
@@ -52,14 +52,14 @@ fn on_streams<A: Api>(api: &A, kernels: &Kernels, count: u32) -> Call<(Vec<Vec<u
     groups
 }
 
-struct Probe<'a, A: Api> {
+struct QueueProbe<'a, A: Api> {
     api: &'a A,
     gates: &'a mut Gates,
     null: Function,
     streams: &'a [Stream],
 }
 
-impl<A: Api> Probe<'_, A> {
+impl<A: Api> QueueProbe<'_, A> {
     /// The streams of each queue, by index.
     fn groups(&mut self) -> Call<Vec<Vec<u32>>> {
         // The first launch may load the kernel and create the queue, which takes long.

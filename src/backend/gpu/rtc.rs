@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 use crate::backend::libraries::{NotOpened, Opened, functions};
 use crate::exec::ExecError;
-use crate::ops::Source;
+use crate::ops::KernelSource;
 
 type Program = *mut c_void;
 
@@ -60,7 +60,7 @@ impl Compiler {
 
     /// Compiles a kernel to machine code. `extension` is the file extension of the source's name. The error is the
     /// compiler's log.
-    pub fn compile(&self, source: &Source, extension: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    pub fn compile(&self, source: &KernelSource, extension: &str, options: &[String]) -> Result<Vec<u8>, String> {
         let terminated = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} holds a NUL"));
         let text = terminated(&source.text, "the text")?;
         let name = terminated(&format!("{}.{extension}", source.name), "the name")?;

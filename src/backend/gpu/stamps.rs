@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::Nanos;
-use crate::ops::{Source, kernel};
+use crate::ops::{KernelSource, kernel};
 
 use super::api::{Api, Call};
 use super::runtime::{Function, Stream};
 
 /// The kernel that writes the device's clock.
-pub fn source() -> Arc<Source> {
+pub fn source() -> Arc<KernelSource> {
     let body = "  *(volatile u64*)cell = WHOLE_CLOCK();\n  __threadfence_system();\n";
     kernel::source("stamp", "", &["u64* cell".to_owned()], body)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::base::Nanos;
 use crate::exec::{ExecError, Fault, Timer};
 use crate::model::Priority;
-use crate::ops::{Source, kernel};
+use crate::ops::{KernelSource, kernel};
 
 use super::api::{Api, Call};
 use super::gate::{self, Gates};
@@ -38,44 +38,45 @@ pub fn uncertainty(elapsed: Nanos) -> Nanos {
 }
 
 /// An empty kernel.
-pub fn null() -> Arc<Source> {
+pub fn null() -> Arc<KernelSource> {
     kernel::source("nop", "", &[], "")
 }
 
 /// The measured timer, or why it could not be measured.
-pub enum Measured {
+pub enum TimerMeasurement {
     Timer(Timer),
     Failed(ExecError),
     /// A kernel never ends, so synchronizing with the device would block.
     Stuck,
 }
 
-impl From<Box<Fault>> for Measured {
+impl From<Box<Fault>> for TimerMeasurement {
     fn from(fault: Box<Fault>) -> Self {
-        Measured::Failed(ExecError::device(fault))
+        TimerMeasurement::Failed(ExecError::device(fault))
     }
 }
 
 /// Measures the overhead of stamps and of an empty kernel. `cache` is the folder for the two kernels; `None` disables
 /// caching.
-pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Measured {
+pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> TimerMeasurement {
     match prepared(api, cache) {
-        Ok(timer) => Measured::Timer(timer),
+        Ok(timer) => TimerMeasurement::Timer(timer),
         Err(other) => other,
     }
 }
 
-fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
+fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, TimerMeasurement> {
     api.make_current()?;
-    let mut kernels = Kernels::load(api, &RequestedKernel::gate_and_null("timer"), cache).map_err(Measured::Failed)?;
+    let mut kernels =
+        Kernels::load(api, &RequestedKernel::gate_and_null("timer"), cache).map_err(TimerMeasurement::Failed)?;
     let measured = on_stream(api, &kernels);
-    if !matches!(measured, Err(Measured::Stuck)) {
+    if !matches!(measured, Err(TimerMeasurement::Stuck)) {
         kernels.unload(api);
     }
     measured
 }
 
-fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, Measured> {
+fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, TimerMeasurement> {
     let stream = api.stream(Priority::Normal)?;
     let mut events = Vec::with_capacity(2 * PAIRS);
     let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
@@ -88,9 +89,9 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, Measured> {
     };
     let timer = run();
     gates.release_all();
-    if matches!(timer, Err(Measured::Stuck)) || !ended(api, stream).unwrap_or(true) {
+    if matches!(timer, Err(TimerMeasurement::Stuck)) || !ended(api, stream).unwrap_or(true) {
         // Freeing memory that the device uses would block too.
-        return Err(Measured::Stuck);
+        return Err(TimerMeasurement::Stuck);
     }
     // SAFETY: all were made above, and no work that uses them is under way.
     unsafe {
@@ -123,7 +124,7 @@ struct Bench<'a, A: Api> {
 }
 
 impl<A: Api> Bench<'_, A> {
-    fn timer(&mut self) -> Result<Timer, Measured> {
+    fn timer(&mut self) -> Result<Timer, TimerMeasurement> {
         // The first launch may load the kernel and synchronize with the device, so it must not follow a gate.
         self.issue(true)?;
         self.wait()?;
@@ -148,7 +149,7 @@ impl<A: Api> Bench<'_, A> {
     /// Runs one round: returns the time between the stamps of each pair, with an empty kernel between them if `kernel`,
     /// and the time that the host's calls took. The gate is shut meanwhile, or the host's calls would determine the
     /// times.
-    fn round(&mut self, kernel: bool) -> Result<(Vec<Nanos>, Nanos), Measured> {
+    fn round(&mut self, kernel: bool) -> Result<(Vec<Nanos>, Nanos), TimerMeasurement> {
         self.gates.hold(self.api, 0, self.stream)?;
         let start = Instant::now();
         let issued = self.issue(kernel);
@@ -166,8 +167,8 @@ impl<A: Api> Bench<'_, A> {
         Ok((times?, calls))
     }
 
-    fn wait(&self) -> Result<(), Measured> {
-        if ended(self.api, self.stream)? { Ok(()) } else { Err(Measured::Stuck) }
+    fn wait(&self) -> Result<(), TimerMeasurement> {
+        if ended(self.api, self.stream)? { Ok(()) } else { Err(TimerMeasurement::Stuck) }
     }
 
     fn issue(&self, kernel: bool) -> Call {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::exec::records::{Activity, Cause, Node, NotedCall, Recorded};
+use crate::exec::records::{Activity, Cause, GraphNode, NotedCall, Recorded};
 
 /// A vendor's recording library. A process has one, shared by the devices of all its ranks.
 pub trait Tracer: Send + Sync {
@@ -20,7 +20,7 @@ pub trait Tracer: Send + Sync {
     fn set_cause(&self, cause: Option<Cause>);
 
     /// The calls and nodes that this rank's thread has noted since the last call.
-    fn take_notes(&self) -> (Vec<NotedCall>, Vec<Node>);
+    fn take_notes(&self) -> (Vec<NotedCall>, Vec<GraphNode>);
 
     /// Ends the recording for one rank. Returns the records of the given calls, and the number of dropped records of all
     /// ranks. The devices of all ranks are idle.
@@ -33,7 +33,7 @@ pub struct Recorder {
     least: Vec<u32>,
     turn: Option<u32>,
     launches: Vec<NotedCall>,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     ended: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, KernelSource};
 use crate::schedule::Topology;
 
 use super::Hip;
@@ -221,7 +221,7 @@ impl Api for Hip {
         Ok(format!("hiprtc {compiler} {} {}", self.driver.version_text(), self.architecture))
     }
 
-    fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
+    fn compile(&self, source: &KernelSource) -> Result<Vec<u8>, String> {
         let hiprtc = self.hiprtc().map_err(|error| error.to_string())?;
         hiprtc.compile(source, &self.architecture)
     }

@@ -150,6 +150,7 @@ impl HipDriver {
         }
     }
 
+    /// Returns an attribute of a device; `None` if the runtime does not know it.
     pub fn attribute(&self, device: u32, attribute: u32) -> Option<i32> {
         let mut value = 0;
         // SAFETY: the output pointer is valid for the call; an unknown attribute makes the call fail.
@@ -157,6 +158,7 @@ impl HipDriver {
         (code == 0).then_some(value)
     }
 
+    /// Returns the name of a device; `None` if the runtime does not report it.
     pub fn name(&self, device: u32) -> Option<String> {
         // SAFETY: `text` passes a buffer of the size that it states.
         text(|at, room| unsafe { (self.table.device_name)(at, room, device as c_int) })

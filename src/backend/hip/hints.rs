@@ -14,7 +14,7 @@ const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
 /// The kind of hints that are requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Search {
+pub enum HintTopic {
     /// No device was found: hints on everything that may hide one.
     NoDevice,
     /// Devices were found: hints on settings that change them.
@@ -23,10 +23,10 @@ pub enum Search {
 
 /// Hints, each with a remedy. `root` is the root of the file system, `/` except in tests; `variable` reads the
 /// environment.
-pub fn hints(root: &Path, search: Search, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+pub fn hints(root: &Path, search: HintTopic, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut hints = Vec::new();
     let gpus = gpus(root);
-    if search == Search::NoDevice {
+    if search == HintTopic::NoDevice {
         hints.extend(driver(root, gpus));
         hints.extend(files(root));
     }
@@ -73,7 +73,7 @@ fn driver(root: &Path, gpus: usize) -> Option<String> {
     ))
 }
 
-/// A hint about files that the libraries must be able to read and write; `None` if all is well.
+/// Returns a hint about a device file that the libraries cannot open for reading and writing; `None` if they can.
 fn files(root: &Path) -> Option<String> {
     let kfd = root.join("dev/kfd");
     let error = std::fs::OpenOptions::new().read(true).write(true).open(&kfd).err()?;
@@ -107,7 +107,7 @@ fn group(root: &Path, file: &Path) -> Option<String> {
 }
 
 /// A hint about a variable that selects devices; `None` if it hides none.
-fn selection(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
+fn selection(name: &str, value: &str, gpus: Option<usize>, search: HintTopic) -> Option<String> {
     let value = value.trim();
     if value.is_empty() {
         return Some(format!("{name} is empty, which hides every device: unset it"));
@@ -127,7 +127,7 @@ fn selection(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Op
         (Some(number), None) => {
             Some(format!("{name}={value}: {number} is not a device, and hides all devices after it in the list"))
         }
-        (None, _) if search == Search::NoDevice => Some(format!("{name}={value} chooses among the devices")),
+        (None, _) if search == HintTopic::NoDevice => Some(format!("{name}={value} chooses among the devices")),
         (None, Some(gpus)) if numbers.len() < gpus => Some(format!(
             "{name}={value}: {} of {} are visible, in this order",
             numbers.len(),
@@ -159,7 +159,7 @@ mod tests {
         root
     }
 
-    fn hints_of(root: &Path, search: Search, variables: &[(&str, &str)]) -> String {
+    fn hints_of(root: &Path, search: HintTopic, variables: &[(&str, &str)]) -> String {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         hints(root, search, variable).join("\n")
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_missing_driver_is_reported() {
         let root = tempfile::tempdir().unwrap();
-        let hints = hints_of(root.path(), Search::NoDevice, &[]);
+        let hints = hints_of(root.path(), HintTopic::NoDevice, &[]);
         assert!(
             hints.contains("modprobe amdgpu") && hints.contains("no /dev/kfd") && hints.contains("--device"),
             "{hints}"
@@ -178,13 +178,13 @@ mod tests {
     #[test]
     fn variables_that_hide_devices_are_reported() {
         let root = machine(2);
-        let nothing = |variables| hints_of(root.path(), Search::NoDevice, variables);
+        let nothing = |variables| hints_of(root.path(), HintTopic::NoDevice, variables);
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is empty"));
         let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
         assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "-1")]).contains("there is no device -1"));
         assert!(nothing(&[("ROCR_VISIBLE_DEVICES", "GPU-1234")]).contains("chooses among the devices"));
-        let some = |variables| hints_of(root.path(), Search::Devices, variables);
+        let some = |variables| hints_of(root.path(), HintTopic::Devices, variables);
         assert_eq!(some(&[]), "", "nothing is wrong");
         assert_eq!(some(&[("HIP_VISIBLE_DEVICES", "1,0")]), "", "all of them");
         assert!(some(&[("HIP_VISIBLE_DEVICES", "1")]).contains("1 of 2 GPUs are visible"));
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn a_driver_without_a_gpu_is_reported() {
         let root = machine(0);
-        let nothing = hints_of(root.path(), Search::NoDevice, &[]);
+        let nothing = hints_of(root.path(), HintTopic::NoDevice, &[]);
         assert!(nothing.contains("offers no GPU for computation"), "{nothing}");
         // A file that cannot be opened is simulated by a missing one.
         std::fs::remove_file(root.path().join("dev/kfd")).unwrap();
         std::fs::create_dir(root.path().join("dev/kfd")).unwrap();
-        let nothing = hints_of(root.path(), Search::NoDevice, &[]);
+        let nothing = hints_of(root.path(), HintTopic::NoDevice, &[]);
         assert!(nothing.contains("/dev/kfd does not open"), "{nothing}");
     }
 }

@@ -10,7 +10,7 @@ use crate::ops::{Arithmetic, Gemm};
 
 /// hipBLASLt, whose algorithm descriptor has three 64-bit words.
 pub type HipblasLt = blas::BlasLt<3>;
-pub type Product = blas::Product<3>;
+pub type Product = blas::PlannedProduct<3>;
 
 /// Oldest supported version: 0.6, of ROCm 6.0. Earlier ones used other numbers for element and compute types.
 const OLDEST: c_int = 600;

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char};
 use crate::backend::gpu::rtc::{Compiler, Names};
 use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
 use crate::exec::ExecError;
-use crate::ops::Source;
+use crate::ops::KernelSource;
 
 use super::driver::versioned;
 
@@ -86,7 +86,7 @@ impl Hiprtc {
     }
 
     /// Compiles to machine code for `architecture`. The error is the compiler's log.
-    pub fn compile(&self, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
+    pub fn compile(&self, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
         if !self.knows(architecture) {
             return Err(format!(
                 "hipRTC {} does not support {architecture}; it supports {}",

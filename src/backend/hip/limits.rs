@@ -9,7 +9,7 @@ const PEER_KERNEL_BYTES: u64 = 1 << 20;
 
 /// Behaviour from one version on, given as major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct VersionBehavior {
     from: (u32, u32),
     /// Branches of a graph that run concurrently, unless DEBUG_HIP_FORCE_GRAPH_QUEUES is set; `None` if each branch has
     /// a stream of its own.
@@ -23,16 +23,16 @@ pub struct Limits {
 
 /// Sources: CLR at the tags 5.6.0 to 6.2.2, a branch of 6.3, its main line of October 2024 (the fixed number of
 /// branches; assumed up to 6.4, which came next) and a state of 2025 (small copies by a kernel).
-const VERSIONS: [Limits; 4] = [
-    Limits { from: (7, 0), branches: Some(4), copies_without_units: true, host_kernel_bytes: 16 << 10 },
-    Limits { from: (6, 4), branches: Some(4), copies_without_units: true, host_kernel_bytes: 0 },
-    Limits { from: (6, 1), branches: None, copies_without_units: true, host_kernel_bytes: 0 },
-    Limits { from: (0, 0), branches: None, copies_without_units: false, host_kernel_bytes: 0 },
+const VERSIONS: [VersionBehavior; 4] = [
+    VersionBehavior { from: (7, 0), branches: Some(4), copies_without_units: true, host_kernel_bytes: 16 << 10 },
+    VersionBehavior { from: (6, 4), branches: Some(4), copies_without_units: true, host_kernel_bytes: 0 },
+    VersionBehavior { from: (6, 1), branches: None, copies_without_units: true, host_kernel_bytes: 0 },
+    VersionBehavior { from: (0, 0), branches: None, copies_without_units: false, host_kernel_bytes: 0 },
 ];
 
-impl Limits {
+impl VersionBehavior {
     /// The behaviour of a version.
-    pub fn of((major, minor): (u32, u32)) -> Limits {
+    pub fn of((major, minor): (u32, u32)) -> VersionBehavior {
         let known = VERSIONS.into_iter().find(|limits| (major, minor) >= limits.from);
         known.expect("the last begins with 0.0")
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_version_has_the_limits_of_the_last_change_before_it() {
-        let of = |major, minor| Limits::of((major, minor));
+        let of = |major, minor| VersionBehavior::of((major, minor));
         assert!(!of(5, 7).copies_without_units && of(6, 1).copies_without_units);
         assert_eq!([of(6, 3).branches, of(6, 4).branches, of(9, 9).branches], [None, Some(4), Some(4)]);
         assert_eq!([of(6, 4).host_kernel_bytes, of(7, 0).host_kernel_bytes], [0, 16 << 10]);

@@ -29,12 +29,12 @@ use crate::backend::collective::Collectives;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::{ExecError, Fault};
-use crate::ops::Source;
+use crate::ops::KernelSource;
 
 use driver::{HipDriver, no_device, number};
 use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
-use limits::Limits;
+use limits::VersionBehavior;
 use rocblas::RocBlas;
 pub use rocprofiler::attach as attach_recorder;
 use smi::Smi;
@@ -57,14 +57,9 @@ pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
 
 /// Compiles a kernel to machine code for `architecture`, such as `gfx942`, without a device. The error is the reason in
 /// words.
-pub fn compile(paths: &SearchPaths, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
+pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
     let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| error.to_string())?;
     hiprtc.compile(source, architecture)
-}
-
-/// Path of the management library, if it has all functions.
-pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
-    smi::open(paths).map(|(_, path)| path.to_owned())
 }
 
 /// An AMD device, driven through the HIP runtime.
@@ -79,7 +74,7 @@ pub struct Hip {
     clock_rate: u64,
     queues: u32,
     /// Behaviour of this version of the runtime.
-    limits: Limits,
+    limits: VersionBehavior,
     /// The stream of reads, a `hipStream_t` made by the first read.
     reads: OnceLock<usize>,
     hiprtc: OnceLock<Hiprtc>,
@@ -110,7 +105,7 @@ impl Hip {
             shared_limit: attribute(number::ATTRIBUTE_SHARED_PER_BLOCK).unwrap_or(64 << 10),
             // 4 is the documented default.
             queues: queues.unwrap_or(4).max(1),
-            limits: Limits::of((driver.version().0, driver.version().1)),
+            limits: VersionBehavior::of((driver.version().0, driver.version().1)),
             architecture,
             driver,
             paths,
@@ -179,7 +174,7 @@ impl Hip {
             ("hipBLASLt", self.hipblaslt().map(|library| at(library.version.clone(), library.path))),
             ("rocBLAS", self.rocblas().map(|library| library.path.to_owned())),
             ("RCCL", self.rccl().map(Collectives::version_and_path)),
-            ("ROCm SMI", smi_library(&self.paths)),
+            ("ROCm SMI", smi::open(&self.paths).map(|(_, path)| path.to_owned())),
         ]
     }
 

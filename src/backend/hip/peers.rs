@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Api, Call, PeerAccess, Step};
+use crate::backend::gpu::{Api, Call, PeerAccess, SyncStep};
 use crate::exec::Fault;
 use crate::ops::Copy as CopyLaunch;
 
@@ -40,7 +40,7 @@ impl PeerAccess for Hip {
         })
     }
 
-    unsafe fn execute_steps(&self, _: &[Step], _: Stream) -> Call {
+    unsafe fn execute_steps(&self, _: &[SyncStep], _: Stream) -> Call {
         Err(Fault::new("execute_steps", "on HIP, kernels raise and await flags"))
     }
 

@@ -14,7 +14,7 @@ use super::rocblas::{self, RocBlas};
 /// A product with a chosen algorithm.
 pub enum Product {
     Lt(hipblaslt::Product),
-    Roc(rocblas::Product),
+    Roc(rocblas::PreparedProduct),
 }
 
 impl Hip {

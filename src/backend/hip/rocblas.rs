@@ -46,7 +46,7 @@ unsafe impl Sync for RocBlas {}
 /// A matrix as the library expects it: type, stride between rows and between matrices of a batch in elements, and
 /// whether it is transposed.
 #[derive(Clone, Copy)]
-struct Operand {
+struct MatrixOperand {
     dtype: c_int,
     row: i32,
     batch: i64,
@@ -54,12 +54,12 @@ struct Operand {
 }
 
 /// A product, ready to be launched.
-pub struct Product {
+pub struct PreparedProduct {
     library: Arc<RocBlas>,
     /// Rows, columns and depth in the library's column-major order, and the batch size.
     sizes: [i32; 4],
     /// Operands in the library's column-major order, so the first two are swapped.
-    operands: [Operand; 3],
+    operands: [MatrixOperand; 3],
     compute: c_int,
     scalars: Scalars,
 }
@@ -93,10 +93,10 @@ fn number(dtype: DType) -> c_int {
     }
 }
 
-fn operand(matrix: &Matrix) -> Option<Operand> {
+fn operand(matrix: &Matrix) -> Option<MatrixOperand> {
     let operation = if matrix.transposed { 112 } else { 111 };
     let (row, batch) = (i32::try_from(matrix.row).ok()?, i64::try_from(matrix.batch).ok()?);
-    Some(Operand { dtype: number(matrix.dtype), row, batch, operation })
+    Some(MatrixOperand { dtype: number(matrix.dtype), row, batch, operation })
 }
 
 impl RocBlas {
@@ -116,9 +116,9 @@ impl RocBlas {
     ///
     /// The library is column-major. A row-major matrix is its transpose there, and `c = a b` becomes `cᵀ = bᵀ aᵀ`. So
     /// the operands are swapped and no transposition is added.
-    pub fn product(library: &Arc<RocBlas>, gemm: &Gemm) -> Option<Product> {
+    pub fn product(library: &Arc<RocBlas>, gemm: &Gemm) -> Option<PreparedProduct> {
         let size = |size: u64| i32::try_from(size).ok();
-        Some(Product {
+        Some(PreparedProduct {
             library: library.clone(),
             sizes: [size(gemm.n)?, size(gemm.m)?, size(gemm.k)?, size(gemm.batch)?],
             operands: [operand(&gemm.b)?, operand(&gemm.a)?, operand(&gemm.c)?],
@@ -128,7 +128,7 @@ impl RocBlas {
     }
 }
 
-impl Product {
+impl PreparedProduct {
     /// Launches the product.
     ///
     /// # Safety
@@ -136,7 +136,7 @@ impl Product {
     /// The addresses are device memory that holds the operands, the workspace has the stated size, the stream is alive,
     /// and no other thread uses the library's handle.
     pub unsafe fn multiply(&self, at: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
-        let Product { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
+        let PreparedProduct { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
         let RocBlas { table, handle, .. } = library.as_ref();
         let (first, second, result) = (at.b as *const c_void, at.a as *const c_void, at.c as *mut c_void);
         let (alpha, beta) = (self.scalars.alpha.as_ptr().cast(), self.scalars.beta.as_ptr().cast());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, SearchPaths, functions};
 use crate::exec::KernelLaunch;
-use crate::exec::records::{Activity, Cause, Node, NotedCall};
+use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
 
 type Delivered = unsafe extern "C" fn(u64, u64, *const *const Header, usize, *mut c_void, u64);
 type Configure = unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) -> *const ConfigureResult;
@@ -99,7 +99,7 @@ const ATTEMPT: Duration = Duration::from_millis(1);
 
 /// Launch calls that the thread of one rank has made while the library recorded.
 #[derive(Default)]
-struct Notes {
+struct LaunchNotes {
     calls: Vec<NotedCall>,
     /// The library's number of the thread; 0 before the first call.
     thread: u64,
@@ -108,18 +108,18 @@ struct Notes {
 }
 
 thread_local! {
-    static NOTES: RefCell<Notes> = RefCell::new(Notes::default());
+    static NOTES: RefCell<LaunchNotes> = RefCell::new(LaunchNotes::default());
 }
 
 /// State of the process: the number of ranks that record, and delivered records that no rank has taken yet.
 #[derive(Default)]
-struct State {
+struct RecorderState {
     ranks: u32,
     activities: Vec<Activity>,
     dropped: u64,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { ranks: 0, activities: Vec::new(), dropped: 0 });
+static STATE: Mutex<RecorderState> = Mutex::new(RecorderState { ranks: 0, activities: Vec::new(), dropped: 0 });
 
 /// Handles of the context and of the buffer, made when the library initializes its tools; 0 before.
 static CONTEXT: AtomicU64 = AtomicU64::new(0);
@@ -135,7 +135,7 @@ static FAILED: Mutex<Option<String>> = Mutex::new(None);
 /// The library, configured at most once by a process.
 static LIBRARY: OnceLock<Result<Arc<Rocprofiler>, String>> = OnceLock::new();
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, RecorderState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -269,7 +269,7 @@ impl Tracer for Rocprofiler {
         });
     }
 
-    fn take_notes(&self) -> (Vec<NotedCall>, Vec<Node>) {
+    fn take_notes(&self) -> (Vec<NotedCall>, Vec<GraphNode>) {
         (NOTES.with_borrow_mut(|notes| std::mem::take(&mut notes.calls)), Vec::new())
     }
 
@@ -285,7 +285,7 @@ impl Tracer for Rocprofiler {
         if state.ranks == 0 {
             // SAFETY: the context exists. A status other than 0 leaves nothing else to do.
             unsafe { (self.table.stop)(CONTEXT.load(Ordering::Acquire)) };
-            *state = State::default();
+            *state = RecorderState::default();
         }
         collected.map(|()| (own, dropped))
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::base::computing::compute;
 use crate::exec::Comm;
-use crate::ops::{Collective, CollectiveKind, Member, Peer, Sent, Spec};
+use crate::ops::{Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
 
 /// Communicators of all ranks of the process, and their copies between ranks.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct CommStates {
     pub crossings: Arc<CopiesInFlight>,
 }
 
-/// One direction of a copy between ranks: its number, the sender and the receiver.
+/// A direction of a copy between ranks: its number, the sender and the receiver.
 type CopyDirection = (u32, u32, u32);
 
 /// Data that was sent and not yet received.
@@ -68,12 +68,12 @@ impl CommStates {
 /// State of one communicator.
 #[derive(Debug)]
 pub struct CommState {
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ExchangeState {
     /// Contributions of each rank to the current collective.
     shares: Vec<Option<Share>>,
     /// Number of ranks that have yet to fetch their results.
@@ -104,16 +104,16 @@ impl Share {
 
 impl CommState {
     fn new(ranks: usize) -> CommState {
-        let state = State {
+        let state = ExchangeState {
             shares: (0..ranks).map(|_| None).collect(),
             to_fetch: 0,
             sent: BTreeMap::new(),
-            ..State::default()
+            ..ExchangeState::default()
         };
         CommState { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,11 +191,11 @@ impl CommState {
         let operation = spec.operation;
         state.shares[rank] = Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
         if state.shares.iter().all(Option::is_some) && !state.mismatched {
-            let mut members: Vec<Member> = state
+            let mut members: Vec<RankMember> = state
                 .shares
                 .iter_mut()
                 .flatten()
-                .map(|share| Member { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
+                .map(|share| RankMember { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
                 .collect();
             compute(|| operation.exchange(&mut members));
             state.to_fetch = state.shares.len();

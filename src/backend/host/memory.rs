@@ -9,19 +9,19 @@ use crate::backend::exhausted::may_be_refused;
 
 /// A range of bytes with offsets from 0.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct HostMemory {
     words: Vec<AtomicU32>,
 }
 
-impl Memory {
+impl HostMemory {
     /// Allocates poisoned memory; `None` if the system has not enough.
-    pub fn new(bytes: u64, poison: u8) -> Option<Memory> {
+    pub fn new(bytes: u64, poison: u8) -> Option<HostMemory> {
         let count = usize::try_from(bytes.div_ceil(4)).ok()?;
         let mut words = Vec::new();
         may_be_refused(|| words.try_reserve_exact(count)).ok()?;
         let word = u32::from_le_bytes([poison; 4]);
         words.extend((0..count).map(|_| AtomicU32::new(word)));
-        Some(Memory { words })
+        Some(HostMemory { words })
     }
 
     /// Sets every byte.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn bytes_at_any_place() {
-        let memory = Memory::new(12, 0xff).unwrap();
+        let memory = HostMemory::new(12, 0xff).unwrap();
         memory.store(3, &[1, 2, 3, 4, 5, 6]);
         let mut out = [0; 12];
         memory.load(0, &mut out);

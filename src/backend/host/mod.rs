@@ -11,13 +11,13 @@ use std::thread::JoinHandle;
 
 use super::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space, threads};
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, Progress, check_peers};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, LaneCompletion, check_peers};
 use crate::ops::user_kernel;
 use crate::schedule::Topology;
 
 use exchange::CommStates;
-use memory::Memory;
-use worker::{Event, LaneProgress, Message, Shared, Stamp};
+use memory::HostMemory;
+use worker::{LaneCommand, LaneProgress, RankState, RecordedEvent, Stamp};
 
 /// The CPU as a backend.
 #[derive(Debug, Default)]
@@ -64,14 +64,14 @@ fn check_references(image: &Image) -> Result<(), ExecError> {
 }
 
 #[derive(Debug, Default)]
-struct Graph {
+struct CapturedGraph {
     origin: u32,
-    notes: Vec<(u32, Note)>,
+    notes: Vec<(u32, CapturedCommand)>,
 }
 
 /// A captured command of a lane. Events get their turn numbers when the graph is launched.
 #[derive(Clone, Copy, Debug)]
-enum Note {
+enum CapturedCommand {
     Run(u32),
     Record(u32),
     Wait(u32),
@@ -79,13 +79,13 @@ enum Note {
 }
 
 struct HostDriver {
-    shared: Arc<Shared>,
-    lanes: Vec<Sender<Message>>,
+    shared: Arc<RankState>,
+    lanes: Vec<Sender<LaneCommand>>,
     threads: Vec<JoinHandle<()>>,
     /// Number of recordings of each event that were sent. The last two events serve graphs.
     turns: Vec<u64>,
-    graphs: Vec<Graph>,
-    capture: Option<Graph>,
+    graphs: Vec<CapturedGraph>,
+    capture: Option<CapturedGraph>,
     /// True if lanes were sent commands since the last synchronization.
     busy: bool,
     /// True if a lane may never finish; nothing waits for it.
@@ -96,7 +96,7 @@ impl HostDriver {
     fn new(image: Image, meetings: &CommStates) -> Result<Self, ExecError> {
         let memory = |space: Space| {
             let bytes = image.bytes[space.index()];
-            Memory::new(bytes, DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
+            HostMemory::new(bytes, DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
                 needed: Bytes(bytes).to_string(),
                 space: space.name(),
                 available: "less than that is available".to_owned(),
@@ -106,9 +106,9 @@ impl HostDriver {
         let events = image.events as usize + 2;
         let lanes = image.lanes.len();
         let names: Vec<String> = image.lanes.iter().map(|lane| lane.name.clone()).collect();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RankState {
             spaces: [memory(Space::Device)?, memory(Space::Pinned)?, memory(Space::Managed)?, memory(Space::Host)?],
-            events: (0..events).map(|_| Event::default()).collect(),
+            events: (0..events).map(|_| RecordedEvent::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
             paces: (0..lanes).map(|_| LaneProgress::default()).collect(),
             meetings: image.comms.iter().map(|comm| meetings.of(comm)).collect(),
@@ -155,7 +155,7 @@ impl HostDriver {
         }
     }
 
-    fn send(&mut self, lane: u32, message: Message) -> Result<(), Box<Fault>> {
+    fn send(&mut self, lane: u32, message: LaneCommand) -> Result<(), Box<Fault>> {
         self.busy = true;
         self.lanes[lane as usize]
             .send(message)
@@ -164,14 +164,14 @@ impl HostDriver {
 
     fn record_now(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
         self.turns[event as usize] += 1;
-        self.send(lane, Message::Record { event, turn: self.turns[event as usize] })
+        self.send(lane, LaneCommand::Record { event, turn: self.turns[event as usize] })
     }
 
     fn wait_now(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
-        self.send(lane, Message::Wait { event, turn: self.turns[event as usize] })
+        self.send(lane, LaneCommand::Wait { event, turn: self.turns[event as usize] })
     }
 
-    fn note(&mut self, lane: u32, note: Note) -> Option<()> {
+    fn note(&mut self, lane: u32, note: CapturedCommand) -> Option<()> {
         self.capture.as_mut()?.notes.push((lane, note));
         Some(())
     }
@@ -180,36 +180,36 @@ impl HostDriver {
 impl Driver for HostDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
         let lane = self.shared.image.ops[op as usize].lane;
-        match self.note(lane, Note::Run(op)) {
+        match self.note(lane, CapturedCommand::Run(op)) {
             Some(()) => Ok(()),
-            None => self.send(lane, Message::Run(op)),
+            None => self.send(lane, LaneCommand::Run(op)),
         }
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
-        match self.note(lane, Note::Record(event)) {
+        match self.note(lane, CapturedCommand::Record(event)) {
             Some(()) => Ok(()),
             None => self.record_now(event, lane),
         }
     }
 
     fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
-        match self.note(lane, Note::Wait(event)) {
+        match self.note(lane, CapturedCommand::Wait(event)) {
             Some(()) => Ok(()),
             None => self.wait_now(lane, event),
         }
     }
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
-        if self.note(lane, Note::Stamp(stamp)).is_some() {
+        if self.note(lane, CapturedCommand::Stamp(stamp)).is_some() {
             return Ok(());
         }
         self.shared.stamps[stamp as usize].clear();
-        self.send(lane, Message::Stamp(stamp))
+        self.send(lane, LaneCommand::Stamp(stamp))
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
-        self.send(lane, Message::WaitStamp(stamp))
+        self.send(lane, LaneCommand::WaitStamp(stamp))
     }
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
@@ -222,12 +222,12 @@ impl Driver for HostDriver {
         self.wait_now(graph.origin, begin)?;
         for &(lane, note) in &graph.notes {
             match note {
-                Note::Run(op) => self.send(lane, Message::Run(op))?,
-                Note::Record(event) => self.record_now(event, lane)?,
-                Note::Wait(event) => self.wait_now(lane, event)?,
-                Note::Stamp(stamp) => {
+                CapturedCommand::Run(op) => self.send(lane, LaneCommand::Run(op))?,
+                CapturedCommand::Record(event) => self.record_now(event, lane)?,
+                CapturedCommand::Wait(event) => self.wait_now(lane, event)?,
+                CapturedCommand::Stamp(stamp) => {
                     self.shared.stamps[stamp as usize].clear();
-                    self.send(lane, Message::Stamp(stamp))?;
+                    self.send(lane, LaneCommand::Stamp(stamp))?;
                 }
             }
         }
@@ -267,7 +267,7 @@ impl Driver for HostDriver {
     }
 
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {
-        self.capture = Some(Graph { origin: lane, notes: Vec::new() });
+        self.capture = Some(CapturedGraph { origin: lane, notes: Vec::new() });
         Ok(())
     }
 
@@ -300,10 +300,10 @@ impl Driver for HostDriver {
         Ok(self.shared.events[event as usize].has_reached(self.turns[event as usize]))
     }
 
-    fn progress(&mut self, lane: u32) -> Option<Progress> {
+    fn progress(&mut self, lane: u32) -> Option<LaneCompletion> {
         let pace = &self.shared.paces[lane as usize];
         let running = pace.running.load(Ordering::Acquire);
-        Some(Progress { ended: pace.ended.load(Ordering::Acquire), running })
+        Some(LaneCompletion { ended: pace.ended.load(Ordering::Acquire), running })
     }
 
     fn stuck(&mut self) -> bool {

@@ -12,11 +12,11 @@ use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, stretches};
 
 use super::exchange::{CommState, CopiesInFlight};
-use super::memory::Memory;
+use super::memory::HostMemory;
 
 /// A command to a lane.
 #[derive(Clone, Copy, Debug)]
-pub enum Message {
+pub enum LaneCommand {
     Run(u32),
     /// Reports that an event has been recorded for the `turn`-th time.
     Record {
@@ -33,12 +33,12 @@ pub enum Message {
 
 /// Counts how many times an event has been recorded.
 #[derive(Debug, Default)]
-pub struct Event {
+pub struct RecordedEvent {
     turn: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Event {
+impl RecordedEvent {
     fn reach(&self, turn: u64) {
         let mut reached = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         *reached = (*reached).max(turn);
@@ -97,12 +97,12 @@ pub struct LaneProgress {
 
 /// State shared by all lanes of a rank.
 #[derive(Debug)]
-pub struct Shared {
+pub struct RankState {
     pub image: Image,
     /// Progress of each lane.
     pub paces: Vec<LaneProgress>,
-    pub spaces: [Memory; Space::COUNT],
-    pub events: Vec<Event>,
+    pub spaces: [HostMemory; Space::COUNT],
+    pub events: Vec<RecordedEvent>,
     pub stamps: Vec<Stamp>,
     /// The meeting of each communicator, by its number in the image.
     pub meetings: Vec<Arc<CommState>>,
@@ -110,8 +110,8 @@ pub struct Shared {
     pub crossings: Arc<CopiesInFlight>,
 }
 
-impl Shared {
-    pub fn memory(&self, space: Space) -> &Memory {
+impl RankState {
+    pub fn memory(&self, space: Space) -> &HostMemory {
         &self.spaces[space.index()]
     }
 }
@@ -128,26 +128,26 @@ struct Workspace {
 const MAX_INPUTS: usize = 32;
 
 /// Runs a lane until its channel closes.
-pub fn work(shared: &Arc<Shared>, messages: &Receiver<Message>) {
+pub fn work(shared: &Arc<RankState>, messages: &Receiver<LaneCommand>) {
     let mut workspace = Workspace::default();
     while let Ok(message) = messages.recv() {
         match message {
-            Message::Run(op) => {
+            LaneCommand::Run(op) => {
                 let pace = &shared.paces[shared.image.ops[op as usize].lane as usize];
                 pace.running.store(true, Ordering::Release);
                 run(shared, op, &mut workspace);
                 pace.ended.fetch_add(1, Ordering::Release);
                 pace.running.store(false, Ordering::Release);
             }
-            Message::Record { event, turn } => shared.events[event as usize].reach(turn),
-            Message::Wait { event, turn } => shared.events[event as usize].wait(turn),
-            Message::Stamp(stamp) => shared.stamps[stamp as usize].reach(),
-            Message::WaitStamp(stamp) => shared.stamps[stamp as usize].wait(),
+            LaneCommand::Record { event, turn } => shared.events[event as usize].reach(turn),
+            LaneCommand::Wait { event, turn } => shared.events[event as usize].wait(turn),
+            LaneCommand::Stamp(stamp) => shared.stamps[stamp as usize].reach(),
+            LaneCommand::WaitStamp(stamp) => shared.stamps[stamp as usize].wait(),
         }
     }
 }
 
-fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
+fn run(shared: &RankState, op: u32, workspace: &mut Workspace) {
     let op = &shared.image.ops[op as usize];
     let spec = &shared.image.works[op.work as usize].spec;
     if let Some(time) = spec.cost().hold
@@ -192,7 +192,7 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
 }
 
 /// The meeting and the collectives of an operation; `None` for one without other ranks.
-fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a CommState, &'a [Collective])> {
+fn exchange<'a>(shared: &'a RankState, op: &ImageOp) -> Option<(&'a CommState, &'a [Collective])> {
     let comm = shared.image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
     let launches = &shared.image.works[op.work as usize].launches;
     let collectives = launches.iter().map(Launch::collectives).find(|collectives| !collectives.is_empty())?;
@@ -200,7 +200,7 @@ fn exchange<'a>(shared: &'a Shared, op: &ImageOp) -> Option<(&'a CommState, &'a 
     Some((&shared.meetings[op.comm as usize], collectives))
 }
 
-fn gather(shared: &Shared, tensor: &Tensor, place: Address, values: &mut Vec<f64>, bytes: &mut Vec<u8>) {
+fn gather(shared: &RankState, tensor: &Tensor, place: Address, values: &mut Vec<f64>, bytes: &mut Vec<u8>) {
     let size = tensor.dtype.size();
     let (length, starts) = stretches(tensor);
     values.resize(tensor.elements() as usize, 0.0);
@@ -212,7 +212,7 @@ fn gather(shared: &Shared, tensor: &Tensor, place: Address, values: &mut Vec<f64
     }
 }
 
-fn scatter(shared: &Shared, tensor: &Tensor, place: Address, values: &[f64], bytes: &mut Vec<u8>) {
+fn scatter(shared: &RankState, tensor: &Tensor, place: Address, values: &[f64], bytes: &mut Vec<u8>) {
     let size = tensor.dtype.size();
     let (length, starts) = stretches(tensor);
     bytes.resize((length * size) as usize, 0);

@@ -19,7 +19,7 @@ const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// All ranks have joined.
+    /// Tells a rank that every rank has joined.
     Begin,
     /// A rank's message at one step of the run.
     Message,
@@ -45,7 +45,7 @@ pub enum FrameKind {
     Refused,
 }
 
-/// All kinds, by number.
+/// The kinds of frames, by number.
 pub const KINDS: [FrameKind; 12] = [
     FrameKind::Begin,
     FrameKind::Message,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::seal::{Seal, TAG, holds, tag};
-use super::stream::Stream;
+use super::stream::Socket;
 
 /// First bytes of either side: the protocol and its version.
 const MAGIC: [u8; 8] = *b"aorta\0/2";
@@ -74,7 +74,7 @@ pub enum ConnectError {
 }
 
 /// Authenticates to rank 0 and checks its proof. Reads nothing from the other side but its nonce and proof.
-pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, ConnectError> {
+pub fn introduce(stream: &mut Socket, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, ConnectError> {
     let opening_of_client = opening().map_err(ConnectError::Unreachable)?;
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
     let mut stream = stream.until(deadline);
@@ -95,7 +95,7 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
 /// A process that has connected to rank 0 and is not authenticated yet. Until then it uses a few KiB at most, and its
 /// data is not interpreted.
 pub struct PendingPeer {
-    stream: Stream,
+    stream: Socket,
     /// Address of the process; `None` for a process on this host.
     pub from: Option<IpAddr>,
     since: Instant,
@@ -109,14 +109,14 @@ pub enum PendingPeerState {
     /// More data must arrive.
     Pending(PendingPeer),
     /// The peer is authenticated.
-    Known(Hello, Stream, Seals),
+    Known(Hello, Socket, Seals),
     /// The peer failed to authenticate, and was disconnected.
     ConnectError,
 }
 
 impl PendingPeer {
     /// Begins the authentication of a new connection.
-    pub fn new(stream: Stream) -> PendingPeer {
+    pub fn new(stream: Socket) -> PendingPeer {
         let from = stream.from();
         PendingPeer { stream, from, since: Instant::now(), heard: Vec::new(), begun: None }
     }

@@ -8,7 +8,7 @@ use crate::exec::ExecError;
 
 use super::frame::{Frame, FrameKind};
 use super::handshake::{ConnectError, Hello, PATIENCE, Seals, introduce};
-use super::stream::{Address, Stream};
+use super::stream::{ListenAddress, Socket};
 use super::{JoinOptions, Transport, local};
 
 /// Pause between two attempts to find rank 0.
@@ -22,7 +22,7 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// An authenticated connection.
 pub(super) struct Connection {
-    pub stream: Stream,
+    pub stream: Socket,
     pub seals: Seals,
 }
 
@@ -121,22 +121,26 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
 }
 
 /// Addresses at which rank 0 may listen, each with the index of its port; or why none is known.
-fn addresses(place: &JoinOptions) -> Result<Vec<(usize, Address)>, String> {
+fn addresses(place: &JoinOptions) -> Result<Vec<(usize, ListenAddress)>, String> {
     match &place.transport {
         Transport::Host { folder, .. } => Ok(vec![(0, local::address(folder, &place.job)?)]),
         Transport::Network { address, .. } => {
             let found = resolve(address)?;
             let each = place.ports().into_iter().enumerate();
             let each = each.flat_map(|(index, port)| found.iter().map(move |&ip| (index, (ip, port).into())));
-            Ok(each.map(|(index, address)| (index, Address::Network(address))).collect())
+            Ok(each.map(|(index, address)| (index, ListenAddress::Network(address))).collect())
         }
     }
 }
 
 /// Connects to an address and authenticates to rank 0.
-pub(super) fn connect(address: &Address, place: &JoinOptions, patience: Duration) -> Result<Answer, ConnectError> {
+pub(super) fn connect(
+    address: &ListenAddress,
+    place: &JoinOptions,
+    patience: Duration,
+) -> Result<Answer, ConnectError> {
     let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
-    let mut stream = Stream::connect(address, patience).map_err(ConnectError::Unreachable)?;
+    let mut stream = Socket::connect(address, patience).map_err(ConnectError::Unreachable)?;
     let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + PATIENCE)?;
     let mut connection = Connection { stream, seals };
     let answer = connection.receive(PATIENCE).map_err(ConnectError::Unreachable)?;

@@ -14,7 +14,7 @@ use crate::exec::ExecError;
 use super::frame::{Frame, FrameKind};
 use super::handshake::{ConnectError, Hello, PATIENCE, PendingPeer, PendingPeerState, Seals};
 use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
-use super::stream::{Address, Listener, Stream};
+use super::stream::{ListenAddress, Listener, Socket};
 use super::{JoinOptions, Transport, local};
 
 /// Maximum number of unauthenticated connections.
@@ -76,7 +76,7 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     let mut is_here = false;
     for port in place.ports() {
         for &ip in &found {
-            match claim(&Address::Network((ip, port).into()), place)? {
+            match claim(&ListenAddress::Network((ip, port).into()), place)? {
                 ListenAttempt::Ours(listener) => return Ok(listener),
                 ListenAttempt::OtherRun => is_here = true,
                 ListenAttempt::Elsewhere => {}
@@ -92,7 +92,7 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     Err(failed(why, place))
 }
 
-fn claim(address: &Address, place: &JoinOptions) -> Result<ListenAttempt, ExecError> {
+fn claim(address: &ListenAddress, place: &JoinOptions) -> Result<ListenAttempt, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
         let Transport::Network { .. } = place.transport else { return failed(why, place) };
@@ -117,7 +117,7 @@ fn claim(address: &Address, place: &JoinOptions) -> Result<ListenAttempt, ExecEr
             Err(ConnectError::Unknown) => break,
             // Nobody listens there any more, or not yet.
             Err(ConnectError::Unreachable(_)) => {
-                if let Address::Host(path) = address
+                if let ListenAddress::Host(path) = address
                     && local::is_abandoned(path)
                 {
                     let _ = std::fs::remove_file(path);
@@ -195,7 +195,7 @@ impl Acceptor<'_> {
     }
 
     /// Answers an authenticated process, and keeps its connection if it belongs to this run.
-    fn receive(&mut self, hello: &Hello, stream: Stream, seals: Seals) {
+    fn receive(&mut self, hello: &Hello, stream: Socket, seals: Seals) {
         let (kind, why) = match self.judge(hello) {
             Ok(()) => (FrameKind::Welcome, String::new()),
             Err(None) => (FrameKind::Elsewhere, String::new()),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::backend::system;
 
-use super::stream::Address;
+use super::stream::ListenAddress;
 
 /// Maximum bytes of a socket's path; the system's limit is 104 or 108.
 const PATH: usize = 100;
@@ -16,7 +16,7 @@ const SOCKET: &str = "socket";
 const STALE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Returns the address of a run in a folder, which is created if missing; or why the folder cannot be used.
-pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
+pub fn address(folder: &Path, job: &str) -> Result<ListenAddress, String> {
     use sha2::{Digest, Sha256};
     use std::os::unix::fs::DirBuilderExt;
 
@@ -33,7 +33,7 @@ pub fn address(folder: &Path, job: &str) -> Result<Address, String> {
     let name = crate::base::hex(&Sha256::digest(job)[..8]);
     let path = folder.join(name).with_extension(SOCKET);
     match path.as_os_str().len() {
-        ..PATH => Ok(Address::Host(path)),
+        ..PATH => Ok(ListenAddress::Host(path)),
         _ => Err(format!("the path of {shown} is too long for a socket")),
     }
 }
@@ -67,9 +67,9 @@ mod tests {
     fn a_folder_that_others_may_enter_is_refused() {
         let outer = tempfile::tempdir().expect("a folder can be made");
         let folder = outer.path().join("run");
-        let Ok(Address::Host(path)) = address(&folder, "a job") else { panic!("the folder is made") };
+        let Ok(ListenAddress::Host(path)) = address(&folder, "a job") else { panic!("the folder is made") };
         assert_eq!(path.parent(), Some(folder.as_path()));
-        assert_ne!(address(&folder, "another").expect("the folder is private"), Address::Host(path));
+        assert_ne!(address(&folder, "another").expect("the folder is private"), ListenAddress::Host(path));
         let mode = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("it is ours");
         for open in [0o755, 0o701, 0o770] {
             mode(open);

@@ -31,9 +31,9 @@ use crate::exec::{ExecError, MAX_MESSAGE, Peers};
 
 use frame::{Frame, FrameKind};
 use join::Connection;
-use progress::Progress;
+use progress::RankProgress;
 use seal::Seal;
-use stream::Stream;
+use stream::Socket;
 
 pub use secret::{SHORTEST, Secret, SecretFault};
 pub use stream::is_loopback;
@@ -115,15 +115,15 @@ pub type LostRankHandler = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
 pub struct Rendezvous {
-    shared: Arc<Shared>,
+    shared: Arc<RendezvousState>,
 }
 
-struct Shared {
+struct RendezvousState {
     rank: u32,
     world: u32,
     /// Connections by rank: rank 0 has one to each rank, every other rank has one to rank 0.
-    links: BTreeMap<u32, Mutex<Link>>,
-    state: Mutex<State>,
+    links: BTreeMap<u32, Mutex<SendingHalf>>,
+    state: Mutex<ConnectionState>,
     changed: Condvar,
     rescue: LostRankHandler,
     stall: Duration,
@@ -134,14 +134,14 @@ struct Shared {
 type Work = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The sending half of a connection.
-struct Link {
-    stream: Stream,
+struct SendingHalf {
+    stream: Socket,
     seal: Seal,
     /// True if a frame was sent incompletely, after which the connection is unusable.
     broken: bool,
 }
 
-impl Link {
+impl SendingHalf {
     fn send(&mut self, frame: &Frame) -> io::Result<()> {
         if self.broken {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -153,7 +153,7 @@ impl Link {
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionState {
     /// Complete frames received from each rank.
     inbox: BTreeMap<u32, VecDeque<Frame>>,
     /// Ranks that have finished.
@@ -167,7 +167,7 @@ struct State {
     /// True if this process waits for others at that step.
     waiting: bool,
     /// Progress of the others by their latest heartbeat.
-    progress: BTreeMap<u32, Progress>,
+    progress: BTreeMap<u32, RankProgress>,
     /// The last step before which a rank has failed, and that rank; `None` while none has.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
@@ -175,7 +175,7 @@ struct State {
     closed: bool,
 }
 
-impl State {
+impl ConnectionState {
     /// Wakes the thread that waits for a change.
     fn wake(&self) {
         let failed = self.lost.is_some() || self.alarm.is_some_and(|(turn, _)| turn >= self.turn);
@@ -205,9 +205,9 @@ impl Rendezvous {
             }
             let Connection { stream, seals } = connection;
             readers.push((rank, stream.try_clone().map_err(lost(rank))?, seals.received));
-            links.insert(rank, Mutex::new(Link { stream, seal: seals.sent, broken: false }));
+            links.insert(rank, Mutex::new(SendingHalf { stream, seal: seals.sent, broken: false }));
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RendezvousState {
             rank: place.rank,
             world: place.world,
             links,
@@ -251,7 +251,7 @@ impl Rendezvous {
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
         // Closing first could discard data that the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
-            let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
+            let all = |state: &mut ConnectionState| state.lost.is_none() && state.through.len() < shared.links.len();
             drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
         }
         for link in shared.links.values() {
@@ -294,8 +294,8 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl RendezvousState {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,7 +315,7 @@ impl Shared {
     }
 
     /// Receives frames from a connection until it ends.
-    fn read(self: Arc<Self>, from: u32, mut stream: Stream, mut seal: Seal) {
+    fn read(self: Arc<Self>, from: u32, mut stream: Socket, mut seal: Seal) {
         let mut pieces: Vec<u8> = Vec::new();
         loop {
             match Frame::read(&mut stream.until(Instant::now() + HEARTBEAT_TIMEOUT), &mut seal) {
@@ -394,7 +394,7 @@ impl Shared {
         grace: Duration,
         rank: u32,
         why: &str,
-        stuck: impl Fn(&State) -> bool + Send + 'static,
+        stuck: impl Fn(&ConnectionState) -> bool + Send + 'static,
     ) {
         let (shared, why) = (self.clone(), why.to_owned());
         // Without that thread, the iteration timeout must suffice.

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, FrameKind};
-use super::{Shared, State};
+use super::{ConnectionState, RendezvousState};
 
 /// Progress of another rank by its latest heartbeat.
-pub(super) struct Progress {
+pub(super) struct RankProgress {
     /// Number of the rank's next step, counted from 0.
     turn: u64,
     /// Progress counter of that process.
@@ -19,7 +19,7 @@ pub(super) struct Progress {
     since: Instant,
 }
 
-impl Shared {
+impl RendezvousState {
     /// Begins this process's next step. Returns its number.
     pub(super) fn enter(&self, what: &str) -> u64 {
         let mut state = self.state();
@@ -32,7 +32,7 @@ impl Shared {
 
     /// Returns a heartbeat: the number of the next step, the name of the last one, whether this rank waits, and its
     /// progress counter.
-    pub(super) fn heartbeat(&self, state: &State) -> Frame {
+    pub(super) fn heartbeat(&self, state: &ConnectionState) -> Frame {
         let work = self.work.get().map_or(0, |work| work());
         let mut bytes = vec![u8::from(state.waiting)];
         bytes.extend(work.to_le_bytes());
@@ -50,13 +50,13 @@ impl Shared {
         let is_changed = known != Some((alive.turn, work, waiting)) || (from == 0 && waiting);
         if is_changed {
             let (turn, place, since) = (alive.turn, alive.text.clone(), Instant::now());
-            state.progress.insert(from, Progress { turn, work, waiting, place, since });
+            state.progress.insert(from, RankProgress { turn, work, waiting, place, since });
         }
     }
 
     /// Returns the reason to stop waiting for rank `from` at a step, given the time at which the waiting began; `None`
     /// while the rank makes progress or may still do so.
-    pub(super) fn stalled(&self, state: &State, from: u32, what: &str, since: Instant) -> Option<String> {
+    pub(super) fn stalled(&self, state: &ConnectionState, from: u32, what: &str, since: Instant) -> Option<String> {
         let known = state.progress.get(&from);
         let still = known.map_or(since, |known| known.since.max(since)).elapsed();
         if still < self.stall {

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 /// An address at which rank 0 may listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     Network(SocketAddr),
     Host(PathBuf),
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Network(address) => address.fmt(f),
-            Address::Host(path) => path.display().fmt(f),
+            ListenAddress::Network(address) => address.fmt(f),
+            ListenAddress::Host(path) => path.display().fmt(f),
         }
     }
 }
@@ -30,7 +30,7 @@ pub fn is_loopback(address: &str) -> bool {
 
 /// A connection.
 #[derive(Debug)]
-pub enum Stream {
+pub enum Socket {
     Network(TcpStream),
     Host(UnixStream),
 }
@@ -38,29 +38,29 @@ pub enum Stream {
 macro_rules! each {
     ($stream:expr, $one:ident => $work:expr) => {
         match $stream {
-            Stream::Network($one) => $work,
-            Stream::Host($one) => $work,
+            Socket::Network($one) => $work,
+            Socket::Host($one) => $work,
         }
     };
 }
 
-impl Stream {
+impl Socket {
     /// Connects to an address. Checks the owner of a Unix socket's other end.
-    pub fn connect(address: &Address, patience: Duration) -> io::Result<Stream> {
+    pub fn connect(address: &ListenAddress, patience: Duration) -> io::Result<Socket> {
         match address {
-            Address::Network(address) => {
+            ListenAddress::Network(address) => {
                 let stream = TcpStream::connect_timeout(address, patience)?;
                 // If nobody listens, TCP may connect a local port to itself.
                 if stream.local_addr()? == stream.peer_addr()? {
                     return Err(io::ErrorKind::ConnectionRefused.into());
                 }
                 stream.set_nodelay(true)?;
-                Ok(Stream::Network(stream))
+                Ok(Socket::Network(stream))
             }
-            Address::Host(path) => {
+            ListenAddress::Host(path) => {
                 let stream = connect_now(path)?;
                 match is_same_user(&stream) {
-                    true => Ok(Stream::Host(stream)),
+                    true => Ok(Socket::Host(stream)),
                     false => Err(io::ErrorKind::PermissionDenied.into()),
                 }
             }
@@ -70,16 +70,16 @@ impl Stream {
     /// Address of the other end; `None` for a process of this host.
     pub fn from(&self) -> Option<IpAddr> {
         match self {
-            Stream::Network(stream) => stream.peer_addr().ok().map(|address| address.ip()),
-            Stream::Host(_) => None,
+            Socket::Network(stream) => stream.peer_addr().ok().map(|address| address.ip()),
+            Socket::Host(_) => None,
         }
     }
 
     /// Returns a second handle of the same connection.
-    pub fn try_clone(&self) -> io::Result<Stream> {
+    pub fn try_clone(&self) -> io::Result<Socket> {
         match self {
-            Stream::Network(stream) => stream.try_clone().map(Stream::Network),
-            Stream::Host(stream) => stream.try_clone().map(Stream::Host),
+            Socket::Network(stream) => stream.try_clone().map(Socket::Network),
+            Socket::Host(stream) => stream.try_clone().map(Socket::Host),
         }
     }
 
@@ -98,13 +98,13 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         each!(self, stream => stream.read(into))
     }
 }
 
-impl Write for Stream {
+impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         each!(self, stream => stream.write(bytes))
     }
@@ -116,7 +116,7 @@ impl Write for Stream {
 
 /// A connection with a deadline for all calls together, so that a slow sender cannot extend it.
 pub struct DeadlineStream<'a> {
-    stream: &'a mut Stream,
+    stream: &'a mut Socket,
     deadline: Instant,
 }
 
@@ -156,10 +156,10 @@ pub enum Listener {
 
 impl Listener {
     /// Listens at an address.
-    pub fn bind(address: &Address) -> io::Result<Listener> {
+    pub fn bind(address: &ListenAddress) -> io::Result<Listener> {
         let listener = match address {
-            Address::Network(address) => Listener::Network(TcpListener::bind(address)?),
-            Address::Host(path) => Listener::Host(UnixListener::bind(path)?, path.clone()),
+            ListenAddress::Network(address) => Listener::Network(TcpListener::bind(address)?),
+            ListenAddress::Host(path) => Listener::Host(UnixListener::bind(path)?, path.clone()),
         };
         match &listener {
             Listener::Network(listener) => listener.set_nonblocking(true)?,
@@ -177,19 +177,19 @@ impl Listener {
     }
 
     /// Accepts the next connection, without blocking. Closes connections of other users to a Unix socket at once.
-    pub fn accept(&self) -> io::Result<Option<Stream>> {
+    pub fn accept(&self) -> io::Result<Option<Socket>> {
         let stream = match self {
             Listener::Network(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                Stream::Network(stream)
+                Socket::Network(stream)
             }
             Listener::Host(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 if !is_same_user(&stream) {
                     return Ok(None);
                 }
-                Stream::Host(stream)
+                Socket::Host(stream)
             }
         };
         stream.set_nonblocking(true)?;

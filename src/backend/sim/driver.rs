@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
 use crate::config::Profile;
-use crate::exec::{Driver, Fault, Image, Issued, Progress, Repeat};
+use crate::exec::{Driver, Fault, Image, Issued, LaneCompletion, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
@@ -570,9 +570,9 @@ impl Driver for SimDriver {
         Ok(self.world.lock().machine.outstanding(self.lanes[lane as usize].0.lane) == 0)
     }
 
-    fn progress(&mut self, lane: u32) -> Option<Progress> {
+    fn progress(&mut self, lane: u32) -> Option<LaneCompletion> {
         let [begun, ended] = self.world.lock().machine.pace(self.lanes[lane as usize].0.lane);
-        Some(Progress { ended, running: begun > ended })
+        Some(LaneCompletion { ended, running: begun > ended })
     }
 
     fn stuck(&mut self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::crossings::{Crossings, Sharing};
+use crate::backend::crossings::{Crossings, SyncSharing};
 use crate::config::Profile;
 use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
@@ -39,7 +39,7 @@ impl<'a> Exchanges<'a> {
     /// synchronization omit the flags in between; in the middle of them, a rank that does not send has no action.
     pub fn peer(
         &self,
-        (crossing, sharing): (u32, Sharing),
+        (crossing, sharing): (u32, SyncSharing),
         peer: &Peer,
         task: Task,
         machine: &mut Machine,
@@ -48,7 +48,7 @@ impl<'a> Exchanges<'a> {
         let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
         let needs = |from: u32, to: u32, which: u32| match (sharing, self.crossings.get(&from), self.crossings.get(&to))
         {
-            (Sharing::Rows, Some(sender), Some(receiver)) => receiver.needs(to, sender, crossing)[which as usize],
+            (SyncSharing::Rows, Some(sender), Some(receiver)) => receiver.needs(to, sender, crossing)[which as usize],
             _ => true,
         };
         let mut meet = |which: u32, sends_waits: bool| {

@@ -67,7 +67,7 @@ impl Capacity {
     }
 }
 
-/// All flows and their capacities. `T` identifies a flow's owner.
+/// Flows and the capacities that they share. `T` identifies a flow's owner.
 #[derive(Debug)]
 pub struct Flows<T> {
     flows: Slots<Flow<T>>,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::base::{Bytes, counted};
 use crate::exec::Image;
-use crate::ops::{Cost, Resources, Source, UserKernel, user_kernel};
+use crate::ops::{Cost, KernelSource, Resources, UserKernel, user_kernel};
 
 /// Compiles a kernel for the simulated device. The error is the reason why it cannot.
-pub type Compile = Arc<dyn Fn(&Source) -> Result<Vec<u8>, String> + Send + Sync>;
+pub type Compile = Arc<dyn Fn(&KernelSource) -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// Gives kernels with a text the resources of their compiled code, if there is a compiler. Returns a note for each kernel.
 pub fn resources(images: &mut [Image], compile: Option<&Compile>) -> Vec<String> {
@@ -60,7 +60,7 @@ fn note(kernel: &UserKernel, found: &Result<Resources, String>, fit: u32) -> Str
     format!("kernel `{}`: {resources}{moved}", kernel.name)
 }
 
-fn read(source: &Source, compile: Option<&Compile>) -> Result<Resources, String> {
+fn read(source: &KernelSource, compile: Option<&Compile>) -> Result<Resources, String> {
     if source.code.is_some() {
         return Err("its file does not say them".to_owned());
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::crossings::Sharing;
+use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::config::Profile;
 use crate::cost::cache::{self, Access};
@@ -68,7 +68,7 @@ impl Known {
                     first..parts.len() as u32
                 };
                 if let ([launch @ Launch::Peer(peer)], [task]) = (&work.launches[..], &tasks[..]) {
-                    return [Sharing::Rows, Sharing::Nothing].map(|sharing| {
+                    return [SyncSharing::Rows, SyncSharing::Nothing].map(|sharing| {
                         let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
                         let host = |action| match action {
                             Action::Run(_) => whole(cost::issue(launch, profile)),

@@ -39,10 +39,12 @@ impl<T> Slots<T> {
         Some(item)
     }
 
+    /// Returns an item; `None` for a number that is not in use.
     pub fn get(&self, number: u32) -> Option<&T> {
         self.items.get(number as usize)?.as_ref()
     }
 
+    /// Returns an item to be changed; `None` for a number that is not in use.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.items.get_mut(number as usize)?.as_mut()
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::outputs::{PageArgs, share};
-use crate::cli::passed::{Passed, PassedOptions};
+use crate::cli::passed::{PassedArgs, PassedOptions};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
 use crate::measure::paired::MIN_ROUNDS;
@@ -66,7 +66,7 @@ pub struct AbArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub both: Passed<SideOptions>,
+    pub both: PassedArgs<SideOptions>,
 }
 
 /// Values of `--fail-on`.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::side::SideArgs;
 use crate::base::shell;
-use crate::cli::blocks::{Message, Ready, Request};
+use crate::cli::blocks::{BlockMessage, BlockRequest, WarmedUp};
 use crate::cli::child::{Child, Interrupt, LineError, not_started};
 use crate::cli::error::InputError;
 use crate::cli::{FAILED, INTERRUPTED};
-use crate::measure::Block;
+use crate::measure::BlockResult;
 
 /// Time allowed for warm-up, which may compile kernels and fill a device's memory.
 const WARM_UP_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -40,7 +40,7 @@ pub enum Failure {
 
 impl SideProcess {
     /// Starts a side's run and waits until it has warmed up.
-    pub fn start(side: &SideArgs, interrupt: &Interrupt) -> Result<(SideProcess, Ready), Failure> {
+    pub fn start(side: &SideArgs, interrupt: &Interrupt) -> Result<(SideProcess, WarmedUp), Failure> {
         let arguments = ["--blocks"].into_iter().chain(side.arguments.iter().map(String::as_str));
         let child = Child::start(arguments).map_err(|error| Failure::Ended {
             stderr: String::new(),
@@ -49,7 +49,7 @@ impl SideProcess {
         })?;
         let mut process = SideProcess { side: side.clone(), child, timeout: Duration::ZERO };
         match process.answer(WARM_UP_TIMEOUT, interrupt)? {
-            Message::Ready(ready) => {
+            BlockMessage::Ready(ready) => {
                 process.timeout = Duration::from_nanos(ready.timeout.0.max(0) as u64) + BLOCK_MARGIN;
                 Ok((process, *ready))
             }
@@ -58,25 +58,30 @@ impl SideProcess {
     }
 
     /// Measures a block. `expected` is its estimated duration.
-    pub fn block(&mut self, iterations: u64, expected: Duration, interrupt: &Interrupt) -> Result<Block, Failure> {
+    pub fn block(
+        &mut self,
+        iterations: u64,
+        expected: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<BlockResult, Failure> {
         // A short block would be answered before the wait checks for an interruption.
         if interrupt.stopped() {
             return Err(Failure::Interrupted);
         }
-        self.child.ask(&Request::Block(iterations).line());
+        self.child.ask(&BlockRequest::Block(iterations).line());
         match self.answer(self.timeout + 20 * expected, interrupt)? {
             // A block that was cut short is discarded.
-            Message::Block(block) if block.stopped => Err(Failure::Interrupted),
-            Message::Block(block) => Ok(block),
+            BlockMessage::Block(block) if block.stopped => Err(Failure::Interrupted),
+            BlockMessage::Block(block) => Ok(block),
             other => Err(self.ended(Some(format!("it answered {other:?}")), None)),
         }
     }
 
     /// Waits for the next message. An error if the run reports a failure or ends.
-    fn answer(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<Message, Failure> {
+    fn answer(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<BlockMessage, Failure> {
         match self.child.line(timeout, interrupt) {
             Ok(line) => match serde_json::from_str(&line) {
-                Ok(Message::Failed { message }) => Err(self.ended(None, Some(message))),
+                Ok(BlockMessage::Failed { message }) => Err(self.ended(None, Some(message))),
                 Ok(message) => Ok(message),
                 Err(why) => Err(self.ended(Some(format!("it answered `{line}`: {why}")), None)),
             },
@@ -109,9 +114,9 @@ impl SideProcess {
     /// standard error. An error if the teardown fails.
     pub fn finish(mut self, interrupt: &Interrupt) -> Result<String, Failure> {
         if !interrupt.stopped() {
-            self.child.ask(&Request::TearDown.line());
+            self.child.ask(&BlockRequest::TearDown.line());
             match self.answer(self.timeout, interrupt) {
-                Ok(Message::TornDown) | Err(Failure::Interrupted) => {}
+                Ok(BlockMessage::TornDown) | Err(Failure::Interrupted) => {}
                 Ok(other) => return Err(self.ended(Some(format!("it answered {other:?}")), None)),
                 Err(failure) => return Err(failure),
             }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cli::blocks::Ready;
+use crate::cli::blocks::WarmedUp;
 use crate::cli::child::Interrupt;
-use crate::cli::progress::Progress;
+use crate::cli::progress::TransientBar;
 use crate::exec::Control;
-use crate::measure::Block;
+use crate::measure::BlockResult;
 use crate::measure::ab::{self, AbBlockRecord, AbRecord, AbSideRecord, BlockMode, SCHEMA};
 use crate::measure::pace::Pace;
 use crate::measure::paired::{self, AbSide, BLOCKS_PER_ROUND, BLOCKS_PER_SIDE};
@@ -112,7 +112,7 @@ pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
 }
 
 /// A warning if one side is gated and the other cannot be; `None` if both are measured alike.
-fn unlike(ready: &[Ready; 2]) -> Option<String> {
+fn unlike(ready: &[WarmedUp; 2]) -> Option<String> {
     let mixed = Pace::of(ready.iter().map(|ready| ready.gated)) == Pace::Host;
     let (gated, free) = if ready[0].gated == Some(true) { ("a", "b") } else { ("b", "a") };
     mixed.then(|| {
@@ -123,8 +123,8 @@ fn unlike(ready: &[Ready; 2]) -> Option<String> {
     })
 }
 
-fn side(args: &SideArgs, ready: Ready) -> AbSideRecord {
-    let Ready { record, launch, period, warmup, notes, .. } = ready;
+fn side(args: &SideArgs, ready: WarmedUp) -> AbSideRecord {
+    let WarmedUp { record, launch, period, warmup, notes, .. } = ready;
     AbSideRecord { arguments: args.arguments.clone(), launch, period, warmup, run: record, notes }
 }
 
@@ -142,7 +142,7 @@ impl<'a> AbRun<'a> {
         }
     }
 
-    fn start(&mut self, side: AbSide) -> Result<Ready, Failure> {
+    fn start(&mut self, side: AbSide) -> Result<WarmedUp, Failure> {
         let (processes, ready) = SideProcess::start(&self.plan.sides[side as usize], self.interrupt)?;
         self.processes[side as usize] = Some(processes);
         Ok(ready)
@@ -165,7 +165,7 @@ impl<'a> AbRun<'a> {
 
     /// Starts both sides. If B fails concurrently with A but not alone, the device does not fit both: then only B keeps running,
     /// and the reason is returned.
-    fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
+    fn open(&mut self) -> Result<([WarmedUp; 2], Option<String>), Failure> {
         let a = self.start(AbSide::A)?;
         let mut why = None;
         if !self.plan.fresh {
@@ -183,7 +183,7 @@ impl<'a> AbRun<'a> {
     }
 
     /// Measures all blocks: alternating, and then each side alone if requested.
-    fn measure(&mut self, ready: &[Ready; 2], way: BlockMode, rounds: usize) -> Result<(), Failure> {
+    fn measure(&mut self, ready: &[WarmedUp; 2], way: BlockMode, rounds: usize) -> Result<(), Failure> {
         for side in [AbSide::B, AbSide::A] {
             // A side without a running process is assumed to take as long as the other.
             self.expected[side as usize] = match &self.processes[side as usize] {
@@ -201,7 +201,7 @@ impl<'a> AbRun<'a> {
         }
         let apart = self.plan.apart && way == BlockMode::Interleaved;
         let blocks = rounds * BLOCKS_PER_ROUND * if apart { 2 } else { 1 };
-        let _progress = Progress::start(self.done.clone(), blocks as u64 * self.iterations);
+        let _progress = TransientBar::start(self.done.clone(), blocks as u64 * self.iterations);
         for round in 0..rounds {
             for side in paired::order(self.plan.seed, round) {
                 self.keep(side, Some(round))?;
@@ -236,14 +236,14 @@ impl<'a> AbRun<'a> {
     }
 
     /// Measures a block in the side's running process.
-    fn block(&mut self, side: AbSide, iterations: u64) -> Result<Block, Failure> {
+    fn block(&mut self, side: AbSide, iterations: u64) -> Result<BlockResult, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
         let processes = self.processes[side as usize].as_mut().expect("a block is asked of a side that stands");
         processes.block(iterations, expected, self.interrupt)
     }
 
     /// Number of iterations that fill a block's target duration on the slower side; the minimum if times do not vary.
-    fn fitting(&self, ready: &[Ready; 2]) -> u64 {
+    fn fitting(&self, ready: &[WarmedUp; 2]) -> u64 {
         let (fewest, most) = ITERATIONS;
         if ready.iter().all(|ready| ready.record.simulated) {
             return fewest;

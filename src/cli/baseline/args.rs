@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::cli::error::InputError;
-use crate::cli::passed::{Passed, PassedOptions};
+use crate::cli::passed::{PassedArgs, PassedOptions};
 use crate::cli::suite::RunArgs;
 use crate::config::Level;
 
@@ -55,7 +55,7 @@ pub struct BaselineArgs {
     #[command(flatten)]
     pub run: RunArgs,
     #[command(flatten)]
-    pub same: Passed<ProblemOptions>,
+    pub same: PassedArgs<ProblemOptions>,
 }
 
 /// How problems are run.

@@ -10,7 +10,7 @@ use crate::backend;
 use crate::base::{counted, hex, json, visible};
 use crate::cli::error::InputError;
 use crate::cli::{environment, output, ownership};
-use crate::measure::cases::{Case, Cases, Header, TEXT_HASH};
+use crate::measure::cases::{Case, Cases, CasesHeader, TEXT_HASH};
 
 /// An open file of cases; writes nothing if it has no path.
 pub struct Journal {
@@ -32,8 +32,8 @@ pub struct Opened {
 }
 
 /// Default path of a sweep's cases, the same for the same sweep. `None` without a home folder.
-pub fn own_path(header: &Header) -> Option<PathBuf> {
-    let same = Header { started: String::new(), ..header.clone() };
+pub fn own_path(header: &CasesHeader) -> Option<PathBuf> {
+    let same = CasesHeader { started: String::new(), ..header.clone() };
     let digest = hex(Sha256::digest(json::line(&same)));
     let stem = Path::new(&header.name).file_stem()?.to_str()?.to_owned();
     Some(environment::state_folder()?.join("sweeps").join(format!("{stem}-{}.jsonl", &digest[..12])))
@@ -43,7 +43,7 @@ pub fn own_path(header: &Header) -> Option<PathBuf> {
 ///
 /// With `resume`, the file must belong to the same sweep; its cases are kept, and an incomplete last line is cut off.
 /// Otherwise the file starts empty, and a `named` file must not exist yet.
-pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -> Result<Opened, InputError> {
+pub fn open(path: Option<PathBuf>, named: bool, header: &CasesHeader, resume: bool) -> Result<Opened, InputError> {
     let Some(path) = path else {
         let journal = Journal { path: None, file: None, on_disk: false, length: 0 };
         return Ok(Opened { journal, cases: Vec::new(), truncated: false });
@@ -145,7 +145,7 @@ fn is_there(path: &Path, cases: &[Case]) -> InputError {
 }
 
 /// Fails if a file belongs to another sweep. The error names the difference.
-fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
+fn same(path: &Path, there: &CasesHeader, now: &CasesHeader) -> Result<(), InputError> {
     let differences = there.differences(now);
     let said = differences.iter().map(|(what, was, is)| match *what {
         TEXT_HASH => format!("the text of {} has changed", now.name),

@@ -14,7 +14,7 @@ use crate::measure::cases::Case;
 const REFRESH: Duration = Duration::from_millis(250);
 
 /// Progress of a command that runs cases.
-pub struct Progress {
+pub struct CaseProgress {
     total: usize,
     ended: usize,
     /// Duration of each case that was run, in seconds.
@@ -23,8 +23,8 @@ pub struct Progress {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
-    pub fn start(total: usize) -> Progress {
+impl CaseProgress {
+    pub fn start(total: usize) -> CaseProgress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
@@ -32,7 +32,7 @@ impl Progress {
             bar.enable_steady_tick(REFRESH);
             bar
         });
-        Progress { total, ended: 0, took: Vec::new(), bar }
+        CaseProgress { total, ended: 0, took: Vec::new(), bar }
     }
 
     /// Counts cases whose results are in the file already.
@@ -66,7 +66,7 @@ impl Progress {
     }
 }
 
-impl Progress {
+impl CaseProgress {
     /// Removes the redrawn line.
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
@@ -75,7 +75,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for CaseProgress {
     fn drop(&mut self) {
         self.clear();
     }

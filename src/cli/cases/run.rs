@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::Planned;
+use super::PlannedCase;
 use crate::cli::child::{Child, Ended, Interrupt, LineError, not_started};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{CHECK_FAILED, DONE, FAILED};
@@ -24,7 +24,7 @@ const LAST_LINES: usize = 3;
 /// # Errors
 ///
 /// The process cannot be started, or there is no room for its record.
-pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
+pub fn run(planned: &PlannedCase, arguments: &[String], interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
     if interrupt.stopped() {
         return Ok(None);
     }
@@ -51,7 +51,7 @@ pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Re
     if silence == LineError::Interrupted || interrupt.stopped() || ended.was_interrupted() {
         return Ok(None);
     }
-    let Planned { name, values, .. } = planned;
+    let PlannedCase { name, values, .. } = planned;
     Ok(Some(match outcome(&ended, std::fs::read_to_string(&path).ok(), &errors) {
         Ok(record) => Case::measured(name, values, seconds, record),
         Err((status, _)) if status != Status::OutOfMemory && is_full() => {

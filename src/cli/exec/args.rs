@@ -11,7 +11,7 @@ use crate::config::{
 
 use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
-use crate::cli::outputs::{Files, PageArgs};
+use crate::cli::outputs::{FileOptions, PageArgs};
 use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
@@ -110,7 +110,7 @@ pub struct ExecArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub files: Files,
+    pub files: FileOptions,
     /// Write one traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
     /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]

@@ -12,22 +12,23 @@ use crate::config::LaunchSetting;
 use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, WarmSessionOptions};
 
-use super::measuring::{Run, one};
-use crate::cli::blocks::{Message, Ready, Request};
+use super::measuring::{RunContext, one};
+use crate::cli::blocks::{BlockMessage, BlockRequest, WarmedUp};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{CliResult, DONE, INTERRUPTED, output};
 
 /// Time allowed for a run to end after its standard input has ended.
 const GRACE: Duration = Duration::from_secs(10);
 
-impl Run<'_> {
+impl RunContext<'_> {
     /// Warms up, reports that, and measures blocks until standard input ends.
     pub(super) fn measure_blocks(&self) -> CliResult {
         let mode = launch_of_side(self.settings.launch)?;
         let asked = self.requests()?;
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
-        let ranks: Vec<exec::Rank> = (first..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
+        let ranks: Vec<exec::RankSchedule> =
+            (first..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
         let options = WarmSessionOptions {
             ranks: &ranks,
             backend: self.chosen.backend.as_ref(),
@@ -40,7 +41,7 @@ impl Run<'_> {
         let started = jiff::Timestamp::now().to_string();
         let mut session = options.open().map_err(failed)?;
         let measured = Measured { variants: Vec::new(), warnings: Vec::new(), interruption: None, failure: None };
-        answer(&Message::Ready(Box::new(Ready {
+        answer(&BlockMessage::Ready(Box::new(WarmedUp {
             record: self.assemble(&schedules, measured, started, self.timer()),
             launch: mode.name().to_owned(),
             period: session.slots(),
@@ -51,21 +52,21 @@ impl Run<'_> {
         })));
         for request in asked {
             answer(&match request {
-                Request::Block(iterations) => Message::Block(session.block(iterations).map_err(failed)?),
-                Request::TearDown => session.tear_down().map(|()| Message::TornDown).map_err(failed)?,
+                BlockRequest::Block(iterations) => BlockMessage::Block(session.block(iterations).map_err(failed)?),
+                BlockRequest::TearDown => session.tear_down().map(|()| BlockMessage::TornDown).map_err(failed)?,
             });
         }
         Ok(if self.control.stopped() { INTERRUPTED } else { DONE })
     }
 
     /// Reads requests from standard input on a thread of its own. The end of the input also stops a block in progress.
-    fn requests(&self) -> Result<Receiver<Request>, ExecError> {
+    fn requests(&self) -> Result<Receiver<BlockRequest>, ExecError> {
         let (send, receive) = mpsc::channel();
         let control = self.control.clone();
         let listen = move || {
             for line in std::io::stdin().lock().lines() {
                 // An error, or a line that is no request, counts as the end.
-                let Some(request) = line.ok().and_then(|line| Request::read(&line)) else { break };
+                let Some(request) = line.ok().and_then(|line| BlockRequest::read(&line)) else { break };
                 if send.send(request).is_err() {
                     return;
                 }
@@ -82,14 +83,14 @@ impl Run<'_> {
 
 /// Sends the error that ends this run to `aorta ab`.
 pub(super) fn failed(error: &CliError) {
-    answer(&Message::Failed { message: error.text() });
+    answer(&BlockMessage::Failed { message: error.text() });
 }
 
-fn answer(message: &Message) {
+fn answer(message: &BlockMessage) {
     output::print(&json::line(message));
 }
 
-/// How a side of `aorta ab` launches its iterations. Fails for `both`.
+/// Returns the launch mode of a side of `aorta ab`. Fails for `both`.
 pub fn launch_of_side(launch: LaunchSetting) -> Result<LaunchMode, InputError> {
     match launch {
         LaunchSetting::Stream => Ok(LaunchMode::Stream),

@@ -3,7 +3,7 @@
 use crate::backend::emulate::Emulated;
 use crate::config::Settings;
 
-use super::super::backends::{self, Chosen};
+use super::super::backends::{self, OpenedBackend};
 use super::super::error::{CliError, InputError};
 use super::super::load::Loaded;
 
@@ -25,7 +25,7 @@ pub fn launched(world: u32) -> InputError {
 }
 
 /// Wraps the backend so that kernels replace operations between ranks.
-pub fn with(chosen: Chosen, settings: &Settings) -> Result<Chosen, CliError> {
+pub fn with(chosen: OpenedBackend, settings: &Settings) -> Result<OpenedBackend, CliError> {
     if chosen.backend.name() == "host" {
         let why = "`--emulate` occupies compute units, and the CPU has none";
         let help = "use `--backend cuda` or `sim`; on the CPU, `--ranks N` runs all ranks";
@@ -36,5 +36,5 @@ pub fn with(chosen: Chosen, settings: &Settings) -> Result<Chosen, CliError> {
         Some(profile) => profile,
         None => backends::profile(settings)?,
     };
-    Ok(Chosen { backend: Box::new(Emulated::new(chosen.backend, profile)), why: chosen.why })
+    Ok(OpenedBackend { backend: Box::new(Emulated::new(chosen.backend, profile)), why: chosen.why })
 }

@@ -6,7 +6,7 @@ use crate::backend;
 use crate::exec::{self, Diagnosis, ExecError};
 
 use super::args::DiagnoseArg;
-use super::measuring::Run;
+use super::measuring::RunContext;
 use super::multi_process;
 use super::restart::restart;
 use crate::cli::diagnostics::DiagnosticsArg;
@@ -68,11 +68,11 @@ impl OnFailure {
     }
 }
 
-impl Run<'_> {
+impl RunContext<'_> {
     /// Searches for the operation that failed.
     pub(super) fn diagnose(&self, what: DiagnoseArg) -> CliResult {
         let schedules = self.schedules();
-        let ranks: Vec<exec::Rank> =
+        let ranks: Vec<exec::RankSchedule> =
             (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(super::measuring::one).collect();
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());
         let (diagnosis, nothing) = match what {

@@ -9,7 +9,7 @@ use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind, Loaded};
 use crate::cli::{ab, sweep};
-use crate::config::{Expected, Scenario, Span};
+use crate::config::{Expected, QuantityRange, Scenario};
 use crate::measure::record::{ExpectationRecord, Variant, launched};
 use crate::measure::{RunRecord, metric_unit};
 
@@ -84,7 +84,7 @@ pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), InputError> 
 }
 
 /// Fails if a limit or a range, `what`, is on a metric that the workload does not have, or in another unit.
-pub fn check_span(what: &str, name: &str, span: &Span, loaded: &Loaded) -> Result<(), InputError> {
+pub fn check_span(what: &str, name: &str, span: &QuantityRange, loaded: &Loaded) -> Result<(), InputError> {
     let metrics = &loaded.compiled.program().metrics;
     let is_limit = what == "limit";
     let names = metrics.iter().map(|metric| metric.name.as_str()).chain(is_limit.then_some("time"));
@@ -114,7 +114,7 @@ pub fn check_span(what: &str, name: &str, span: &Span, loaded: &Loaded) -> Resul
 }
 
 /// Describes how a variant violates the limit on a metric, or on `time`, its median; `None` if it does not.
-pub fn broken(variant: &Variant, name: &str, span: &Span) -> Option<String> {
+pub fn broken(variant: &Variant, name: &str, span: &QuantityRange) -> Option<String> {
     let (value, text) = match name {
         "time" => {
             let median = variant.time.p50_ns?;
@@ -134,6 +134,6 @@ pub fn broken(variant: &Variant, name: &str, span: &Span) -> Option<String> {
 }
 
 /// Formats a range: `within 50 GB/s to 57 GB/s`, `at most 5 µs`.
-fn words(span: &Span) -> String {
+fn words(span: &QuantityRange) -> String {
     if span.from.is_some() && span.to.is_some() { format!("within {span}") } else { span.to_string() }
 }

@@ -8,24 +8,24 @@ use crate::base::{DType, SrcSpan, stage};
 use crate::config::{GateSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::{self, Measured, RankRequest, Request, RunRecord};
-use crate::plan::Rank;
+use crate::plan::RankPlan;
 use crate::report;
 use crate::schedule::Schedule;
 
-use super::prepare::Ready;
-use super::results::Results;
+use super::prepare::PreparedRun;
+use super::results::ResultOutputs;
 use super::{ExecArgs, ProcessRole};
-use crate::cli::backends::{self, Chosen};
+use crate::cli::backends::{self, OpenedBackend};
 use crate::cli::error::CliError;
-use crate::cli::progress::Progress;
+use crate::cli::progress::TransientBar;
 use crate::cli::{INTERRUPTED, environment, load, output};
 
 /// A run with everything that it needs.
-pub(super) struct Run<'a> {
+pub(super) struct RunContext<'a> {
     pub(super) settings: &'a Settings,
     pub(super) args: &'a ExecArgs,
     pub(super) loaded: &'a load::Loaded,
-    pub(super) chosen: &'a Chosen,
+    pub(super) chosen: &'a OpenedBackend,
     /// The environment variable that makes every driver call synchronous, so that nothing can be gated; `None` if none
     /// does.
     pub(super) blocking: Option<&'static str>,
@@ -40,12 +40,12 @@ pub(super) struct Run<'a> {
     pub(super) variables: &'a [String],
     pub(super) role: &'a ProcessRole,
     pub(super) control: Arc<Control>,
-    results: &'a Results,
+    results: &'a ResultOutputs,
 }
 
-impl<'a> Run<'a> {
-    pub(super) fn new(ready: &'a Ready, role: &'a ProcessRole, results: &'a Arc<Results>) -> Self {
-        let Ready { args, settings, loaded, chosen, .. } = ready;
+impl<'a> RunContext<'a> {
+    pub(super) fn new(ready: &'a PreparedRun, role: &'a ProcessRole, results: &'a Arc<ResultOutputs>) -> Self {
+        let PreparedRun { args, settings, loaded, chosen, .. } = ready;
         let blocking = environment::blocking_calls().filter(|_| settings.gate == GateSetting::Auto);
         let control = role.control.clone();
         if chosen.backend.peers().is_some() {
@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
                 backend::leave(INTERRUPTED);
             }
         });
-        Run {
+        RunContext {
             settings,
             args,
             loaded,
@@ -85,8 +85,8 @@ impl<'a> Run<'a> {
     }
 
     /// The same run of another workload.
-    pub(super) fn with(self, loaded: &'a load::Loaded) -> Run<'a> {
-        Run { loaded, ..self }
+    pub(super) fn with(self, loaded: &'a load::Loaded) -> RunContext<'a> {
+        RunContext { loaded, ..self }
     }
 
     /// The run without merged operations, and the reason for it; `None` unless one of their kernels does not compile.
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
     /// has a folder, written by the process that ran it.
     pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
-        let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
+        let ranks: Vec<exec::RankSchedule> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
         let backend = self.chosen.backend.as_ref();
         let stage = stage::enter("computing the outputs");
         let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
@@ -127,7 +127,8 @@ impl<'a> Run<'a> {
         drop(stage);
         output::make_folder(folder)?;
         let peers = backend.peers();
-        let is_in_this_process = |rank: &exec::Rank| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
+        let is_in_this_process =
+            |rank: &exec::RankSchedule| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
         for (rank, buffers) in ranks.iter().zip(buffers).filter(|(rank, _)| is_in_this_process(rank)) {
             let folder = match ranks.len() {
                 1 => folder.to_owned(),
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
         };
         let measured = {
             let total = measure::iterations(&request);
-            let _progress = self.role.leads.then(|| Progress::start(self.control.clone(), total));
+            let _progress = self.role.leads.then(|| TransientBar::start(self.control.clone(), total));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
@@ -263,6 +264,6 @@ impl<'a> Run<'a> {
 const LONG_REFERENCE: f64 = 1e11;
 
 /// Pairs a rank's number with its program and schedule.
-pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
-    exec::Rank { number, program: &rank.program, schedule }
+pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a RankPlan), &'a Schedule)) -> exec::RankSchedule<'a> {
+    exec::RankSchedule { number, program: &rank.program, schedule }
 }

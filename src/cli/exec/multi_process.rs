@@ -18,7 +18,7 @@ use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
 
 use super::interrupt::Interrupts;
-use super::{ExecArgs, ProcessRole, Ready, failure, finish, prepare};
+use super::{ExecArgs, PreparedRun, ProcessRole, failure, finish, prepare};
 
 /// The place of this process among the processes of a run.
 pub(super) struct Process {
@@ -41,7 +41,7 @@ struct Start {
 
 /// Outcome of a process.
 #[derive(Serialize, Deserialize)]
-struct Outcome {
+struct ProcessOutcome {
     code: u8,
     /// The process's own error; `None` if there was none, or if it only failed because others did.
     error: Option<String>,
@@ -173,12 +173,13 @@ impl Process {
     fn conclude(&self, result: CliResult, how: DiagnosticsArg) -> CliResult {
         let ended = |error: &CliError| matches!(error, CliError::Exec { error: ExecError::Ended, .. });
         let own_outcome = match &result {
-            Ok(code) => Outcome { code: *code, error: None },
-            Err(error) => {
-                Outcome { code: error.code(), error: Some(error).filter(|error| !ended(error)).map(CliError::text) }
-            }
+            Ok(code) => ProcessOutcome { code: *code, error: None },
+            Err(error) => ProcessOutcome {
+                code: error.code(),
+                error: Some(error).filter(|error| !ended(error)).map(CliError::text),
+            },
         };
-        let all: Vec<Outcome> = match exec::gather(self.meeting.as_ref(), "outcome", &own_outcome) {
+        let all: Vec<ProcessOutcome> = match exec::gather(self.meeting.as_ref(), "outcome", &own_outcome) {
             Ok(all) => all,
             Err(lost) => {
                 self.meeting.leave(Some(own_outcome.error.as_deref().unwrap_or("it has lost another rank")));
@@ -208,8 +209,8 @@ impl Start {
         Start { host: environment::host(), gpu: None, same: BTreeMap::new(), failed: true }
     }
 
-    fn of(ready: &Ready) -> Start {
-        let Ready { args, settings, loaded, chosen, .. } = ready;
+    fn of(ready: &PreparedRun) -> Start {
+        let PreparedRun { args, settings, loaded, chosen, .. } = ready;
         let device = chosen.backend.device();
         let results = (args.verify, args.outputs.is_some(), args.ranges);
         let same = [

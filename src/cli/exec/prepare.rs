@@ -1,24 +1,24 @@
 //! Prepares a run: reads arguments, settings and the file, and opens devices.
 
 use crate::base::{stage, suggest};
-use crate::compile::Ranks;
+use crate::compile::RankCount;
 use crate::config::{BackendSetting, Expected, ObserveSetting, Settings};
 use crate::measure::counters;
 use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
 use super::{emulate, limits, multi_process, scenario};
-use crate::cli::backends::{self, Chosen, GpuRequest};
+use crate::cli::backends::{self, GpuRequest, OpenedBackend};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::outputs::check_trace;
 use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
 
 /// A run that is ready to start.
-pub(super) struct Ready {
+pub(super) struct PreparedRun {
     pub args: ExecArgs,
     pub settings: Settings,
     pub loaded: load::Loaded,
-    pub chosen: Chosen,
+    pub chosen: OpenedBackend,
     /// True if the file has collectives but runs as one rank, because no number was given and there were no GPUs to
     /// count.
     pub one_rank: bool,
@@ -44,18 +44,18 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
 }
 
 /// Returns how a single process determines the number of ranks, and true if there were no GPUs to count.
-fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
+fn ranks_alone(args: &ExecArgs) -> (RankCount, bool) {
     match args.emulate.or(args.ranks) {
-        Some(ranks) => (Ranks::Exactly(ranks), false),
+        Some(ranks) => (RankCount::Exactly(ranks), false),
         None => {
             let gpus = backends::gpus(args.backend.unwrap_or(BackendSetting::Auto), args.device);
-            (Ranks::IfCommunicating(gpus.unwrap_or(1)), gpus.is_none())
+            (RankCount::IfCommunicating(gpus.unwrap_or(1)), gpus.is_none())
         }
     }
 }
 
 /// Reads the file, and determines the command that checks it.
-fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
+fn find(args: &ExecArgs, settings: &Settings) -> Result<load::WorkloadText, CliError> {
     let mut text = load::find(&args.file, settings)?;
     // Standard input cannot be read again.
     if args.file != "-" {
@@ -99,12 +99,12 @@ pub(super) fn prepare(
     args: ExecArgs,
     settings: Settings,
     process: Option<&multi_process::Process>,
-) -> Result<Ready, CliError> {
+) -> Result<PreparedRun, CliError> {
     let text = find(&args, &settings)?;
     let wanted = args.backend.unwrap_or(BackendSetting::Auto);
     let (ranks, uncounted) = match (process, args.emulate) {
         (Some(_), Some(world)) => return Err(emulate::launched(world).into()),
-        (Some(process), None) => (Ranks::Exactly(process.world(args.ranks)?), false),
+        (Some(process), None) => (RankCount::Exactly(process.world(args.ranks)?), false),
         (None, _) => ranks_alone(&args),
     };
     let leads = process.is_none_or(|process| process.leads());
@@ -141,11 +141,11 @@ pub(super) fn prepare(
     if let Some(flag) = computed {
         check_results(flag, &chosen, args.emulate.is_some())?;
     }
-    Ok(Ready { args, settings, loaded, chosen, one_rank, expected })
+    Ok(PreparedRun { args, settings, loaded, chosen, one_rank, expected })
 }
 
 /// Fails if the run would load code of the file on a GPU without the user's permission. Shipped files need none.
-fn allowed(loaded: &load::Loaded, chosen: &Chosen, settings: &Settings) -> Result<(), InputError> {
+fn allowed(loaded: &load::Loaded, chosen: &OpenedBackend, settings: &Settings) -> Result<(), InputError> {
     let runs_code = !matches!(chosen.backend.name(), "host") && !chosen.backend.device().simulated;
     if !runs_code || settings.allow_kernels || loaded.origin == load::LIBRARY {
         return Ok(());
@@ -172,7 +172,7 @@ fn check_operation(name: &str, loaded: &load::Loaded) -> Result<(), InputError> 
 }
 
 /// Fails if `flag` needs results but nothing computes any.
-fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<(), InputError> {
+fn check_results(flag: &'static str, chosen: &OpenedBackend, emulated: bool) -> Result<(), InputError> {
     if emulated {
         let help = "run all ranks: `--ranks N` in place of `--emulate N`";
         return Err(InputError::NoResults { flag, who: "an emulated collective", help });

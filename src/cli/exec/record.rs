@@ -2,16 +2,16 @@
 
 use crate::config::Effort;
 use crate::exec::Timer;
-use crate::measure::record::{AdviceRecord, Device, ProgramRecord, RunRecord, launched};
+use crate::measure::record::{AdviceRecord, DeviceRecord, ProgramRecord, RunRecord, launched};
 use crate::measure::{self, Measured};
 use crate::report::dump;
 use crate::schedule::{self, Schedule};
 
-use super::measuring::Run;
+use super::measuring::RunContext;
 use super::{limits, source};
 use crate::cli::{backends, environment, output};
 
-impl Run<'_> {
+impl RunContext<'_> {
     /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
     /// known.
     pub(super) fn assemble(
@@ -46,7 +46,7 @@ impl Run<'_> {
             started,
             emulated: self.emulated.map(|(world, _)| world),
             workload: self.loaded.workload(),
-            device: Device { facts, ..record.device },
+            device: DeviceRecord { facts, ..record.device },
             environment: environment::describe(&self.role.facts, self.variables),
             program: ProgramRecord { plan: self.plan(schedules), advice: self.advice(schedules), ..record.program },
             source: self.settings.record_text.then(|| source::of(self.args, self.settings, self.loaded)),

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::config::Expected;
 use crate::measure::RunRecord;
-use crate::report::{self, View};
+use crate::report::{self, PageContent};
 
-use super::prepare::Ready;
+use super::prepare::PreparedRun;
 use crate::cli::error::CliError;
 use crate::cli::expected::{self, ExpectedArgs};
 use crate::cli::output;
-use crate::cli::outputs::{Files, PageArgs};
+use crate::cli::outputs::{FileOptions, PageArgs};
 
 /// Time allowed for the thread that exits the process to report the results.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Files and forms of a run's results.
-pub(super) struct Results {
+pub(super) struct ResultOutputs {
     /// True if this process prints and writes files.
     leads: bool,
     expected: ExpectedArgs,
@@ -27,7 +27,7 @@ pub(super) struct Results {
     top: Option<u32>,
     timeline: bool,
     page: PageArgs,
-    files: Files,
+    files: FileOptions,
     trace: Option<PathBuf>,
     kept: Mutex<Partial>,
 }
@@ -42,10 +42,10 @@ enum Partial {
     Taken,
 }
 
-impl Results {
-    pub fn of(ready: &Ready, leads: bool) -> Results {
-        let Ready { args, expected, .. } = ready;
-        Results {
+impl ResultOutputs {
+    pub fn of(ready: &PreparedRun, leads: bool) -> ResultOutputs {
+        let PreparedRun { args, expected, .. } = ready;
+        ResultOutputs {
             leads,
             expected: args.expected.clone(),
             own: expected.clone(),
@@ -110,7 +110,7 @@ impl Results {
         pages.extend(self.timeline.then(|| report::timeline(record, output::width())));
         let shown = self.page.show(&pages, || record.to_json());
         let written = self.files.write(record, self.trace.as_ref());
-        let viewed = self.page.write_html(|| View::runs(std::slice::from_ref(&*record)));
+        let viewed = self.page.write_html(|| PageContent::runs(std::slice::from_ref(&*record)));
         shown?;
         written?;
         Ok(viewed?)

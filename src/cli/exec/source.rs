@@ -5,13 +5,13 @@ use std::path::Path;
 use super::args::ExecArgs;
 use crate::cli::load::{self, FileKind, Loaded};
 use crate::config::{PROJECT_FILE, Scenario, Settings, is_allowed_variable};
-use crate::measure::record::Source;
+use crate::measure::record::SourceFiles;
 
 /// Name of the scenario that repeats a run.
 const SCENARIO: &str = "run.ron";
 
 /// The files of a run that `args` and `settings` describe.
-pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Source {
+pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> SourceFiles {
     let mut parts: Vec<(String, Vec<u8>)> =
         loaded.files.parts.iter().map(|(name, bytes)| (name.clone(), bytes.to_vec())).collect();
     let mut scenario = scenario(args, settings, loaded);
@@ -30,7 +30,7 @@ pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Sourc
     }
     parts.extend(loaded.files.project().map(|text| (PROJECT_FILE.to_owned(), text.into_bytes())));
     parts.insert(0, (SCENARIO.to_owned(), scenario.to_ron().into_bytes()));
-    Source::new(SCENARIO, parts.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())))
+    SourceFiles::new(SCENARIO, parts.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())))
 }
 
 /// The scenario with the values of the arguments and the settings. The index of the device is left out, since it

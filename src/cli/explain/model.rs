@@ -6,9 +6,9 @@ use crate::base::DType;
 use crate::cli::error::InputError;
 use crate::cli::outputs::PageArgs;
 use crate::cli::{CliResult, ConfigArgs, DONE, WorkloadArgs, library, load};
-use crate::compile::Ranks;
+use crate::compile::RankCount;
 use crate::config::Profile;
-use crate::report::View;
+use crate::report::PageContent;
 use crate::report::model_cost::{ModelCost, ModelSizes};
 
 /// Size of a head where the number of heads is not given, if it divides the width.
@@ -130,11 +130,11 @@ pub fn run(args: &ModelArgs) -> CliResult {
     let workload = WorkloadArgs { set, ..WorkloadArgs::default() };
     let mut settings = load::settings(&ConfigArgs::default())?;
     settings.max_memory.0 = u64::MAX;
-    let text = library::find("transformer").map(load::Text::shipped);
+    let text = library::find("transformer").map(load::WorkloadText::shipped);
     let text = text.ok_or_else(|| library::unknown("transformer"))?;
     // The arguments are valid one by one, so only a tensor can be too large. Its location in the shipped file would not
     // help the user.
-    let loaded = load::load(&text, &workload, &settings, Ranks::Exactly(1)).map_err(|error| {
+    let loaded = load::load(&text, &workload, &settings, RankCount::Exactly(1)).map_err(|error| {
         let (text, sizes) = (error.text(), values.map(|(name, value)| format!("{name} {value}")).join(", "));
         let first = text.split("; ").next().unwrap_or_default();
         let help = "give a smaller `--hidden`, `--ffn`, `--vocab`, `--seq` or `--batch`";
@@ -143,6 +143,6 @@ pub fn run(args: &ModelArgs) -> CliResult {
     let cost = ModelCost::of(sizes, loaded.compiled.program(), profile.as_ref());
     let page = cost.page();
     args.page.show(std::slice::from_ref(&page), || cost.to_json())?;
-    args.page.write_html(|| View::reports(vec![page]))?;
+    args.page.write_html(|| PageContent::reports(vec![page]))?;
     Ok(DONE)
 }

@@ -3,8 +3,8 @@
 use clap::Args;
 
 use crate::cli::ConfigArgs;
-use crate::cli::outputs::{Files, PageArgs};
-use crate::cli::passed::{Passed, PassedOptions};
+use crate::cli::outputs::{FileOptions, PageArgs};
+use crate::cli::passed::{PassedArgs, PassedOptions};
 use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
@@ -32,7 +32,7 @@ pub struct SuiteArgs {
     #[command(flatten)]
     pub run: RunArgs,
     #[command(flatten)]
-    pub same: Passed<CaseOptions>,
+    pub same: PassedArgs<CaseOptions>,
 }
 
 /// Options that `aorta suite` shares with `aorta baseline`.
@@ -44,7 +44,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub files: Files,
+    pub files: FileOptions,
     /// Continue an interrupted run: cases that are in its file do not run again
     #[arg(long, requires = "json")]
     pub resume: bool,
@@ -62,7 +62,7 @@ impl SuiteArgs {
             strict: false,
             partition: None,
             run: RunArgs { dry_run: true, ..RunArgs::default() },
-            same: Passed::new(given),
+            same: PassedArgs::new(given),
         }
     }
 }

@@ -4,12 +4,18 @@ use std::ops::Range;
 
 use crate::cli::error::CliError;
 use crate::cli::placed::{self, FieldPlace, Given};
-use crate::config::{ConfigError, Mistakes, Suite, SuiteCase};
+use crate::config::{ConfigError, Mistakes, SuiteCase, SuiteFile};
 
 use super::plan::CaseMistake;
 
-/// The error of a case with the lines of the suite that have caused it. `text` is the suite's, `mistakes` those of its form.
-pub fn placed(mistake: CaseMistake, case: &SuiteCase, (suite, text): (&Suite, &str), mistakes: &Mistakes) -> CliError {
+/// Returns the error of a case, with the lines of the suite that have caused it. `text` is the text of the suite, and `mistakes`
+/// are the mistakes in its values found so far.
+pub fn placed(
+    mistake: CaseMistake,
+    case: &SuiteCase,
+    (suite, text): (&SuiteFile, &str),
+    mistakes: &Mistakes,
+) -> CliError {
     let paths = |names: &[&str]| paths(case, suite, names);
     match *mistake.error {
         CliError::Input(error) => {
@@ -32,7 +38,7 @@ pub fn placed(mistake: CaseMistake, case: &SuiteCase, (suite, text): (&Suite, &s
 }
 
 /// Paths at which a field of an expanded case can stand, the one that takes precedence first.
-fn paths(case: &SuiteCase, suite: &Suite, field: &[&str]) -> Vec<Vec<String>> {
+fn paths(case: &SuiteCase, suite: &SuiteFile, field: &[&str]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let axes = suite.cases.get(case.declared).map(|declared| &declared.axes[..]).unwrap_or_default();
     for (number, axis) in axes.iter().enumerate().rev() {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use crate::base::{Bytes, Space, counted, shell};
 use crate::cli::backends;
-use crate::cli::cases::Planned;
+use crate::cli::cases::PlannedCase;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
 use crate::cli::{container, exec, library, load, project, scenario};
-use crate::config::{BackendSetting, RonKind, Settings, Suite, SuiteCase};
+use crate::config::{BackendSetting, RonKind, Settings, SuiteCase, SuiteFile};
 use crate::measure::cases::Status;
 use crate::schedule::Topology;
 
@@ -18,7 +18,7 @@ use super::args::SuiteArgs;
 /// A case of a suite that has not run yet.
 #[derive(Debug)]
 pub struct SuitePlan {
-    pub planned: Planned,
+    pub planned: PlannedCase,
     pub case: SuiteCase,
     /// Bytes of device memory that the schedule takes on the rank that takes most; `None` if the case cannot run.
     bytes: Option<Bytes>,
@@ -53,7 +53,7 @@ fn mistake(field: &[&str], error: impl Into<CliError>) -> CaseMistake {
 }
 
 /// The capabilities of this machine and backend.
-pub struct Machine {
+pub struct MachineCapabilities {
     /// Number of GPUs; `None` for the simulator and the CPU, which run any number of ranks.
     gpus: Option<u32>,
     /// True if results are computed: on the CPU and GPUs, not on the simulator.
@@ -64,9 +64,9 @@ pub struct Machine {
     topology: Topology,
 }
 
-impl Machine {
+impl MachineCapabilities {
     /// The machine for the requested backend. Devices are not opened: each case does that in its own process.
-    pub fn here(args: &ExecArgs, settings: &Settings) -> Result<Machine, CliError> {
+    pub fn here(args: &ExecArgs, settings: &Settings) -> Result<MachineCapabilities, CliError> {
         let wanted = args.backend.unwrap_or(BackendSetting::Auto);
         let gpus = match wanted {
             BackendSetting::Cuda | BackendSetting::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
@@ -75,7 +75,7 @@ impl Machine {
         let simulated = gpus.is_none() && wanted != BackendSetting::Host;
         let profile = backends::profile(settings)?;
         let memory = simulated.then(|| Bytes(profile.memory.value() as u64));
-        Ok(Machine { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
+        Ok(MachineCapabilities { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
     }
 
     /// The status of a case that takes more memory than the device has, and the reason: the suite's requirement, or the
@@ -93,7 +93,7 @@ impl Machine {
 }
 
 /// Finds a suite by name or path: one of the project, or a shipped one. Returns its text too.
-pub fn find(name: &str) -> Result<(Suite, String), CliError> {
+pub fn find(name: &str) -> Result<(SuiteFile, String), CliError> {
     let name = &project::resolve(name)?;
     if name.ends_with(".ron") || name.contains('/') {
         let text = load::read(Path::new(name), load::FileKind::Suite)?;
@@ -103,14 +103,14 @@ pub fn find(name: &str) -> Result<(Suite, String), CliError> {
                 InputError::bad_value("a suite", name, "it is a scenario, which runs one workload", &help).into()
             );
         }
-        return Ok((Suite::parse(name, &text)?, text));
+        return Ok((SuiteFile::parse(name, &text)?, text));
     }
-    let (name, text) = Suite::text(name)?;
-    Ok((Suite::parse(name, text)?, text.to_owned()))
+    let (name, text) = SuiteFile::text(name)?;
+    Ok((SuiteFile::parse(name, text)?, text.to_owned()))
 }
 
 /// Plans every case, in the suite's order.
-pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<SuitePlan>, CliError> {
+pub fn plan(suite: &SuiteFile, args: &SuiteArgs, machine: &MachineCapabilities) -> Result<Vec<SuitePlan>, CliError> {
     let cases = suite.expanded().into_iter();
     let named = cases.map(|case| (case.name.clone().unwrap_or_default(), case));
     let only = args.only.as_deref().unwrap_or_default();
@@ -122,7 +122,7 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
                 Err(Unfit { status, why, mistake }) => (Err((status, why)), None, mistake),
             };
             let values = case.values.clone();
-            let mut plan = SuitePlan { planned: Planned { name, values, command }, case, bytes, mistake };
+            let mut plan = SuitePlan { planned: PlannedCase { name, values, command }, case, bytes, mistake };
             if let (Ok(_), Some(without)) = (&plan.planned.command, machine.too_small(&plan)) {
                 plan.planned.command = Err(without);
             }
@@ -139,10 +139,10 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
 
 /// The arguments of a case and the device memory that it takes.
 fn command(
-    suite: &Suite,
+    suite: &SuiteFile,
     case: &SuiteCase,
     args: &SuiteArgs,
-    machine: &Machine,
+    machine: &MachineCapabilities,
 ) -> Result<(Vec<String>, Bytes), Unfit> {
     let file = workload(suite, &case.workload).map_err(|error| mistake(&["workload"], error))?;
     let Some(file) = file else {
@@ -166,7 +166,7 @@ fn command(
 }
 
 /// The arguments of `aorta exec` for a case.
-fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Vec<String> {
+fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &MachineCapabilities) -> Vec<String> {
     let mut arguments = vec![file];
     arguments.extend(case.preset.iter().map(|preset| format!("--preset={preset}")));
     arguments.extend(case.params.iter().map(|(name, value)| format!("--set={name}={value}")));
@@ -199,7 +199,7 @@ fn examine(arguments: &[String], case: &SuiteCase, topology: Topology) -> Result
 
 /// The `FILE` argument for the workload of a case; `None` if there is no such file. A suite of the user's own names files
 /// as a scenario does.
-fn workload(suite: &Suite, name: &str) -> Result<Option<String>, CliError> {
+fn workload(suite: &SuiteFile, name: &str) -> Result<Option<String>, CliError> {
     let file =
         if suite.name.ends_with(".ron") { scenario::workload(Path::new(&suite.name), name)? } else { name.to_owned() };
     Ok(Some(file).filter(|file| library::find(file).is_some() || container::is_file(Path::new(file))))

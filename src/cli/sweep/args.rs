@@ -4,8 +4,8 @@ use clap::Args;
 
 use super::axes::shuffled;
 use crate::cli::error::InputError;
-use crate::cli::outputs::{Files, PageArgs};
-use crate::cli::passed::{Passed, PassedOptions};
+use crate::cli::outputs::{FileOptions, PageArgs};
+use crate::cli::passed::{PassedArgs, PassedOptions};
 use crate::config::CaseOrder;
 use crate::measure::cases::Partition;
 
@@ -25,7 +25,7 @@ pub struct SweepArgs {
     /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
     pub file: String,
     #[command(flatten)]
-    pub lists: Passed<Axes>,
+    pub lists: PassedArgs<Axes>,
     /// Pair the values of all axes by position, instead of running all combinations
     #[arg(long)]
     pub zip: bool,
@@ -54,7 +54,7 @@ pub struct SweepArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub files: Files,
+    pub files: FileOptions,
     /// Continue the same sweep: cases that are in its file do not run again
     #[arg(long)]
     pub resume: bool,
@@ -62,7 +62,7 @@ pub struct SweepArgs {
     #[arg(long, requires = "resume")]
     pub retry: bool,
     #[command(flatten)]
-    pub same: Passed<CaseOptions>,
+    pub same: PassedArgs<CaseOptions>,
 }
 
 /// Options that become an axis if they have several values, in the order of the axes.

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::base::random::hash;
-use crate::cli::cases::Planned;
+use crate::cli::cases::PlannedCase;
 use crate::cli::error::InputError;
 use crate::measure::cases::{Axis, NAMED_OPTIONS};
 
@@ -95,7 +95,7 @@ pub fn add_value(axis: &mut Axis, value: &str) -> Result<(), InputError> {
     Ok(())
 }
 
-/// All cases as indices into the axes' values: each value with each, the last axis varying fastest; or, with `zip`, the
+/// Returns the cases as indices into the axes' values: each value with each, the last axis varying fastest; or, with `zip`, the
 /// first values, the second values, and so on.
 pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
     let Some(first) = axes.first() else { return Ok(Vec::new()) };
@@ -145,7 +145,7 @@ fn places(axes: &[Axis], zip: bool, index: usize) -> Vec<usize> {
 }
 
 /// The case with these values, given as indices into the axes. `same` are the arguments that all cases share.
-pub fn case(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
+pub fn case(axes: &[Axis], same: &[String], places: &[usize]) -> PlannedCase {
     let (mut values, mut arguments) = (IndexMap::new(), same.to_vec());
     for (axis, &place) in axes.iter().zip(places) {
         let value = &axis.values[place];
@@ -153,7 +153,7 @@ pub fn case(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
         arguments.push(axis.argument(value));
     }
     let named = values.iter().map(|(name, value)| format!("{name}={value}"));
-    Planned { name: named.collect::<Vec<_>>().join(", "), values, command: Ok(arguments) }
+    PlannedCase { name: named.collect::<Vec<_>>().join(", "), values, command: Ok(arguments) }
 }
 
 /// A permutation that is the same for the same number of cases and does not correlate with an axis, so that a device

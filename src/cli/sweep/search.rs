@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{Sweep, axes, fits};
-use crate::cli::cases::{Planned, Runner};
+use crate::cli::cases::{PlannedCase, Runner};
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, DONE, FAILED, INTERRUPTED, ab, output};
 use crate::measure::cases::{Axis, Case, Status};
 use crate::measure::pace::Pace;
 use crate::measure::paired::AbSide;
 use crate::measure::scaling;
-use crate::measure::search::{self, Found, Objective, Search};
+use crate::measure::search::{self, Objective, SearchOptions, SearchResult};
 use crate::report::{self, page};
 
 /// Options that set the length of a measurement or request verification. The final comparison sets its own.
@@ -24,7 +24,7 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     let axes = header.axes.iter().zip(&orders);
     let axes =
         axes.map(|(axis, order)| search::SearchAxis { values: axis.values.len(), ordered: order.is_some() }).collect();
-    let search = Search { axes, budget, seed };
+    let search = SearchOptions { axes, budget, seed };
     let mut cases = SearchCases {
         sweep,
         orders,
@@ -37,7 +37,7 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
         pace: Pace::Headline,
     };
     let (mut found, mut ended) = search.run(&mut cases);
-    if let Some(End::Mixed) = ended {
+    if let Some(EarlyEnd::Mixed) = ended {
         // The runs made so far are known, so the repeated search reuses them and then continues.
         (cases.pace, cases.taken, cases.last) = (Pace::Host, BTreeMap::new(), BTreeMap::new());
         (found, ended) = search.run(&mut cases);
@@ -53,9 +53,9 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     };
     output::print(&page::text(&[report::search(&shown)]));
     match ended {
-        Some(End::Failed(error)) => return Err(error),
-        Some(End::Interrupted) => return Ok(INTERRUPTED),
-        Some(End::BudgetSpent | End::Mixed) | None => {}
+        Some(EarlyEnd::Failed(error)) => return Err(error),
+        Some(EarlyEnd::Interrupted) => return Ok(INTERRUPTED),
+        Some(EarlyEnd::BudgetSpent | EarlyEnd::Mixed) | None => {}
     }
     cases.compare_with_default(&found)
 }
@@ -78,8 +78,9 @@ struct SearchCases<'a> {
     fitting: BTreeMap<Vec<usize>, bool>,
     /// Number of runs left in the budget.
     left: usize,
-    /// All runs of each case by name, and how many of them this search has used.
+    /// The runs of each case by name.
     runs: BTreeMap<String, Vec<Case>>,
+    /// Number of runs of each case that this search has used.
     taken: BTreeMap<String, usize>,
     /// The last run of each case that this search has used.
     last: BTreeMap<String, Case>,
@@ -88,17 +89,17 @@ struct SearchCases<'a> {
 }
 
 /// Why a search ended early.
-enum End {
+enum EarlyEnd {
     Interrupted,
     Failed(CliError),
-    /// One case could not be gated although another was, so their times cannot be compared.
+    /// A case could not be gated although another was, so their times cannot be compared.
     Mixed,
     BudgetSpent,
 }
 
 impl SearchCases<'_> {
     /// The case at a point.
-    fn planned(&self, point: &[usize]) -> Planned {
+    fn planned(&self, point: &[usize]) -> PlannedCase {
         let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
         let places: Vec<usize> = self.orders.iter().zip(point).map(place).collect();
         axes::case(&self.sweep.header.axes, &self.sweep.header.arguments, &places)
@@ -109,14 +110,14 @@ impl SearchCases<'_> {
     }
 
     /// The next run of a case: a known one, or a new one.
-    fn next(&mut self, planned: &Planned) -> Result<Case, End> {
+    fn next(&mut self, planned: &PlannedCase) -> Result<Case, EarlyEnd> {
         let taken = self.taken.entry(planned.name.clone()).or_default();
         let known = self.runs.entry(planned.name.clone()).or_default();
         if known.len() == *taken {
             // A resumed search has used up some of its budget already.
-            self.left = self.left.checked_sub(1).ok_or(End::BudgetSpent)?;
+            self.left = self.left.checked_sub(1).ok_or(EarlyEnd::BudgetSpent)?;
             let run = self.runner.case(&planned.name, |interrupt| self.sweep.run(planned, interrupt));
-            known.push(run.map_err(End::Failed)?.ok_or(End::Interrupted)?);
+            known.push(run.map_err(EarlyEnd::Failed)?.ok_or(EarlyEnd::Interrupted)?);
         }
         *taken += 1;
         Ok(known[*taken - 1].clone())
@@ -130,7 +131,7 @@ impl SearchCases<'_> {
 
     /// Compares the best case with the unchanged file in alternating blocks, or with the worst measured case if the
     /// file cannot run.
-    fn compare_with_default(&self, found: &Found) -> CliResult {
+    fn compare_with_default(&self, found: &SearchResult) -> CliResult {
         let Some(best) = found.best() else { return Ok(FAILED) };
         let mut default = self.sweep.header.arguments.clone();
         if fits(&default).is_ok() {
@@ -149,7 +150,7 @@ impl SearchCases<'_> {
 }
 
 impl Objective for SearchCases<'_> {
-    type End = End;
+    type End = EarlyEnd;
 
     fn fits(&mut self, point: &[usize]) -> bool {
         if let Some(&fits) = self.fitting.get(point) {
@@ -160,11 +161,11 @@ impl Objective for SearchCases<'_> {
         fits
     }
 
-    fn run(&mut self, point: &[usize]) -> Result<Option<f64>, End> {
+    fn run(&mut self, point: &[usize]) -> Result<Option<f64>, EarlyEnd> {
         let planned = self.planned(point);
         let case = self.next(&planned)?;
         if self.pace == Pace::Headline && self.is_mixed() {
-            return Err(End::Mixed);
+            return Err(EarlyEnd::Mixed);
         }
         let cost = scaling::cost(&case, self.pace).filter(|_| case.status != Status::NotHeld);
         self.last.insert(planned.name, case);

@@ -52,7 +52,7 @@ fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>
     if graph {
         let nodes =
             program.iter().enumerate().flat_map(|(op, planned)| (0..planned.parts.len()).map(move |part| (op, part)));
-        recorded.nodes = nodes.map(|(op, part)| Node { id: node(op, part), op: op as u32 }).collect();
+        recorded.nodes = nodes.map(|(op, part)| GraphNode { id: node(op, part), op: op as u32 }).collect();
     }
     for turn in 0..turns {
         let times = run(program, begin);

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cases, Header};
+use super::{Cases, CasesHeader};
 
 /// Largest number of partitions.
 const MAX_PARTITIONS: u32 = 4096;
 
-/// One of `count` parts into which the cases of a sweep or a suite are divided, so that several machines can run them:
+/// A part of the `count` parts into which the cases of a sweep or a suite are divided, so that several machines can run them:
 /// `2/8` is the second of eight. Each case belongs to one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
@@ -65,7 +65,7 @@ impl Cases {
             // Each file is another part, but all have the same number of parts.
             let index = all.header.partition.map_or(0, |partition| partition.index);
             let partition = file.header.partition.map(|partition| Partition { index, ..partition });
-            let header = Header { partition, ..file.header };
+            let header = CasesHeader { partition, ..file.header };
             if let Some((what, own, other)) = all.header.differences(&header).first() {
                 return Err(format!("in {first}, {what} is `{own}`, and in {name} it is `{other}`"));
             }

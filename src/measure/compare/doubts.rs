@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::base::{Bytes, Flops, counted};
 
 use super::matching::MatchedCase;
-use super::point::{self, ComparedRun, Value};
+use super::point::{self, ComparedRun, MetricValues};
 use crate::measure::pace::Pace;
 
 /// Reasons that prevent a verdict.
@@ -92,7 +92,7 @@ fn has_copies(points: &[&ComparedRun]) -> bool {
     let series = |point: &&&ComparedRun| {
         let time = point.figures.iter().find(|figure| figure.name == "time.p50")?;
         match &time.value {
-            Value::Series { samples, .. } if samples.len() > 1 => {
+            MetricValues::Series { samples, .. } if samples.len() > 1 => {
                 Some(samples.iter().map(|time| time.to_bits()).collect())
             }
             _ => None,

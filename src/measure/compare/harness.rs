@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::base::json;
 
-use super::point::{self, CaseKey, ComparedRun, Figure, Value};
+use super::point::{self, CaseKey, ComparedMetric, ComparedRun, MetricValues};
 
 /// The fields of the file that are read.
 #[derive(Debug, Deserialize)]
@@ -51,13 +51,13 @@ enum Throughput {
     Object { value: f64, unit: Option<String> },
 }
 
-/// Metadata about the machine and the way of measuring.
+/// Keys of metadata about the machine and the way of measuring.
 const METADATA: [&str; 5] = ["config", "device_info", "rocm_info", "driver_info", "system_info"];
 
 /// Configuration values that identify the case, and are part of the key.
 const IN_KEY: [&str; 1] = ["config stream count"];
 
-/// Whether a text looks like such a file.
+/// True if a text looks like a result file of the Python harness.
 pub fn is_meant(text: &str) -> bool {
     serde_json::from_str::<HarnessFile>(text).is_ok_and(|head| {
         head.schema.is_none() && (head.results.is_some() || (head.latency_ms.is_some() && head.throughput.is_some()))
@@ -110,7 +110,7 @@ fn of_run(run: &HarnessRun, workload: Option<&str>, machine: &Json) -> ComparedR
     }
 }
 
-fn figures(run: &HarnessRun) -> Vec<Figure> {
+fn figures(run: &HarnessRun) -> Vec<ComparedMetric> {
     let seconds = |ms: &f64| ms * 1e-3;
     let times: Vec<f64> = run.iteration_times_ms.iter().map(seconds).filter(|time| *time > 0.0).collect();
     let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
@@ -122,7 +122,7 @@ fn figures(run: &HarnessRun) -> Vec<Figure> {
             latencies
                 .into_iter()
                 .flatten()
-                .map(|(name, time)| Figure::new(&format!("time.{name}"), "s", Value::Single(time))),
+                .map(|(name, time)| ComparedMetric::new(&format!("time.{name}"), "s", MetricValues::Single(time))),
         );
     }
     // The harness defines throughput as a constant amount of work over the sum of all times.
@@ -131,16 +131,15 @@ fn figures(run: &HarnessRun) -> Vec<Figure> {
         let work = value * mean;
         let samples: Vec<f64> = times.iter().map(|time| time / work).collect();
         let value = match samples.is_empty() {
-            true => Value::Single(value),
-            false => Value::Series { samples: samples.into(), percentile: 50.0, inverse: true },
+            true => MetricValues::Single(value),
+            false => MetricValues::Series { samples: samples.into(), percentile: 50.0, inverse: true },
         };
-        figures.push(Figure::new("throughput", &unit, value));
+        figures.push(ComparedMetric::new("throughput", &unit, value));
     }
     let peak = run.memory.as_ref().and_then(|memory| memory.get("peak_allocated_gb")?.as_f64());
-    figures.extend(
-        peak.filter(|peak| *peak > 0.0)
-            .map(|peak| Figure::new("memory.device", "B", Value::Exact((peak * (1u64 << 30) as f64).round()))),
-    );
+    figures.extend(peak.filter(|peak| *peak > 0.0).map(|peak| {
+        ComparedMetric::new("memory.device", "B", MetricValues::Exact((peak * (1u64 << 30) as f64).round()))
+    }));
     figures
 }
 

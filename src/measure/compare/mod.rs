@@ -76,7 +76,7 @@ pub struct SideSummary {
     pub runs: usize,
 }
 
-/// One side compared with the base.
+/// A side compared with the base.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SideComparison {
     pub side: SideSummary,
@@ -112,7 +112,7 @@ pub struct UnmatchedCase {
 pub struct CaseComparison {
     /// Label that distinguishes the case from others.
     pub case: String,
-    /// All values that identify the case, from the base.
+    /// Values that identify the case, from the base.
     pub key: IndexMap<String, String>,
     /// Number of runs.
     pub base_runs: usize,
@@ -159,13 +159,15 @@ pub struct OperationRow {
     /// Source location; empty if the sides ran different texts.
     pub place: String,
     pub count: usize,
-    /// Sum of their durations in seconds, without waiting for other ranks; `None` if they were not observed.
+    /// Sum of the operations' durations on the base's side in seconds, without waiting for other ranks; `None` if the side was
+    /// not observed.
     pub base: Option<f64>,
+    /// Sum of the operations' durations on the other side in seconds; `None` if the side was not observed.
     pub other: Option<f64>,
     /// Achieved share of the device's peak; `None` without a device profile.
     pub base_share: Option<f64>,
     pub other_share: Option<f64>,
-    /// Resource of that peak: `memory`, `bf16`, … `None` without a share, and in files of older versions.
+    /// Resource whose peak `base_share` refers to: `memory`, `bf16`, … `None` without a share, and in files of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_bound: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +176,7 @@ pub struct OperationRow {
 
 /// Number of metrics with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct VerdictCounts {
     pub better: usize,
     pub same: usize,
     pub worse: usize,
@@ -266,8 +268,8 @@ impl Comparison {
 
 impl SideComparison {
     /// Counts the metrics of all sides by verdict.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
         for row in self.pairs.iter().flat_map(|pair| &pair.rows) {
             let count = match row.verdict {
                 Verdict::Better => &mut counts.better,

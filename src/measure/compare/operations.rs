@@ -26,12 +26,12 @@ pub fn plain_name(name: &str) -> String {
 
 /// Operations of one name on one side.
 #[derive(Clone, Debug, Default)]
-struct Sum {
-    /// Source location of the first of them.
+struct OperationSum {
+    /// Source location of the first of these operations.
     place: String,
     count: usize,
     time: f64,
-    /// Sum of their ideal times in seconds; `None` if one has none.
+    /// Sum of the operations' ideal times in seconds; `None` if one of them has no ideal time.
     ideal: Option<f64>,
     /// Resource that bounds the last operation; `None` if unknown.
     bound: Option<String>,
@@ -67,21 +67,24 @@ pub fn rows(case: &MatchedCase) -> Vec<OperationRow> {
     rows
 }
 
-fn share(sum: &Sum) -> Option<f64> {
+fn share(sum: &OperationSum) -> Option<f64> {
     sum.ideal.filter(|_| sum.time > 0.0).map(|ideal| ideal / sum.time)
 }
 
 /// Sums per operation name, averaged over runs.
-fn sums(points: &[&ComparedRun], with_place: bool) -> IndexMap<Name, Sum> {
-    let mut sums: IndexMap<Name, Sum> = IndexMap::new();
+fn sums(points: &[&ComparedRun], with_place: bool) -> IndexMap<Name, OperationSum> {
+    let mut sums: IndexMap<Name, OperationSum> = IndexMap::new();
     let runs = points.len().max(1) as f64;
     for (run, point) in points.iter().enumerate() {
         for operation in &point.operations {
             let place = if with_place { operation.place.as_str() } else { "" };
             let in_file = place.rsplit('/').next().unwrap_or(place).to_owned();
             let name = (plain_name(&operation.name), operation.operation.clone(), in_file);
-            let sum =
-                sums.entry(name).or_insert_with(|| Sum { place: place.to_owned(), ideal: Some(0.0), ..Sum::default() });
+            let sum = sums.entry(name).or_insert_with(|| OperationSum {
+                place: place.to_owned(),
+                ideal: Some(0.0),
+                ..OperationSum::default()
+            });
             sum.count += usize::from(run == 0);
             sum.time += operation.time / runs;
             sum.bound.clone_from(&operation.bound);

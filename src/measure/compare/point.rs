@@ -1,4 +1,4 @@
-//! One run of a case in a comparison: its key, its metrics, and reasons against trusting them.
+//! A run of a case in a comparison: its key, its metrics, and reasons against trusting them.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub fn sorted(key: &CaseKey) -> Vec<(&String, &String)> {
 /// Percentiles of the time that are compared, if there are enough samples.
 const PERCENTILES: [(&str, f64); 3] = [("time.p50", 50.0), ("time.p95", 95.0), ("time.p99", 99.0)];
 
-/// One run of one case.
+/// A run of a case.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedRun {
     pub key: CaseKey,
@@ -34,11 +34,11 @@ pub struct ComparedRun {
     pub device: String,
     /// Why the run has no results; `None` if it has.
     pub failed: Option<String>,
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ComparedMetric>,
     /// Whether iterations were gated; `None` for a graph, which one call launches.
     pub gated: Option<bool>,
     /// Metrics that do not depend on the gate: those of host-paced times, and constant ones.
-    pub host_paced: Vec<Figure>,
+    pub host_paced: Vec<ComparedMetric>,
     /// Facts of machine and settings that may differ between sides, by name.
     pub environment: IndexMap<String, String>,
     pub simulated: bool,
@@ -54,7 +54,7 @@ pub struct ComparedRun {
     pub refused: Vec<String>,
     /// Reasons to doubt the results of the run.
     pub doubts: Vec<String>,
-    pub operations: Vec<Operation>,
+    pub operations: Vec<ComparedOperation>,
     /// Slot that `operations` and the metrics by category describe.
     pub slot: usize,
 }
@@ -64,7 +64,7 @@ pub const OF_ONE_SLOT: [&str; 2] = ["exposed.", "overlap."];
 
 impl ComparedRun {
     /// The metrics that runs of this pace have in common.
-    pub fn figures(&self, pace: Pace) -> &[Figure] {
+    pub fn figures(&self, pace: Pace) -> &[ComparedMetric] {
         match pace {
             Pace::Headline => &self.figures,
             Pace::Host => &self.host_paced,
@@ -74,16 +74,16 @@ impl ComparedRun {
 
 /// A metric of a run.
 #[derive(Clone, Debug)]
-pub struct Figure {
+pub struct ComparedMetric {
     pub name: String,
     /// SI unit of the figure's values.
     pub unit: String,
-    pub value: Value,
+    pub value: MetricValues,
 }
 
 /// Values of a metric in one run.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum MetricValues {
     /// A percentile of samples of equal work; its reciprocal if `inverse` is set.
     Series { samples: Arc<[f64]>, percentile: f64, inverse: bool },
     /// A single measured value.
@@ -94,34 +94,37 @@ pub enum Value {
 
 /// An observed operation.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct ComparedOperation {
     pub name: String,
     pub operation: String,
     pub place: String,
     /// Duration in seconds without waiting for other ranks.
     pub time: f64,
-    /// Time in seconds at the peak of the resource that bounds it, and that resource. `None` if unknown.
+    /// Time in seconds at the peak of the resource that bounds the operation; `None` if unknown.
     pub ideal: Option<f64>,
+    /// Resource that bounds the operation; `None` if unknown.
     pub bound: Option<String>,
 }
 
-impl Figure {
-    pub fn new(name: &str, unit: &str, value: Value) -> Figure {
-        Figure { name: name.to_owned(), unit: unit.to_owned(), value }
+impl ComparedMetric {
+    pub fn new(name: &str, unit: &str, value: MetricValues) -> ComparedMetric {
+        ComparedMetric { name: name.to_owned(), unit: unit.to_owned(), value }
     }
 }
 
 /// Metrics of iteration times, given in seconds, of a program with `slots` slots: percentiles over rounds, and
 /// iterations per second. Empty without a complete round.
-pub fn of_times(samples: &[f64], slots: usize) -> Vec<Figure> {
+pub fn of_times(samples: &[f64], slots: usize) -> Vec<ComparedMetric> {
     let samples: Arc<[f64]> = slots::rounds(samples, slots).into();
     if samples.is_empty() {
         return Vec::new();
     }
-    let series = |percentile, inverse| Value::Series { samples: samples.clone(), percentile, inverse };
-    let mut figures: Vec<Figure> =
-        PERCENTILES.iter().map(|(name, percentile)| Figure::new(name, "s", series(*percentile, false))).collect();
-    figures.push(Figure::new("throughput", "iterations/s", series(50.0, true)));
+    let series = |percentile, inverse| MetricValues::Series { samples: samples.clone(), percentile, inverse };
+    let mut figures: Vec<ComparedMetric> = PERCENTILES
+        .iter()
+        .map(|(name, percentile)| ComparedMetric::new(name, "s", series(*percentile, false)))
+        .collect();
+    figures.push(ComparedMetric::new("throughput", "iterations/s", series(50.0, true)));
     figures
 }
 
@@ -172,15 +175,17 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
     let memory = record.program.memory;
     for (name, bytes) in [("memory.device", memory.device), ("memory.pinned", memory.pinned)] {
         if bytes.0 > 0 {
-            figures.push(Figure::new(name, "B", Value::Exact(bytes.0 as f64)));
+            figures.push(ComparedMetric::new(name, "B", MetricValues::Exact(bytes.0 as f64)));
         }
     }
     let metrics = variant.metrics.iter().filter_map(|metric| Some((metric, metric.value?)));
-    figures.extend(metrics.map(|(metric, value)| Figure::new(&metric.name, &metric.unit, Value::Single(value))));
+    figures.extend(
+        metrics.map(|(metric, value)| ComparedMetric::new(&metric.name, &metric.unit, MetricValues::Single(value))),
+    );
     if variant.refused.is_some() {
-        figures.retain(|figure| matches!(figure.value, Value::Exact(_)));
+        figures.retain(|figure| matches!(figure.value, MetricValues::Exact(_)));
     }
-    let exact = figures.iter().filter(|figure| matches!(figure.value, Value::Exact(_)));
+    let exact = figures.iter().filter(|figure| matches!(figure.value, MetricValues::Exact(_)));
     let host_paced = times(Pace::Host).into_iter().chain(exact.cloned()).collect();
     ComparedRun {
         key: key(record, variant),
@@ -242,14 +247,14 @@ fn key(record: &RunRecord, variant: &Variant) -> CaseKey {
 }
 
 /// Exposed time and overlapped share of communication and copies.
-fn hidden(analysis: &AnalysisRecord) -> Vec<Figure> {
+fn hidden(analysis: &AnalysisRecord) -> Vec<ComparedMetric> {
     let mut figures = Vec::new();
     for category in &analysis.categories {
         let Some(exposed) = category.exposed_ns.filter(|_| category.busy_ns.0 > 0) else { continue };
         let share = 1.0 - exposed.0 as f64 / category.busy_ns.0 as f64;
         let name = |of: &str| format!("{of}.{}", category.category);
-        figures.push(Figure::new(&name("exposed"), "s", Value::Single(exposed.seconds())));
-        figures.push(Figure::new(&name("overlap"), "", Value::Single(share)));
+        figures.push(ComparedMetric::new(&name("exposed"), "s", MetricValues::Single(exposed.seconds())));
+        figures.push(ComparedMetric::new(&name("overlap"), "", MetricValues::Single(share)));
     }
     figures
 }
@@ -280,11 +285,11 @@ fn doubts(record: &RunRecord, variant: &Variant) -> Vec<String> {
     doubts
 }
 
-fn operations(variant: &Variant) -> Vec<Operation> {
+fn operations(variant: &Variant) -> Vec<ComparedOperation> {
     let rank = variant.ranks.iter().find(|rank| rank.operations.iter().any(|operation| operation.time_ns.is_some()));
     let operations = rank.into_iter().flat_map(|rank| &rank.operations);
     let observed = operations.filter_map(|operation| {
-        Some(Operation {
+        Some(ComparedOperation {
             name: operation.name.clone(),
             operation: operation.operation.clone(),
             place: operation.place.clone(),

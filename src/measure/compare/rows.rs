@@ -10,7 +10,7 @@ use crate::measure::pace::Pace;
 use crate::measure::stats::median;
 
 use super::matching::{self, MatchedCase};
-use super::point::{ComparedRun, Figure, OF_ONE_SLOT, Value};
+use super::point::{ComparedMetric, ComparedRun, MetricValues, OF_ONE_SLOT};
 use super::{CaseComparison, CompareOptions, MetricRow, doubts, is_of, operations};
 
 /// Relative rounding error up to which products count as constant.
@@ -38,9 +38,9 @@ impl Thresholds {
 }
 
 /// The values of a metric in the runs of one side.
-struct Metric<'a> {
+struct SideMetric<'a> {
     unit: &'a str,
-    values: Vec<Value>,
+    values: Vec<MetricValues>,
 }
 
 /// Compares a matched case.
@@ -124,23 +124,23 @@ fn row(case: &MatchedCase, name: &str, options: &CompareOptions) -> Option<Metri
     })
 }
 
-fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<Metric<'a>> {
-    let figures: Option<Vec<&Figure>> =
+fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<SideMetric<'a>> {
+    let figures: Option<Vec<&ComparedMetric>> =
         runs.iter().map(|run| run.figures(pace).iter().find(|figure| figure.name == name)).collect();
     let figures = figures?;
     let unit = &figures.first()?.unit;
     let same = figures.iter().all(|figure| figure.unit == *unit);
-    same.then(|| Metric { unit, values: figures.iter().map(|figure| figure.value.clone()).collect() })
+    same.then(|| SideMetric { unit, values: figures.iter().map(|figure| figure.value.clone()).collect() })
 }
 
 /// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
 /// factor in all runs of both sides.
-fn follow_time(case: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
+fn follow_time(case: &MatchedCase, base: &mut [MetricValues], other: &mut [MetricValues]) {
     let pace = case.pace();
-    let times: Option<Vec<(f64, &Value)>> = case.points().map(|run| median_time(run, pace)).collect();
+    let times: Option<Vec<(f64, &MetricValues)>> = case.points().map(|run| median_time(run, pace)).collect();
     let Some(times) = times else { return };
     let values = || base.iter().chain(other.iter());
-    let single = |value: &Value| if let Value::Single(value) = value { Some(*value) } else { None };
+    let single = |value: &MetricValues| if let MetricValues::Single(value) = value { Some(*value) } else { None };
     let Some(singles) =
         values().map(single).collect::<Option<Vec<f64>>>().filter(|singles| singles.iter().all(|value| *value > 0.0))
     else {
@@ -162,23 +162,23 @@ fn follow_time(case: &MatchedCase, base: &mut [Value], other: &mut [Value]) {
         (None, None) => return,
     };
     for (value, (_, time)) in base.iter_mut().chain(other.iter_mut()).zip(&times) {
-        if let Value::Series { samples, percentile, .. } = time {
+        if let MetricValues::Series { samples, percentile, .. } = time {
             let samples = samples.iter().map(|time| factor * time).collect();
-            *value = Value::Series { samples, percentile: *percentile, inverse };
+            *value = MetricValues::Series { samples, percentile: *percentile, inverse };
         }
     }
 }
 
 /// Median time of a run in seconds, and its series; `None` without samples.
-fn median_time(run: &ComparedRun, pace: Pace) -> Option<(f64, &Value)> {
+fn median_time(run: &ComparedRun, pace: Pace) -> Option<(f64, &MetricValues)> {
     let figure = run.figures(pace).iter().find(|figure| figure.name == "time.p50")?;
-    let Value::Series { samples, .. } = &figure.value else { return None };
+    let MetricValues::Series { samples, .. } = &figure.value else { return None };
     Some((median(samples), &figure.value))
 }
 
 /// Computes the effect; `None` if a value is not positive or the samples are too few for the percentile.
 fn effect(
-    (base, other): (&[Value], &[Value]),
+    (base, other): (&[MetricValues], &[MetricValues]),
     simulated: bool,
     between_runs: f64,
     better: Option<Direction>,
@@ -199,7 +199,7 @@ fn effect(
     let (numbers_of_base, numbers_of_other) = (numbers(base)?, numbers(other)?);
     let first = *numbers_of_base.first()?;
     let same = |values: &[f64]| values.iter().all(|value| *value == values[0]);
-    let exact = base.iter().chain(other).all(|value| matches!(value, Value::Exact(_))) || simulated;
+    let exact = base.iter().chain(other).all(|value| matches!(value, MetricValues::Exact(_))) || simulated;
     let constant = same(&numbers_of_base) && same(&numbers_of_other);
     // Measured numbers that agree exactly count as constant.
     if constant && (exact || first == numbers_of_other[0]) {
@@ -209,29 +209,29 @@ fn effect(
 }
 
 /// Samples of all runs, their percentile, and whether the metric is the reciprocal. `None` if a value has no samples.
-fn groups(values: &[Value]) -> Option<(Vec<&[f64]>, f64, bool)> {
+fn groups(values: &[MetricValues]) -> Option<(Vec<&[f64]>, f64, bool)> {
     let (mut of, mut inverted) = (50.0, false);
     let groups = values.iter().map(|value| match value {
-        Value::Series { samples, percentile, inverse } => {
+        MetricValues::Series { samples, percentile, inverse } => {
             (of, inverted) = (*percentile, *inverse);
             Some(&samples[..])
         }
-        Value::Single(_) | Value::Exact(_) => None,
+        MetricValues::Single(_) | MetricValues::Exact(_) => None,
     });
     let groups = groups.collect::<Option<Vec<&[f64]>>>()?;
     Some((groups, of, inverted))
 }
 
 /// Value of a side that is shown without a ratio; `None` if the samples are too few for the percentile.
-fn middle(values: &[Value]) -> Option<f64> {
+fn middle(values: &[MetricValues]) -> Option<f64> {
     numbers(values).filter(|numbers| !numbers.is_empty()).map(|numbers| median(&numbers))
 }
 
-/// One number per run; `None` if values have samples.
-fn numbers(values: &[Value]) -> Option<Vec<f64>> {
-    let number = |value: &Value| match value {
-        Value::Single(value) | Value::Exact(value) => Some(*value),
-        Value::Series { .. } => None,
+/// Returns a number per run; `None` if values have samples.
+fn numbers(values: &[MetricValues]) -> Option<Vec<f64>> {
+    let number = |value: &MetricValues| match value {
+        MetricValues::Single(value) | MetricValues::Exact(value) => Some(*value),
+        MetricValues::Series { .. } => None,
     };
     values.iter().map(number).collect()
 }

@@ -1,4 +1,4 @@
-//! One side of a comparison: all runs that were given for it, from any number of files.
+//! A side of a comparison: the runs that were given for it, from any number of files.
 
 use std::collections::BTreeSet;
 

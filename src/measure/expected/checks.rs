@@ -1,6 +1,6 @@
 //! Advice for metrics outside of their normal range. Causes that the record itself shows come first.
 
-use crate::config::expected::{CopyDirection, ExpectedFigure, Range};
+use crate::config::expected::{CopyDirection, ExpectedFigure, NormalRange};
 use crate::measure::record::{RunRecord, Variant};
 
 /// Environment variables that keep NCCL and RCCL from using the fastest path.
@@ -32,7 +32,7 @@ enum Limit {
     Host,
 }
 
-fn limit(range: &Range) -> Limit {
+fn limit(range: &NormalRange) -> Limit {
     match (range.figure, range.direction) {
         (ExpectedFigure::Issue | ExpectedFigure::GraphLaunch, _) => Limit::Host,
         (ExpectedFigure::BusBandwidth, _) | (_, Some(CopyDirection::Peer)) => Limit::Network,
@@ -43,7 +43,7 @@ fn limit(range: &Range) -> Limit {
 }
 
 /// Advice for a metric that is slower than normal.
-pub fn slower(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<String> {
+pub fn slower(record: &RunRecord, variant: &Variant, range: &NormalRange) -> Vec<String> {
     let limit = limit(range);
     let mut found = match limit {
         Limit::Device => throttled(record, variant),

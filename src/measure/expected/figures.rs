@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use crate::base::Nanos;
 use crate::base::units::Dimension;
-use crate::config::expected::{ExpectedFigure, Range};
+use crate::config::expected::{ExpectedFigure, NormalRange};
 use crate::measure::record::{ExpectedRecord, OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::summary::Summary;
 
@@ -17,7 +17,7 @@ const BESIDE: f64 = 0.02;
 const MANY: usize = 16;
 
 /// The metrics of one variant to which a normal range applies; their records have no range and no verdict yet.
-pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Vec<ExpectedRecord> {
+pub fn seen(record: &RunRecord, variant: &Variant, range: &NormalRange, shipped: bool) -> Vec<ExpectedRecord> {
     let launch = range.launch.as_ref().is_none_or(|launch| *launch == variant.launch);
     if !launch || !range.streams.holds(record.program.lanes.len() as f64) {
         return Vec::new();
@@ -33,7 +33,7 @@ pub fn seen(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool)
 }
 
 /// Rates of operations, grouped by name and shape, in the order of the text. With several ranks, of the slowest one.
-fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<ExpectedRecord> {
+fn rates(record: &RunRecord, variant: &Variant, range: &NormalRange) -> Vec<ExpectedRecord> {
     let mut slowest: IndexMap<String, ExpectedRecord> = IndexMap::new();
     for rank in &variant.ranks {
         let beside = beside(rank);
@@ -62,7 +62,7 @@ fn rates(record: &RunRecord, variant: &Variant, range: &Range) -> Vec<ExpectedRe
 }
 
 /// Whether the range applies to an operation.
-fn matches(range: &Range, operation: &OperationRecord) -> bool {
+fn matches(range: &NormalRange, operation: &OperationRecord) -> bool {
     let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|word| found == Some(word));
     let bytes = match range.figure {
         ExpectedFigure::BusBandwidth => operation.bus_bytes.unwrap_or(0.0),
@@ -172,7 +172,7 @@ fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
 
 /// The metric of the workload that the range names. A shipped range applies to the shipped workload only, since other
 /// files may use its name.
-fn metric(record: &RunRecord, variant: &Variant, range: &Range, shipped: bool) -> Option<ExpectedRecord> {
+fn metric(record: &RunRecord, variant: &Variant, range: &NormalRange, shipped: bool) -> Option<ExpectedRecord> {
     let workload = &record.workload;
     let name = workload.name.rsplit('/').next().unwrap_or(&workload.name);
     let stem = name.strip_suffix(".aorta").unwrap_or(name);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::base::Nanos;
 use crate::measure::record::{
-    BlockRecord, CollectiveRecord, Device, Environment, LaneRecord, MetricRecord, OperationRecord, ProgramRecord,
-    RankRecord, SCHEMA, Settings, SkewRecord, SpanRecord, Times, Workload,
+    BlockRecord, CollectiveRecord, DeviceRecord, Environment, LaneRecord, MetricRecord, OperationRecord, ProgramRecord,
+    RankRecord, SCHEMA, SettingsRecord, SkewRecord, SpanRecord, Times, Workload,
 };
 
 const GIB: u64 = 1 << 30;
@@ -60,7 +60,7 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         measurement: true,
         complete: true,
         workload: Workload { name: "moe.aorta".to_owned(), origin: "library".to_owned(), ..Workload::default() },
-        settings: Settings {
+        settings: SettingsRecord {
             backend: "cuda".to_owned(),
             launch: "stream".to_owned(),
             effort: "full".to_owned(),
@@ -73,14 +73,14 @@ fn record(variants: Vec<Variant>) -> RunRecord {
             gate: "auto".to_owned(),
             cache: "hot".to_owned(),
             data: "normal".to_owned(),
-            ..Settings::default()
+            ..SettingsRecord::default()
         },
-        device: Device {
+        device: DeviceRecord {
             name: "NVIDIA H200".to_owned(),
             index: Some(0),
             units: Some(132),
             memory_bytes: Some(140 * GIB),
-            ..Device::default()
+            ..DeviceRecord::default()
         },
         environment: Environment { cpus: 16, ..Environment::default() },
         program: ProgramRecord {

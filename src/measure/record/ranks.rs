@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 use crate::exec::KernelLaunch;
-use crate::exec::counters::{Count, UnitBlocks};
+use crate::exec::counters::{CounterValue, UnitBlocks};
 
 use super::Times;
 
@@ -45,7 +45,7 @@ pub struct RankRecord {
 pub struct OccupiedRecord {
     /// Time from the start of the iteration.
     pub at_ns: Nanos,
-    /// A unit that is shared by several kernels counts by the part that is occupied.
+    /// Number of occupied compute units; a unit that several kernels share counts by its occupied part.
     pub units: f64,
 }
 
@@ -63,11 +63,11 @@ pub struct MomentRecord {
 /// operation that issues several has a record for each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArrivalRecord {
-    /// The operation.
+    /// Number of the operation in the rank's iteration.
     pub id: u32,
-    /// The ranks of the group, as numbers in the world; of a copy, its two.
+    /// The ranks of the group, as numbers in the world; for a copy, its sender and its receiver.
     pub ranks: Vec<u32>,
-    /// Empty for a copy between ranks: copies match by their statement, independent of their streams.
+    /// Name of the stream; empty for a copy between ranks, since copies match by their statement, independent of their streams.
     pub stream: String,
     /// Number of the collective among those of the same ranks and stream in the iteration, from 0; of a transfer, among
     /// those from `from` to `to`; of a copy, the number of its statement.
@@ -102,18 +102,20 @@ pub struct BalanceRecord {
     /// `imbalance` if some ranks work longer than the others, `late rank` if one arrives late without working longer,
     /// `pipeline bubble` if ranks pass data on and wait for each other, otherwise `waiting`.
     pub kind: String,
-    /// Minimum, over all ranks, of the share of an iteration that a rank waits; the next field is the maximum.
+    /// Minimum, over all ranks, of the share of an iteration that a rank waits.
     pub least_waiting: f64,
+    /// Maximum, over all ranks, of the share of an iteration that a rank waits.
     pub most_waiting: f64,
     /// The ranks that the others wait for, if there is an imbalance or a late rank; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<u32>,
-    /// Median working time of these ranks in an iteration, and of the other ranks; `None` if unknown.
+    /// Median working time in an iteration of the ranks in `ranks`; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ns: Option<Nanos>,
+    /// Median working time in an iteration of the other ranks; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_busy_ns: Option<Nanos>,
-    /// The operations that take these ranks longer than the others by the largest total, by name and source location;
+    /// The operations that take the ranks in `ranks` longer than the others by the largest total, by name and source location;
     /// `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindRecord>,
@@ -126,8 +128,9 @@ pub struct BehindRecord {
     pub place: String,
     /// Phase of the operations; `None` outside of phases.
     pub phase: Option<String>,
-    /// Median of their total time on these ranks, and on the others.
+    /// Median, over the slower ranks, of the operations' total time in an iteration.
     pub time_ns: Nanos,
+    /// Median, over the other ranks, of the operations' total time in an iteration.
     pub others_ns: Nanos,
 }
 
@@ -140,9 +143,9 @@ pub struct CollectiveRecord {
     pub operation: String,
     /// The participating ranks. A rank with two operations appears twice.
     pub ranks: Vec<u32>,
-    /// The operation on each of them.
+    /// The operation's number on each rank of `ranks`.
     pub ids: Vec<u32>,
-    /// Time once all have arrived: the shortest transfer among its operations.
+    /// Time once all ranks have arrived: the shortest transfer among its operations.
     pub transfer_ns: Nanos,
     /// Time that each operation waits for those of other ranks.
     pub wait_ns: Vec<Nanos>,
@@ -302,7 +305,7 @@ pub struct BoundRecord {
     pub limits: bool,
     /// Time of the operations on the chain.
     pub chain_ns: Nanos,
-    /// Time of that part at the resource's peak.
+    /// Time that the operations on the chain would take at the resource's peak.
     pub ideal_ns: Nanos,
 }
 
@@ -323,9 +326,9 @@ pub struct TotalsRecord {
 /// Kernels that ran beside an operation that waited for another rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BesideRecord {
-    /// Number of such kernels per iteration, averaged over the observed ones.
+    /// Number of kernels beside a waiting operation per iteration, averaged over the observed iterations.
     pub operations: f64,
-    /// Slowdown of these kernels.
+    /// Slowdown of the kernels: their time beside a waiting operation over their time without one.
     pub stretch: f64,
 }
 
@@ -334,7 +337,7 @@ pub struct BesideRecord {
 pub struct CategoryRecord {
     pub category: String,
     pub operations: usize,
-    /// Time in which any of them runs, in the iteration that the split describes.
+    /// Time in which any operation of the category runs, in the iteration that the split describes.
     pub busy_ns: Nanos,
     /// Exposed time of copies and collectives: some of them run and no computation does. `None` for other categories.
     pub exposed_ns: Option<Nanos>,
@@ -477,7 +480,7 @@ pub struct CountersRecord {
     /// Number of times that the operation ran until all counts were complete; 0 if nothing was counted.
     pub passes: u64,
     /// Counts while the operation ran alone; empty if the device cannot count.
-    pub counts: Vec<Count>,
+    pub counts: Vec<CounterValue>,
     /// Blocks of the operation's generated kernels in one iteration, by compute unit; empty if none ran.
     pub units: Vec<UnitBlocks>,
 }

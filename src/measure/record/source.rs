@@ -9,17 +9,17 @@ use crate::syntax::LANGUAGE;
 
 /// The files of a run, with paths relative to a common folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct SourceFiles {
     /// Name of the part that repeats the run: a scenario.
     pub runs: String,
     /// Contents by path, with `/` between folders.
-    pub parts: IndexMap<String, Contents>,
+    pub parts: IndexMap<String, FileContents>,
 }
 
 /// The contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Contents {
+pub enum FileContents {
     /// A text with `\\n` for a line feed, `\\\\` for a backslash and `\\u{…}` for hidden characters: readers of records
     /// escape these characters, so that no text of a record begins a line of a report.
     Text(String),
@@ -63,22 +63,22 @@ fn unescaped(line: &str) -> Option<String> {
     Some(text + rest)
 }
 
-impl Source {
+impl SourceFiles {
     /// The files of a run. `runs` is the name of one of them.
-    pub fn new<'a>(runs: &str, parts: impl IntoIterator<Item = (String, &'a [u8])>) -> Source {
+    pub fn new<'a>(runs: &str, parts: impl IntoIterator<Item = (String, &'a [u8])>) -> SourceFiles {
         let contents = |bytes: &[u8]| match std::str::from_utf8(bytes) {
-            Ok(text) => Contents::Text(escaped(text)),
-            Err(_) => Contents::Bytes { hex: hex(bytes) },
+            Ok(text) => FileContents::Text(escaped(text)),
+            Err(_) => FileContents::Bytes { hex: hex(bytes) },
         };
         let parts = parts.into_iter().map(|(name, bytes)| (name, contents(bytes))).collect();
-        Source { runs: runs.to_owned(), parts }
+        SourceFiles { runs: runs.to_owned(), parts }
     }
 
     /// The name and the text of each file that is a text.
     pub fn texts(&self) -> impl Iterator<Item = (&str, String)> {
         self.parts.iter().filter_map(|(name, contents)| match contents {
-            Contents::Text(text) => Some((name.as_str(), unescaped(text)?)),
-            Contents::Bytes { .. } => None,
+            FileContents::Text(text) => Some((name.as_str(), unescaped(text)?)),
+            FileContents::Bytes { .. } => None,
         })
     }
 
@@ -88,10 +88,10 @@ impl Source {
     ///
     /// The name of a part or its contents are invalid.
     pub fn bundle(&self, aorta: &str) -> Result<Bundle, String> {
-        let bytes = |name: &String, contents: &Contents| {
+        let bytes = |name: &String, contents: &FileContents| {
             let bytes = match contents {
-                Contents::Text(text) => unescaped(text).map(String::into_bytes),
-                Contents::Bytes { hex } => unhex(hex),
+                FileContents::Text(text) => unescaped(text).map(String::into_bytes),
+                FileContents::Bytes { hex } => unhex(hex),
             };
             bytes.ok_or_else(|| format!("the contents of `{name}` have other characters than a record writes"))
         };
@@ -119,9 +119,9 @@ mod tests {
         #[test]
         fn parts_stay_as_they_are(text in "[a-z\\\\\n\r\t\u{1b}\u{202e}{}u0-9é]{0,40}", bytes in any::<Vec<u8>>()) {
             let parts = [("a.ron".to_owned(), text.as_bytes()), ("b/c.cubin".to_owned(), bytes.as_slice())];
-            let source = Source::new("a.ron", parts);
+            let source = SourceFiles::new("a.ron", parts);
             let json = serde_json::to_string_pretty(&source).unwrap();
-            let read: Source = crate::base::json::read(json.as_bytes()).unwrap();
+            let read: SourceFiles = crate::base::json::read(json.as_bytes()).unwrap();
             prop_assert_eq!(&read, &source);
             let bundle = read.bundle("0.1.0").unwrap();
             prop_assert_eq!(&bundle.parts["a.ron"].bytes, text.as_bytes());

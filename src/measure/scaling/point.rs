@@ -52,7 +52,7 @@ impl CurvePoint {
     }
 
     /// Work per second.
-    pub fn rate(&self, unit: super::Unit) -> Interval {
+    pub fn rate(&self, unit: super::RateUnit) -> Interval {
         let work = unit.of(self);
         Interval { value: work / self.time.value, low: work / self.time.high, high: work / self.time.low }
     }

@@ -86,7 +86,7 @@ const SEEDS: u64 = 200;
 
 /// Share of searches that find a point within 3 % of the best.
 fn share(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -> f64 {
-    let search = |seed| Search { axes: axes.to_vec(), budget, seed };
+    let search = |seed| SearchOptions { axes: axes.to_vec(), budget, seed };
     let blank = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed: 0, runs: 0 };
     let mut best = f64::INFINITY;
     let mut point = vec![0; axes.len()];
@@ -123,9 +123,9 @@ fn the_best_is_found_within_the_budget() {
     }
 }
 
-fn searched(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -> (Found, Made) {
+fn searched(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -> (SearchResult, Made) {
     let mut made = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed: 5, runs: 0 };
-    let (found, _) = Search { axes: axes.to_vec(), budget, seed: 5 }.run(&mut made);
+    let (found, _) = SearchOptions { axes: axes.to_vec(), budget, seed: 5 }.run(&mut made);
     (found, made)
 }
 
@@ -170,7 +170,7 @@ fn a_search_can_be_ended() {
             if self.0 > 3 { Err("stopped") } else { Ok(Some(1.0 + point[0] as f64)) }
         }
     }
-    let search = Search { axes: vec![ordered(64)], budget: 40, seed: 1 };
+    let search = SearchOptions { axes: vec![ordered(64)], budget: 40, seed: 1 };
     let (found, ended) = search.run(&mut Ends(0));
     assert_eq!((found.runs, ended), (3, Some("stopped")));
     assert!(found.best().is_some());
@@ -194,7 +194,7 @@ fn intervals_relative_to_the_best_contain_the_truth() {
     let (mut held, mut of) = (0, 0);
     for seed in 0..SEEDS {
         let mut made = Made { axes: axes.clone(), landscape, noise: 0.01, draws: 0, seed, runs: 0 };
-        let (found, _) = Search { axes: axes.clone(), budget, seed }.run(&mut made);
+        let (found, _) = SearchOptions { axes: axes.clone(), budget, seed }.run(&mut made);
         let best = made.at(&found.best().unwrap().point).unwrap();
         for tried in &found.tried[1..] {
             let (_, interval) = found.relative_to_best(tried).unwrap();

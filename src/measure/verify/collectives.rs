@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::OpId;
 use crate::base::computing::compute;
 use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
-use crate::ops::{self, Check, Collective, CollectiveKind, Elements, Launch, Share, Spec, Tensor};
+use crate::ops::{self, Check, Collective, CollectiveKind, Launch, RankOperands, Spec, Tensor, TensorBytes};
 
 use super::VerifiedRank;
 
@@ -16,7 +16,7 @@ use super::VerifiedRank;
 pub enum MatchKey {
     /// A collective: its communicator's ranks and stream, and the number of earlier collectives on it.
     Collective(Vec<u32>, String, u32),
-    /// All sends and receives of a communicator, which match in pairs.
+    /// Sends and receives of a communicator, which match in pairs.
     Transfers(Vec<u32>, String),
     /// A copy between ranks, by its number.
     Crossing(u32),
@@ -138,7 +138,7 @@ fn together(ranks: &[VerifiedRank], brought: &[&Contribution], left: &[&DeviceOu
         let spec = spec(ranks, one.rank, one.op);
         let outputs = left_by(one.rank)
             .map(|left| (elements(&spec.outputs, &left.before), elements(&spec.outputs, &left.actual)));
-        shares.push(Share { spec, inputs: elements(&spec.inputs, &one.inputs), outputs });
+        shares.push(RankOperands { spec, inputs: elements(&spec.inputs, &one.inputs), outputs });
     }
     let compared = members.iter().filter(|one| left_by(one.rank).is_some());
     compared
@@ -156,7 +156,7 @@ fn transfers(
     left: &[&DeviceOutputs],
 ) -> Vec<CheckResult> {
     let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].0).unwrap_or(0) as u32;
-    let mut sent: BTreeMap<(u32, u32), VecDeque<Elements>> = BTreeMap::new();
+    let mut sent: BTreeMap<(u32, u32), VecDeque<TensorBytes>> = BTreeMap::new();
     for one in brought {
         let spec = spec(ranks, one.rank, one.op);
         let inputs = elements(&spec.inputs, &one.inputs);
@@ -178,7 +178,7 @@ fn transfers(
             let output = usize::from(target) - spec.inputs.len();
             if let (Some(own), Some(values)) = (own, values) {
                 let tensor = spec.outputs[output];
-                let actual = Elements { tensor, bytes: &own.actual[output] }.values();
+                let actual = TensorBytes { tensor, bytes: &own.actual[output] }.values();
                 let check = ops::compare(tensor.dtype, &actual, &values.values(), &ops::Tolerance::Exact);
                 checks.push((output, check));
             }
@@ -197,6 +197,6 @@ fn spec<'a>(ranks: &[VerifiedRank<'a>], rank: usize, (step, op): (usize, OpId)) 
     program.op_spec(program.cycle[step].op(op)).expect("only what runs meets others")
 }
 
-fn elements<'a>(tensors: &[Tensor], bytes: &'a [Vec<u8>]) -> Vec<Elements<'a>> {
-    tensors.iter().zip(bytes).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes }).collect()
+fn elements<'a>(tensors: &[Tensor], bytes: &'a [Vec<u8>]) -> Vec<TensorBytes<'a>> {
+    tensors.iter().zip(bytes).map(|(tensor, bytes)| TensorBytes { tensor: *tensor, bytes }).collect()
 }

@@ -2,21 +2,21 @@
 
 use crate::base::{DType, Space, parallel};
 use crate::exec::{Address, Fill, Inspected};
-use crate::ops::{Elements, Tensor, stretches};
+use crate::ops::{Tensor, TensorBytes, stretches};
 
 /// Bytes that are initialized as one unit of parallel work.
 const PIECE: usize = 1 << 22;
 
 /// Memory of all spaces.
-pub struct Memory {
+pub struct VerifiedMemory {
     spaces: [Vec<u8>; Space::COUNT],
 }
 
-impl Memory {
+impl VerifiedMemory {
     /// Returns the memory with its initial contents.
-    pub fn new(inspected: &Inspected) -> Memory {
+    pub fn new(inspected: &Inspected) -> VerifiedMemory {
         // The first write to a page is slow, so all cores share the initialization.
-        let mut memory = Memory { spaces: inspected.bytes.map(|bytes| vec![0; bytes as usize]) };
+        let mut memory = VerifiedMemory { spaces: inspected.bytes.map(|bytes| vec![0; bytes as usize]) };
         for space in &mut memory.spaces {
             parallel::each(space.chunks_mut(PIECE).collect(), |piece| piece.fill(DType::POISON));
         }
@@ -45,13 +45,13 @@ impl Memory {
     }
 
     /// The tensors at these addresses.
-    pub fn elements<'a>(&'a self, tensors: &[Tensor], places: &[Address]) -> Vec<Elements<'a>> {
+    pub fn elements<'a>(&'a self, tensors: &[Tensor], places: &[Address]) -> Vec<TensorBytes<'a>> {
         let pairs = tensors.iter().zip(places);
-        pairs.map(|(tensor, at)| Elements { tensor: *tensor, bytes: self.bytes(*at, tensor.reach()) }).collect()
+        pairs.map(|(tensor, at)| TensorBytes { tensor: *tensor, bytes: self.bytes(*at, tensor.reach()) }).collect()
     }
 
     /// Copies a tensor into this memory, without the gaps between its rows.
-    pub fn adopt(&mut self, elements: &Elements, at: Address) {
+    pub fn adopt(&mut self, elements: &TensorBytes, at: Address) {
         let size = elements.tensor.dtype.size();
         let (length, starts) = stretches(&elements.tensor);
         let to = self.bytes_mut(at, elements.tensor.reach());

@@ -9,14 +9,14 @@ pub mod record;
 mod walk;
 
 use crate::base::{MemoryId, stage};
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule};
 use crate::model::{MemoryKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
 pub use compare::{Comparison, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
-use walk::{Findings, Walk, WalkOutcome};
+use walk::{Findings, Verifier, WalkOutcome};
 
 /// Error of a difference that is not a finite number.
 const BEYOND: f64 = 1e30;
@@ -48,15 +48,15 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
     let VerifyRequest { ranks, backend, streams, modes, ref options, control } = *question;
     let _stage = stage::enter("verifying");
     // Scratch memory is not shared, so that intermediate results are still there after an iteration.
-    let apart = schedule::Options { streams, share_scratch: false };
+    let apart = schedule::ScheduleOptions { streams, share_scratch: false };
     let place = |(_, program, plan): &VerifiedRank| schedule::place(program, plan, backend.topology(), &apart);
     let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
-    let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
-    let opened: Vec<Rank> = ranks.iter().zip(&schedules).map(rank).collect();
+    let rank = |(&(number, program, _), schedule)| RankSchedule { number, program, schedule };
+    let opened: Vec<RankSchedule> = ranks.iter().zip(&schedules).map(rank).collect();
     // One full period and the first iteration again, which also covers data that one iteration leaves for the next.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
 
-    let mut walk = Walk::open(ranks, &opened, backend, options)?;
+    let mut walk = Verifier::open(ranks, &opened, backend, options)?;
     let mut warnings = Vec::new();
     let mut variants = Vec::new();
     if walk.run(LaunchMode::Stream, iterations, control)? == WalkOutcome::Stopped {
@@ -110,7 +110,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
 /// Runs the iterations back to back and compares the contents of memory with those of the verified run; `None` if the
 /// run was stopped.
 fn again(
-    walk: &mut Walk,
+    walk: &mut Verifier,
     ranks: &[VerifiedRank],
     outputs: &[(usize, MemoryId)],
     mode: LaunchMode,
@@ -159,9 +159,9 @@ fn name(program: &Program, memory: MemoryId) -> String {
 
 /// For each rank all memory that the first iteration of the period writes, and every buffer that any iteration or a
 /// block around them writes.
-fn outputs(ranks: &[Rank]) -> Vec<(usize, MemoryId)> {
+fn outputs(ranks: &[RankSchedule]) -> Vec<(usize, MemoryId)> {
     let mut outputs: Vec<(usize, MemoryId)> = Vec::new();
-    for (rank, Rank { program, schedule, .. }) in ranks.iter().enumerate() {
+    for (rank, RankSchedule { program, schedule, .. }) in ranks.iter().enumerate() {
         for (index, planned) in schedule.period.iter().enumerate() {
             let step = &program.cycle[planned.step];
             for &view in step.ids().flat_map(|op| step.outputs(op)) {

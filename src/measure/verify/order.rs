@@ -1,7 +1,7 @@
 //! Verifies at run time that operations wait for their dependencies.
 
 use crate::base::OpId;
-use crate::exec::{self, Edge, ExecError, LaunchMode, Rank};
+use crate::exec::{self, CheckedDependency, ExecError, LaunchMode, RankSchedule};
 use crate::plan::Plan;
 use crate::schedule::Schedule;
 
@@ -15,8 +15,8 @@ pub fn witness(
     variants: &mut [VariantVerification],
 ) -> Result<bool, ExecError> {
     let VerifyRequest { ranks, backend, ref options, control, .. } = *question;
-    let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
-    let opened: Vec<Rank> = ranks.iter().zip(schedules).map(rank).collect();
+    let rank = |(&(number, program, _), schedule)| RankSchedule { number, program, schedule };
+    let opened: Vec<RankSchedule> = ranks.iter().zip(schedules).map(rank).collect();
     let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
     let mut witness = exec::witness(&opened, &plans, backend, options)?;
     // Two full periods, so that each iteration follows others.
@@ -53,7 +53,7 @@ fn checked_dependencies(
         let Some(missed) = witness.missed(index)? else { continue };
         witnessed = Some(witness.edges() as u64);
         let name = |(step, op): (usize, OpId)| program.op_text(program.cycle[step].op(op));
-        let describe = |(edge, count): &(Edge, u32)| {
+        let describe = |(edge, count): &(CheckedDependency, u32)| {
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             let at = if question.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
             format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))

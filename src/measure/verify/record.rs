@@ -14,7 +14,7 @@ pub struct VerificationRecord {
     pub operations: Vec<CheckedOperations>,
     /// Operations with wrong results.
     #[serde(default)]
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<WrongLaunch>,
     /// Number of launches whose results are overwritten before anything reads them.
     #[serde(default)]
     pub unread: u64,
@@ -24,7 +24,7 @@ pub struct VerificationRecord {
     pub variants: Vec<VariantVerification>,
 }
 
-/// All launches of operations of one name.
+/// The launches of operations that share a name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CheckedOperations {
     pub operation: String,
@@ -35,7 +35,7 @@ pub struct CheckedOperations {
     pub count: u64,
     /// Number of launches compared by random vectors instead of element by element.
     pub by_vectors: u64,
-    /// Number of elements of their outputs.
+    /// Number of elements of the launches' outputs.
     pub elements: u64,
     /// Number of elements that rounding alone decides, which are not checked.
     pub undecided: u64,
@@ -45,7 +45,7 @@ pub struct CheckedOperations {
 
 /// A launch with a wrong result for the inputs that the device itself computed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Mistake {
+pub struct WrongLaunch {
     /// The operation's label or name.
     pub operation: String,
     /// `stream` or `graph`.
@@ -62,8 +62,9 @@ pub struct Mistake {
     pub output: String,
     /// Index of the element with the largest error.
     pub element: Vec<u64>,
-    /// The device's value and the reference, as texts, since they may be NaN or infinite.
+    /// The device's value as text, since it may be NaN or infinite.
     pub actual: String,
+    /// The reference value as text.
     pub expected: String,
     /// Allowed difference.
     pub allowed: f64,

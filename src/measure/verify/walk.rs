@@ -8,26 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::computing::compute;
 use crate::base::{Dims, MemoryId, OnceBlock, stage};
-use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
-use crate::ops::{self, Elements, Method, user_kernel};
+use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, RankSchedule, Ranks};
+use crate::ops::{self, Method, TensorBytes, user_kernel};
 
 use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey};
-use super::memory::Memory;
-use super::record::{CheckedOperations, Mistake};
+use super::memory::VerifiedMemory;
+use super::record::{CheckedOperations, WrongLaunch};
 use super::{BEYOND, VerifiedRank};
 
 /// A session whose operations are verified one by one.
-pub struct Walk<'a> {
+pub struct Verifier<'a> {
     ranks: &'a [VerifiedRank<'a>],
     inspection: Inspection,
     /// The host's copy of each rank's memory, for the ranks of this process.
-    memories: Vec<Memory>,
+    memories: Vec<VerifiedMemory>,
     /// Keys of operations between ranks, for each rank of this process and iteration.
     keys: Vec<Vec<Vec<Option<MatchKey>>>>,
     /// The keys that are checked.
     live: BTreeSet<MatchKey>,
     operations: BTreeMap<String, CheckedOperations>,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<WrongLaunch>,
     unread: u64,
     taken: u64,
     room: Buffers,
@@ -71,25 +71,25 @@ struct IterationResults {
 /// Results of all processes.
 pub struct Findings {
     pub operations: Vec<CheckedOperations>,
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<WrongLaunch>,
     /// Number of launches whose results are overwritten before anything reads them.
     pub unread: u64,
     /// Number of launches of kernels without a reference, whose results are taken as they are.
     pub taken: u64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Verifier<'a> {
     /// Opens sessions whose results can be read, for the ranks of this process.
     pub fn open(
         ranks: &'a [VerifiedRank<'a>],
-        opened: &[Rank],
+        opened: &[RankSchedule],
         backend: &dyn Backend,
         options: &exec::SessionOptions,
-    ) -> Result<Walk<'a>, ExecError> {
+    ) -> Result<Verifier<'a>, ExecError> {
         let inspection = exec::inspect(opened, backend, options)?;
         let keys: Vec<_> = inspection.inspected.iter().map(collectives::keys).collect();
         let live = collectives::live(&inspection.ranks, &inspection.inspected.iter().zip(&keys).collect::<Vec<_>>())?;
-        Ok(Walk {
+        Ok(Verifier {
             ranks,
             inspection,
             memories: Vec::new(),
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         rank: usize,
         memory: MemoryId,
     ) -> Result<Option<CurrentAndPrevious<'_>>, ExecError> {
-        let Walk { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
+        let Verifier { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
         let own = rank.checked_sub(ranks.own().start).filter(|own| *own < inspected.len().min(memories.len()));
         let Some(own) = own else { return Ok(None) };
         let (at, bytes) = inspected[own].places[memory.index()];
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
 
     /// Runs iterations from the start, with the blocks around them, and checks each operation.
     pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<WalkOutcome, ExecError> {
-        self.memories = self.inspection.inspected.iter().map(Memory::new).collect();
+        self.memories = self.inspection.inspected.iter().map(VerifiedMemory::new).collect();
         self.inspection.ranks.reset(control)?;
         let blocks = OnceBlock::ALL.map(RunPart::Block);
         let parts = (0..iterations).map(RunPart::Iteration);
@@ -194,12 +194,13 @@ impl<'a> Walk<'a> {
         place: usize,
         results: &mut IterationResults,
     ) -> Result<Option<CheckResult>, ExecError> {
-        let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, taken, room, .. } = self;
+        let Verifier { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, taken, room, .. } =
+            self;
         let (launched, memory, rank) =
             (&inspected[own].steps[turn][place], &mut memories[own], ranks.own().start + own);
         let spec = &launched.work.spec;
         let key = keys[own][turn][place].as_ref().filter(|key| live.contains(*key));
-        let bytes = |elements: Vec<Elements>| elements.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>();
+        let bytes = |elements: Vec<TensorBytes>| elements.iter().map(|one| one.bytes.to_vec()).collect::<Vec<_>>();
         if let Some(key) = key {
             let inputs = bytes(memory.elements(&spec.inputs, &launched.inputs));
             results.brought.push(Contribution { key: key.clone(), rank, op: launched.op, inputs });
@@ -218,8 +219,9 @@ impl<'a> Walk<'a> {
                 return Ok(None);
             }
         }
-        let elements = spec.outputs.iter().zip(&room.bytes).map(|(tensor, bytes)| Elements { tensor: *tensor, bytes });
-        let elements: Vec<Elements> = elements.collect();
+        let elements =
+            spec.outputs.iter().zip(&room.bytes).map(|(tensor, bytes)| TensorBytes { tensor: *tensor, bytes });
+        let elements: Vec<TensorBytes> = elements.collect();
         let inputs = memory.elements(&spec.inputs, &launched.inputs);
         let before = memory.elements(&spec.outputs, &launched.outputs);
         let is_known = user_kernel(spec).is_none_or(|kernel| kernel.reference.is_some());
@@ -265,7 +267,7 @@ impl<'a> Walk<'a> {
         let worst = checks.iter().enumerate().max_by(|a, b| a.1.worst.error.total_cmp(&b.1.worst.error));
         let Some((output, check)) = worst.filter(|(_, check)| !check.held()) else { return };
         let dims = program.op_spec(op).map_or(Dims::new(), |spec| spec.outputs[output].dims);
-        self.mistakes.push(Mistake {
+        self.mistakes.push(WrongLaunch {
             operation: program.op_text(op),
             launch: mode.name().to_owned(),
             rank: (self.ranks.len() > 1).then_some(number),

@@ -7,7 +7,7 @@ use crate::model::analyzer::Analyzer;
 use crate::model::labels::LabelData;
 use crate::model::program::{Label, Memory, MemoryKind, OpKind};
 use crate::model::views::Extent;
-use crate::ops::backward::{Source, Step, Tape, Value};
+use crate::ops::backward::{Tape, TapeOperation, TensorId, TensorOrigin};
 use crate::ops::init::Init;
 use crate::ops::{self, OpError, Operand, Spec};
 
@@ -24,12 +24,12 @@ pub(super) struct Emission<'t> {
     /// The label of the operation or call whose gradients are computed.
     pub of: LabelId,
     /// The slices of tensors that have memory.
-    memory: FxHashMap<Value, ViewId>,
+    memory: FxHashMap<TensorId, ViewId>,
     /// Tensors whose only use is a move after they have been computed, with the destination: they are computed there
     /// directly.
-    targets: FxHashMap<Value, Value>,
+    targets: FxHashMap<TensorId, TensorId>,
     /// Tensors of which only parts are read or written at some point.
-    cut: FxHashSet<Value>,
+    cut: FxHashSet<TensorId>,
     labels: FxHashMap<u32, LabelId>,
 }
 
@@ -52,12 +52,12 @@ impl<'t> Emission<'t> {
 /// Returns the steps whose results are used, in order: steps that write tensors of the program, transfers, and the
 /// steps that these depend on.
 pub(super) fn needed(tape: &Tape) -> Vec<usize> {
-    let mut read: FxHashSet<Value> = FxHashSet::default();
+    let mut read: FxHashSet<TensorId> = FxHashSet::default();
     let mut needed = Vec::new();
     for (index, step) in tape.steps.iter().enumerate().rev() {
-        let is_read = |output: &Value| {
+        let is_read = |output: &TensorId| {
             let root = tape.root(*output);
-            read.contains(&root) || matches!(tape.get(root).source, Source::Program(_))
+            read.contains(&root) || matches!(tape.get(root).source, TensorOrigin::Program(_))
         };
         if step.outputs.iter().any(is_read) || is_transfer(step.operation) {
             needed.push(index);
@@ -111,7 +111,7 @@ impl Analyzer<'_> {
     }
 
     /// Returns the spec of a step and the slices that it reads and writes; `None` after an error.
-    fn made(&mut self, emission: &mut Emission, step: &Step) -> Option<(Spec, Vec<ViewId>, Vec<ViewId>)> {
+    fn made(&mut self, emission: &mut Emission, step: &TapeOperation) -> Option<(Spec, Vec<ViewId>, Vec<ViewId>)> {
         let mut inputs = Vec::with_capacity(step.inputs.len());
         for &input in &step.inputs {
             inputs.push(self.view_to_read(emission, step.origin, input)?);
@@ -142,7 +142,7 @@ impl Analyzer<'_> {
     fn with_outputs(
         &mut self,
         emission: &mut Emission,
-        step: &Step,
+        step: &TapeOperation,
         inputs: &[ViewId],
     ) -> Result<(Spec, Vec<ViewId>), OpError> {
         let direct: Option<Vec<ViewId>> =
@@ -170,7 +170,7 @@ impl Analyzer<'_> {
     fn backward_spec(
         &mut self,
         span: SrcSpan,
-        step: &Step,
+        step: &TapeOperation,
         inputs: &[ViewId],
         outputs: &[ViewId],
     ) -> Result<Spec, OpError> {
@@ -244,20 +244,20 @@ impl Analyzer<'_> {
     // --- Memory -----------------------------------------------------------------------------------------------
 
     /// Returns the slice to which a value is written; `None` if the value has no memory yet that can be written.
-    fn view_to_write(&mut self, emission: &mut Emission, origin: u32, value: Value) -> Option<ViewId> {
+    fn view_to_write(&mut self, emission: &mut Emission, origin: u32, value: TensorId) -> Option<ViewId> {
         let entry = emission.tape.get(value);
         match entry.source {
-            Source::Program(number) => Some(emission.used[number as usize].view),
-            Source::Slice(of, start) => {
+            TensorOrigin::Program(number) => Some(emission.used[number as usize].view),
+            TensorOrigin::Slice(of, start) => {
                 let of = self.view_to_write(emission, origin, of)?;
                 self.cut(of, start, entry.dims)
             }
-            Source::Reshaped(of) => {
+            TensorOrigin::Reshaped(of) => {
                 let of = self.view_to_write(emission, origin, of)?;
                 self.reshaped(of, entry.dims)
             }
-            Source::Iota => None,
-            Source::Scratch => {
+            TensorOrigin::Iota => None,
+            TensorOrigin::Scratch => {
                 if let Some(&known) = emission.memory.get(&value) {
                     return Some(known);
                 }
@@ -274,12 +274,12 @@ impl Analyzer<'_> {
     }
 
     /// Returns the slice from which a value is read. A value that is not a slice of its memory is first copied to one.
-    fn view_to_read(&mut self, emission: &mut Emission, origin: u32, value: Value) -> Option<ViewId> {
+    fn view_to_read(&mut self, emission: &mut Emission, origin: u32, value: TensorId) -> Option<ViewId> {
         let entry = emission.tape.get(value);
         match entry.source {
-            Source::Program(_) | Source::Scratch => self.view_to_write(emission, origin, value),
-            Source::Iota => Some(self.iota(entry.dims, emission.span)),
-            Source::Slice(of, start) => {
+            TensorOrigin::Program(_) | TensorOrigin::Scratch => self.view_to_write(emission, origin, value),
+            TensorOrigin::Iota => Some(self.iota(entry.dims, emission.span)),
+            TensorOrigin::Slice(of, start) => {
                 let whole = self.view_to_read(emission, origin, of)?;
                 if let Some(view) = self.cut(whole, start, entry.dims) {
                     return Some(view);
@@ -288,7 +288,7 @@ impl Analyzer<'_> {
                 let plain = self.moved(emission, (origin, of), whole, dims)?;
                 self.cut(plain, start, entry.dims)
             }
-            Source::Reshaped(of) => {
+            TensorOrigin::Reshaped(of) => {
                 let base = self.view_to_read(emission, origin, of)?;
                 if let Some(view) = self.reshaped(base, entry.dims) {
                     return Some(view);
@@ -320,7 +320,7 @@ impl Analyzer<'_> {
     fn moved(
         &mut self,
         emission: &mut Emission,
-        (origin, value): (u32, Value),
+        (origin, value): (u32, TensorId),
         from: ViewId,
         dims: Dims,
     ) -> Option<ViewId> {
@@ -371,7 +371,7 @@ impl Analyzer<'_> {
 }
 
 /// Whether a move is unnecessary because its tensor was computed at the destination.
-fn is_done(emission: &Emission, step: &Step) -> bool {
+fn is_done(emission: &Emission, step: &TapeOperation) -> bool {
     let target = step.inputs.first().and_then(|&input| emission.tape.whole(input));
     step.is_move() && target.is_some_and(|root| emission.targets.get(&root) == Some(&step.outputs[0]))
 }
@@ -379,9 +379,9 @@ fn is_done(emission: &Emission, step: &Step) -> bool {
 /// Finds the tensors whose only reader is a move.
 fn find_targets(emission: &mut Emission, steps: &[usize]) {
     let tape = emission.tape;
-    let mut reads: FxHashMap<Value, usize> = FxHashMap::default();
+    let mut reads: FxHashMap<TensorId, usize> = FxHashMap::default();
     for step in steps.iter().map(|&index| &tape.steps[index]) {
-        let own: Vec<Value> = step.outputs.iter().map(|output| tape.root(*output)).collect();
+        let own: Vec<TensorId> = step.outputs.iter().map(|output| tape.root(*output)).collect();
         for &input in &step.inputs {
             let root = tape.root(input);
             *reads.entry(root).or_default() += usize::from(!own.contains(&root));
@@ -395,7 +395,7 @@ fn find_targets(emission: &mut Emission, steps: &[usize]) {
         let Some(root) = tape.whole(from) else { continue };
         let (dims, goal) = (tape.dims(root), tape.dims(to));
         let fits = dims == goal || !emission.cut.contains(&root) && dims.elements() == goal.elements();
-        if matches!(tape.get(root).source, Source::Scratch) && reads[&root] == 1 && fits {
+        if matches!(tape.get(root).source, TensorOrigin::Scratch) && reads[&root] == 1 && fits {
             emission.targets.insert(root, to);
         }
     }

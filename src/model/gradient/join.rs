@@ -2,12 +2,12 @@
 
 use crate::base::DType;
 use crate::ops::Attr;
-use crate::ops::backward::{Source, Step, Tape, Value};
+use crate::ops::backward::{Tape, TapeOperation, TensorId, TensorOrigin};
 
 /// Replaces each sum of a tensor and a product whose result nothing else reads by a product that accumulates into the
 /// tensor. The original products stay on the tape, but are no longer used. `has_rows` returns whether the elements of a
 /// tensor's rows are contiguous, as libraries require.
-pub(super) fn join_products(tape: &mut Tape, has_rows: impl Fn(Value) -> bool) {
+pub(super) fn join_products(tape: &mut Tape, has_rows: impl Fn(TensorId) -> bool) {
     for place in 0..tape.steps.len() {
         if let Some(joined) = joined(tape, place, &has_rows) {
             tape.steps[place] = joined;
@@ -16,10 +16,10 @@ pub(super) fn join_products(tape: &mut Tape, has_rows: impl Fn(Value) -> bool) {
 }
 
 /// Returns the product that replaces the sum at this index and the product before it; `None` if there is none.
-fn joined(tape: &Tape, place: usize, has_rows: impl Fn(Value) -> bool) -> Option<Step> {
+fn joined(tape: &Tape, place: usize, has_rows: impl Fn(TensorId) -> bool) -> Option<TapeOperation> {
     let (to, from) = tape.steps[place].addition()?;
-    let is_scratch = matches!(tape.get(from).source, Source::Scratch);
-    let touches = |values: &[Value]| values.iter().any(|value| tape.root(*value) == from);
+    let is_scratch = matches!(tape.get(from).source, TensorOrigin::Scratch);
+    let touches = |values: &[TensorId]| values.iter().any(|value| tape.root(*value) == from);
     let mut writers = tape.steps.iter().enumerate().filter(|(_, step)| touches(&step.outputs));
     let (made, product) = writers.next().filter(|_| is_scratch)?;
     let reads = tape.steps.iter().filter(|step| touches(&step.inputs)).count();
@@ -30,7 +30,7 @@ fn joined(tape: &Tape, place: usize, has_rows: impl Fn(Value) -> bool) -> Option
     let (factor, sum) = (tape.dtype(product.inputs[0]), tape.dtype(to));
     let fits = factor == sum || sum == DType::F32 && factor.size() == 2;
     // The factors must hold the same values at the later position.
-    let factors: Vec<Value> = product.inputs.iter().map(|input| tape.root(*input)).collect();
+    let factors: Vec<TensorId> = product.inputs.iter().map(|input| tape.root(*input)).collect();
     let mut between = tape.steps[made + 1..place].iter().flat_map(|step| &step.outputs);
     let overwritten = between.any(|output| factors.contains(&tape.root(*output)));
     if !fits || overwritten || tape.dims(from) != tape.dims(to) {
@@ -41,5 +41,5 @@ fn joined(tape: &Tape, place: usize, has_rows: impl Fn(Value) -> bool) -> Option
     options.push(("compute", Attr::Word(product.attrs.word("compute"))));
     let attrs = product.operation.signature().attrs(&options);
     let inputs = [&product.inputs[..], &[to]].concat();
-    Some(Step { attrs, inputs, outputs: vec![to], ..product.clone() })
+    Some(TapeOperation { attrs, inputs, outputs: vec![to], ..product.clone() })
 }

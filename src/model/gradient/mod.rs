@@ -10,14 +10,14 @@ mod walk;
 mod writers;
 
 use crate::base::{LabelId, OpId, SrcSpan, ViewId};
-use crate::ops::backward::Value as OnTape;
+use crate::ops::backward::TensorId;
 use crate::ops::{OpError, Tensor};
 use crate::syntax::ast::{Call, Expr};
 
 use super::analyzer::Analyzer;
 use super::callee::GRADIENT;
 use super::error::{GradientError, LimitError, ModelError};
-use super::expand::Written;
+use super::expand::OutputState;
 use super::index::Index;
 use super::labels::LabelData;
 use super::limits::TURNS_PER_OPERATION;
@@ -25,14 +25,14 @@ use super::program::{Gradient, Label, OpKind, path};
 use super::value::Value;
 
 use emit::Emission;
-use walk::{Stop, Walk};
+use walk::{GradientStop, GradientWalk};
 pub(super) use writers::Writers;
 
 /// Origin of steps that belong to no operation of the target.
 const WHOLE: u32 = u32::MAX;
 
 /// The labelled operation or call whose gradients are computed.
-struct Target {
+struct GradientTarget {
     label: LabelId,
     /// Label of the operation as it is written.
     text: String,
@@ -106,7 +106,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Evaluates the first argument, the operation or call to differentiate; `None` after an error.
-    fn target(&mut self, call: &Call) -> Option<Target> {
+    fn target(&mut self, call: &Call) -> Option<GradientTarget> {
         let Some(first) = call.inputs.first() else {
             self.count(call, "a label and the gradients of its outputs", "nothing is".to_owned(), None);
             return None;
@@ -138,7 +138,7 @@ impl<'a> Analyzer<'a> {
                 return None;
             }
             let (inputs, outputs) = (named(&tensors.inputs), named(&tensors.outputs));
-            return Some(Target { label, text, ops, inputs, outputs });
+            return Some(GradientTarget { label, text, ops, inputs, outputs });
         }
         let op = OpId(ops.start);
         let kind = self.expansion.step.ops.get(op.index()).map(|op| op.kind);
@@ -170,7 +170,7 @@ impl<'a> Analyzer<'a> {
         let names = spec.output_names().into_iter().map(str::to_owned);
         let outputs = names.zip(self.expansion.step.outputs(op).iter().copied());
         let outputs = outputs.take(spec.operation.outputs_with_gradients(spec)).collect();
-        Some(Target { label, text, ops, inputs: inputs.collect(), outputs })
+        Some(GradientTarget { label, text, ops, inputs: inputs.collect(), outputs })
     }
 
     pub(super) fn tensor(&self, view: ViewId) -> Tensor {
@@ -187,7 +187,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Evaluates the gradients of the target's outputs, of those with a floating-point type; `None` after an error.
-    fn given(&mut self, call: &Call, target: &Target) -> Option<Vec<(ViewId, OutputGradient)>> {
+    fn given(&mut self, call: &Call, target: &GradientTarget) -> Option<Vec<(ViewId, OutputGradient)>> {
         let outputs: Vec<(String, ViewId)> =
             target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
         let args = &call.inputs[1..];
@@ -275,7 +275,7 @@ impl<'a> Analyzer<'a> {
 
     /// Evaluates the destinations of the gradients of the target's inputs; an inner `None` is a gradient that is not
     /// requested.
-    fn goals(&mut self, call: &Call, target: &Target, accumulates: bool) -> Option<Vec<Option<InputGradient>>> {
+    fn goals(&mut self, call: &Call, target: &GradientTarget, accumulates: bool) -> Option<Vec<Option<InputGradient>>> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
             let text = &target.text;
@@ -387,7 +387,7 @@ impl<'a> Analyzer<'a> {
     fn expand_gradient(
         &mut self,
         call: &'a Call,
-        target: &Target,
+        target: &GradientTarget,
         (given, goals): (&[(ViewId, OutputGradient)], &[Option<InputGradient>]),
         accumulates: bool,
         label: Option<LabelId>,
@@ -404,7 +404,7 @@ impl<'a> Analyzer<'a> {
             })
             .collect();
         let step = std::mem::take(&mut self.expansion.step);
-        let mut walk = Walk::new(&self.program, &step);
+        let mut walk = GradientWalk::new(&self.program, &step);
         walk.tape.origin = WHOLE;
         for (view, given) in given {
             let tensor = self.program.views.tensor(*view);
@@ -423,7 +423,7 @@ impl<'a> Analyzer<'a> {
         let mut found = walk.run(target.ops.clone(), &inputs);
         walk.tape.origin = WHOLE;
         let mut zero = None;
-        let mut results: Vec<OnTape> = Vec::new();
+        let mut results: Vec<TensorId> = Vec::new();
         if found.is_ok() {
             for (&(place, view), &goal) in wanted.iter().zip(&goal_views) {
                 match walk.gradient(view) {
@@ -441,7 +441,7 @@ impl<'a> Analyzer<'a> {
                 }
             }
         }
-        let Walk { mut tape, used, .. } = walk;
+        let GradientWalk { mut tape, used, .. } = walk;
         self.expansion.step = step;
         if let Err(stop) = found {
             self.stopped(stop, call);
@@ -453,7 +453,7 @@ impl<'a> Analyzer<'a> {
             self.error(GradientError::Zero { name, of: target.text.clone(), at: at.into() }.into());
             return None;
         }
-        let goals_of: Vec<(OnTape, ViewId)> = results.iter().copied().zip(goal_views.iter().copied()).collect();
+        let goals_of: Vec<(TensorId, ViewId)> = results.iter().copied().zip(goal_views.iter().copied()).collect();
         join::join_products(&mut tape, |to| {
             let view = goals_of.iter().find(|(result, _)| *result == to).map(|(_, view)| *view);
             view.is_some_and(|view| {
@@ -474,7 +474,7 @@ impl<'a> Analyzer<'a> {
         self.emit(&mut emission, &steps);
         for (&(place, _), &view) in wanted.iter().zip(&goal_views) {
             if let Some(InputGradient::Cell(cell)) = goals[place] {
-                self.expansion.outputs[cell as usize] = Written::To(view);
+                self.expansion.outputs[cell as usize] = OutputState::To(view);
             }
         }
         Some(wanted.iter().zip(goal_views).map(|(&(place, _), view)| (target.inputs[place].0.clone(), view)).collect())
@@ -497,23 +497,23 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Creates the label of a `grad` without one. No text can name it.
-    fn unnamed_label(&mut self, target: &Target) -> LabelId {
+    fn unnamed_label(&mut self, target: &GradientTarget) -> LabelId {
         let name = self.names.intern(&format!("{GRADIENT}({})", target.text));
         self.inner_label(Label { name: Some(name), index: Index::default(), parent: self.expansion.label })
     }
 
-    fn stopped(&mut self, stop: Stop, call: &Call) {
+    fn stopped(&mut self, stop: GradientStop, call: &Call) {
         match stop {
-            Stop::TooMuch => {
+            GradientStop::TooMuch => {
                 let max_operations = self.options.max_operations;
                 let limit = max_operations.saturating_mul(TURNS_PER_OPERATION);
                 self.error(LimitError::TooManyTurns { limit, max_operations, at: call.span.into() }.into());
             }
-            Stop::NoRule(op, why) => {
+            GradientStop::NoRule(op, why) => {
                 let help = "write `_` for the inputs that it computes from, or write their gradients by hand";
                 self.no_gradient_through(op, why, help, call);
             }
-            Stop::ToPeer(op) => {
+            GradientStop::ToPeer(op) => {
                 let why =
                     "it goes to another rank, and gradients are written before it is known what arrives at a rank";
                 let help = "use `send` and `recv` in a `group`, which have gradients; or end the `def` before the copy, \

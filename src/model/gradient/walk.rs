@@ -6,7 +6,7 @@ use crate::base::{Dims, MemoryId, OpId, ViewId};
 use crate::model::program::{OpKind, Program, Step};
 use crate::model::regions::{Region, common, without};
 use crate::model::views::Extent;
-use crate::ops::backward::{Backward, NoRule, Tape, Value};
+use crate::ops::backward::{Backward, NoRule, Tape, TensorId};
 use crate::ops::{Category, Operation, parts};
 
 /// Maximum number of comparisons of slices for one `grad`.
@@ -23,7 +23,7 @@ pub(super) struct Used {
 
 /// Why a walk ends early.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum GradientStop {
     /// An operation has no gradients.
     NoRule(OpId, NoRule),
     /// A copy goes to another rank.
@@ -36,14 +36,14 @@ pub(super) enum Stop {
 #[derive(Debug)]
 struct Pending {
     /// Gradient of the whole `region`, in its dimensions.
-    value: Value,
+    value: TensorId,
     region: Region,
     /// The parts of the region that are still valid: no earlier visited operation has overwritten them.
     live: Vec<Region>,
 }
 
 /// The state of a walk.
-pub(super) struct Walk<'p> {
+pub(super) struct GradientWalk<'p> {
     program: &'p Program,
     step: &'p Step,
     pub tape: Tape,
@@ -56,9 +56,9 @@ pub(super) struct Walk<'p> {
     left: usize,
 }
 
-impl<'p> Walk<'p> {
-    pub fn new(program: &'p Program, step: &'p Step) -> Walk<'p> {
-        Walk {
+impl<'p> GradientWalk<'p> {
+    pub fn new(program: &'p Program, step: &'p Step) -> GradientWalk<'p> {
+        GradientWalk {
             program,
             step,
             tape: Tape::default(),
@@ -71,14 +71,14 @@ impl<'p> Walk<'p> {
     }
 
     /// Adds a tensor of the program to the tape.
-    pub fn value(&mut self, view: ViewId, by: Option<(OpId, bool)>) -> Value {
+    pub fn value(&mut self, view: ViewId, by: Option<(OpId, bool)>) -> TensorId {
         let tensor = self.program.views.tensor(view);
         self.used.push(Used { view, by });
         self.tape.program(self.used.len() as u32 - 1, tensor.dtype, tensor.dims)
     }
 
     /// Records the gradients of these operations. `wanted` are the inputs whose gradients are requested.
-    pub fn run(&mut self, ops: std::ops::Range<u32>, wanted: &[ViewId]) -> Result<(), Stop> {
+    pub fn run(&mut self, ops: std::ops::Range<u32>, wanted: &[ViewId]) -> Result<(), GradientStop> {
         wanted.iter().for_each(|&view| self.activate(view));
         for op in ops.clone().map(OpId) {
             if self.needs(self.step.inputs(op))?.contains(&true) {
@@ -98,11 +98,11 @@ impl<'p> Walk<'p> {
     }
 
     /// Returns for each slice whether it depends on a requested input.
-    fn needs(&mut self, views: &[ViewId]) -> Result<Vec<bool>, Stop> {
+    fn needs(&mut self, views: &[ViewId]) -> Result<Vec<bool>, GradientStop> {
         let mut needed = Vec::with_capacity(views.len());
         for view in views {
             let known = self.active.get(&self.program.views.memory(*view));
-            self.left = self.left.checked_sub(known.map_or(0, Vec::len)).ok_or(Stop::TooMuch)?;
+            self.left = self.left.checked_sub(known.map_or(0, Vec::len)).ok_or(GradientStop::TooMuch)?;
             let overlaps = |other: &ViewId| self.program.views.overlap(*view, *other);
             let is_float = self.program.views.tensor(*view).dtype.is_float();
             needed.push(is_float && known.is_some_and(|known| known.iter().any(overlaps)));
@@ -111,14 +111,14 @@ impl<'p> Walk<'p> {
     }
 
     /// Adds a gradient of a slice.
-    pub fn add(&mut self, view: ViewId, value: Value) {
+    pub fn add(&mut self, view: ViewId, value: TensorId) {
         let region: Region = self.program.views.extents(view).to_vec();
         let value = self.tape.reshape(value, sizes(&region));
         let memory = self.program.views.memory(view);
         self.pending.entry(memory).or_default().push(Pending { value, live: vec![region.clone()], region });
     }
 
-    fn operation(&mut self, op: OpId) -> Result<(), Stop> {
+    fn operation(&mut self, op: OpId) -> Result<(), GradientStop> {
         let OpKind::Run(spec) = self.step.op(op).kind else { return Ok(()) };
         let (program, step) = (self.program, self.step);
         let spec = program.spec(spec);
@@ -133,7 +133,7 @@ impl<'p> Walk<'p> {
                 pending.is_some_and(|pending| !pending.is_empty())
             };
             if (peer.to.is_some() && wanted.contains(&true)) || outputs.iter().any(depends) {
-                return Err(Stop::ToPeer(op));
+                return Err(GradientStop::ToPeer(op));
             }
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl<'p> Walk<'p> {
         if !pairs && !carries {
             return Ok(());
         }
-        let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<Value> {
+        let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<TensorId> {
             views.iter().map(|&view| walk.value(view, Some((op, output)))).collect()
         };
         let (input_values, output_values) = (operands(self, inputs, false), operands(self, outputs, true));
@@ -165,9 +165,10 @@ impl<'p> Walk<'p> {
                 &given[part.outputs],
                 &wanted[part.inputs],
             );
-            gradients.extend(rule.run().map_err(|why| Stop::NoRule(op, why))?);
+            gradients.extend(rule.run().map_err(|why| GradientStop::NoRule(op, why))?);
             let added = &self.tape.steps[before..];
-            let is_collective = |step: &crate::ops::backward::Step| step.operation.category() == Category::Collective;
+            let is_collective =
+                |step: &crate::ops::backward::TapeOperation| step.operation.category() == Category::Collective;
             let place = added.iter().position(is_collective).unwrap_or(added.len());
             order.extend((0..added.len()).map(|index| index.cmp(&place)));
         }
@@ -195,7 +196,7 @@ impl<'p> Walk<'p> {
 
     /// Removes and returns the gradient of a slice that an operation writes; `None` if it is zero. Earlier operations
     /// do not affect this memory, because the slice is overwritten.
-    fn take(&mut self, view: ViewId) -> Result<Option<Value>, Stop> {
+    fn take(&mut self, view: ViewId) -> Result<Option<TensorId>, GradientStop> {
         let gradient = self.gradient(view)?;
         let region: Region = self.program.views.extents(view).to_vec();
         if let Some(list) = self.pending.get_mut(&self.program.views.memory(view)) {
@@ -209,12 +210,12 @@ impl<'p> Walk<'p> {
     }
 
     /// Returns the gradient of a slice: the sum of all contributions to its elements; `None` if there are none.
-    pub fn gradient(&mut self, view: ViewId) -> Result<Option<Value>, Stop> {
+    pub fn gradient(&mut self, view: ViewId) -> Result<Option<TensorId>, GradientStop> {
         let tensor = *self.program.views.tensor(view);
         let region: Region = self.program.views.extents(view).to_vec();
-        let mut found: Vec<(Region, Value)> = Vec::new();
+        let mut found: Vec<(Region, TensorId)> = Vec::new();
         for pending in self.pending.get(&self.program.views.memory(view)).into_iter().flatten() {
-            self.left = self.left.checked_sub(pending.live.len()).ok_or(Stop::TooMuch)?;
+            self.left = self.left.checked_sub(pending.live.len()).ok_or(GradientStop::TooMuch)?;
             for part in pending.live.iter().filter_map(|live| common(live, &region)) {
                 let start = offset(&part, &pending.region);
                 let value = self.tape.slice(pending.value, start, sizes(&part));
@@ -228,7 +229,8 @@ impl<'p> Walk<'p> {
         let dims = if equal_without_ones(sizes(&region), tensor.dims) { tensor.dims } else { sizes(&region) };
         let whole = match found.iter().all(|(part, _)| *part == region) {
             true => {
-                let values: Vec<Value> = found.into_iter().map(|(_, value)| self.tape.reshape(value, dims)).collect();
+                let values: Vec<TensorId> =
+                    found.into_iter().map(|(_, value)| self.tape.reshape(value, dims)).collect();
                 self.tape.sum_of(&values, (tensor.dtype, dims))
             }
             false => self.assembled(found, &region, (tensor.dtype, dims))?,
@@ -240,16 +242,16 @@ impl<'p> Walk<'p> {
     /// assembled from contributions to parts of it.
     fn assembled(
         &mut self,
-        found: Vec<(Region, Value)>,
+        found: Vec<(Region, TensorId)>,
         region: &Region,
         (dtype, dims): (crate::base::DType, Dims),
-    ) -> Result<Value, Stop> {
+    ) -> Result<TensorId, GradientStop> {
         let own = self.tape.scratch(dtype, dims);
         let whole = self.tape.reshape(own, sizes(region));
         // Boxes that have been written. They do not overlap.
         let mut written: Vec<Region> = Vec::new();
         for (part, value) in found {
-            self.left = self.left.checked_sub(written.len()).ok_or(Stop::TooMuch)?;
+            self.left = self.left.checked_sub(written.len()).ok_or(GradientStop::TooMuch)?;
             let again: Vec<Region> = written.iter().filter_map(|before| common(before, &part)).collect();
             let fresh = again.iter().fold(vec![part.clone()], |left, taken| {
                 left.into_iter().flat_map(|piece| without(piece, taken)).collect()

@@ -6,10 +6,10 @@ use crate::base::{MemoryId, OpId, ViewId};
 use crate::model::analyzer::Analyzer;
 use crate::model::error::GradientError;
 use crate::model::program::{MemoryKind, Program, Step};
-use crate::ops::backward::{Source, Tape};
+use crate::ops::backward::{Tape, TensorOrigin};
 use crate::syntax::ast::Call;
 
-use super::Target;
+use super::GradientTarget;
 use super::walk::Used;
 
 /// The writes of the operations of a step, by memory, in their order.
@@ -45,7 +45,7 @@ impl Analyzer<'_> {
     pub(super) fn check_reads(
         &mut self,
         call: &Call,
-        target: &Target,
+        target: &GradientTarget,
         tape: &Tape,
         (used, steps): (&[Used], &[usize]),
         goals: &[ViewId],
@@ -54,7 +54,7 @@ impl Analyzer<'_> {
         writers.update(&self.program, &self.expansion.step);
         let mut good = true;
         for &value in steps.iter().flat_map(|&index| &tape.steps[index].inputs) {
-            let Source::Program(number) = tape.get(tape.root(value)).source else { continue };
+            let TensorOrigin::Program(number) = tape.get(tape.root(value)).source else { continue };
             let Used { view, by: Some((op, is_output)) } = used[number as usize] else { continue };
             if let Some(place) = goals.iter().position(|goal| self.program.views.overlap(*goal, view)) {
                 let read = self.expansion.step.op(op).span;

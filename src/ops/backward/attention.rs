@@ -24,7 +24,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     inputs.extend((3..rule.spec.inputs.len()).map(|input| rule.input(input)));
     inputs.extend(of_lse.map(|of_lse| rule.convert(of_lse, compute)));
     let (is_ragged, is_biased) = (rule.spec.inputs.len() == 5, rule.spec.inputs.len() == 4);
-    let mut outputs: Vec<Value> = (0..3)
+    let mut outputs: Vec<TensorId> = (0..3)
         .map(|input| {
             let tensor = rule.spec.inputs[input];
             rule.tape.scratch(tensor.dtype, tensor.dims)

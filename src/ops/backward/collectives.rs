@@ -1,6 +1,6 @@
 //! Gradients of collectives: their transposes, which combine the gradients of all ranks that a tensor contributed to.
 
-use super::super::Counts;
+use super::super::ElementCounts;
 use super::*;
 
 /// Reason for reductions whose transpose is not a collective.
@@ -92,7 +92,7 @@ pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
     let back = ranks.clone().map(|to| ranks.clone().map(|from| counts.get(from, to)).collect()).collect();
     // Rows that are not sent have a gradient of zero.
     let found = rule.zeros(tensor.dtype, tensor.dims);
-    let counts = Attr::Counts(Counts::Rows(back).into());
+    let counts = Attr::Counts(ElementCounts::Rows(back).into());
     rule.tape.write_in(team, "all_to_all", &[("counts", counts)], &[gradient], &[found]);
     rule.set(0, found);
     Ok(())

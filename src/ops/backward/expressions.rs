@@ -13,7 +13,7 @@ const OUTPUTS: usize = 8;
 pub fn map(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(expression) = rule.spec.expression.clone() else { return Ok(()) };
     let dims = rule.spec.outputs[0].dims;
-    let gradients: Vec<Option<Value>> = (0..rule.spec.outputs.len()).map(|output| rule.given(output)).collect();
+    let gradients: Vec<Option<TensorId>> = (0..rule.spec.outputs.len()).map(|output| rule.given(output)).collect();
     elements(rule, &expression, (dims, &gradients), 1.0)
 }
 
@@ -25,7 +25,7 @@ const TOO_LARGE: NoRule = "the derivative of its expression has more than 65536 
 pub fn elements(
     rule: &mut Backward,
     expression: &Expression,
-    (dims, gradients): (Dims, &[Option<Value>]),
+    (dims, gradients): (Dims, &[Option<TensorId>]),
     factor: f64,
 ) -> Result<(), NoRule> {
     let count = rule.spec.inputs.len();
@@ -36,7 +36,7 @@ pub fn elements(
     let wanted: Vec<usize> = (0..count).filter(wanted).collect();
     let (whole, repeated): (Vec<usize>, Vec<usize>) =
         wanted.into_iter().partition(|&input| rule.spec.inputs[input].dims == dims);
-    let operands = |rule: &Backward, inputs: &[usize]| -> Vec<Value> {
+    let operands = |rule: &Backward, inputs: &[usize]| -> Vec<TensorId> {
         let at = |&input: &usize| match input.checked_sub(count) {
             None => rule.input(input),
             Some(output) => gradients[output].expect("only gradients that are given have nodes"),
@@ -55,7 +55,7 @@ pub fn elements(
     }
     for inputs in whole.chunks(OUTPUTS) {
         let (expression, used) = made.select(inputs);
-        let outputs: Vec<Value> =
+        let outputs: Vec<TensorId> =
             inputs.iter().map(|&input| rule.tape.scratch(rule.spec.inputs[input].dtype, dims)).collect();
         rule.tape.map(expression, &operands(rule, &used), &outputs);
         inputs.iter().zip(outputs).for_each(|(&input, output)| rule.set(input, output));
@@ -73,14 +73,14 @@ pub fn elements(
 pub(super) fn over_repeats(
     rule: &mut Backward,
     input: usize,
-    (expression, used): (Expression, &[Value]),
+    (expression, used): (Expression, &[TensorId]),
     dims: Dims,
-) -> Result<Value, NoRule> {
+) -> Result<TensorId, NoRule> {
     let tensor = rule.spec.inputs[input];
     let rank = dims.len();
     // Adds leading dimensions of size 1 to the input and the operands, so that all have the same rank.
     let own = aligned(tensor.dims, rank);
-    let used: Vec<Value> = used.iter().map(|&value| aligned_value(rule, value, rank)).collect();
+    let used: Vec<TensorId> = used.iter().map(|&value| aligned_value(rule, value, rank)).collect();
     let present = rule.tape.together(&used);
     let axes: Vec<usize> = (0..rank).filter(|&axis| own[axis] != dims[axis] && present[axis] == dims[axis]).collect();
     // Along dimensions where every operand has size 1, all terms are equal.
@@ -99,7 +99,7 @@ pub(super) fn over_repeats(
 }
 
 /// Broadcasts a tensor along dimensions where it has size 1 and the shape does not.
-pub(super) fn repeated(rule: &mut Backward, value: Value, dims: Dims) -> Value {
+pub(super) fn repeated(rule: &mut Backward, value: TensorId, dims: Dims) -> TensorId {
     if rule.tape.dims(value) == dims {
         return value;
     }
@@ -115,7 +115,7 @@ pub fn aligned(dims: Dims, rank: usize) -> Dims {
     super::dims(&sizes)
 }
 
-fn aligned_value(rule: &mut Backward, value: Value, rank: usize) -> Value {
+fn aligned_value(rule: &mut Backward, value: TensorId, rank: usize) -> TensorId {
     let dims = aligned(rule.tape.dims(value), rank);
     rule.tape.reshape(value, dims)
 }
@@ -127,7 +127,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
     let kept = extent.result(true);
     let gradient = rule.tape.reshape(gradient, kept);
     let axes: Vec<usize> = (0..extent.dims.len()).filter(|&axis| extent.reduced[axis]).collect();
-    let operands: Vec<Value> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
+    let operands: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
     let compute = rule.compute();
     let terms = extent.terms() as f64;
     let factor = match function {
@@ -178,7 +178,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
 }
 
 /// Evaluates an expression in its compute type.
-fn values(rule: &mut Backward, expression: &Expression, operands: &[Value], dims: Dims) -> Value {
+fn values(rule: &mut Backward, expression: &Expression, operands: &[TensorId], dims: Dims) -> TensorId {
     if expression.is_identity() {
         return operands[0];
     }
@@ -197,8 +197,8 @@ pub fn of_sums(rule: &mut Backward, sums: &Sums, extent: &Extent) -> Result<(), 
     let mut totals = Vec::new();
     for &node in sums.terms.outputs() {
         let (term, used) = sums.terms.part(&[node]);
-        let used: Vec<Value> = used.into_iter().map(|input| rule.input(input)).collect();
-        let used: Vec<Value> = used.into_iter().map(|value| repeated(rule, value, extent.dims)).collect();
+        let used: Vec<TensorId> = used.into_iter().map(|input| rule.input(input)).collect();
+        let used: Vec<TensorId> = used.into_iter().map(|value| repeated(rule, value, extent.dims)).collect();
         totals.push(rule.reduced("sum", term, &used, (extent.dims, &axes), compute));
     }
     let made = Derivatives::of(&sums.result, totals.len(), &[true], 1.0).ok_or(TOO_LARGE)?;
@@ -206,7 +206,7 @@ pub fn of_sums(rule: &mut Backward, sums: &Sums, extent: &Extent) -> Result<(), 
     for sum in 0..totals.len() {
         slopes.push(made.depends_on(sum).then(|| {
             let (expression, used) = made.select(&[sum]);
-            let used: Vec<Value> =
+            let used: Vec<TensorId> =
                 used.into_iter().map(|input| totals.get(input).copied().unwrap_or(gradient)).collect();
             let slope = rule.tape.scratch(compute, kept);
             rule.tape.map(expression, &used, &[slope]);
@@ -224,7 +224,7 @@ pub fn grad_norm(rule: &mut Backward) -> Result<(), NoRule> {
         true => rule.output(0),
         // Rounding the norm would scale all gradients by its error.
         false => {
-            let inputs: Vec<Value> = (0..count).map(|input| rule.input(input)).collect();
+            let inputs: Vec<TensorId> = (0..count).map(|input| rule.input(input)).collect();
             rule.tape.operation("grad_norm", &[], &inputs, (compute, Dims::new()))
         }
     };
@@ -268,7 +268,7 @@ pub fn rope(rule: &mut Backward) -> Result<(), NoRule> {
 }
 
 /// The first and the second half of the last dimension.
-fn halves(rule: &mut Backward, value: Value) -> [Value; 2] {
+fn halves(rule: &mut Backward, value: TensorId) -> [TensorId; 2] {
     let whole = rule.tape.dims(value);
     let last = whole.len() - 1;
     let mut half = whole;

@@ -39,7 +39,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let gradient = rule.convert(gradient, a.dtype);
     let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
     let (lead_a, lead_b) = (lead(&a), lead(&b));
-    let product = |rule: &mut Backward, factors: [Value; 2], turned: [bool; 2], size: Dims| {
+    let product = |rule: &mut Backward, factors: [TensorId; 2], turned: [bool; 2], size: Dims| {
         let options = [
             ("transpose_a", Attr::Bool(turned[0])),
             ("transpose_b", Attr::Bool(turned[1])),
@@ -92,12 +92,12 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
     };
     let gradient = rule.convert(gradient, dtype);
     let [a, b, ends] = [0, 1, 2].map(|input| rule.input(input));
-    let product = |rule: &mut Backward, factors: [Value; 2], turned: [bool; 2], size: &[u64]| {
+    let product = |rule: &mut Backward, factors: [TensorId; 2], turned: [bool; 2], size: &[u64]| {
         let options = [("transpose_a", Attr::Bool(turned[0])), ("transpose_b", Attr::Bool(turned[1]))];
         rule.tape.operation("grouped_gemm", &options, &[factors[0], factors[1], ends], (dtype, dims(size)))
     };
     // A gradient with groups of rows. If the groups of the factor are columns, the result is transposed.
-    let rows = |rule: &mut Backward, input: usize, factors: [Value; 2], turned: [bool; 2], in_rows: bool| {
+    let rows = |rule: &mut Backward, input: usize, factors: [TensorId; 2], turned: [bool; 2], in_rows: bool| {
         let own = rule.spec.inputs[input].dims;
         if in_rows {
             return product(rule, factors, turned, &own);
@@ -131,9 +131,9 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
 fn of_sums(
     rule: &mut Backward,
     finish: Finish,
-    gradient: Value,
+    gradient: TensorId,
     options: &[(&'static str, Attr)],
-) -> Result<Value, NoRule> {
+) -> Result<TensorId, NoRule> {
     let dtype = rule.tape.dtype(gradient);
     match finish.function {
         Function::Identity => Ok(gradient),
@@ -147,13 +147,13 @@ fn of_sums(
         ),
         function => {
             // Recomputes the product.
-            let inputs: Vec<Value> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
+            let inputs: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
             let (name, size) = (rule.spec.operation.name(), rule.spec.outputs[0].dims);
             let sums = rule.tape.operation(name, options, &inputs, (dtype, size));
             let expression = formula(|[x]| [function.of(x)]);
             let slope = Derivatives::of(&expression, 1, &[true], 1.0).ok_or("its epilogue has no derivative")?;
             let (expression, used) = slope.select(&[0]);
-            let operands: Vec<Value> = used.iter().map(|&place| if place == 0 { sums } else { gradient }).collect();
+            let operands: Vec<TensorId> = used.iter().map(|&place| if place == 0 { sums } else { gradient }).collect();
             let output = rule.tape.scratch(dtype, size);
             rule.tape.map(expression, &operands, &[output]);
             Ok(output)
@@ -162,7 +162,7 @@ fn of_sums(
 }
 
 /// Sums matrices over their first `lead` dimensions.
-fn over_batch(rule: &mut Backward, value: Value, lead: usize) -> Value {
+fn over_batch(rule: &mut Backward, value: TensorId, lead: usize) -> TensorId {
     if lead == 0 {
         return value;
     }
@@ -172,7 +172,7 @@ fn over_batch(rule: &mut Backward, value: Value, lead: usize) -> Value {
 }
 
 /// Merges a batch of matrices into one matrix, row after row.
-fn joined(rule: &mut Backward, value: Value) -> Value {
+fn joined(rule: &mut Backward, value: TensorId) -> TensorId {
     let sizes = rule.tape.dims(value);
     let last = sizes.len() - 1;
     rule.tape.reshape(value, dims(&[sizes[..last].iter().product(), sizes[last]]))

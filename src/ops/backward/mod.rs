@@ -22,7 +22,7 @@ use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
 use super::{Attr, Expression, Spec};
 
-pub use tape::{Entry, Source, Step, Tape, Value};
+pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};
 
 pub(super) use attention::attention;
 pub(super) use collectives::*;
@@ -41,12 +41,12 @@ pub type NoRule = &'static str;
 pub struct Backward<'a> {
     pub spec: &'a Spec,
     pub tape: &'a mut Tape,
-    inputs: &'a [Value],
-    outputs: &'a [Value],
+    inputs: &'a [TensorId],
+    outputs: &'a [TensorId],
     /// Gradient of each output; `None` if it is zero.
-    given: &'a [Option<Value>],
+    given: &'a [Option<TensorId>],
     wanted: &'a [bool],
-    gradients: Vec<Option<Value>>,
+    gradients: Vec<Option<TensorId>>,
 }
 
 impl<'a> Backward<'a> {
@@ -55,8 +55,8 @@ impl<'a> Backward<'a> {
     pub fn new(
         spec: &'a Spec,
         tape: &'a mut Tape,
-        (inputs, outputs): (&'a [Value], &'a [Value]),
-        given: &'a [Option<Value>],
+        (inputs, outputs): (&'a [TensorId], &'a [TensorId]),
+        given: &'a [Option<TensorId>],
         wanted: &'a [bool],
     ) -> Backward<'a> {
         Backward { spec, tape, inputs, outputs, given, wanted, gradients: vec![None; inputs.len()] }
@@ -64,26 +64,26 @@ impl<'a> Backward<'a> {
 
     /// Writes the steps and returns the gradient of each input, with the input's type and shape; `None` for a gradient
     /// that is zero everywhere.
-    pub fn run(mut self) -> Result<Vec<Option<Value>>, NoRule> {
+    pub fn run(mut self) -> Result<Vec<Option<TensorId>>, NoRule> {
         self.spec.operation.backward(&mut self)?;
         Ok(self.gradients)
     }
 
-    pub fn input(&self, index: usize) -> Value {
+    pub fn input(&self, index: usize) -> TensorId {
         self.inputs[index]
     }
 
-    pub fn output(&self, index: usize) -> Value {
+    pub fn output(&self, index: usize) -> TensorId {
         self.outputs[index]
     }
 
     /// Gradient of an output; `None` if it is zero.
-    pub fn given(&self, output: usize) -> Option<Value> {
+    pub fn given(&self, output: usize) -> Option<TensorId> {
         self.given[output]
     }
 
     /// Gradient of the first output; `None` only for operations with several outputs.
-    pub fn gradient(&self) -> Option<Value> {
+    pub fn gradient(&self) -> Option<TensorId> {
         self.given[0]
     }
 
@@ -97,14 +97,14 @@ impl<'a> Backward<'a> {
     }
 
     /// Sets the gradient of an input. The gradient may have any view of the input's shape.
-    pub fn set(&mut self, input: usize, gradient: Value) {
+    pub fn set(&mut self, input: usize, gradient: TensorId) {
         let tensor = self.spec.inputs[input];
         let gradient = self.tape.reshape(gradient, tensor.dims);
         self.gradients[input] = Some(self.convert(gradient, tensor.dtype));
     }
 
     /// Converts a tensor to another type.
-    pub fn convert(&mut self, value: Value, dtype: DType) -> Value {
+    pub fn convert(&mut self, value: TensorId, dtype: DType) -> TensorId {
         if self.tape.dtype(value) == dtype {
             return value;
         }
@@ -116,10 +116,10 @@ impl<'a> Backward<'a> {
     /// Evaluates an expression elementwise on these tensors, broadcast together.
     pub fn map<const N: usize>(
         &mut self,
-        inputs: [Value; N],
+        inputs: [TensorId; N],
         dtype: DType,
         of: impl for<'f> FnOnce([Term<'f>; N]) -> Term<'f>,
-    ) -> Value {
+    ) -> TensorId {
         let output = self.tape.scratch(dtype, self.tape.together(&inputs));
         self.tape.map(formula(|inputs| [of(inputs)]), &inputs, &[output]);
         output
@@ -129,10 +129,10 @@ impl<'a> Backward<'a> {
     pub fn reduce<const N: usize>(
         &mut self,
         function: &str,
-        (inputs, axes): ([Value; N], &[usize]),
+        (inputs, axes): ([TensorId; N], &[usize]),
         dtype: DType,
         of: impl for<'f> FnOnce([Term<'f>; N]) -> Term<'f>,
-    ) -> Value {
+    ) -> TensorId {
         let dims = self.tape.together(&inputs);
         self.reduced(function, formula(|inputs| [of(inputs)]), &inputs, (dims, axes), dtype)
     }
@@ -142,10 +142,10 @@ impl<'a> Backward<'a> {
         &mut self,
         function: &str,
         expression: Expression,
-        inputs: &[Value],
+        inputs: &[TensorId],
         (mut dims, axes): (Dims, &[usize]),
         dtype: DType,
-    ) -> Value {
+    ) -> TensorId {
         axes.iter().for_each(|&axis| dims.set(axis, 1));
         let output = self.tape.scratch(dtype, dims);
         let list = axes.iter().map(|&axis| axis as i64).collect();
@@ -155,7 +155,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Multiplies a tensor by a number.
-    pub fn scaled(&mut self, factor: f64, value: Value) -> Value {
+    pub fn scaled(&mut self, factor: f64, value: TensorId) -> TensorId {
         if factor == 1.0 {
             return value;
         }
@@ -164,12 +164,12 @@ impl<'a> Backward<'a> {
     }
 
     /// Returns a tensor of zeros.
-    pub fn zeros(&mut self, dtype: DType, dims: Dims) -> Value {
+    pub fn zeros(&mut self, dtype: DType, dims: Dims) -> TensorId {
         self.tape.operation("fill", &[("value", Attr::Number(0.0))], &[], (dtype, dims))
     }
 
     /// Returns a view of a tensor with an additional last dimension of size 1.
-    pub fn column(&mut self, value: Value) -> Value {
+    pub fn column(&mut self, value: TensorId) -> TensorId {
         let mut dims = self.tape.dims(value);
         match dims.push(1) {
             Some(()) => self.tape.reshape(value, dims),

@@ -1,7 +1,7 @@
 //! Gradients of data movement: the inverse movement.
 
 use crate::base::Dims;
-use crate::ops::routing::Choice;
+use crate::ops::routing::SelectionRules;
 
 use super::*;
 
@@ -35,7 +35,7 @@ pub fn gather(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-fn scattered(rule: &mut Backward, combine: &'static str, x: Value, index: Value, of: (DType, Dims)) -> Value {
+fn scattered(rule: &mut Backward, combine: &'static str, x: TensorId, index: TensorId, of: (DType, Dims)) -> TensorId {
     rule.tape.operation("scatter", &[("combine", Attr::Word(combine))], &[x, index], of)
 }
 
@@ -116,7 +116,7 @@ pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
 }
 
 /// Returns zeros with these elements at the column indices of their rows. Indices are unique within a row.
-fn to_columns(rule: &mut Backward, x: Value, columns: Value, (dtype, whole): (DType, Dims)) -> Value {
+fn to_columns(rule: &mut Backward, x: TensorId, columns: TensorId, (dtype, whole): (DType, Dims)) -> TensorId {
     let (length, last) = (whole[whole.len() - 1], whole.len() - 1);
     let mut leading = whole;
     leading.set(last, 1);
@@ -126,7 +126,7 @@ fn to_columns(rule: &mut Backward, x: Value, columns: Value, (dtype, whole): (DT
 }
 
 /// Returns zeros with these elements at row-major indices.
-fn flat(rule: &mut Backward, x: Value, places: Value, (dtype, whole): (DType, Dims)) -> Value {
+fn flat(rule: &mut Backward, x: TensorId, places: TensorId, (dtype, whole): (DType, Dims)) -> TensorId {
     let elements = |dims: Dims| super::dims(&[dims.iter().product()]);
     let (count, all) = (elements(rule.tape.dims(x)), elements(whole));
     let [x, places] = [x, places].map(|value| rule.tape.reshape(value, count));
@@ -140,7 +140,7 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(1) else { return Ok(()) };
     let (probs, slots, compute) = (rule.spec.inputs[0], rule.output(0), rule.compute());
     let (normalize, scores) = (rule.spec.attrs.bool("normalize"), rule.spec.attrs.word("scores"));
-    let choice = Choice::of(rule.spec);
+    let choice = SelectionRules::of(rule.spec);
     if normalize && (choice.by_score || choice.groups > 1) {
         return Err(
             "of normalized weights with groups or a bias it is not known which experts a row chose, since full \

@@ -36,11 +36,11 @@ pub struct NormParts {
 
 /// The tensors in the expressions of a norm's gradients.
 struct Operands {
-    x: Value,
-    variance: Value,
-    gradient: Value,
-    mean: Option<Value>,
-    weight: Option<Value>,
+    x: TensorId,
+    variance: TensorId,
+    gradient: TensorId,
+    mean: Option<TensorId>,
+    weight: Option<TensorId>,
 }
 
 /// Terms of an expression of the operands.
@@ -55,7 +55,7 @@ struct Terms<'f> {
 }
 
 impl Operands {
-    fn values(&self) -> Vec<Value> {
+    fn values(&self) -> Vec<TensorId> {
         [self.x, self.variance, self.gradient].into_iter().chain(self.mean).chain(self.weight).collect()
     }
 
@@ -115,13 +115,13 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
             let weighted = operands.written(eps, 0, |terms, _| terms.weighted);
             rule.reduced("mean", weighted, &values, (*dims, axes), compute)
         });
-        let more: Vec<Value> = [by_z].into_iter().chain(alone).chain(through).collect();
+        let more: Vec<TensorId> = [by_z].into_iter().chain(alone).chain(through).collect();
         let found = operands.written(eps, more.len(), |terms, more| {
             let less = terms.weighted - terms.z * more[0];
             let found = terms.scale * if *centred { less - more[1] } else { less };
             if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }
         });
-        let used: Vec<Value> = values.iter().copied().chain(more).collect();
+        let used: Vec<TensorId> = values.iter().copied().chain(more).collect();
         let output = rule.tape.scratch(dtype, *dims);
         rule.tape.map(found, &used, &[output]);
         (0..first).for_each(|input| rule.set(input, output));
@@ -146,7 +146,7 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
     let (whole, each) = (super::dims(&[x.dims[0], channels, alike]), super::dims(&[1, channels, 1]));
     norm(rule, &NormParts { dims: whole, axes: vec![0, 2], weight: each, centred: true, adds: false })?;
     let count = (x.dims[0] * alike) as f64;
-    let mut parts: Vec<Value> = rule.gradients[0].into_iter().collect();
+    let mut parts: Vec<TensorId> = rule.gradients[0].into_iter().collect();
     if let Some(mean) = rule.given(1) {
         let mean = rule.tape.reshape(mean, each);
         let found = rule.scaled(1.0 / count, mean);
@@ -161,7 +161,7 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
         parts.push(rule.map(all, compute, |[x, mean, variance]| 2.0 / count * ((x - mean) * variance)));
     }
     if parts.len() > 1 {
-        let parts: Vec<Value> = parts
+        let parts: Vec<TensorId> = parts
             .into_iter()
             .map(|part| {
                 let part = rule.tape.reshape(part, whole);
@@ -180,10 +180,10 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
 fn summed(
     rule: &mut Backward,
     expression: Expression,
-    values: &[Value],
+    values: &[TensorId],
     (dims, axes): (Dims, &[usize]),
     input: usize,
-) -> Value {
+) -> TensorId {
     let dtype = rule.spec.inputs[input].dtype;
     if axes.is_empty() {
         let output = rule.tape.scratch(dtype, dims);

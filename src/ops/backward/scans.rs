@@ -19,7 +19,7 @@ fn back((axis, is_reverse): Line) -> Line {
     (axis, !is_reverse)
 }
 
-fn scan(rule: &mut Backward, name: &str, x: Value, (axis, is_reverse): Line, of: (DType, Dims)) -> Value {
+fn scan(rule: &mut Backward, name: &str, x: TensorId, (axis, is_reverse): Line, of: (DType, Dims)) -> TensorId {
     let options = [("dim", Attr::Int(axis as i64)), ("reverse", Attr::Bool(is_reverse))];
     rule.tape.operation(name, &options, &[x], of)
 }

@@ -8,11 +8,11 @@ use super::super::{Attr, Attrs, Expression, Operation, Team, find};
 
 /// A tensor on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Value(u32);
+pub struct TensorId(u32);
 
 /// The origin of a tensor on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum TensorOrigin {
     /// A tensor of the program, numbered by the caller.
     Program(u32),
     /// Output of a step, or of several steps that each write a part.
@@ -20,27 +20,27 @@ pub enum Source {
     /// 0, 1, 2, … in row-major order, as `i32`.
     Iota,
     /// A slice of another tensor that starts at these indices.
-    Slice(Value, Dims),
+    Slice(TensorId, Dims),
     /// A view of another tensor with other dimensions.
-    Reshaped(Value),
+    Reshaped(TensorId),
 }
 
 /// A tensor on a tape, with its type and origin.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    pub source: Source,
+pub struct TapeTensor {
+    pub source: TensorOrigin,
     pub dtype: DType,
     pub dims: Dims,
 }
 
 /// An operation on a tape.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct TapeOperation {
     pub operation: &'static dyn Operation,
     pub attrs: Attrs,
     pub expression: Option<Expression>,
-    pub inputs: Vec<Value>,
-    pub outputs: Vec<Value>,
+    pub inputs: Vec<TensorId>,
+    pub outputs: Vec<TensorId>,
     pub team: Team,
     /// Number of the group of consecutive steps that are issued together; `None` for a step by itself.
     pub together: Option<u32>,
@@ -48,14 +48,14 @@ pub struct Step {
     pub origin: u32,
 }
 
-impl Step {
+impl TapeOperation {
     /// Whether the step only moves elements, so that its output is a copy of its input in another layout.
     pub fn is_move(&self) -> bool {
         self.expression.as_ref().is_some_and(Expression::is_identity) && self.operation.name() == "map"
     }
 
     /// For a step that adds a tensor to another, the accumulator and the addend; `None` for any other step.
-    pub fn addition(&self) -> Option<(Value, Value)> {
+    pub fn addition(&self) -> Option<(TensorId, TensorId)> {
         let is_sum = self.operation.name() == "map" && self.expression.as_ref() == Some(&sum(2));
         match (&*self.inputs, &*self.outputs) {
             (&[to, from], &[output]) if is_sum && to == output => Some((to, from)),
@@ -67,85 +67,85 @@ impl Step {
 /// Operations in execution order, and their tensors.
 #[derive(Debug, Default)]
 pub struct Tape {
-    entries: Vec<Entry>,
-    pub steps: Vec<Step>,
+    entries: Vec<TapeTensor>,
+    pub steps: Vec<TapeOperation>,
     /// Number of the operation whose backward pass is being written.
     pub origin: u32,
 }
 
 impl Tape {
-    pub fn get(&self, value: Value) -> Entry {
+    pub fn get(&self, value: TensorId) -> TapeTensor {
         self.entries[value.0 as usize]
     }
 
-    pub fn dims(&self, value: Value) -> Dims {
+    pub fn dims(&self, value: TensorId) -> Dims {
         self.get(value).dims
     }
 
-    pub fn dtype(&self, value: Value) -> DType {
+    pub fn dtype(&self, value: TensorId) -> DType {
         self.get(value).dtype
     }
 
-    fn push(&mut self, source: Source, dtype: DType, dims: Dims) -> Value {
-        self.entries.push(Entry { source, dtype, dims });
-        Value(self.entries.len() as u32 - 1)
+    fn push(&mut self, source: TensorOrigin, dtype: DType, dims: Dims) -> TensorId {
+        self.entries.push(TapeTensor { source, dtype, dims });
+        TensorId(self.entries.len() as u32 - 1)
     }
 
     /// A tensor of the program.
-    pub fn program(&mut self, number: u32, dtype: DType, dims: Dims) -> Value {
-        self.push(Source::Program(number), dtype, dims)
+    pub fn program(&mut self, number: u32, dtype: DType, dims: Dims) -> TensorId {
+        self.push(TensorOrigin::Program(number), dtype, dims)
     }
 
     /// A tensor that steps write.
-    pub fn scratch(&mut self, dtype: DType, dims: Dims) -> Value {
-        self.push(Source::Scratch, dtype, dims)
+    pub fn scratch(&mut self, dtype: DType, dims: Dims) -> TensorId {
+        self.push(TensorOrigin::Scratch, dtype, dims)
     }
 
     /// 0, 1, 2, …
-    pub fn iota(&mut self, dims: Dims) -> Value {
-        self.push(Source::Iota, DType::I32, dims)
+    pub fn iota(&mut self, dims: Dims) -> TensorId {
+        self.push(TensorOrigin::Iota, DType::I32, dims)
     }
 
     /// Returns the slice of a tensor that starts at `start` and has these dimensions.
-    pub fn slice(&mut self, of: Value, start: Dims, dims: Dims) -> Value {
+    pub fn slice(&mut self, of: TensorId, start: Dims, dims: Dims) -> TensorId {
         if self.dims(of) == dims {
             return of;
         }
         // Removes dimensions of size 1, so that the slice is taken in the tensor's own dimensions.
-        if let Source::Reshaped(base) = self.get(of).source
+        if let TensorOrigin::Reshaped(base) = self.get(of).source
             && let Some((own_start, own_dims)) = in_dims_of(self.dims(base), self.dims(of), (start, dims))
         {
             let part = self.slice(base, own_start, own_dims);
             return self.reshape(part, dims);
         }
-        self.push(Source::Slice(of, start), self.dtype(of), dims)
+        self.push(TensorOrigin::Slice(of, start), self.dtype(of), dims)
     }
 
     /// Returns a view of a tensor in other dimensions with the same number of elements.
-    pub fn reshape(&mut self, of: Value, dims: Dims) -> Value {
+    pub fn reshape(&mut self, of: TensorId, dims: Dims) -> TensorId {
         let base = match self.get(of).source {
-            Source::Reshaped(base) => base,
+            TensorOrigin::Reshaped(base) => base,
             _ => of,
         };
         if self.dims(base) == dims {
             return base;
         }
-        self.push(Source::Reshaped(base), self.dtype(base), dims)
+        self.push(TensorOrigin::Reshaped(base), self.dtype(base), dims)
     }
 
     /// Returns the tensor that contains the value as a part or as a whole.
-    pub fn root(&self, value: Value) -> Value {
+    pub fn root(&self, value: TensorId) -> TensorId {
         match self.get(value).source {
-            Source::Slice(of, _) | Source::Reshaped(of) => self.root(of),
+            TensorOrigin::Slice(of, _) | TensorOrigin::Reshaped(of) => self.root(of),
             _ => value,
         }
     }
 
     /// Returns the tensor whose elements are exactly those of the value; `None` for a part of a tensor.
-    pub fn whole(&self, value: Value) -> Option<Value> {
+    pub fn whole(&self, value: TensorId) -> Option<TensorId> {
         match self.get(value).source {
-            Source::Slice(..) => None,
-            Source::Reshaped(of) => self.whole(of),
+            TensorOrigin::Slice(..) => None,
+            TensorOrigin::Reshaped(of) => self.whole(of),
             _ => Some(value),
         }
     }
@@ -155,16 +155,16 @@ impl Tape {
         &mut self,
         name: &str,
         options: &[(&'static str, Attr)],
-        inputs: &[Value],
+        inputs: &[TensorId],
         (dtype, dims): (DType, Dims),
-    ) -> Value {
+    ) -> TensorId {
         let output = self.scratch(dtype, dims);
         self.write(name, options, inputs, &[output]);
         output
     }
 
     /// Adds an operation of the catalogue that writes to these tensors.
-    pub fn write(&mut self, name: &str, options: &[(&'static str, Attr)], inputs: &[Value], outputs: &[Value]) {
+    pub fn write(&mut self, name: &str, options: &[(&'static str, Attr)], inputs: &[TensorId], outputs: &[TensorId]) {
         self.write_in(Team::ALONE, name, options, inputs, outputs);
     }
 
@@ -174,12 +174,12 @@ impl Tape {
         team: Team,
         name: &str,
         options: &[(&'static str, Attr)],
-        inputs: &[Value],
-        outputs: &[Value],
+        inputs: &[TensorId],
+        outputs: &[TensorId],
     ) {
         let operation = find(name).expect("rules name operations of the catalogue");
         let attrs = operation.signature().attrs(options);
-        self.add(Step {
+        self.add(TapeOperation {
             operation,
             attrs,
             expression: None,
@@ -192,12 +192,12 @@ impl Tape {
     }
 
     /// Adds a step.
-    pub fn add(&mut self, step: Step) {
+    pub fn add(&mut self, step: TapeOperation) {
         self.steps.push(step);
     }
 
     /// Adds a `map` of an expression, whose inputs are broadcast to the outputs.
-    pub fn map(&mut self, expression: Expression, inputs: &[Value], outputs: &[Value]) {
+    pub fn map(&mut self, expression: Expression, inputs: &[TensorId], outputs: &[TensorId]) {
         self.expression("map", &[], expression, inputs, outputs);
     }
 
@@ -207,8 +207,8 @@ impl Tape {
         name: &str,
         options: &[(&'static str, Attr)],
         expression: Expression,
-        inputs: &[Value],
-        outputs: &[Value],
+        inputs: &[TensorId],
+        outputs: &[TensorId],
     ) {
         self.write(name, options, inputs, outputs);
         let added = self.steps.last_mut().expect("just added");
@@ -216,27 +216,27 @@ impl Tape {
     }
 
     /// Adds a copy of a tensor to another of the same dimensions, or to a larger one to which it is broadcast.
-    pub fn move_to(&mut self, from: Value, to: Value) {
+    pub fn move_to(&mut self, from: TensorId, to: TensorId) {
         self.map(Expression::identity(), &[from], &[to]);
     }
 
     /// Adds a tensor to another of the same dimensions.
-    pub fn add_to(&mut self, from: Value, to: Value) {
+    pub fn add_to(&mut self, from: TensorId, to: TensorId) {
         self.map(sum(2), &[to, from], &[to]);
     }
 
     /// Fills a tensor with a number.
-    pub fn fill(&mut self, value: f64, to: Value) {
+    pub fn fill(&mut self, value: f64, to: TensorId) {
         self.write("fill", &[("value", Attr::Number(value))], &[], &[to]);
     }
 
     /// Returns the sum of tensors of the same shape.
-    pub fn sum_of(&mut self, values: &[Value], (dtype, dims): (DType, Dims)) -> Value {
+    pub fn sum_of(&mut self, values: &[TensorId], (dtype, dims): (DType, Dims)) -> TensorId {
         /// Less than the maximum number of inputs of a `map`.
         const TERMS: usize = 8;
         let mut left = values.to_vec();
         while left.len() > 1 {
-            let terms: Vec<Value> = left.drain(..left.len().min(TERMS)).collect();
+            let terms: Vec<TensorId> = left.drain(..left.len().min(TERMS)).collect();
             let total = self.scratch(dtype, dims);
             self.map(sum(terms.len()), &terms, &[total]);
             left.insert(0, total);
@@ -245,7 +245,7 @@ impl Tape {
     }
 
     /// Returns the broadcast shape of these tensors.
-    pub fn together(&self, values: &[Value]) -> Dims {
+    pub fn together(&self, values: &[TensorId]) -> Dims {
         values.iter().fold(Dims::new(), |dims, value| {
             layout::broadcast(dims, self.dims(*value)).expect("a rule combines tensors that fit together")
         })

@@ -25,20 +25,20 @@ fn convolved(
     rule: &mut Backward,
     of: &Shape,
     (name, more): (&str, &[(&'static str, Attr)]),
-    inputs: [Value; 2],
+    inputs: [TensorId; 2],
     dims: Dims,
-) -> Value {
+) -> TensorId {
     let all: Vec<_> = options(rule, of).into_iter().chain(more.iter().cloned()).collect();
     rule.tape.operation(name, &all, &inputs, (rule.spec.inputs[0].dtype, dims))
 }
 
 /// Computes `y` of a convolution from `x` and `w`.
-fn forward(rule: &mut Backward, of: &Shape, [x, w]: [Value; 2]) -> Value {
+fn forward(rule: &mut Backward, of: &Shape, [x, w]: [TensorId; 2]) -> TensorId {
     convolved(rule, of, ("conv", &[]), [x, w], shape(of.samples, of.groups * of.outputs, of.y))
 }
 
 /// Computes `x` of a convolution from `y` and `w`. Elements after the last window are the output padding.
-fn transposed(rule: &mut Backward, of: &Shape, [y, w]: [Value; 2]) -> Value {
+fn transposed(rule: &mut Backward, of: &Shape, [y, w]: [TensorId; 2]) -> TensorId {
     let added = (0..of.x.len()).map(|axis| {
         let spanned = (of.y[axis] - 1) * of.stride[axis] + of.dilation[axis] * (of.kernel[axis] - 1) + 1;
         (of.x[axis] + 2 * of.padding[axis] - spanned) as i64
@@ -48,7 +48,7 @@ fn transposed(rule: &mut Backward, of: &Shape, [y, w]: [Value; 2]) -> Value {
 }
 
 /// Computes `w` of a convolution from `x` and `y`.
-fn weights(rule: &mut Backward, of: &Shape, [x, y]: [Value; 2]) -> Value {
+fn weights(rule: &mut Backward, of: &Shape, [x, y]: [TensorId; 2]) -> TensorId {
     let more = [("size", sizes(of.kernel))];
     convolved(rule, of, ("conv_weights", &more), [x, y], shape(of.groups * of.outputs, of.inputs, of.kernel))
 }

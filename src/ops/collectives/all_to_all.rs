@@ -50,7 +50,7 @@ impl Operation for AllToAll {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        if let Some(counted) = Counted::of(spec) {
+        if let Some(counted) = RowCounts::of(spec) {
             let bytes = counted.usual_bytes(spec.inputs[0].dtype) * u64::from(counted.ranks);
             let [read, written] =
                 [bytes + spec.inputs[1].bytes(), bytes].map(|bytes| Traffic::of(Space::Device, bytes));
@@ -69,7 +69,7 @@ impl Operation for AllToAll {
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         // With one rank, the only part stays on that rank.
-        if let Some(counted) = Counted::of(spec) {
+        if let Some(counted) = RowCounts::of(spec) {
             counted.copy(inputs[1], (0, inputs[0]), (0, &mut outputs[0]));
             return;
         }
@@ -77,10 +77,10 @@ impl Operation for AllToAll {
         copy(&inputs[0][..count], &mut outputs[0]);
     }
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         let ranks = members.len();
         let sent: Vec<Vec<f64>> = members.iter().map(|member| member.inputs[0].clone()).collect();
-        if let Some(counted) = Counted::of(members[0].spec) {
+        if let Some(counted) = RowCounts::of(members[0].spec) {
             for (to, member) in (0..).zip(members.iter_mut()) {
                 for (from, values) in (0..).zip(&sent) {
                     counted.copy(&member.inputs[1], (from, values), (to, &mut member.outputs[0]));
@@ -106,13 +106,13 @@ impl Operation for AllToAll {
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        let even = spec.attrs.counts("counts").is_none() && Counted::of(spec).is_none();
+        let even = spec.attrs.counts("counts").is_none() && RowCounts::of(spec).is_none();
         even.then(|| Pieces::Blocks(spec.inputs[0].elements() / u64::from(spec.team.ranks)))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let collective = entry(spec, CollectiveKind::AllToAll);
-        let (parts, counted) = (uneven_parts(spec).map(Arc::new), Counted::of(spec));
+        let (parts, counted) = (uneven_parts(spec).map(Arc::new), RowCounts::of(spec));
         let ranks = u64::from(spec.team.ranks);
         let count = match (&parts, &counted) {
             (Some(_), _) => 0,
@@ -123,7 +123,7 @@ impl Operation for AllToAll {
     }
 
     fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
-        Counted::of(spec)
+        RowCounts::of(spec)
             .map(|_| "the host reads the counts first and waits for the device: as streams, never as a graph")
     }
 
@@ -133,18 +133,18 @@ impl Operation for AllToAll {
 }
 
 /// Numbers of elements exchanged with each rank; `None` if all parts are equal.
-fn uneven_parts(spec: &Spec) -> Option<Parts> {
+fn uneven_parts(spec: &Spec) -> Option<PartSizes> {
     let counts = spec.attrs.counts("counts")?;
     let (row, rank) = (row(&spec.inputs[0]), spec.team.rank as usize);
     let ranks = 0..spec.team.ranks as usize;
-    Some(Parts {
+    Some(PartSizes {
         sent: ranks.clone().map(|to| counts.get(rank, to) * row).collect(),
         received: ranks.map(|from| counts.get(from, rank) * row).collect(),
     })
 }
 
 /// Shape rule for counted parts: each operand must have space for the rows that its rank sends or receives.
-fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
+fn uneven(call: &Call, counts: &ElementCounts) -> Result<Vec<(DType, Dims)>, OpError> {
     let source = &call.inputs[0];
     let tensor = source.tensor;
     let ranks = call.team.ranks as usize;
@@ -152,9 +152,9 @@ fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
     let help = format!("the group has {ranks} ranks: write a list of {ranks} lists with {ranks} numbers each, or one");
     let bad = |why: String| Err(call.bad_option("counts", why, help.clone()));
     let rows: &[Vec<u64>] = match counts {
-        Counts::Rows(rows) if rows.len() != ranks => return bad(format!("it has {} lists", rows.len())),
-        Counts::Rows(rows) => rows,
-        Counts::Each(row) => std::slice::from_ref(row),
+        ElementCounts::Rows(rows) if rows.len() != ranks => return bad(format!("it has {} lists", rows.len())),
+        ElementCounts::Rows(rows) => rows,
+        ElementCounts::Each(row) => std::slice::from_ref(row),
     };
     if let Some(row) = rows.iter().find(|row| row.len() != ranks) {
         return bad(format!("a list of it has {} numbers", row.len()));

@@ -12,7 +12,7 @@ pub struct Batch;
 /// Name of the internal option that holds the members.
 const PARTS: &str = "parts";
 
-/// One collective of a batch, with its operands among those of the batch.
+/// A collective of a batch, with its operands among those of the batch.
 #[derive(Clone, Debug)]
 pub struct BatchMember<'a> {
     pub spec: &'a Spec,
@@ -71,24 +71,24 @@ impl Operation for Batch {
         }
         // A rank may send to itself.
         let inputs: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_vec()).collect();
-        transfer(&mut [Member { spec, inputs: &inputs, outputs }]);
+        transfer(&mut [RankMember { spec, inputs: &inputs, outputs }]);
     }
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         self.enclose_exchange(members);
     }
 
     /// The n-th collectives of all members belong together; sends and receives are matched by their ranks.
-    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+    fn enclose_exchange(&self, members: &mut [RankMember]) -> Vec<Vec<Tolerance>> {
         transfer(members);
         let mut tolerances: Vec<Vec<Tolerance>> = members.iter().map(|member| check::exactly(member.outputs)).collect();
         for place in 0.. {
-            let mut round: Vec<Member> = Vec::new();
+            let mut round: Vec<RankMember> = Vec::new();
             let mut outputs = Vec::new();
             for (index, member) in members.iter_mut().enumerate() {
                 let Some(part) = parts(member.spec).filter(|part| !is_transfer(part.spec)).nth(place) else { continue };
                 outputs.push((index, part.outputs.clone()));
-                round.push(Member {
+                round.push(RankMember {
                     spec: part.spec,
                     inputs: &member.inputs[part.inputs],
                     outputs: &mut member.outputs[part.outputs],

@@ -169,7 +169,7 @@ mod tests {
     fn uneven_parts_count_what_leaves_and_what_arrives() {
         let mut uneven = spec(&AllToAll, 3, &[100], &[100]);
         let counts = vec![vec![50, 20, 0], vec![10, 0, 0], vec![30, 0, 0]];
-        uneven.attrs.push("counts", Attr::Counts(Counts::Rows(counts).into()), None);
+        uneven.attrs.push("counts", Attr::Counts(ElementCounts::Rows(counts).into()), None);
         assert_eq!(bus_bytes(&uneven), Some(BusBytes { sent: 80.0, received: 160.0 }));
     }
 }

@@ -61,7 +61,7 @@ impl Operation for Copying {
         outputs[0].copy_from_slice(inputs[0]);
     }
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         let root =
             members.first().filter(|_| *self == Copying::Broadcast).map(|one| one.spec.attrs.int("root") as usize);
         let sent = (0..members.len()).filter(|&rank| root.is_none_or(|root| rank == root));

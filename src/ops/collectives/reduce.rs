@@ -21,7 +21,7 @@ fn needs_reducible(call: &Call) -> Result<(), OpError> {
 
 /// Reduces the elements of all members. Also returns the tolerance: a library rounds each partial result to the
 /// element type and may combine ranks in any order.
-fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
+fn reduced(members: &[RankMember]) -> (Vec<f64>, Tolerance) {
     let Some(first) = members.first() else { return (Vec::new(), Tolerance::Exact) };
     let (reduction, dtype) = (reduction(&first.spec.attrs), first.spec.inputs[0].dtype);
     let join = |a: f64, b: f64| match reduction {
@@ -166,15 +166,15 @@ impl Operation for Reducing {
         outputs[0].copy_from_slice(inputs[0]);
     }
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         self.enclose_exchange(members);
     }
 
-    fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
+    fn enclose_exchange(&self, members: &mut [RankMember]) -> Vec<Vec<Tolerance>> {
         let (all, tolerance) = reduced(members);
         let part = all.len() / members.len().max(1);
         let root = members.first().filter(|_| *self == Reducing::Reduce).map(|member| member.spec.attrs.int("root"));
-        let of_rank = |(rank, member): (usize, &mut Member)| {
+        let of_rank = |(rank, member): (usize, &mut RankMember)| {
             let received = match self {
                 Reducing::AllReduce => 0..all.len(),
                 Reducing::ReduceScatter => rank * part..(rank + 1) * part,

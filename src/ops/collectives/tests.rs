@@ -20,7 +20,8 @@ fn exchanged(specs: &[Spec], inputs: &[Vec<Vec<f64>>]) -> Vec<Vec<Vec<f64>>> {
     let filled = |spec: &Spec| spec.outputs.iter().map(|output| vec![-1.0; output.elements() as usize]).collect();
     let mut outputs: Vec<Vec<Vec<f64>>> = specs.iter().map(filled).collect();
     let members = specs.iter().zip(inputs).zip(&mut outputs);
-    let mut members: Vec<Member> = members.map(|((spec, inputs), outputs)| Member { spec, inputs, outputs }).collect();
+    let mut members: Vec<RankMember> =
+        members.map(|((spec, inputs), outputs)| RankMember { spec, inputs, outputs }).collect();
     specs[0].operation.exchange(&mut members);
     outputs
 }
@@ -49,7 +50,7 @@ fn all_reduce_gives_every_rank_the_same() {
 #[test]
 fn all_to_all_counts_what_goes_where() {
     let rows = vec![vec![1, 2, 0], vec![0, 1, 1], vec![3, 0, 1]];
-    let options = Attrs::of([("counts", Attr::Counts(Arc::new(Counts::Rows(rows))))]);
+    let options = Attrs::of([("counts", Attr::Counts(Arc::new(ElementCounts::Rows(rows))))]);
     let inputs: [&[f64]; 3] = [&[1.0, 2.0, 3.0, 99.0], &[4.0, 5.0, 98.0, 97.0], &[6.0, 7.0, 8.0, 9.0]];
     // Elements after the last part stay unchanged.
     let expected = [[1.0, 6.0, 7.0, 8.0], [2.0, 3.0, 4.0, -1.0], [5.0, 9.0, -1.0, -1.0]];
@@ -63,7 +64,7 @@ fn all_to_all_counts_what_goes_where() {
 
 #[test]
 fn one_list_of_counts_is_every_senders() {
-    let options = Attrs::of([("counts", Attr::Counts(Arc::new(Counts::Each(vec![1, 0, 2]))))]);
+    let options = Attrs::of([("counts", Attr::Counts(Arc::new(ElementCounts::Each(vec![1, 0, 2]))))]);
     let expected = [[1.0, 4.0, 7.0, -1.0, -1.0, -1.0], [-1.0; 6], [2.0, 3.0, -5.0, 6.0, 9.0, 0.0]];
     assert_eq!(alike(&AllToAll, options, VALUES, 6), expected);
 }

@@ -76,7 +76,7 @@ impl Operation for Transfer {
     /// Does nothing: in a group of one rank, no other rank sends.
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
-    fn exchange(&self, members: &mut [Member]) {
+    fn exchange(&self, members: &mut [RankMember]) {
         transfer(members);
     }
 
@@ -124,7 +124,7 @@ impl Operation for Barrier {
 
 /// Copies each sent tensor to its receiver: the k-th `send` of a rank matches the k-th `recv` from it. A receive
 /// without a send leaves its target unchanged.
-pub(super) fn transfer(members: &mut [Member]) {
+pub(super) fn transfer(members: &mut [RankMember]) {
     let mut sent: BTreeMap<(u32, u32), VecDeque<&[f64]>> = BTreeMap::new();
     for member in members.iter() {
         for part in parts(member.spec).filter(|part| part.spec.operation.name() == Transfer::Send.name()) {

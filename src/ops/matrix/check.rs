@@ -99,7 +99,7 @@ impl Rounding {
 
     /// Returns the error bound of each result: of a sum and the epilogue's function of it.
     pub fn radii(&self, factors: Factors, added: Option<Added>, sums: &[f64]) -> Vec<f64> {
-        let radii = Product::new(factors.view(), (added, self.early), sums, (self.dtype, self.arithmetic)).radii(sums);
+        let radii = Checked::new(factors.view(), (added, self.early), sums, (self.dtype, self.arithmetic)).radii(sums);
         let of = |(radius, &sum): (f64, &f64)| self.finish.radius((self.compute, self.dtype), sum, radius);
         radii.into_iter().zip(sums).map(of).collect()
     }
@@ -107,7 +107,7 @@ impl Rounding {
     /// Compares one product of an operation. `flops` is the number of floating-point operations of all its products.
     pub fn check(&self, factors: Factors, added: Option<Added>, c: &[f64], flops: f64) -> Check {
         if self.finish.function == Function::Identity {
-            return Product::new(factors.view(), (added, self.early), c, (self.dtype, self.arithmetic)).compared(flops);
+            return Checked::new(factors.view(), (added, self.early), c, (self.dtype, self.arithmetic)).compared(flops);
         }
         // Random vectors need linearity, which a function of sums lacks: a sample of rows is compared by element.
         let (m, n) = (factors.rows() as u64, factors.columns() as u64);
@@ -173,11 +173,11 @@ pub fn product_radii<'a>(
     c: &'a [f64],
     kind: (DType, Arithmetic),
 ) -> Vec<f64> {
-    Product::new(factors, added, c, kind).radii(c)
+    Checked::new(factors, added, c, kind).radii(c)
 }
 
 /// A product and the device's result.
-struct Product<'a> {
+struct Checked<'a> {
     factors: Factors<'a>,
     /// The terms added to the product: per element, their sum and the sum of their absolute values.
     added: Option<(Array2<f64>, Array2<f64>)>,
@@ -193,24 +193,24 @@ struct Product<'a> {
     /// of the absolute terms of an element.
     rows: Vec<f64>,
     columns: Vec<f64>,
-    samples: Samples,
+    samples: SampledRounding,
 }
 
 /// Rounding of a product, estimated from a sample of its elements.
-struct Samples {
+struct SampledRounding {
     /// Error bound of an element, in unit roundoffs of its scale.
     roundings: f64,
     /// Root mean square error of the sample as a multiple of its tolerance, at the worst sampled element.
     worst: Worst,
 }
 
-impl<'a> Product<'a> {
+impl<'a> Checked<'a> {
     fn new(
         factors: Factors<'a>,
         (added, early): (Option<Added>, f64),
         c: &'a [f64],
         (dtype, arithmetic): (DType, Arithmetic),
-    ) -> Product<'a> {
+    ) -> Checked<'a> {
         let least = if arithmetic == Arithmetic::F16 { SMALLEST_NORMAL } else { 0.0 };
         let (rows, columns) = (lengths(factors.a, least), lengths(factors.b.t(), least));
         let shape = (factors.rows(), factors.columns());
@@ -228,8 +228,8 @@ impl<'a> Product<'a> {
             _ => 0.0,
         };
         let growing = factors.depth() as f64 / 3.0 * sum.epsilon() + narrowed;
-        let samples = Samples { roundings: 0.0, worst: Worst::default() };
-        let mut product = Product { factors, added, c, dtype, early, sum, growing, rows, columns, samples };
+        let samples = SampledRounding { roundings: 0.0, worst: Worst::default() };
+        let mut product = Checked { factors, added, c, dtype, early, sum, growing, rows, columns, samples };
         product.samples = product.sample(arithmetic);
         product
     }
@@ -252,7 +252,7 @@ impl<'a> Product<'a> {
     // --- Rounding ---------------------------------------------------------------------------------------------
 
     /// Estimates the rounding from elements all over the product.
-    fn sample(&self, arithmetic: Arithmetic) -> Samples {
+    fn sample(&self, arithmetic: Arithmetic) -> SampledRounding {
         let (m, n) = (self.rows.len(), self.columns.len());
         let groups = n.div_ceil(GROUP);
         let wanted = m.max(n).clamp(FEWEST, SAMPLES).div_ceil(GROUP);
@@ -286,7 +286,7 @@ impl<'a> Product<'a> {
             Arithmetic::F64 => 2.0 * measured,
             _ => measured.min(depth + 1.0),
         };
-        let mut samples = Samples { roundings, worst: Worst::default() };
+        let mut samples = SampledRounding { roundings, worst: Worst::default() };
         if found.len() >= ENOUGH {
             let allowed = 8.0 * mean(|one| one.plain) + 2.0 + narrow;
             let worst = found.iter().max_by(|a, b| a.actual.total_cmp(&b.actual)).expect("there are enough");
@@ -366,7 +366,7 @@ impl<'a> Product<'a> {
     /// Multiplies each row of each block of columns by random vectors, on both sides of the equation. Returns `None` if
     /// this is no less work than computing all elements, or if some elements are infinite or NaN.
     fn by_vectors(&self) -> Option<Check> {
-        let Product { factors, c, added, .. } = self;
+        let Checked { factors, c, added, .. } = self;
         let (m, n) = (self.rows.len(), self.columns.len());
         let blocks = n.div_ceil(WIDTH);
         let largest = if self.sum == DType::F64 { f64::MAX.sqrt() } else { f64::from(f32::MAX) / 4.0 };
@@ -593,7 +593,7 @@ mod tests {
             let factors = Factors { a: matrix(&a, (m, k)), b: matrix(&b, (k, n)) };
             let element = |index: usize| plain(factors.a.row(index / n), factors.b.column(index % n), Arithmetic::BF16);
             let c: Vec<f64> = (0..m * n).map(element).collect();
-            let found = Product::new(factors, (None, 0.0), &c, (DType::F32, Arithmetic::BF16)).by_elements();
+            let found = Checked::new(factors, (None, 0.0), &c, (DType::F32, Arithmetic::BF16)).by_elements();
             assert!(found.held(), "column {special}: {found:?}");
         }
     }

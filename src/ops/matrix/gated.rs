@@ -209,7 +209,7 @@ impl Gate {
     }
 
     /// Returns the gradient of both halves of the sums from that of the result.
-    pub fn backward(&self, rule: &mut Backward, gradient: backward::Value) -> Result<backward::Value, NoRule> {
+    pub fn backward(&self, rule: &mut Backward, gradient: backward::TensorId) -> Result<backward::TensorId, NoRule> {
         if rule.given(1).is_some() {
             return Err("the sums of a gated product have no gradient of their own: write the product and `map`");
         }
@@ -221,7 +221,8 @@ impl Gate {
         (0..dims.len()).for_each(|axis| start.set(axis, 0));
         let mut behind = start;
         behind.set(last, dims[last] / 2);
-        let mut operands: Vec<backward::Value> = [start, behind].map(|start| rule.tape.slice(sums, start, half)).into();
+        let mut operands: Vec<backward::TensorId> =
+            [start, behind].map(|start| rule.tape.slice(sums, start, half)).into();
         if let Some(bias) = self.bias {
             let row = Dims::from_slice(&[dims[last] / 2]).unwrap_or_default();
             let bias = rule.input(bias);
@@ -235,7 +236,7 @@ impl Gate {
         let slopes = super::super::derivative::Derivatives::of(&expression, operands.len() - 1, &[true], 1.0)
             .ok_or("its epilogue has no derivative")?;
         let (expression, used) = slopes.select(&[0, 1]);
-        let operands: Vec<backward::Value> = used.iter().map(|&place| operands[place]).collect();
+        let operands: Vec<backward::TensorId> = used.iter().map(|&place| operands[place]).collect();
         let found = rule.tape.scratch(dtype, dims);
         let outputs = [start, behind].map(|start| rule.tape.slice(found, start, half));
         rule.tape.map(expression, &operands, &outputs);

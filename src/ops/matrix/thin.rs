@@ -47,10 +47,13 @@ const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
 
 /// Division of a thin product.
 struct Thin {
-    /// Sizes: of the large matrix besides the depth, of the thin one, the depth, and the number of products.
+    /// Size of the large matrix along the dimension that is not the depth.
     wide: u64,
+    /// Number of rows or columns of the thin matrix besides the depth.
     thin: u64,
+    /// Number of terms of a sum.
     depth: u64,
+    /// Number of products.
     batch: u64,
     /// Whether the large matrix is `b`, so that results along it are columns.
     is_b: bool,
@@ -64,8 +67,9 @@ struct Thin {
     group: u64,
     /// Loads of a row, or terms, that a thread has under way.
     ahead: u64,
-    /// Blocks that share the depth, and the part of each.
+    /// Number of blocks that share the depth of a tile.
     splits: u64,
+    /// Part of the depth that a block computes.
     share: u64,
 }
 
@@ -74,7 +78,7 @@ pub fn applies(spec: &Spec) -> bool {
     Thin::of(spec).is_some()
 }
 
-/// The kernels that compute the product and its epilogue.
+/// Returns the kernels that compute the product and its epilogue; `None` for a product that is not thin.
 pub fn launches(spec: &Spec) -> Option<Vec<Launch>> {
     let thin = Thin::of(spec)?;
     let join = (thin.splits > 1).then(|| thin.join(spec));

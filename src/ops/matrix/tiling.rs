@@ -20,7 +20,7 @@ const MIN_DEPTH: u64 = 512;
 /// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
 const ALIGNMENT: u64 = 16;
 
-/// Alignment in bytes that they require of the result's rows, which they write in smaller pieces.
+/// Alignment in bytes that the fast kernels require of the result's rows, which they write in smaller pieces.
 const RESULT_ALIGNMENT: u64 = 4;
 
 /// Returns the number of blocks, and how they divide the product.

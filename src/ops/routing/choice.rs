@@ -7,7 +7,7 @@ use crate::ops::{Spec, check};
 
 /// The rules by which a row chooses its experts.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct SelectionRules {
     /// Number of groups of experts; 1 without groups.
     pub groups: usize,
     /// Number of groups from which a row selects.
@@ -18,13 +18,13 @@ pub struct Choice {
     pub by_score: bool,
 }
 
-impl Choice {
+impl SelectionRules {
     /// Returns the rules that the options and operands of a `route` define.
-    pub fn of(spec: &Spec) -> Choice {
+    pub fn of(spec: &Spec) -> SelectionRules {
         let [groups, group_k] = ["groups", "group_k"].map(|name| spec.attrs.int(name) as usize);
         let limited = group_k > 0 && group_k < groups;
         let by_two = limited && spec.attrs.word("group_score") == "best_two";
-        Choice {
+        SelectionRules {
             groups: if limited { groups } else { 1 },
             group_k: if limited { group_k } else { 1 },
             by_two,
@@ -34,7 +34,7 @@ impl Choice {
 }
 
 /// The selected experts of a row.
-struct Chosen {
+struct SelectedExperts {
     /// Indices in ascending order.
     experts: Vec<usize>,
     /// For each expert, whether rounding can change its selection.
@@ -48,7 +48,7 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
     let (k, capacity) = (spec.attrs.int("k") as usize, spec.attrs.int("capacity") as usize);
     let normalize = spec.attrs.bool("normalize");
     let precision = Precision::of(spec.inputs[0].dtype.compute());
-    let choice = Choice::of(spec);
+    let choice = SelectionRules::of(spec);
     let mut radii = [0, 1, 2].map(|index| vec![0.0; outputs[index].len()]);
     let [slots, weights, dropped] = outputs else { unreachable!("the signature has three outputs") };
     slots.fill(-1.0);
@@ -56,7 +56,8 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
     let mut taken = vec![0usize; experts];
     for (token, row) in inputs[0].chunks(experts).enumerate() {
         let scores = scores(spec, precision, row);
-        let Chosen { experts: chosen, open } = chosen(&choice, precision, k, row, &scores, inputs.get(1).copied());
+        let SelectedExperts { experts: chosen, open } =
+            chosen(&choice, precision, k, row, &scores, inputs.get(1).copied());
         let total = if normalize { sum(spec, precision, chosen.iter().map(|&e| scores[e])) } else { Ball::exact(1.0) };
         let is_open = open.contains(&true);
         for e in (0..experts).filter(|&e| open[e]) {
@@ -115,13 +116,13 @@ fn scores(spec: &Spec, precision: Precision, row: &[f64]) -> Vec<Ball> {
 
 /// Selects the `k` experts of a row with the best scores, within the best groups.
 fn chosen(
-    choice: &Choice,
+    choice: &SelectionRules,
     precision: Precision,
     k: usize,
     row: &[f64],
     scores: &[Ball],
     bias: Option<&[f64]>,
-) -> Chosen {
+) -> SelectedExperts {
     let add = |(score, bias): (&Ball, &f64)| precision.binary(Binary::Add, *score, Ball::exact(*bias));
     let ranked: Vec<Ball> = match bias {
         Some(bias) => scores.iter().zip(bias).map(add).collect(),
@@ -152,7 +153,7 @@ fn chosen(
         largest(&eligible.iter().map(|&e| ranked[e]).collect::<Vec<_>>(), k, |a, b| are_same(eligible[a], eligible[b]));
     let mut open = vec![open_groups.contains(&true); row.len()];
     eligible.iter().zip(open_places).for_each(|(&e, is_open)| open[e] |= is_open);
-    Chosen { experts: places.into_iter().map(|place| eligible[place]).collect(), open }
+    SelectedExperts { experts: places.into_iter().map(|place| eligible[place]).collect(), open }
 }
 
 /// Indices of the `k` largest values, in ascending order; of equal values, the earlier ones. Also returns, for each

@@ -2,12 +2,12 @@
 
 use super::super::occupancy::{SECTOR, share};
 use super::super::select::is_wide;
-use super::choice::Choice;
+use super::choice::SelectionRules;
 use super::kernel::{BLOCK_OF_ROWS, placing_threads, row_bytes};
 use super::*;
 
-/// Expected number of bits that a search examines until it separates the largest of two random numbers, and of twice as many numbers each
-/// further one.
+/// Expected number of bits that a search examines until it separates the largest of two random numbers, and of twice as many
+/// numbers each further one.
 const FEWEST_ROUNDS: u64 = 6;
 
 /// Instructions of a thread per bit of a search, and the time of a sum over a warp, which 16 lanes of an SM compute at a time.
@@ -27,7 +27,7 @@ pub fn of_launches(spec: &Spec) -> Vec<Cost> {
     let probs = &spec.inputs[0];
     let (tokens, experts, k) = (probs.dims[0], probs.dims[1], spec.attrs.int("k") as u64);
     let (words, held) = (tokens.div_ceil(TOGETHER).max(1), experts.div_ceil(TOGETHER));
-    let choice = Choice::of(spec);
+    let choice = SelectionRules::of(spec);
     let of_groups = if choice.groups > 1 { choice.groups as u64 * (held * 3 + 40) } else { 0 };
     let of_key = if is_wide(probs.dtype) { 8 } else { 4 };
     let rounds = FEWEST_ROUNDS + u64::from(experts.max(1).ilog2());

@@ -5,7 +5,7 @@ use crate::ops::select::{is_wide, keys};
 use crate::ops::{Arg, Launch, Spec};
 
 use super::TOGETHER;
-use super::choice::Choice;
+use super::choice::SelectionRules;
 
 /// Threads of a block that processes as many rows as a word has bits.
 pub const BLOCK_OF_ROWS: u32 = 1024;
@@ -30,7 +30,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
     let [slots, weights, dropped] = &*spec.outputs else { unreachable!("the signature has three outputs") };
     let (tokens, experts) = (probs.dims[0], probs.dims[1]);
     let words = tokens.div_ceil(TOGETHER).max(1);
-    let choice = Choice::of(spec);
+    let choice = SelectionRules::of(spec);
     let bias = spec.inputs.get(1);
     let scores = spec.attrs.word("scores");
     let compute = probs.dtype.compute();

@@ -5,7 +5,7 @@ mod cost;
 mod kernel;
 
 use super::*;
-pub use choice::Choice;
+pub use choice::SelectionRules;
 use choice::routed;
 
 /// `route(probs, k: n, capacity: m)`.

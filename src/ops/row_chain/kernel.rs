@@ -24,7 +24,7 @@ pub struct ChainPartition {
 }
 
 /// A kernel function generated from an expression.
-struct Function {
+struct KernelFunction {
     text: String,
     name: &'static str,
     /// Inputs of the chain that are its arguments: 0 is the core's result, [`BEFORE`] the core's operand.
@@ -93,7 +93,7 @@ impl ChainPartition {
     }
 
     /// Returns the kernel's parameters.
-    fn parameters(&self, core: Core, spec: &Spec, functions: &[Function; 2]) -> Vec<Parameter> {
+    fn parameters(&self, core: Core, spec: &Spec, functions: &[KernelFunction; 2]) -> Vec<Parameter> {
         let ChainPartition { rows, .. } = self;
         let compute = compute_type(spec);
         let mut all = Vec::new();
@@ -110,7 +110,7 @@ impl ChainPartition {
         };
         let real = |value: f64| Arg::real(compute, value);
         all.extend(option.map(|option| (format!("C {option}"), real(spec.attrs.number(option)))));
-        for Function { prefix, constants, .. } in functions {
+        for KernelFunction { prefix, constants, .. } in functions {
             let constants = constants.iter().enumerate();
             all.extend(constants.map(|(place, value)| (format!("C {prefix}{place}"), real(*value))));
         }
@@ -146,7 +146,7 @@ impl ChainPartition {
     }
 
     /// Returns the inputs that a thread loads for a function: those with an element or a value per column.
-    fn loaded(&self, spec: &Spec, function: &Function) -> Vec<usize> {
+    fn loaded(&self, spec: &Spec, function: &KernelFunction) -> Vec<usize> {
         let inputs = function.inputs.iter().filter(|&&number| number != 0 && number != BEFORE).map(|number| number - 1);
         inputs.filter(|&input| !self.is_scalar(spec, input)).collect()
     }
@@ -186,7 +186,7 @@ impl ChainPartition {
 
     /// Returns the call of a function for element `i` of a pack. `result` is the core's result; the function assigns
     /// its outputs to `targets`.
-    fn call(&self, spec: &Spec, function: &Function, result: &str, targets: &[String]) -> String {
+    fn call(&self, spec: &Spec, function: &KernelFunction, result: &str, targets: &[String]) -> String {
         let argument = |&number: &usize| match number {
             0 => result.to_owned(),
             BEFORE => "v[k][i]".to_owned(),
@@ -199,7 +199,7 @@ impl ChainPartition {
     }
 
     /// Returns text that computes the rows.
-    fn work(&self, core: Core, spec: &Spec, [before, behind]: &[Function; 2]) -> String {
+    fn work(&self, core: Core, spec: &Spec, [before, behind]: &[KernelFunction; 2]) -> String {
         let (inputs, outputs, whole) = (spec.inputs.len(), spec.outputs.len(), self.sharing.whole);
         // Exponentials replace their arguments in the registers, unless the arguments are needed again.
         let keeps = behind.inputs.contains(&BEFORE);
@@ -263,7 +263,7 @@ impl ChainPartition {
 
 /// Returns the functions before and after the core. If the second one needs the core's operand, it reads the stored
 /// value instead of computing it again.
-fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
+fn functions(expression: &Expression, outputs: usize) -> [KernelFunction; 2] {
     let (before, numbers) = expression.part(&expression.outputs()[..1]);
     let mut behind = Expression::default();
     let own = expression.outputs()[0];
@@ -272,12 +272,12 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
     for (number, node) in expression.nodes().iter().enumerate() {
         let at = |operand: u16| places[usize::from(operand)];
         let place = match *node {
-            _ if number == usize::from(own) => behind.push(Node::Input(BEFORE as u8)),
-            Node::Input(input) => behind.push(Node::Input(input)),
-            Node::Constant(constant) => behind.push_constant(expression.constants()[usize::from(constant)]),
-            Node::Unary(function, x) => behind.push(Node::Unary(function, at(x))),
-            Node::Binary(function, x, y) => behind.push(Node::Binary(function, at(x), at(y))),
-            Node::Select(condition, yes, no) => behind.push(Node::Select(at(condition), at(yes), at(no))),
+            _ if number == usize::from(own) => behind.push(ExprNode::Input(BEFORE as u8)),
+            ExprNode::Input(input) => behind.push(ExprNode::Input(input)),
+            ExprNode::Constant(constant) => behind.push_constant(expression.constants()[usize::from(constant)]),
+            ExprNode::Unary(function, x) => behind.push(ExprNode::Unary(function, at(x))),
+            ExprNode::Binary(function, x, y) => behind.push(ExprNode::Binary(function, at(x), at(y))),
+            ExprNode::Select(condition, yes, no) => behind.push(ExprNode::Select(at(condition), at(yes), at(no))),
         };
         places.push(place.expect(full));
     }
@@ -294,7 +294,7 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
             arguments.collect::<Vec<_>>().join(", "),
             expression.c_text()
         );
-        Function { text, name, inputs, prefix, constants }
+        KernelFunction { text, name, inputs, prefix, constants }
     };
     [function(before, "before", "b", numbers, 1), function(behind, "behind", "c", behind_numbers, outputs)]
 }

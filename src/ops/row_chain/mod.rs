@@ -5,7 +5,7 @@ mod accuracy;
 mod kernel;
 
 use super::elementwise::{compute_type, side_by_side};
-use super::expression::{Binary, Node};
+use super::expression::{Binary, ExprNode};
 use super::layout::broadcast;
 use super::reductions::{Extent, Function, Group};
 use super::*;
@@ -74,7 +74,7 @@ impl Core {
 }
 
 /// An operation as a chain along rows.
-pub struct Form {
+pub struct ChainForm {
     pub core: Core,
     /// Expression in the form that [`RowChain`] describes.
     pub expression: Expression,
@@ -86,36 +86,36 @@ pub struct Form {
 
 /// Returns the chain that an operation is equivalent to: a softmax, a norm, a sum along rows, or a chain; `None` for
 /// other operations.
-pub fn form(spec: &Spec) -> Option<Form> {
+pub fn form(spec: &Spec) -> Option<ChainForm> {
     let name = spec.operation.name();
     let dims = spec.outputs.first()?.dims;
     if let Some(core) = Core::ALL.into_iter().find(|core| core.operation().name() == name) {
         let expression = spec.expression.as_deref()?.clone();
-        return Some(Form { core, expression, dims, is_reduction: false });
+        return Some(ChainForm { core, expression, dims, is_reduction: false });
     }
     let core = Core::ALL.into_iter().find(|core| core.plain() == name)?;
     let mut expression = Expression::default();
-    let mut result = expression.push(Node::Input(0))?;
+    let mut result = expression.push(ExprNode::Input(0))?;
     if core.reduction().is_some() {
         let Extent { dims, reduced } = Extent::of(spec);
         let is_last = (0..dims.len()).all(|axis| reduced[axis] == (axis + 1 == dims.len()));
         let own = spec.expression.as_deref().filter(|_| is_last && spec.attrs.bool("keepdim"))?;
-        let mut input = |number: usize| expression.push(Node::Input(u8::try_from(number).ok()?));
+        let mut input = |number: usize| expression.push(ExprNode::Input(u8::try_from(number).ok()?));
         let inputs: Option<Vec<u16>> = (1..=spec.inputs.len()).map(&mut input).collect();
         let before = expression.graft(own, &inputs?)?;
         expression.finish(before[0]);
         expression.finish(result);
-        return Some(Form { core, expression, dims, is_reduction: true });
+        return Some(ChainForm { core, expression, dims, is_reduction: true });
     }
-    let before = expression.push(Node::Input(1))?;
+    let before = expression.push(ExprNode::Input(1))?;
     // Weight and bias become elementwise functions after the core.
     for (input, function) in (2..=spec.inputs.len()).zip([Binary::Multiply, Binary::Add]) {
-        let operand = expression.push(Node::Input(input as u8))?;
-        result = expression.push(Node::Binary(function, result, operand))?;
+        let operand = expression.push(ExprNode::Input(input as u8))?;
+        result = expression.push(ExprNode::Binary(function, result, operand))?;
     }
     expression.finish(before);
     expression.finish(result);
-    Some(Form { core, expression, dims, is_reduction: false })
+    Some(ChainForm { core, expression, dims, is_reduction: false })
 }
 
 /// True if a chain with one block per row keeps the device busy. Rows that are few and long are divided better without

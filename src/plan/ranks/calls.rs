@@ -6,11 +6,11 @@ use crate::base::{GroupId, OpId};
 use crate::model::{OpKind, Program};
 use crate::ops::{self, Category, Collective, CollectiveKind, Crossing, Launch, Reduction, Spec, Tensor};
 
-use super::Rank;
+use super::RankPlan;
 
 /// Calls of one program, which several ranks may share.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct CallTable<'a> {
     pub program: &'a Program,
     /// Collectives of each spec, in order; empty for other operations.
     entries: Vec<Vec<Collective>>,
@@ -30,7 +30,7 @@ struct Followers {
 /// The tables of a world's distinct programs.
 #[derive(Debug)]
 pub struct Tables<'a> {
-    tables: Vec<Table<'a>>,
+    tables: Vec<CallTable<'a>>,
     /// Table of each rank.
     of: Vec<usize>,
 }
@@ -43,13 +43,13 @@ const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {
     /// Builds the tables of a world's programs.
-    pub fn new(ranks: &'a [Rank]) -> Tables<'a> {
+    pub fn new(ranks: &'a [RankPlan]) -> Tables<'a> {
         let mut names = FxHashMap::default();
         let mut known: FxHashMap<*const Program, usize> = FxHashMap::default();
         let mut tables = Vec::new();
         let of = ranks.iter().map(|rank| {
             *known.entry(std::sync::Arc::as_ptr(&rank.program)).or_insert_with(|| {
-                tables.push(Table::new(rank, &mut names));
+                tables.push(CallTable::new(rank, &mut names));
                 tables.len() - 1
             })
         });
@@ -58,7 +58,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Computes the dependents of each operation.
-    pub fn connect(&mut self, ranks: &[Rank]) {
+    pub fn connect(&mut self, ranks: &[RankPlan]) {
         for (rank, &table) in ranks.iter().zip(&self.of) {
             let followers = &mut self.tables[table].followers;
             if followers.is_empty() {
@@ -68,7 +68,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Table of a rank.
-    pub fn of(&self, rank: u32) -> &Table<'a> {
+    pub fn of(&self, rank: u32) -> &CallTable<'a> {
         &self.tables[self.of[rank as usize]]
     }
 
@@ -83,8 +83,8 @@ impl<'a> Tables<'a> {
     }
 }
 
-impl<'a> Table<'a> {
-    fn new(rank: &'a Rank, names: &mut FxHashMap<&'a str, u32>) -> Table<'a> {
+impl<'a> CallTable<'a> {
+    fn new(rank: &'a RankPlan, names: &mut FxHashMap<&'a str, u32>) -> CallTable<'a> {
         let program: &'a Program = &rank.program;
         let entries: Vec<Vec<Collective>> = program
             .specs
@@ -103,7 +103,7 @@ impl<'a> Table<'a> {
                 *names.entry(&stream.name).or_insert(next)
             })
             .collect();
-        Table { program, entries, streams, followers: Vec::new() }
+        CallTable { program, entries, streams, followers: Vec::new() }
     }
 
     /// Collectives of an operation; empty for other operations.

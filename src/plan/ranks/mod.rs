@@ -17,39 +17,39 @@ use crate::model::Program;
 use super::{Plan, PlanError};
 use calls::Tables;
 pub use pairs::{Pair, pairs};
-use progress::Progress;
+use progress::RankSimulation;
 
 /// Program and plan of one rank. Ranks with equal programs share both.
 #[derive(Clone, Debug)]
-pub struct Rank {
+pub struct RankPlan {
     pub program: Arc<Program>,
     pub plan: Arc<Plan>,
 }
 
-impl Rank {
+impl RankPlan {
     /// Program and plan of a block around the iterations; `None` if the file has no such block.
-    pub fn block(&self, which: OnceBlock) -> Option<Rank> {
+    pub fn block(&self, which: OnceBlock) -> Option<RankPlan> {
         let (program, plan) = (self.program.around.get(which)?.clone(), self.plan.around.get(which)?.clone());
-        Some(Rank { program, plan })
+        Some(RankPlan { program, plan })
     }
 
     /// Whether two ranks have the same program.
-    pub fn shares_with(&self, other: &Rank) -> bool {
+    pub fn shares_with(&self, other: &RankPlan) -> bool {
         Arc::ptr_eq(&self.program, &other.program)
     }
 }
 
 /// Checks the ranks of a world, in the order of their numbers: members of a group issue the same collectives in the
 /// same order, sends match receives, and there is no deadlock.
-pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
+pub fn check(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     for which in OnceBlock::ALL {
-        let blocks: Vec<Rank> = ranks.iter().filter_map(|rank| rank.block(which)).collect();
+        let blocks: Vec<RankPlan> = ranks.iter().filter_map(|rank| rank.block(which)).collect();
         check_cycles(&blocks)?;
     }
     check_cycles(ranks)
 }
 
-fn check_cycles(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
+fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     let Some(first) = ranks.first() else { return Ok(()) };
     let mut tables = Tables::new(ranks);
     let all_share = ranks.iter().all(|rank| rank.shares_with(first));
@@ -61,7 +61,7 @@ fn check_cycles(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
         return Err(vec![error]);
     }
     tables.connect(ranks);
-    let mut progress = Progress::new(ranks, &tables);
+    let mut progress = RankSimulation::new(ranks, &tables);
     progress.run();
     let differing = progress.differing.iter();
     let errors: Vec<PlanError> = differing.map(|&(first, second)| stuck::differ(&progress, first, second)).collect();
@@ -72,8 +72,8 @@ fn check_cycles(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
 }
 
 /// The error that ranks factor the world into different meshes; `None` if all have the same.
-fn other_mesh(ranks: &[Rank]) -> Option<PlanError> {
-    let factors = |rank: &Rank| -> Vec<(String, u32)> {
+fn other_mesh(ranks: &[RankPlan]) -> Option<PlanError> {
+    let factors = |rank: &RankPlan| -> Vec<(String, u32)> {
         let single = rank.program.groups.iter().filter(|group| group.factors.len() == 1);
         single.map(|group| (group.name.clone(), group.size())).collect()
     };

@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use crate::base::OpId;
 use crate::ops::{Collective, CollectiveKind};
 
-use super::Rank;
-use super::calls::{Channel, Table, Tables};
+use super::RankPlan;
+use super::calls::{CallTable, Channel, Tables};
 
 /// Operations that complete together.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Pair {
 
 /// Identifies operations of several ranks that belong together.
 #[derive(PartialEq, Eq, Hash)]
-enum Key {
+enum PairKey {
     /// A collective, by its number on a communicator.
     Collective(Channel, usize),
     /// A transfer, by sender, receiver, and its number between the two.
@@ -32,17 +32,17 @@ enum Key {
 
 /// Groups of operations of a cycle that belong together, in the order of the first rank that has each. Requires ranks that
 /// [`check`](super::check) accepts.
-pub fn pairs(ranks: &[Rank]) -> Vec<Pair> {
+pub fn pairs(ranks: &[RankPlan]) -> Vec<Pair> {
     let tables = Tables::new(ranks);
-    let mut pairs: IndexMap<(usize, Key), Pair> = IndexMap::new();
+    let mut pairs: IndexMap<(usize, PairKey), Pair> = IndexMap::new();
     for number in (0..).take(ranks.len()) {
         let table = tables.of(number);
         for (step, operations) in table.program.cycle.iter().enumerate() {
-            let mut counts = Counts::default();
+            let mut counts = CallCounts::default();
             for op in operations.ids() {
                 for call in table.calls(step, op) {
                     let key = match operations.peer(op) {
-                        Some(peer) => Key::Copy(peer.crossing),
+                        Some(peer) => PairKey::Copy(peer.crossing),
                         None => counts.key(table, (number, step, op), call),
                     };
                     let pair = pairs.entry((step, key)).or_insert_with(|| Pair { step, members: Vec::new() });
@@ -58,16 +58,16 @@ pub fn pairs(ranks: &[Rank]) -> Vec<Pair> {
 
 /// Calls of one rank in one step so far.
 #[derive(Default)]
-struct Counts {
+struct CallCounts {
     /// Number of collectives so far, by communicator.
     collectives: HashMap<Channel, usize>,
     /// Number of transfers so far, by sender and receiver.
     transfers: HashMap<(u32, u32), usize>,
 }
 
-impl Counts {
+impl CallCounts {
     /// The key of the next call, of a rank in a step.
-    fn key(&mut self, table: &Table, (rank, step, op): (u32, usize, OpId), call: &Collective) -> Key {
+    fn key(&mut self, table: &CallTable, (rank, step, op): (u32, usize, OpId), call: &Collective) -> PairKey {
         let other = || {
             let group = &table.program.groups[call.group.index()];
             group.members_with(rank).nth(call.peer as usize).unwrap_or(rank)
@@ -77,10 +77,10 @@ impl Counts {
             CollectiveKind::Recv => (other(), rank),
             _ => {
                 let channel = table.channel(step, op, call.group, rank);
-                return Key::Collective(channel, next(self.collectives.entry(channel).or_default()));
+                return PairKey::Collective(channel, next(self.collectives.entry(channel).or_default()));
             }
         };
-        Key::Transfer(from, to, next(self.transfers.entry((from, to)).or_default()))
+        PairKey::Transfer(from, to, next(self.transfers.entry((from, to)).or_default()))
     }
 }
 

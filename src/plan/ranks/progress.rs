@@ -9,8 +9,8 @@ use crate::model::{self, Step};
 use crate::ops::{Collective, CollectiveKind};
 use crate::plan::StepPlan;
 
-use super::Rank;
-use super::calls::{Channel, Table, Tables};
+use super::RankPlan;
+use super::calls::{CallTable, Channel, Tables};
 
 /// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
@@ -20,17 +20,17 @@ const DONE: u32 = u32::MAX;
 
 /// An operation of a rank in an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Node {
+pub struct OperationRun {
     pub rank: u32,
     pub iteration: u32,
     pub op: OpId,
 }
 
 /// A collective call: the operation, and the index among its calls.
-pub type CallSite = (Node, u32);
+pub type CallSite = (OperationRun, u32);
 
 /// The simulation of all ranks.
-pub struct Progress<'a> {
+pub struct RankSimulation<'a> {
     pub tables: &'a Tables<'a>,
     pub ranks: Vec<RankState<'a>>,
     pub iterations: u32,
@@ -38,8 +38,8 @@ pub struct Progress<'a> {
     /// Sends and receives between two ranks of a channel, by their numbers in the world.
     transfers: FxHashMap<(Channel, u32, u32), TransferQueue>,
     /// Number of calls in which each operation under way still waits.
-    waiting: FxHashMap<Node, u32>,
-    ready: VecDeque<Node>,
+    waiting: FxHashMap<OperationRun, u32>,
+    ready: VecDeque<OperationRun>,
     /// All-to-alls with explicit counts that were compared already.
     compared: FxHashSet<Vec<*const Collective>>,
     /// Source locations of mismatches that were reported.
@@ -50,7 +50,7 @@ pub struct Progress<'a> {
 
 /// Progress of one rank.
 pub struct RankState<'a> {
-    rank: &'a Rank,
+    rank: &'a RankPlan,
     /// The first open iteration. For each open iteration, the number of open dependencies of its operations follows.
     pub first: u32,
     pub open: VecDeque<Vec<u32>>,
@@ -81,9 +81,9 @@ struct TransferQueue {
     differs: bool,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> RankSimulation<'a> {
     /// Starts a simulation with no operation complete.
-    pub fn new(ranks: &'a [Rank], tables: &'a Tables<'a>) -> Progress<'a> {
+    pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>) -> RankSimulation<'a> {
         let states = ranks.iter().map(|rank| RankState {
             rank,
             first: 0,
@@ -92,7 +92,7 @@ impl<'a> Progress<'a> {
             later: FxHashMap::default(),
             last: vec![None; rank.program.streams.len()],
         });
-        Progress {
+        RankSimulation {
             tables,
             ranks: states.collect(),
             iterations: model::slots(ranks.iter().map(|rank| &*rank.program)) as u32,
@@ -149,13 +149,13 @@ impl<'a> Progress<'a> {
             }
             let waits = state.waits(iteration);
             let free = waits.iter().enumerate().filter(|(_, waits)| **waits == 0);
-            self.ready.extend(free.map(|(op, _)| Node { rank, iteration, op: OpId::from(op) }));
+            self.ready.extend(free.map(|(op, _)| OperationRun { rank, iteration, op: OpId::from(op) }));
             state.left.push_back(waits.len());
             state.open.push_back(waits);
         }
     }
 
-    fn complete(&mut self, node: Node) {
+    fn complete(&mut self, node: OperationRun) {
         let tables = self.tables;
         let table = tables.of(node.rank);
         let step = node.iteration as usize % table.program.cycle.len();
@@ -169,7 +169,7 @@ impl<'a> Progress<'a> {
             let waits = &mut state.open[(iteration - state.first) as usize][op.index()];
             *waits -= 1;
             if *waits == 0 {
-                self.ready.push_back(Node { iteration, op, ..node });
+                self.ready.push_back(OperationRun { iteration, op, ..node });
             }
         }
         if state.left.front() == Some(&0) {
@@ -196,7 +196,7 @@ impl<'a> Progress<'a> {
 
     // --- Collectives ------------------------------------------------------------------------------------------
 
-    fn meet(&mut self, channel: Channel, side: CallSite, table: &Table, group: GroupId) {
+    fn meet(&mut self, channel: Channel, side: CallSite, table: &CallTable, group: GroupId) {
         let size = table.program.groups[group.index()].size() as usize;
         let meetings = self.channels.entry(channel).or_default();
         let arrived = meetings.arrived.entry(side.0.rank).or_default();
@@ -257,7 +257,7 @@ impl<'a> Progress<'a> {
 
     // --- Transfers --------------------------------------------------------------------------------------------
 
-    fn transfer(&mut self, channel: Channel, side: CallSite, call: &Collective, table: &Table) {
+    fn transfer(&mut self, channel: Channel, side: CallSite, call: &Collective, table: &CallTable) {
         let rank = side.0.rank;
         let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
         let sends = call.kind == CollectiveKind::Send;
@@ -280,8 +280,8 @@ impl<'a> Progress<'a> {
     // --- Deadlocks --------------------------------------------------------------------------------------------
 
     /// Operations that have arrived at their collectives and are not complete, in the order of ranks.
-    pub fn under_way(&self) -> Vec<Node> {
-        let mut nodes: Vec<Node> = self.waiting.keys().copied().collect();
+    pub fn under_way(&self) -> Vec<OperationRun> {
+        let mut nodes: Vec<OperationRun> = self.waiting.keys().copied().collect();
         nodes.sort_unstable();
         nodes
     }
@@ -305,12 +305,12 @@ impl<'a> Progress<'a> {
         Some(way.met + index)
     }
 
-    pub fn step(&self, node: Node) -> &'a Step {
+    pub fn step(&self, node: OperationRun) -> &'a Step {
         let program = &self.ranks[node.rank as usize].rank.program;
         &program.cycle[node.iteration as usize % program.cycle.len()]
     }
 
-    pub fn plan(&self, node: Node) -> &'a StepPlan {
+    pub fn plan(&self, node: OperationRun) -> &'a StepPlan {
         let plan = &self.ranks[node.rank as usize].rank.plan;
         &plan.steps[node.iteration as usize % plan.steps.len()]
     }

@@ -7,7 +7,7 @@ use crate::ops::{Collective, CollectiveKind};
 use crate::plan::PlanError;
 
 use super::calls::Channel;
-use super::progress::{CallSite, Node, Progress};
+use super::progress::{CallSite, OperationRun, RankSimulation};
 
 /// Maximum number of ranks of a cycle that are named.
 const NAMED: usize = 4;
@@ -21,13 +21,13 @@ struct Wait {
 /// The reason why an operation cannot complete.
 enum Missing {
     /// The other rank would arrive later, after the given operation.
-    Later(Wait, Node),
+    Later(Wait, OperationRun),
     /// The other rank never arrives; its last call on the channel is given.
-    Never(Wait, Option<Node>),
+    Never(Wait, Option<OperationRun>),
 }
 
 /// Error for two ranks that meet in a collective or a transfer with different calls.
-pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanError {
+pub fn differ(progress: &RankSimulation, first: CallSite, second: CallSite) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
     let alike =
@@ -64,7 +64,7 @@ pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanErr
 }
 
 /// Texts about the counts that one rank sends and the other expects; `None` if they are equal.
-fn uneven(progress: &Progress, first: CallSite, second: CallSite) -> Option<[String; 2]> {
+fn uneven(progress: &RankSimulation, first: CallSite, second: CallSite) -> Option<[String; 2]> {
     let (a, b) = (progress.call(first), progress.call(second));
     let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];
     let (here, there) = (group.number_of(first.0.rank) as usize, group.number_of(second.0.rank) as usize);
@@ -81,10 +81,10 @@ fn uneven(progress: &Progress, first: CallSite, second: CallSite) -> Option<[Str
 }
 
 /// Explains a deadlock by the operations that block the rest; `None` if all ranks have completed.
-pub fn explain(progress: &Progress) -> Option<PlanError> {
+pub fn explain(progress: &RankSimulation) -> Option<PlanError> {
     let mut node = *progress.under_way().first()?;
     let mut chain: Vec<Wait> = Vec::new();
-    let mut seen: FxHashMap<Node, usize> = FxHashMap::default();
+    let mut seen: FxHashMap<OperationRun, usize> = FxHashMap::default();
     loop {
         if let Some(&start) = seen.get(&node) {
             return Some(circle(progress, &chain[start..]));
@@ -101,7 +101,7 @@ pub fn explain(progress: &Progress) -> Option<PlanError> {
 }
 
 /// The first thing that an operation waits for; `None` if it waits for nothing.
-fn missing(progress: &Progress, node: Node) -> Option<Missing> {
+fn missing(progress: &RankSimulation, node: OperationRun) -> Option<Missing> {
     let table = progress.tables.of(node.rank);
     let step = node.iteration as usize % table.program.cycle.len();
     let calls = table.calls(step, node.op);
@@ -129,7 +129,7 @@ fn missing(progress: &Progress, node: Node) -> Option<Missing> {
 
 /// Finds the call at that position among the other rank's matching ones.
 fn found(
-    progress: &Progress,
+    progress: &RankSimulation,
     wait: Wait,
     channel: Channel,
     place: usize,
@@ -142,7 +142,7 @@ fn found(
         for op in table.program.cycle[step].ids() {
             let calls = table.calls(step, op).iter();
             let here = calls.filter(|call| table.channel(step, op, call.group, rank) == channel && fits(call)).count();
-            let node = Node { rank, iteration, op };
+            let node = OperationRun { rank, iteration, op };
             if here > 0 {
                 last = Some(node);
             }
@@ -156,8 +156,8 @@ fn found(
 }
 
 /// The operation that keeps a rank from arriving at `node`; `None` if none does.
-fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
-    let stuck: Vec<Node> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
+fn holds_up(progress: &RankSimulation, node: OperationRun) -> Option<OperationRun> {
+    let stuck: Vec<OperationRun> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
     let plan = progress.plan(node);
     let mut seen = vec![false; plan.operations()];
     let mut open = vec![node.op];
@@ -171,14 +171,14 @@ fn holds_up(progress: &Progress, node: Node) -> Option<Node> {
         }
     }
     before.sort_unstable();
-    let here = before.into_iter().map(|op| Node { op, ..node }).find(|node| stuck.binary_search(node).is_ok());
+    let here = before.into_iter().map(|op| OperationRun { op, ..node }).find(|node| stuck.binary_search(node).is_ok());
     // If no operation of this iteration does, one of an earlier iteration keeps the rank from arriving.
     here.or_else(|| stuck.first().copied())
 }
 
 // --- Words ----------------------------------------------------------------------------------------------------
 
-fn unmatched(progress: &Progress, wait: &Wait, last: Option<Node>) -> PlanError {
+fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>) -> PlanError {
     let (rank, other) = (wait.side.0.rank, wait.for_rank);
     let call = progress.call(wait.side);
     let (group, stream) = place(progress, wait.side);
@@ -214,7 +214,7 @@ fn unmatched(progress: &Progress, wait: &Wait, last: Option<Node>) -> PlanError 
 
 /// The last transfer in the opposite direction that the other rank makes with a third rank, or with itself, and a help that
 /// says how to address it. `None` if there is none.
-fn transfer_with_another(progress: &Progress, wait: &Wait) -> Option<(Node, String)> {
+fn transfer_with_another(progress: &RankSimulation, wait: &Wait) -> Option<(OperationRun, String)> {
     let call = progress.call(wait.side);
     if !call.is_transfer() {
         return None;
@@ -225,7 +225,7 @@ fn transfer_with_another(progress: &Progress, wait: &Wait) -> Option<(Node, Stri
     let own_place = own.members_with(other).position(|rank| rank == wait.side.0.rank)?;
     let nodes = (0..progress.iterations).flat_map(|iteration| {
         let step = iteration as usize % table.program.cycle.len();
-        table.program.cycle[step].ids().map(move |op| (step, Node { rank: other, iteration, op }))
+        table.program.cycle[step].ids().map(move |op| (step, OperationRun { rank: other, iteration, op }))
     });
     let calls = nodes.flat_map(|(step, node)| table.calls(step, node.op).iter().map(move |call| (node, call)));
     let (node, found) = calls
@@ -241,7 +241,7 @@ fn transfer_with_another(progress: &Progress, wait: &Wait) -> Option<(Node, Stri
     ))
 }
 
-fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
+fn circle(progress: &RankSimulation, waits: &[Wait]) -> PlanError {
     let ranks: Vec<u32> = waits.iter().map(|wait| wait.side.0.rank).collect();
     let who = match ranks.as_slice() {
         [one] => format!("rank {one} waits for itself"),
@@ -280,7 +280,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
 }
 
 /// Whether a call is a copy to another rank.
-fn is_copy(progress: &Progress, (node, _): CallSite) -> bool {
+fn is_copy(progress: &RankSimulation, (node, _): CallSite) -> bool {
     progress.step(node).peer(node.op).is_some()
 }
 
@@ -293,12 +293,12 @@ fn labels_at(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette:
     }
 }
 
-fn span(progress: &Progress, node: Node) -> SrcSpan {
+fn span(progress: &RankSimulation, node: OperationRun) -> SrcSpan {
     progress.step(node).op(node.op).span
 }
 
 /// Names of the group and the stream of a call.
-fn place(progress: &Progress, side: CallSite) -> (String, String) {
+fn place(progress: &RankSimulation, side: CallSite) -> (String, String) {
     let program = progress.tables.of(side.0.rank).program;
     let stream = progress.step(side.0).op(side.0.op).stream;
     let group = &program.groups[progress.call(side).group.index()];

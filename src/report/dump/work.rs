@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::base::{MemoryId, hex};
 use crate::model::Program;
 use crate::ops::Spec;
-use crate::plan::Rank;
+use crate::plan::RankPlan;
 use crate::schedule::Schedule;
 
 use super::model::memory;
@@ -33,7 +33,7 @@ impl Hashing {
 }
 
 /// SHA-256, in hexadecimal, of the work that all ranks execute. `schedules` has one entry for each rank.
-pub fn plan_hash(ranks: &[Rank], schedules: &[Schedule]) -> String {
+pub fn plan_hash(ranks: &[RankPlan], schedules: &[Schedule]) -> String {
     let mut hashing = Hashing::default();
     for (rank, schedule) in ranks.iter().zip(schedules) {
         work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");

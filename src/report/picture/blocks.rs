@@ -6,9 +6,9 @@ use crate::measure::paired::AbSide;
 use crate::report::quantity::change;
 
 use super::chart::{AREA, Area, Chart, time};
-use super::plot::{Axis, Plot, Series, Style};
+use super::plot::{Axis, LineStyle, Plot, PlotSeries};
 use super::scale::{Scale, Spread};
-use super::{Gallery, Picture, Shape};
+use super::{Gallery, Picture, SvgElement};
 
 /// The pictures of a comparison; `None` without a complete block.
 pub fn blocks(record: &AbRecord) -> Option<Gallery> {
@@ -47,7 +47,7 @@ fn levels(record: &AbRecord) -> Option<Picture> {
     let mut sides = [AbSide::A, AbSide::B].map(|side| {
         let mean = turns.map(|turns| if side == AbSide::A { turns.a } else { turns.b });
         let mean = mean.map(|mean| format!(" ({} interleaved)", time(mean))).unwrap_or_default();
-        Series::new(&format!("{}{mean}", side.name()), usize::from(side == AbSide::B), Style::Points, [])
+        PlotSeries::new(&format!("{}{mean}", side.name()), usize::from(side == AbSide::B), LineStyle::Points, [])
     });
     for (number, (block, level, low, high)) in (1..).zip(&known) {
         let series = &mut sides[usize::from(block.side == AbSide::B)];
@@ -82,21 +82,21 @@ fn effect(record: &AbRecord) -> Option<Picture> {
     let x = Scale::new(Spread::Linear, (least - (most - least) * 0.1, most + (most - least) * 0.1), (left, right));
     let mut chart = Chart::new(&format!("time of b over time of a{}", mark(record)), "");
     let band = (x.at(matters.0), x.at(matters.1));
-    chart
-        .shapes
-        .push(Shape::rect("fill-panel", band.0, top, band.1 - band.0, bottom - top).titled("no difference matters"));
-    chart.shapes.push(Shape::line("dashed", (x.at(1.0), top), (x.at(1.0), bottom)));
+    chart.shapes.push(
+        SvgElement::rect("fill-panel", band.0, top, band.1 - band.0, bottom - top).titled("no difference matters"),
+    );
+    chart.shapes.push(SvgElement::line("dashed", (x.at(1.0), top), (x.at(1.0), bottom)));
     for tick in x.ticks(7) {
         chart.tick_x(x.at(tick), change(tick));
     }
     for (index, (name, ratio, interval)) in all.iter().enumerate() {
         let y = top + (bottom - top) * (index as f64 + 1.0) / (all.len() as f64 + 1.0);
-        chart.shapes.push(Shape::text("ink", (0.0, y + 4.0), *name));
+        chart.shapes.push(SvgElement::text("ink", (0.0, y + 4.0), *name));
         if let Some((low, high)) = interval {
-            chart.shapes.push(Shape::line("whisker", (x.at(*low), y), (x.at(*high), y)));
+            chart.shapes.push(SvgElement::line("whisker", (x.at(*low), y), (x.at(*high), y)));
         }
         let title = format!("{name}: {}", change(*ratio));
-        chart.shapes.push(Shape::circle("fill-part-2", (x.at(*ratio), y), 6.0).titled(title));
+        chart.shapes.push(SvgElement::circle("fill-part-2", (x.at(*ratio), y), 6.0).titled(title));
     }
     Some(chart.picture(format!("The effect of b against a with its 95 % interval{}", mark(record))))
 }

@@ -3,7 +3,7 @@
 use crate::base::Nanos;
 
 use super::scale::{Scale, Spread};
-use super::{LETTER, Picture, Shape, WIDTH};
+use super::{LETTER, Picture, SvgElement, WIDTH};
 
 /// Height of a row.
 pub const ROW: f64 = 24.0;
@@ -18,29 +18,29 @@ const VALUES: f64 = 70.0;
 const AXIS: f64 = 20.0;
 
 /// Rows of bars from time 0, in ns.
-pub struct Rows {
+pub struct BarRows {
     scale: Scale,
     rows: usize,
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<SvgElement>,
 }
 
-impl Rows {
+impl BarRows {
     /// Rows with their names for times up to `most` ns, with lines at round times.
-    pub fn new<T: AsRef<str>>(names: &[T], most: f64) -> Rows {
+    pub fn new<T: AsRef<str>>(names: &[T], most: f64) -> BarRows {
         let letters = names.iter().map(|name| name.as_ref().chars().count()).max().unwrap_or_default();
         let left = (letters as f64 * LETTER).clamp(NAMES.0, NAMES.1);
         let scale = Scale::new(Spread::Linear, (0.0, most.max(1.0)), (left, WIDTH - VALUES));
         let (rows, bottom) = (names.len(), names.len() as f64 * ROW);
         let label = |(row, name): (usize, &T)| {
-            Shape::label_within((left / LETTER) as usize, (0.0, row as f64 * ROW + 15.0), name.as_ref())
+            SvgElement::label_within((left / LETTER) as usize, (0.0, row as f64 * ROW + 15.0), name.as_ref())
         };
-        let mut shapes: Vec<Shape> = names.iter().enumerate().map(label).collect();
+        let mut shapes: Vec<SvgElement> = names.iter().enumerate().map(label).collect();
         for tick in scale.ticks(7) {
             let x = scale.at(tick);
-            shapes.push(Shape::line("grid", (x, 0.0), (x, bottom + 4.0)));
-            shapes.push(Shape::text("faint", (x, bottom + 17.0), round(&time(tick))).anchored("middle"));
+            shapes.push(SvgElement::line("grid", (x, 0.0), (x, bottom + 4.0)));
+            shapes.push(SvgElement::text("faint", (x, bottom + 17.0), round(&time(tick))).anchored("middle"));
         }
-        Rows { scale, rows, shapes }
+        BarRows { scale, rows, shapes }
     }
 
     /// Returns the horizontal position of a time in the picture, in pixels.
@@ -48,15 +48,15 @@ impl Rows {
         self.scale.at(time)
     }
 
-    /// A bar in a row.
+    /// Draws a bar in a row, from one time to another.
     pub fn bar(&mut self, class: &'static str, row: usize, (from, to): (f64, f64), title: String) {
         let (from, to) = (self.x(from), self.x(to));
-        self.shapes.push(Shape::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
+        self.shapes.push(SvgElement::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
     }
 
-    /// A text after a row's bars.
+    /// Writes a text behind the time `behind` in a row.
     pub fn value(&mut self, row: usize, behind: f64, text: String) {
-        self.shapes.push(Shape::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
+        self.shapes.push(SvgElement::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
     }
 
     pub fn picture(self, description: String) -> Picture {
@@ -104,7 +104,7 @@ const BELOW: f64 = 42.0;
 /// A chart with two axes.
 pub struct Chart {
     pub area: Area,
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<SvgElement>,
     legend: Vec<(&'static str, String)>,
 }
 
@@ -118,10 +118,10 @@ impl Chart {
     pub fn within(area: Area, x: &str, y: &str) -> Chart {
         let Area { left, right, top, bottom } = area;
         let shapes = vec![
-            Shape::line("axis", (left, bottom), (right, bottom)),
-            Shape::line("axis", (left, top), (left, bottom)),
-            Shape::text("faint", (f64::midpoint(left, right), bottom + 36.0), x).anchored("middle"),
-            Shape::text("faint", ((left - 70.0).max(0.0), top - 8.0), y),
+            SvgElement::line("axis", (left, bottom), (right, bottom)),
+            SvgElement::line("axis", (left, top), (left, bottom)),
+            SvgElement::text("faint", (f64::midpoint(left, right), bottom + 36.0), x).anchored("middle"),
+            SvgElement::text("faint", ((left - 70.0).max(0.0), top - 8.0), y),
         ];
         Chart { area, shapes, legend: Vec::new() }
     }
@@ -129,15 +129,15 @@ impl Chart {
     /// A tick of the axis at the bottom.
     pub fn tick_x(&mut self, x: f64, text: String) {
         let bottom = self.area.bottom;
-        self.shapes.push(Shape::line("axis", (x, bottom), (x, bottom + 4.0)));
-        self.shapes.push(Shape::text("faint", (x, bottom + 18.0), text).anchored("middle"));
+        self.shapes.push(SvgElement::line("axis", (x, bottom), (x, bottom + 4.0)));
+        self.shapes.push(SvgElement::text("faint", (x, bottom + 18.0), text).anchored("middle"));
     }
 
     /// A tick of the axis on the left, with a line across.
     pub fn tick_y(&mut self, y: f64, text: &str) {
         let Area { left, right, .. } = self.area;
-        self.shapes.push(Shape::line("grid", (left, y), (right, y)));
-        self.shapes.push(Shape::text("faint", (left - 6.0, y + 4.0), round(text)).anchored("end"));
+        self.shapes.push(SvgElement::line("grid", (left, y), (right, y)));
+        self.shapes.push(SvgElement::text("faint", (left - 6.0, y + 4.0), round(text)).anchored("end"));
     }
 
     /// An entry of the legend: a class that fills, and its meaning.

@@ -8,7 +8,7 @@ use crate::report::variant::{named, rank_name};
 
 use super::chart::{round, time};
 use super::scale::{Scale, Spread};
-use super::{FILLS, Gallery, Picture, Shape, WIDTH};
+use super::{FILLS, Gallery, Picture, SvgElement, WIDTH};
 
 /// Maximum number of ranks with a picture.
 const RANKS: usize = 16;
@@ -53,7 +53,7 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
         let means = counter.means(STEPS, most);
         let highest = means.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let text = format!("{}, at most {}", counter.name, round(&counter.text(highest)));
-        shapes.push(Shape::text("ink", (0.0, top - 4.0), text));
+        shapes.push(SvgElement::text("ink", (0.0, top - 4.0), text));
         let width = (WIDTH - 20.0) / STEPS as f64;
         let mut path = format!("M0 {:.1}", top + TRACK);
         for (step, mean) in means.iter().enumerate() {
@@ -61,15 +61,15 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
             path += &format!("L{:.1} {y:.1}H{:.1}", step as f64 * width, (step + 1) as f64 * width);
         }
         path += &format!("V{:.1}Z", top + TRACK);
-        shapes.push(Shape::path(FILLS[index % FILLS.len()], path));
-        shapes.push(Shape::line("axis", (0.0, top + TRACK), (WIDTH - 20.0, top + TRACK)));
+        shapes.push(SvgElement::path(FILLS[index % FILLS.len()], path));
+        shapes.push(SvgElement::line("axis", (0.0, top + TRACK), (WIDTH - 20.0, top + TRACK)));
     }
     let bottom = counters.len() as f64 * (TRACK + SPACE) + 8.0;
     for tick in x.ticks(6) {
         let anchor = if tick == 0.0 { "start" } else { "middle" };
-        shapes.push(Shape::text("faint", (x.at(tick), bottom), round(&time(tick))).anchored(anchor));
+        shapes.push(SvgElement::text("faint", (x.at(tick), bottom), round(&time(tick))).anchored(anchor));
     }
-    shapes.push(Shape::text("faint", (0.0, bottom + 16.0), name));
+    shapes.push(SvgElement::text("faint", (0.0, bottom + 16.0), name));
     let description = format!("Occupied units, rates and copies over one iteration, {name}");
     Some(Picture { width: WIDTH, height: bottom + 22.0, description, shapes, plots: Vec::new() })
 }

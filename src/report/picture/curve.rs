@@ -2,17 +2,17 @@
 
 use indexmap::{IndexMap, IndexSet};
 
-use crate::measure::cases::{Case, Header};
+use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::direction;
 use crate::measure::effect::Direction;
 use crate::measure::pace::Pace;
 use crate::measure::record::MetricRecord;
-use crate::measure::scaling::{self, Along, Baseline, Curve, Growth, Interval, number};
+use crate::measure::scaling::{self, AxisResults, Baseline, Curve, Growth, Interval, number};
 
 use super::chart::AREA;
-use super::plot::{Axis, Plot, Series, Style};
+use super::plot::{Axis, LineStyle, Plot, PlotSeries};
 use super::scale::Spread;
-use super::{Choice, FILLS, Gallery, Picture};
+use super::{FILLS, Gallery, Picture, ReaderChoice};
 
 /// Maximum number of lines in a picture, and of pictures in a gallery.
 const LINES: usize = FILLS.len();
@@ -23,7 +23,7 @@ const WIDE: f64 = 8.0;
 
 /// The value that a curve shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown<'a> {
+enum CurveValue<'a> {
     Median,
     Rate,
     Efficiency,
@@ -38,19 +38,19 @@ struct CurvePoint {
 }
 
 /// A line of a picture.
-struct Line<'a> {
+struct CurveLine<'a> {
     name: String,
     curve: &'a Curve,
     points: Vec<CurvePoint>,
 }
 
 /// The curves of a sweep; `None` if no axis has two results.
-pub fn curves(header: &Header, cases: &[&Case]) -> Option<Gallery> {
+pub fn curves(header: &CasesHeader, cases: &[&Case]) -> Option<Gallery> {
     let along = scaling::along(header, cases);
     let names: IndexSet<&str> = metrics(cases).map(|metric| metric.name.as_str()).collect();
-    let shown: Vec<Shown> = [Shown::Median, Shown::Rate, Shown::Efficiency]
+    let shown: Vec<CurveValue> = [CurveValue::Median, CurveValue::Rate, CurveValue::Efficiency]
         .into_iter()
-        .chain(names.iter().map(|name| Shown::Metric(name)))
+        .chain(names.iter().map(|name| CurveValue::Metric(name)))
         .collect();
     // `None` for a single line, otherwise the axis with a line for each of its values.
     let mut others: IndexSet<Option<&str>> = IndexSet::from([None]);
@@ -66,16 +66,16 @@ pub fn curves(header: &Header, cases: &[&Case]) -> Option<Gallery> {
             }
         }
     }
-    let words = |shown: &Shown| match shown {
-        Shown::Median => "median time".to_owned(),
-        Shown::Rate => "rate".to_owned(),
-        Shown::Efficiency => "efficiency".to_owned(),
-        Shown::Metric(name) => (*name).to_owned(),
+    let words = |shown: &CurveValue| match shown {
+        CurveValue::Median => "median time".to_owned(),
+        CurveValue::Rate => "rate".to_owned(),
+        CurveValue::Efficiency => "efficiency".to_owned(),
+        CurveValue::Metric(name) => (*name).to_owned(),
     };
     let choices = vec![
-        Choice { label: "Figure", options: shown.iter().map(words).collect() },
-        Choice { label: "Over", options: along.iter().map(|along| along.axes.join(", ")).collect() },
-        Choice {
+        ReaderChoice { label: "Figure", options: shown.iter().map(words).collect() },
+        ReaderChoice { label: "Over", options: along.iter().map(|along| along.axes.join(", ")).collect() },
+        ReaderChoice {
             label: "A line for each",
             options: others.iter().map(|other| other.map_or("no other axis", |name| name).to_owned()).collect(),
         },
@@ -102,7 +102,7 @@ fn metrics<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a MetricRecord> {
 }
 
 /// The lines of a picture: the curve through the best case, or the curves that differ from it in one other axis only.
-fn lines<'a>(along: &'a Along, other: Option<&str>, shown: Shown, cases: &[&Case]) -> Vec<Line<'a>> {
+fn lines<'a>(along: &'a AxisResults, other: Option<&str>, shown: CurveValue, cases: &[&Case]) -> Vec<CurveLine<'a>> {
     let rest = |curve: &Curve| -> Vec<(String, String)> {
         curve.fixed.iter().filter(|(name, _)| Some(name.as_str()) != other).cloned().collect()
     };
@@ -111,10 +111,10 @@ fn lines<'a>(along: &'a Along, other: Option<&str>, shown: Shown, cases: &[&Case
         Some(other) if along.curve.fixed.iter().all(|(name, _)| name != other) => Vec::new(),
         Some(_) => std::iter::once(&along.curve).chain(&along.elsewhere).collect(),
     };
-    let mut lines: Vec<Line> = curves
+    let mut lines: Vec<CurveLine> = curves
         .into_iter()
         .filter(|curve| rest(curve) == rest(&along.curve))
-        .map(|curve| Line {
+        .map(|curve| CurveLine {
             name: curve
                 .fixed
                 .iter()
@@ -134,13 +134,13 @@ fn sort_key(name: &str) -> f64 {
     name.split_once(" = ").and_then(|(_, value)| number(value)).unwrap_or(f64::MAX)
 }
 
-fn points(along: &Along, curve: &Curve, shown: Shown, cases: &[&Case]) -> Vec<CurvePoint> {
+fn points(along: &AxisResults, curve: &Curve, shown: CurveValue, cases: &[&Case]) -> Vec<CurvePoint> {
     let exact = |value: f64| Interval { value, low: value, high: value };
     let value = |index: usize| match shown {
-        Shown::Median => Some(curve.points[index].time),
-        Shown::Rate => Some(curve.points[index].rate(curve.unit)),
-        Shown::Efficiency => Some(exact(curve.efficiency[index])),
-        Shown::Metric(name) => {
+        CurveValue::Median => Some(curve.points[index].time),
+        CurveValue::Rate => Some(curve.points[index].rate(curve.unit)),
+        CurveValue::Efficiency => Some(exact(curve.efficiency[index])),
+        CurveValue::Metric(name) => {
             let case = cases.iter().find(|case| is_at(case, along, curve, &curve.points[index].value))?;
             let metrics = &case.record.as_ref()?.variants.first()?.metrics;
             metrics.iter().find(|metric| metric.name == name)?.value.map(exact)
@@ -156,44 +156,44 @@ fn points(along: &Along, curve: &Curve, shown: Shown, cases: &[&Case]) -> Vec<Cu
 }
 
 /// True if a case has `value` along the axes of the curve, and the curve's values on all other axes.
-fn is_at(case: &Case, along: &Along, curve: &Curve, value: &str) -> bool {
+fn is_at(case: &Case, along: &AxisResults, curve: &Curve, value: &str) -> bool {
     let own: Vec<&str> = along.axes.iter().filter_map(|axis| case.values.get(axis)).map(String::as_str).collect();
     own.join(", ") == value && curve.fixed.iter().all(|(name, fixed)| case.values.get(name) == Some(fixed))
 }
 
 /// The unit of the values, as [`quantity`] takes it.
-fn unit<'a>(along: &Along, shown: Shown, cases: &[&'a Case]) -> &'a str {
+fn unit<'a>(along: &AxisResults, shown: CurveValue, cases: &[&'a Case]) -> &'a str {
     match shown {
-        Shown::Median => "s",
-        Shown::Rate => along.curve.unit.per_second(),
-        Shown::Efficiency => "",
-        Shown::Metric(name) => {
+        CurveValue::Median => "s",
+        CurveValue::Rate => along.curve.unit.per_second(),
+        CurveValue::Efficiency => "",
+        CurveValue::Metric(name) => {
             metrics(cases).find(|metric| metric.name == name).map_or("", |metric| metric.unit.as_str())
         }
     }
 }
 
-fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture {
+fn draw(along: &AxisResults, shown: CurveValue, lines: &[CurveLine], cases: &[&Case]) -> Picture {
     let axis = along.axes.join(", ");
     let unit = unit(along, shown, cases);
     let what = match shown {
-        Shown::Median => "median time",
-        Shown::Rate => unit,
-        Shown::Efficiency => "efficiency",
-        Shown::Metric(name) => name,
+        CurveValue::Median => "median time",
+        CurveValue::Rate => unit,
+        CurveValue::Efficiency => "efficiency",
+        CurveValue::Metric(name) => name,
     };
     let mark = match (along.curve.simulated, along.curve.emulated) {
         (true, _) => ", simulated",
         (false, true) => ", emulated",
         (false, false) => "",
     };
-    let places = Places::new(lines);
+    let places = AxisPlaces::new(lines);
     let ideals = lines.first().map(|line| ideal(line, shown)).unwrap_or_default();
     let ends = lines.iter().flat_map(|line| &line.points).flat_map(|point| [point.value.low, point.value.high]);
     let most = ends.chain(ideals.iter().map(|(_, value)| *value)).fold(f64::MIN_POSITIVE, f64::max);
     let ideals = (ideals.len() > 1).then(|| {
         let points = ideals.iter().map(|(label, value)| (places.at(label), *value));
-        Series::new("ideal scaling", 0, Style::Dashed, points)
+        PlotSeries::new("ideal scaling", 0, LineStyle::Dashed, points)
     });
     let own = lines.iter().enumerate().map(|(color, line)| series(line, color, shown, &places, unit));
     let marks = knees(lines, shown, &places, unit);
@@ -213,24 +213,24 @@ fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture
     Picture { plots: vec![plot], ..picture }
 }
 
-fn series(line: &Line, color: usize, shown: Shown, places: &Places, unit: &str) -> Series {
+fn series(line: &CurveLine, color: usize, shown: CurveValue, places: &AxisPlaces, unit: &str) -> PlotSeries {
     let mut sorted: Vec<&CurvePoint> = line.points.iter().collect();
     sorted.sort_by(|a, b| places.at(&a.label).total_cmp(&places.at(&b.label)));
     let best = best(line, shown, unit).map(|best| best.label.as_str());
     let points = sorted.iter().map(|point| (places.at(&point.label), point.value.value));
-    Series {
+    PlotSeries {
         low: sorted.iter().map(|point| point.value.low).collect(),
         high: sorted.iter().map(|point| point.value.high).collect(),
         best: sorted.iter().position(|point| Some(point.label.as_str()) == best),
-        ..Series::new(&line.name, color, Style::Line, points)
+        ..PlotSeries::new(&line.name, color, LineStyle::Line, points)
     }
 }
 
 /// The knees of the lines; lines with the same knee share a mark.
-fn knees(lines: &[Line], shown: Shown, places: &Places, unit: &str) -> Vec<(f64, String)> {
+fn knees(lines: &[CurveLine], shown: CurveValue, places: &AxisPlaces, unit: &str) -> Vec<(f64, String)> {
     let mut knees: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for line in lines {
-        let judged = best(line, shown, unit).is_some() && !matches!(shown, Shown::Metric(_));
+        let judged = best(line, shown, unit).is_some() && !matches!(shown, CurveValue::Metric(_));
         if let Some(knee) = line.curve.knee.filter(|_| judged) {
             knees.entry(&line.curve.points[knee].value).or_default().push(&line.name);
         }
@@ -244,18 +244,18 @@ fn knees(lines: &[Line], shown: Shown, places: &Places, unit: &str) -> Vec<(f64,
 }
 
 /// The best point of a line; `None` without a conclusion, or if it is unknown which direction is better.
-fn best<'a>(line: &'a Line, shown: Shown, unit: &str) -> Option<&'a CurvePoint> {
+fn best<'a>(line: &'a CurveLine, shown: CurveValue, unit: &str) -> Option<&'a CurvePoint> {
     if !line.curve.conclusive {
         return None;
     }
     let direction = match shown {
         // The best case is the one with the best rate, whose time need not be the shortest if the work differs.
-        Shown::Median if line.curve.growth != Growth::Stays => return None,
-        Shown::Median | Shown::Rate | Shown::Efficiency => {
+        CurveValue::Median if line.curve.growth != Growth::Stays => return None,
+        CurveValue::Median | CurveValue::Rate | CurveValue::Efficiency => {
             let best = &line.curve.points[line.curve.best].value;
             return line.points.iter().find(|point| point.label == *best);
         }
-        Shown::Metric(name) => direction::of(name, unit)?,
+        CurveValue::Metric(name) => direction::of(name, unit)?,
     };
     let order = |a: &&CurvePoint, b: &&CurvePoint| a.value.value.total_cmp(&b.value.value);
     match direction {
@@ -265,7 +265,7 @@ fn best<'a>(line: &'a Line, shown: Shown, unit: &str) -> Option<&'a CurvePoint> 
 }
 
 /// Values of ideal scaling from the smallest amount of a resource; empty where the axis is no resource.
-fn ideal<'a>(line: &Line<'a>, shown: Shown) -> Vec<(&'a str, f64)> {
+fn ideal<'a>(line: &CurveLine<'a>, shown: CurveValue) -> Vec<(&'a str, f64)> {
     let curve = line.curve;
     let numbers: Option<Vec<f64>> = curve.points.iter().map(|point| number(&point.value)).collect();
     let Some(numbers) = numbers.filter(|_| curve.baseline == Baseline::First) else { return Vec::new() };
@@ -276,30 +276,30 @@ fn ideal<'a>(line: &Line<'a>, shown: Shown) -> Vec<(&'a str, f64)> {
     let ideal = |index: usize| {
         let rate = rate * numbers[index] / numbers[first];
         match shown {
-            Shown::Median => Some(curve.unit.of(&curve.points[index]) / rate),
-            Shown::Rate => Some(rate),
-            Shown::Efficiency => Some(1.0),
-            Shown::Metric(_) => None,
+            CurveValue::Median => Some(curve.unit.of(&curve.points[index]) / rate),
+            CurveValue::Rate => Some(rate),
+            CurveValue::Efficiency => Some(1.0),
+            CurveValue::Metric(_) => None,
         }
     };
     order.into_iter().filter_map(|index| Some((curve.points[index].value.as_str(), ideal(index)?))).collect()
 }
 
 /// Places of the values of an axis: by number if all are numbers, otherwise at equal distances.
-struct Places {
+struct AxisPlaces {
     labels: IndexSet<String>,
     by_number: bool,
 }
 
-impl Places {
-    fn new(lines: &[Line]) -> Places {
+impl AxisPlaces {
+    fn new(lines: &[CurveLine]) -> AxisPlaces {
         let mut labels: IndexSet<String> =
             lines.iter().flat_map(|line| &line.points).map(|point| point.label.clone()).collect();
         let by_number = labels.iter().all(|label| number(label).is_some());
         if by_number {
             labels.sort_by(|a, b| number(a).unwrap_or_default().total_cmp(&number(b).unwrap_or_default()));
         }
-        Places { labels, by_number }
+        AxisPlaces { labels, by_number }
     }
 
     fn at(&self, label: &str) -> f64 {

@@ -3,7 +3,7 @@
 use crate::measure::compare::{CaseComparison, Comparison, OperationRow};
 use crate::report::compare::figures;
 
-use super::modes::{Series, draw};
+use super::modes::{ModeTimes, draw};
 use super::{Gallery, Picture};
 
 /// A picture for each pair of cases; `None` if no operation was timed on both sides.
@@ -25,7 +25,7 @@ fn picture(pair: &CaseComparison) -> Option<Picture> {
     known().next()?;
     let side = |name: String, fill, time: fn(&OperationRow) -> Option<f64>| {
         let key = |row: &OperationRow| (format!("{} × {}", row.count, row.name), row.place.clone());
-        Series { name, fill, times: known().filter_map(|row| Some((key(row), time(row)? * 1e9))).collect() }
+        ModeTimes { name, fill, times: known().filter_map(|row| Some((key(row), time(row)? * 1e9))).collect() }
     };
     let sides = [
         side(format!("base, {}", pair.base_figures), "fill-part-7", |row| row.base),

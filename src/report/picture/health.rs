@@ -4,7 +4,7 @@ use crate::measure::record::{BlockRecord, HealthRecord, RunRecord, Variant};
 use crate::report::variant::named;
 
 use super::scale::{Scale, Spread};
-use super::{Gallery, Picture, Shape, WIDTH};
+use super::{Gallery, Picture, SvgElement, WIDTH};
 
 /// Maximum number of devices with a picture.
 const DEVICES: usize = 16;
@@ -14,17 +14,17 @@ const TRACK: f64 = 48.0;
 const SPACE: f64 = 26.0;
 
 /// A figure that a device reports: its name, its unit, and how to read its value and its limit.
-struct Figure {
+struct HealthFigure {
     name: &'static str,
     unit: &'static str,
     value: fn(&HealthRecord) -> Option<u32>,
     limit: fn(&HealthRecord) -> Option<u32>,
 }
 
-const FIGURES: [Figure; 3] = [
-    Figure { name: "clock", unit: "MHz", value: |one| one.clock_mhz, limit: |one| one.max_clock_mhz },
-    Figure { name: "power", unit: "W", value: |one| one.power_watts, limit: |one| one.power_limit_watts },
-    Figure { name: "temperature", unit: "°C", value: |one| one.celsius, limit: |_| None },
+const FIGURES: [HealthFigure; 3] = [
+    HealthFigure { name: "clock", unit: "MHz", value: |one| one.clock_mhz, limit: |one| one.max_clock_mhz },
+    HealthFigure { name: "power", unit: "W", value: |one| one.power_watts, limit: |one| one.power_limit_watts },
+    HealthFigure { name: "temperature", unit: "°C", value: |one| one.celsius, limit: |_| None },
 ];
 
 /// The readings of each device; `None` if no device was read between blocks.
@@ -43,7 +43,7 @@ pub fn health(records: &[RunRecord]) -> Option<Gallery> {
 }
 
 /// Readings of one value, each with the number of iterations before it.
-fn readings(variant: &Variant, device: usize, figure: &Figure) -> Vec<(usize, u32)> {
+fn readings(variant: &Variant, device: usize, figure: &HealthFigure) -> Vec<(usize, u32)> {
     let after =
         |block: &BlockRecord| Some((block.first + block.iterations, (figure.value)(block.health.get(device)?)?));
     let before = variant.health.get(device).and_then(figure.value).map(|value| (0, value));
@@ -64,24 +64,32 @@ fn draw(name: &str, variant: &Variant, device: usize) -> Option<Picture> {
         let limit = variant.blocks.iter().filter_map(|block| (figure.limit)(block.health.get(device)?)).max();
         let range = if least == most { most.to_string() } else { format!("{least} to {most}") };
         let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-        shapes.push(Shape::text("ink", (0.0, top + 14.0), format!("{}: {range}{of} {}", figure.name, figure.unit)));
+        shapes.push(SvgElement::text(
+            "ink",
+            (0.0, top + 14.0),
+            format!("{}: {range}{of} {}", figure.name, figure.unit),
+        ));
         let highest = f64::from(limit.unwrap_or(most).max(most));
         let y = Scale::new(Spread::Linear, (0.0, highest), (top + SPACE + TRACK, top + SPACE));
         for block in variant.blocks.iter().filter(|block| block.throttled.is_some()) {
             let (from, to) = (x.at(block.first as f64), x.at((block.first + block.iterations) as f64));
-            let shade = Shape::rect("fill-panel", from, top + SPACE, to - from, TRACK);
+            let shade = SvgElement::rect("fill-panel", from, top + SPACE, to - from, TRACK);
             shapes.push(shade.titled(block.throttled.clone().unwrap_or_default()));
         }
         if limit.is_some() {
-            shapes.push(Shape::line("dashed", (x.at(0.0), y.at(highest)), (x.at(iterations as f64), y.at(highest))));
+            shapes.push(SvgElement::line(
+                "dashed",
+                (x.at(0.0), y.at(highest)),
+                (x.at(iterations as f64), y.at(highest)),
+            ));
         }
-        shapes.push(Shape::line("axis", (x.at(0.0), y.at(0.0)), (x.at(iterations as f64), y.at(0.0))));
+        shapes.push(SvgElement::line("axis", (x.at(0.0), y.at(0.0)), (x.at(iterations as f64), y.at(0.0))));
         let points: Vec<(f64, f64)> =
             values.iter().map(|(at, value)| (x.at(*at as f64), y.at(f64::from(*value)))).collect();
-        shapes.push(Shape::through("stroke-part-1", &points));
+        shapes.push(SvgElement::through("stroke-part-1", &points));
         for ((at, value), point) in values.iter().zip(points) {
             let title = format!("{value} {} after {at} iterations", figure.unit);
-            shapes.push(Shape::circle("fill-part-1", point, 3.5).titled(title));
+            shapes.push(SvgElement::circle("fill-part-1", point, 3.5).titled(title));
         }
         top += SPACE + TRACK;
     }
@@ -89,9 +97,9 @@ fn draw(name: &str, variant: &Variant, device: usize) -> Option<Picture> {
         return None;
     }
     for tick in x.ticks(8) {
-        shapes.push(Shape::text("faint", (x.at(tick), top + 16.0), format!("{tick}")).anchored("middle"));
+        shapes.push(SvgElement::text("faint", (x.at(tick), top + 16.0), format!("{tick}")).anchored("middle"));
     }
-    shapes.push(Shape::text("faint", (WIDTH / 2.0, top + 32.0), "measured iterations").anchored("middle"));
+    shapes.push(SvgElement::text("faint", (WIDTH / 2.0, top + 32.0), "measured iterations").anchored("middle"));
     Some(Picture {
         width: WIDTH,
         height: top + 38.0,

@@ -7,8 +7,8 @@ use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 use crate::report::common_clock::shifts;
 use crate::report::variant::{named, rank_name};
 
-use super::chart::{ROW, Rows};
-use super::{Gallery, Picture, Shape, kind_fill, shortened};
+use super::chart::{BarRows, ROW};
+use super::{Gallery, Picture, SvgElement, kind_fill, shortened};
 
 /// Maximum number of ranks in a picture.
 const RANKS: usize = 16;
@@ -54,7 +54,7 @@ fn draw(name: &str, variant: &Variant) -> Option<Picture> {
         let first = rank.trace.iter().map(|span| &rank.operations[span.id as usize]).find(|one| one.lane == *lane);
         rank_name(variant, &format!("{lane}: {}", first.map_or("", |operation| &operation.stream)), rank)
     });
-    let mut rows = Rows::new(&names.collect::<Vec<_>>(), most.0 as f64);
+    let mut rows = BarRows::new(&names.collect::<Vec<_>>(), most.0 as f64);
     for (row, (index, lane)) in streams.iter().enumerate() {
         let (rank, shift) = ranks[*index];
         let bars = bars(&rows, rank, shift, *lane);
@@ -63,12 +63,12 @@ fn draw(name: &str, variant: &Variant) -> Option<Picture> {
         bars.iter().for_each(|bar| draw_bar(&mut rows.shapes, bar, row, path.contains(&bar.operation.id)));
     }
     // A picture that is shown alone must state whether it is simulated.
-    rows.shapes.push(Shape::label((0.0, streams.len() as f64 * ROW + 17.0), name));
+    rows.shapes.push(SvgElement::label((0.0, streams.len() as f64 * ROW + 17.0), name));
     Some(rows.picture(format!("One iteration, {name}")))
 }
 
 /// The bars of a stream. Neighbours that are narrower than a pixel become one bar of the first one's kind.
-fn bars<'a>(rows: &Rows, rank: &'a RankRecord, shift: Nanos, lane: u32) -> Vec<Bar<'a>> {
+fn bars<'a>(rows: &BarRows, rank: &'a RankRecord, shift: Nanos, lane: u32) -> Vec<Bar<'a>> {
     let mut spans: Vec<_> = rank
         .trace
         .iter()
@@ -90,24 +90,24 @@ fn bars<'a>(rows: &Rows, rank: &'a RankRecord, shift: Nanos, lane: u32) -> Vec<B
     bars
 }
 
-fn draw_bar(shapes: &mut Vec<Shape>, bar: &Bar, row: usize, critical: bool) {
+fn draw_bar(shapes: &mut Vec<SvgElement>, bar: &Bar, row: usize, critical: bool) {
     let Bar { operation, from, to, count } = bar;
     let (y, width) = (row as f64 * ROW + 3.0, (to - from).max(0.4));
     let OperationRecord { name, category, .. } = operation;
     let time = operation.time_ns.map(|time| format!(", {time}")).unwrap_or_default();
     let title = if *count > 1 { format!("{name} and {} more", count - 1) } else { format!("{name}{time}") };
-    shapes.push(Shape::rect(kind_fill(category), *from, y, width, ROW - 8.0).titled(title));
+    shapes.push(SvgElement::rect(kind_fill(category), *from, y, width, ROW - 8.0).titled(title));
     let waiting = operation.wait_ns.zip(operation.time_ns).filter(|(wait, time)| wait.0 > 0 && time.0 > 0);
     if let Some((wait, time)) = waiting.filter(|_| *count == 1) {
         let share = (wait.0 as f64 / time.0 as f64).min(1.0);
-        shapes.push(Shape::rect("waiting", *from, y, width * share, ROW - 8.0));
+        shapes.push(SvgElement::rect("waiting", *from, y, width * share, ROW - 8.0));
     }
     if critical {
-        shapes.push(Shape::rect("fill-path", *from, y + ROW - 7.0, width, 3.0));
+        shapes.push(SvgElement::rect("fill-path", *from, y + ROW - 7.0, width, 3.0));
     }
     let letters = (width / LETTER) as usize;
     if letters >= 4 && *count == 1 {
         let class = if category == "matrix" { "on-dark" } else { "on-light" };
-        shapes.push(Shape::text(class, (from + 3.0, y + 12.0), shortened(name, letters)));
+        shapes.push(SvgElement::text(class, (from + 3.0, y + 12.0), shortened(name, letters)));
     }
 }

@@ -5,8 +5,8 @@ use crate::model::{MemoryKind, Program};
 use crate::report::plan::{Iteration, PlanDocument};
 use crate::schedule::Schedule;
 
-use super::chart::{ROW, Rows};
-use super::{Gallery, Picture, Shape};
+use super::chart::{BarRows, ROW};
+use super::{Gallery, Picture, SvgElement};
 
 /// Maximum number of buffers, the largest.
 const BUFFERS: usize = 48;
@@ -61,7 +61,7 @@ fn draw(name: &str, program: &Program, schedule: &Schedule, (slot, iteration): (
     };
     let most = (0..iteration.operations.len()).map(|op| span(op).1).fold(0.0, f64::max);
     let names = shown.iter().map(|index| program.names.name(program.memories[*index].name));
-    let mut rows = Rows::new(&names.collect::<Vec<_>>(), most);
+    let mut rows = BarRows::new(&names.collect::<Vec<_>>(), most);
     for (row, index) in shown.iter().enumerate() {
         let memory = &program.memories[*index];
         let bytes = Bytes(placement(*index).bytes);
@@ -77,14 +77,14 @@ fn draw(name: &str, program: &Program, schedule: &Schedule, (slot, iteration): (
         let y = row as f64 * ROW + 9.0;
         let (from, to) = (rows.x(life.0), rows.x(life.1));
         let kind = format!("{title}: {bytes} of {}", placement(*index).space.name());
-        rows.shapes.push(Shape::rect("fill-part-7", from, y, (to - from).max(1.0), 4.0).titled(kind));
+        rows.shapes.push(SvgElement::rect("fill-part-7", from, y, (to - from).max(1.0), 4.0).titled(kind));
         for access in used {
             let (class, verb) = if access.writes { ("fill-part-2", "writes") } else { ("fill-part-1", "reads") };
             let (from, to) = span(access.op);
             let (from, to) = (rows.x(from), rows.x(to));
             let y = if access.writes { y - 6.0 } else { y + 4.0 };
             let text = format!("{} {verb} {title}", iteration.operations[access.op].name());
-            rows.shapes.push(Shape::rect(class, from, y, (to - from).max(1.0), 6.0).titled(text));
+            rows.shapes.push(SvgElement::rect(class, from, y, (to - from).max(1.0), 6.0).titled(text));
         }
         rows.value(row, most, bytes.to_string());
     }

@@ -55,14 +55,14 @@ pub struct Picture {
     /// The content in a sentence, for screen readers.
     pub description: String,
     /// The shapes of the SVG file, and of the page unless the picture has plots.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<SvgElement>,
     /// Charts that the page draws instead of the shapes.
     pub plots: Vec<Plot>,
 }
 
 /// An element of SVG.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct SvgElement {
     tag: &'static str,
     /// Classes of `assets/view/picture.css`.
     class: &'static str,
@@ -90,14 +90,14 @@ pub struct Gallery {
     /// Explanations of the pictures.
     pub notes: Vec<String>,
     /// The choices; empty for a single picture.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<ReaderChoice>,
     /// Each picture with the index of its option in each choice.
     pub pictures: Vec<(Vec<usize>, Picture)>,
 }
 
 /// Something that a reader chooses.
 #[derive(Clone, Debug, Serialize)]
-pub struct Choice {
+pub struct ReaderChoice {
     pub label: &'static str,
     pub options: Vec<String>,
 }
@@ -120,7 +120,7 @@ impl Gallery {
             name,
             title: title.to_owned(),
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
-            choices: Vec::from_iter(several.then_some(Choice { label, options })),
+            choices: Vec::from_iter(several.then_some(ReaderChoice { label, options })),
             pictures: (0..)
                 .zip(pictures)
                 .map(|(index, picture)| (if several { vec![index] } else { Vec::new() }, picture))
@@ -128,7 +128,7 @@ impl Gallery {
         })
     }
 
-    /// All pictures of the gallery.
+    /// Iterates over the pictures of the gallery.
     pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
         self.pictures.iter().map(|(_, picture)| picture)
     }
@@ -156,11 +156,11 @@ impl Picture {
             let x = (index % columns) as f64 * WIDTH / columns as f64;
             let y = self.height + 4.0 + (index / columns) as f64 * LEGEND_ROW;
             self.shapes.push(match class {
-                "dashed" => Shape::line(class, (x, y + 6.0), (x + 12.0, y + 6.0)),
-                _ => Shape::rect(class, x, y, 12.0, 12.0),
+                "dashed" => SvgElement::line(class, (x, y + 6.0), (x + 12.0, y + 6.0)),
+                _ => SvgElement::rect(class, x, y, 12.0, 12.0),
             });
             let letters = (WIDTH / columns as f64 / LETTER) as usize;
-            self.shapes.push(Shape::label_within(letters - 3, (x + 17.0, y + 10.0), meaning.as_ref()));
+            self.shapes.push(SvgElement::label_within(letters - 3, (x + 17.0, y + 10.0), meaning.as_ref()));
         }
         self.height += rows as f64 * LEGEND_ROW + 8.0;
         self
@@ -197,7 +197,7 @@ impl Serialize for Picture {
     }
 }
 
-impl Serialize for Shape {
+impl Serialize for SvgElement {
     /// Writes a list of tag, class, attributes, text and title. A list is shorter than an object, and a page has very many
     /// shapes.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -222,70 +222,70 @@ fn tenth(value: f64) -> f64 {
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-impl Shape {
-    fn new<const N: usize>(tag: &'static str, class: &'static str, numbers: [(&'static str, f64); N]) -> Shape {
+impl SvgElement {
+    fn new<const N: usize>(tag: &'static str, class: &'static str, numbers: [(&'static str, f64); N]) -> SvgElement {
         let attributes = numbers.map(|(name, value)| (name, Attribute::Number(tenth(value)))).to_vec();
-        Shape { tag, class, attributes, text: String::new(), title: String::new() }
+        SvgElement { tag, class, attributes, text: String::new(), title: String::new() }
     }
 
     /// A rectangle; a negative size counts as 0.
-    pub fn rect(class: &'static str, x: f64, y: f64, width: f64, height: f64) -> Shape {
-        Shape::new("rect", class, [("x", x), ("y", y), ("width", width.max(0.0)), ("height", height.max(0.0))])
+    pub fn rect(class: &'static str, x: f64, y: f64, width: f64, height: f64) -> SvgElement {
+        SvgElement::new("rect", class, [("x", x), ("y", y), ("width", width.max(0.0)), ("height", height.max(0.0))])
     }
 
     /// A straight line between two points.
-    pub fn line(class: &'static str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Shape {
-        Shape::new("line", class, [("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2)])
+    pub fn line(class: &'static str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> SvgElement {
+        SvgElement::new("line", class, [("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2)])
     }
 
     /// A circle around a point.
-    pub fn circle(class: &'static str, (cx, cy): (f64, f64), r: f64) -> Shape {
-        Shape::new("circle", class, [("cx", cx), ("cy", cy), ("r", r)])
+    pub fn circle(class: &'static str, (cx, cy): (f64, f64), r: f64) -> SvgElement {
+        SvgElement::new("circle", class, [("cx", cx), ("cy", cy), ("r", r)])
     }
 
     /// A path with the given commands, such as `M0 0V5`.
-    pub fn path(class: &'static str, commands: String) -> Shape {
-        let mut shape = Shape::new("path", class, []);
+    pub fn path(class: &'static str, commands: String) -> SvgElement {
+        let mut shape = SvgElement::new("path", class, []);
         shape.attributes.push(("d", Attribute::Text(commands)));
         shape
     }
 
     /// A line through points.
-    pub fn through(class: &'static str, points: &[(f64, f64)]) -> Shape {
+    pub fn through(class: &'static str, points: &[(f64, f64)]) -> SvgElement {
         let mut commands = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
             let command = if index == 0 { "M" } else { "L" };
             commands += &format!("{command}{} {}", tenth(*x), tenth(*y));
         }
-        Shape::path(class, commands)
+        SvgElement::path(class, commands)
     }
 
     /// A text that begins at a point.
-    pub fn text(class: &'static str, (x, y): (f64, f64), text: impl Into<String>) -> Shape {
-        Shape { text: text.into(), ..Shape::new("text", class, [("x", x), ("y", y)]) }
+    pub fn text(class: &'static str, (x, y): (f64, f64), text: impl Into<String>) -> SvgElement {
+        SvgElement { text: text.into(), ..SvgElement::new("text", class, [("x", x), ("y", y)]) }
     }
 
     /// A text cut to the room beside a row; the pointer shows all of it.
-    fn label(at: (f64, f64), text: &str) -> Shape {
-        Shape::label_within(LABEL, at, text)
+    fn label(at: (f64, f64), text: &str) -> SvgElement {
+        SvgElement::label_within(LABEL, at, text)
     }
 
     /// A text of at most so many characters; the pointer shows all of it.
-    fn label_within(most: usize, at: (f64, f64), text: &str) -> Shape {
+    fn label_within(most: usize, at: (f64, f64), text: &str) -> SvgElement {
         let shown = shortened(text, most);
         let title = if shown == text { String::new() } else { text.to_owned() };
-        Shape::text("ink", at, shown).titled(title)
+        SvgElement::text("ink", at, shown).titled(title)
     }
 
     /// Places the middle (`middle`) or the end (`end`) of a text at its point.
-    pub fn anchored(mut self, anchor: &'static str) -> Shape {
+    pub fn anchored(mut self, anchor: &'static str) -> SvgElement {
         self.attributes.push(("text-anchor", Attribute::Word(anchor)));
         self
     }
 
     /// The text that the pointer shows.
-    pub fn titled(self, title: impl Into<String>) -> Shape {
-        Shape { title: title.into(), ..self }
+    pub fn titled(self, title: impl Into<String>) -> SvgElement {
+        SvgElement { title: title.into(), ..self }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, RunRecord, Variant};
 use crate::report::variant::{named, rank_name};
 
-use super::chart::{ROW, Rows};
-use super::{FILLS, Gallery, Picture, Shape};
+use super::chart::{BarRows, ROW};
+use super::{FILLS, Gallery, Picture, SvgElement};
 
 /// Maximum number of operations, those that differ most.
 const ROWS: usize = 24;
@@ -20,7 +20,7 @@ const BARS: usize = 3;
 type Key = (String, String);
 
 /// The time of all operations of each name in one launch mode or on one side, in ns.
-pub(super) struct Series {
+pub(super) struct ModeTimes {
     pub name: String,
     /// Class of the bars.
     pub fill: &'static str,
@@ -35,11 +35,11 @@ pub fn modes(records: &[RunRecord]) -> Option<Gallery> {
     let of_variant = |(name, variant): (String, &Variant)| {
         let rank = variant.ranks.first()?;
         let name = rank_name(variant, &name, rank);
-        let of = |name: String, time: Time| Series { name, fill: "", times: sums(&rank.operations, time) };
+        let of = |name: String, time: Time| ModeTimes { name, fill: "", times: sums(&rank.operations, time) };
         Some([of(format!("{name}, one stream"), |one| one.alone_ns), of(name, OperationRecord::work_ns)])
     };
     let all = named(records).filter_map(of_variant).flat_map(|[alone, own]| [own, alone]);
-    let mut all: Vec<Series> = all.filter(|series| !series.times.is_empty()).collect();
+    let mut all: Vec<ModeTimes> = all.filter(|series| !series.times.is_empty()).collect();
     all.truncate(FILLS.len());
     all.iter_mut().zip(FILLS).for_each(|(series, fill)| series.fill = fill);
     if all.len() < 2 {
@@ -63,14 +63,14 @@ fn sums(operations: &[OperationRecord], time: Time) -> IndexMap<Key, f64> {
 }
 
 /// The greatest difference of a series from the first that has the operation, in ns.
-fn difference(all: &[Series], key: &Key) -> f64 {
+fn difference(all: &[ModeTimes], key: &Key) -> f64 {
     let times: Vec<f64> = all.iter().filter_map(|series| series.times.get(key).copied()).collect();
     let differences = times.iter().map(|time| time - times[0]);
     differences.max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or_default()
 }
 
 /// The operations of all series as bars, those that differ most first.
-pub(super) fn draw(all: &[Series], description: &str) -> Picture {
+pub(super) fn draw(all: &[ModeTimes], description: &str) -> Picture {
     let keys: IndexSet<&Key> = all.iter().flat_map(|series| series.times.keys()).collect();
     let mut keys: Vec<(&Key, f64)> = keys.into_iter().map(|key| (key, difference(all, key))).collect();
     keys.sort_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
@@ -83,7 +83,7 @@ pub(super) fn draw(all: &[Series], description: &str) -> Picture {
     let names = keys
         .iter()
         .flat_map(|((name, _), _)| std::iter::once(name.as_str()).chain(std::iter::repeat_n("", height - 1)));
-    let mut rows = Rows::new(&names.collect::<Vec<_>>(), most);
+    let mut rows = BarRows::new(&names.collect::<Vec<_>>(), most);
     let bar = (height as f64 * ROW - 6.0) / all.len() as f64;
     for (row, (key, difference)) in keys.iter().enumerate() {
         let top = (row * height) as f64 * ROW + 2.0;
@@ -92,7 +92,7 @@ pub(super) fn draw(all: &[Series], description: &str) -> Picture {
             let Some(time) = series.times.get(*key).copied() else { continue };
             longest = longest.max(time);
             let (from, to) = (rows.x(0.0), rows.x(time));
-            let shape = Shape::rect(series.fill, from, top + index as f64 * bar, to - from, bar);
+            let shape = SvgElement::rect(series.fill, from, top + index as f64 * bar, to - from, bar);
             rows.shapes.push(shape.titled(format!("{}: {}", series.name, Nanos(time.round() as i64))));
         }
         let sign = if *difference > 0.0 { "+" } else { "" };

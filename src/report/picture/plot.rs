@@ -7,7 +7,7 @@ use crate::report::quantity::quantity;
 
 use super::chart::{Area, Chart, round};
 use super::scale::{Scale, Spread};
-use super::{FILLS, STROKES, Shape};
+use super::{FILLS, STROKES, SvgElement};
 
 /// Room in pixels between the ends of a horizontal axis and the first and last point.
 const ROOM: f64 = 24.0;
@@ -20,7 +20,7 @@ const TEXTS: usize = 12;
 pub struct Plot {
     pub x: Axis,
     pub y: Axis,
-    pub series: Vec<Series>,
+    pub series: Vec<PlotSeries>,
     /// Dashed vertical lines: the place on the horizontal axis, and the meaning.
     pub marks: Vec<(f64, String)>,
 }
@@ -33,18 +33,18 @@ pub struct Axis {
     pub spread: Spread,
     /// The least and the greatest value.
     pub range: (f64, f64),
-    /// Values with their own texts; empty if round numbers are shown.
+    /// Values of the axis with the texts shown there; empty if round numbers are shown.
     pub ticks: Vec<(f64, String)>,
 }
 
 /// Points of one kind, in the order of the horizontal axis.
 #[derive(Clone, Debug, Serialize)]
-pub struct Series {
+pub struct PlotSeries {
     /// The meaning; empty for the only series of a chart.
     pub name: String,
     /// Index of the colour in `FILLS` and `STROKES`.
     pub color: usize,
-    pub style: Style,
+    pub style: LineStyle,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
     /// The ends of the interval of each point; empty without intervals.
@@ -56,7 +56,7 @@ pub struct Series {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Style {
+pub enum LineStyle {
     /// Points on a line.
     Line,
     /// A dashed line without points.
@@ -79,11 +79,11 @@ impl Axis {
     }
 }
 
-impl Series {
+impl PlotSeries {
     /// A series without intervals.
-    pub fn new(name: &str, color: usize, style: Style, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+    pub fn new(name: &str, color: usize, style: LineStyle, points: impl IntoIterator<Item = (f64, f64)>) -> PlotSeries {
         let (x, y) = points.into_iter().unzip();
-        Series { name: name.to_owned(), color, style, x, y, low: Vec::new(), high: Vec::new(), best: None }
+        PlotSeries { name: name.to_owned(), color, style, x, y, low: Vec::new(), high: Vec::new(), best: None }
     }
 }
 
@@ -105,32 +105,32 @@ impl Plot {
         for series in &self.series {
             self.draw(series, &mut chart, &x, &y);
             if !series.name.is_empty() {
-                let class = if series.style == Style::Dashed { "dashed" } else { FILLS[series.color] };
+                let class = if series.style == LineStyle::Dashed { "dashed" } else { FILLS[series.color] };
                 chart.legend(class, &series.name);
             }
         }
         for (index, (at, meaning)) in self.marks.iter().enumerate() {
             let at = x.at(*at);
-            chart.shapes.push(Shape::line("dashed", (at, top), (at, bottom)).titled(meaning));
+            chart.shapes.push(SvgElement::line("dashed", (at, top), (at, bottom)).titled(meaning));
             // The text lies on the side with more room.
             let (anchor, side) = if at > f64::midpoint(left, right) { ("end", -4.0) } else { ("start", 4.0) };
             let place = (at + side, top + 8.0 + 12.0 * index as f64);
-            chart.shapes.push(Shape::text("mark", place, meaning).anchored(anchor));
+            chart.shapes.push(SvgElement::text("mark", place, meaning).anchored(anchor));
         }
         chart
     }
 
-    fn draw(&self, series: &Series, chart: &mut Chart, x: &Scale, y: &Scale) {
+    fn draw(&self, series: &PlotSeries, chart: &mut Chart, x: &Scale, y: &Scale) {
         let at = |index: usize| (x.at(series.x[index]), y.at(series.y[index]));
         let all: Vec<(f64, f64)> = (0..series.x.len()).map(at).collect();
         match series.style {
-            Style::Line => chart.shapes.push(Shape::through(STROKES[series.color], &all)),
-            Style::Dashed => {
-                chart.shapes.push(Shape::through("dashed", &all));
+            LineStyle::Line => chart.shapes.push(SvgElement::through(STROKES[series.color], &all)),
+            LineStyle::Dashed => {
+                chart.shapes.push(SvgElement::through("dashed", &all));
                 return;
             }
-            Style::Columns => return columns(series, &all, chart),
-            Style::Points => {}
+            LineStyle::Columns => return columns(series, &all, chart),
+            LineStyle::Points => {}
         }
         let dense = all.len() > DENSE;
         for (index, point) in all.iter().enumerate() {
@@ -138,17 +138,17 @@ impl Plot {
                 let (low, high) = (y.at(*low), y.at(*high));
                 if low - high > 1.0 {
                     let class = if dense { STROKES[series.color] } else { "whisker" };
-                    chart.shapes.push(Shape::line(class, (point.0, low), (point.0, high)));
+                    chart.shapes.push(SvgElement::line(class, (point.0, low), (point.0, high)));
                 }
             }
             let name = if series.name.is_empty() { String::new() } else { format!("{}, ", series.name) };
             let title = format!("{name}{}: {}", self.x.text(series.x[index]), quantity(series.y[index], &self.y.unit));
             let radius = if dense { 1.2 } else { 4.0 };
-            chart.shapes.push(Shape::circle(FILLS[series.color], *point, radius).titled(title));
+            chart.shapes.push(SvgElement::circle(FILLS[series.color], *point, radius).titled(title));
         }
         if let Some(best) = series.best {
             let title = format!("best: {} ({})", self.x.text(series.x[best]), quantity(series.y[best], &self.y.unit));
-            chart.shapes.push(Shape::circle("outline", all[best], 8.0).titled(title));
+            chart.shapes.push(SvgElement::circle("outline", all[best], 8.0).titled(title));
         }
     }
 }
@@ -156,11 +156,11 @@ impl Plot {
 /// Number of points above which they are drawn small.
 const DENSE: usize = 60;
 
-fn columns(series: &Series, all: &[(f64, f64)], chart: &mut Chart) {
+fn columns(series: &PlotSeries, all: &[(f64, f64)], chart: &mut Chart) {
     let bottom = chart.area.bottom;
     let width = all.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(f64::INFINITY, f64::min);
     for (index, (x, y)) in all.iter().enumerate().filter(|(index, _)| series.y[*index] > 0.0) {
-        let column = Shape::rect(FILLS[series.color], x - width / 2.0, *y, width - 0.5, bottom - y);
+        let column = SvgElement::rect(FILLS[series.color], x - width / 2.0, *y, width - 0.5, bottom - y);
         chart.shapes.push(column.titled(quantity(series.y[index], "")));
     }
 }

@@ -11,7 +11,7 @@ use crate::report::variant::{named, rank_name};
 
 use super::chart::{AREA, Area, Chart, round};
 use super::scale::{Scale, Spread};
-use super::{Gallery, Picture, Shape, kind_fill, shortened};
+use super::{Gallery, Picture, SvgElement, kind_fill, shortened};
 
 /// Maximum number of points, those with the most time.
 const POINTS: usize = 200;
@@ -103,7 +103,7 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
     for point in &points {
         let radius = 3.0 + 7.0 * (point.time.0 as f64 / total).sqrt();
         let at = (x.at(point.intensity()), y.at(point.rate()));
-        chart.shapes.push(Shape::circle(kind_fill(&point.first.category), at, radius).titled(title(point)));
+        chart.shapes.push(SvgElement::circle(kind_fill(&point.first.category), at, radius).titled(title(point)));
         labels.taken.push((at.0 - radius, at.1 - radius, at.0 + radius, at.1 + radius));
     }
     for point in points.iter().take(NAMED) {
@@ -124,7 +124,7 @@ struct Labels {
 
 impl Labels {
     /// A name beside a point, on the side that has room; `None` if no side has.
-    fn beside(&mut self, (x, y): (f64, f64), radius: f64, name: &str) -> Option<Shape> {
+    fn beside(&mut self, (x, y): (f64, f64), radius: f64, name: &str) -> Option<SvgElement> {
         let name = shortened(name, LETTERS);
         let width = name.chars().count() as f64 * LETTER;
         let Area { left, right, top, bottom } = AREA;
@@ -139,7 +139,7 @@ impl Labels {
         };
         let (begin, base) = sides.into_iter().chain(above_below).find(free)?;
         self.taken.push((begin, base - 9.0, begin + width, base + 3.0));
-        Some(Shape::text("ink", (begin, base), name))
+        Some(SvgElement::text("ink", (begin, base), name))
     }
 }
 
@@ -198,8 +198,8 @@ fn draw_roofs(chart: &mut Chart, roofs: &Roofs, x: Scale, y: Scale) {
         // The flat roof begins at the slope.
         let from = roofs.memory.map_or(left, |memory| x.at((peak / memory).max(x.least)));
         let text = format!("{name}: {}", Rate(*peak, "FLOP/s"));
-        chart.shapes.push(Shape::line("whisker", (from, y.at(*peak)), (right, y.at(*peak))));
-        chart.shapes.push(Shape::text("ink", (right, y.at(*peak) - 5.0), text).anchored("end"));
+        chart.shapes.push(SvgElement::line("whisker", (from, y.at(*peak)), (right, y.at(*peak))));
+        chart.shapes.push(SvgElement::text("ink", (right, y.at(*peak) - 5.0), text).anchored("end"));
     }
     let Some(memory) = roofs.memory else { return };
     // The slope goes from the left or the bottom edge up to the highest roof.
@@ -209,7 +209,7 @@ fn draw_roofs(chart: &mut Chart, roofs: &Roofs, x: Scale, y: Scale) {
     if begin < end {
         let points = [(x.at(begin), y.at(begin * memory)), (x.at(end), y.at(end * memory))];
         let text = format!("memory: {}", Rate(memory, "B/s"));
-        chart.shapes.push(Shape::line("whisker", points[0], points[1]));
-        chart.shapes.push(Shape::text("ink", (points[0].0 + 8.0, (points[0].1 - 14.0).max(top + 10.0)), text));
+        chart.shapes.push(SvgElement::line("whisker", points[0], points[1]));
+        chart.shapes.push(SvgElement::text("ink", (points[0].0 + 8.0, (points[0].1 - 14.0).max(top + 10.0)), text));
     }
 }

@@ -4,9 +4,9 @@ use crate::base::{Nanos, counted};
 use crate::measure::record::{RunRecord, Times};
 
 use super::chart::Area;
-use super::plot::{Axis, Plot, Series, Style};
+use super::plot::{Axis, LineStyle, Plot, PlotSeries};
 use super::times::series;
-use super::{Gallery, Picture, Shape, WIDTH};
+use super::{Gallery, Picture, SvgElement, WIDTH};
 
 /// Number of columns of the distribution.
 const BINS: usize = 60;
@@ -36,7 +36,7 @@ fn draw(name: &str, times: &Times) -> Option<Picture> {
         return None;
     }
     let plots = [distribution(samples, least, most), order(samples, least, most)];
-    let mut shapes = vec![Shape::text("ink", (0.0, 12.0), name)];
+    let mut shapes = vec![SvgElement::text("ink", (0.0, 12.0), name)];
     for (plot, area) in plots.iter().zip([DISTRIBUTION, ORDER]) {
         shapes.extend(plot.chart(area).shapes);
     }
@@ -58,7 +58,7 @@ fn distribution(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     Plot {
         x: Axis::linear("time of an iteration", "s", (least.seconds(), most.seconds())),
         y: Axis::linear("samples", "", (0.0, highest * 1.05)),
-        series: vec![Series::new("", 0, Style::Columns, columns)],
+        series: vec![PlotSeries::new("", 0, LineStyle::Columns, columns)],
         marks: Vec::new(),
     }
 }
@@ -66,7 +66,7 @@ fn distribution(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
 /// The samples in the order in which they were taken.
 fn order(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     let points = samples.len().min(POINTS);
-    let mut series = Series::new("", 0, Style::Points, []);
+    let mut series = PlotSeries::new("", 0, LineStyle::Points, []);
     for point in 0..points {
         let (from, to) = (point * samples.len() / points, (point + 1) * samples.len() / points);
         let mut part = samples[from..to].to_vec();

@@ -5,7 +5,7 @@ use crate::measure::record::{AnalysisRecord, RunRecord, TimeSplitRecord};
 use crate::report::run::percent;
 use crate::report::variant::{named, rank_name};
 
-use super::chart::Rows;
+use super::chart::BarRows;
 use super::{Gallery, Picture};
 
 /// Maximum number of bars.
@@ -59,7 +59,7 @@ fn analyses(records: &[RunRecord]) -> Vec<(String, &AnalysisRecord)> {
 /// Bars of splits, at most [`BARS`], along an axis up to `most`.
 fn bars(all: &[(String, &TimeSplitRecord)], most: Nanos, description: String) -> Picture {
     let shown = &all[..all.len().min(BARS)];
-    let mut rows = Rows::new(&shown.iter().map(|(name, _)| name).collect::<Vec<_>>(), most.0 as f64);
+    let mut rows = BarRows::new(&shown.iter().map(|(name, _)| name).collect::<Vec<_>>(), most.0 as f64);
     for (row, (_, split)) in shown.iter().enumerate() {
         // If operations were faster than alone, their part is smaller than their time alone.
         let sooner = split.stretch_ns.unwrap_or_default().min(Nanos(0));

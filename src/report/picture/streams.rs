@@ -2,10 +2,10 @@
 
 use indexmap::IndexSet;
 
-use crate::report::plan::{Edge, Iteration, Operation, PlanDocument, Reason};
+use crate::report::plan::{Iteration, PlanDocument, PlannedDependency, PlannedOperation, Reason};
 
-use super::chart::{ROW, Rows};
-use super::{Gallery, Picture, Shape, WIDTH, shortened};
+use super::chart::{BarRows, ROW};
+use super::{Gallery, Picture, SvgElement, WIDTH, shortened};
 
 /// Maximum number of operations in a graph, and along a time axis.
 const GRAPH: usize = 400;
@@ -70,7 +70,7 @@ fn depths(iteration: &Iteration) -> Vec<usize> {
     depths
 }
 
-fn title(operation: &Operation) -> String {
+fn title(operation: &PlannedOperation) -> String {
     format!(
         "{} ({}), {}, slack {}, {}",
         operation.name(),
@@ -91,7 +91,7 @@ fn graph(name: &str, iteration: &Iteration) -> Picture {
     let mut shapes = Vec::new();
     for (row, stream) in streams.iter().enumerate() {
         let y = row as f64 * STREAM + 16.0 + BOX.1 / 2.0;
-        shapes.push(Shape::text("strong", (0.0, y + 4.0), shortened(stream, 16)).titled(*stream));
+        shapes.push(SvgElement::text("strong", (0.0, y + 4.0), shortened(stream, 16)).titled(*stream));
     }
     for edge in iteration.edges.iter().filter(|edge| edge.distance == 0) {
         draw_edge(&mut shapes, edge, iteration, place(edge.from), place(edge.to));
@@ -99,9 +99,9 @@ fn graph(name: &str, iteration: &Iteration) -> Picture {
     for operation in &iteration.operations {
         let (x, y) = place(operation.id);
         let class = if operation.critical { "box critical" } else { "box" };
-        shapes.push(Shape::rect(class, x, y, BOX.0, BOX.1).titled(title(operation)));
-        shapes.push(Shape::text("ink", (x + 5.0, y + 12.0), shortened(operation.name(), 14)));
-        shapes.push(Shape::text("faint", (x + 5.0, y + 25.0), operation.duration_ns.to_string()));
+        shapes.push(SvgElement::rect(class, x, y, BOX.0, BOX.1).titled(title(operation)));
+        shapes.push(SvgElement::text("ink", (x + 5.0, y + 12.0), shortened(operation.name(), 14)));
+        shapes.push(SvgElement::text("faint", (x + 5.0, y + 25.0), operation.duration_ns.to_string()));
     }
     let columns = depths.iter().max().map_or(0, |depth| depth + 1) as f64;
     Picture {
@@ -113,7 +113,13 @@ fn graph(name: &str, iteration: &Iteration) -> Picture {
     }
 }
 
-fn draw_edge(shapes: &mut Vec<Shape>, edge: &Edge, iteration: &Iteration, from: (f64, f64), to: (f64, f64)) {
+fn draw_edge(
+    shapes: &mut Vec<SvgElement>,
+    edge: &PlannedDependency,
+    iteration: &Iteration,
+    from: (f64, f64),
+    to: (f64, f64),
+) {
     let (x1, y1) = (from.0 + BOX.0, from.1 + BOX.1 / 2.0);
     let (x2, y2) = (to.0, to.1 + BOX.1 / 2.0);
     let bend = ((x2 - x1) / 2.0).max(12.0);
@@ -133,7 +139,7 @@ fn draw_edge(shapes: &mut Vec<Shape>, edge: &Edge, iteration: &Iteration, from: 
     let ends = [edge.from, edge.to].map(|id| iteration.operations[id as usize].name().to_owned());
     let class = if iteration.on_path(edge) { "critical" } else { "edge" };
     let why = format!("{} waits for {}: {}", ends[1], ends[0], edge.why());
-    shapes.push(Shape::path(class, path).titled(why.clone()));
+    shapes.push(SvgElement::path(class, path).titled(why.clone()));
     let word = match &edge.reason {
         Reason::Stream => return,
         Reason::Data { slice, .. } => shortened(slice, 10),
@@ -144,15 +150,15 @@ fn draw_edge(shapes: &mut Vec<Shape>, edge: &Edge, iteration: &Iteration, from: 
     let at = (f64::midpoint(x1, x2), f64::midpoint(y1, y2) + lift * 0.7 - 3.0);
     // The arrow ends beside the text, so that both are legible.
     let width = word.chars().count() as f64 * SMALL;
-    shapes.push(Shape::rect("fill-page", at.0 - width / 2.0, at.1 - 9.0, width, 12.0));
-    shapes.push(Shape::text("faint small", at, word).anchored("middle").titled(why));
+    shapes.push(SvgElement::rect("fill-page", at.0 - width / 2.0, at.1 - 9.0, width, 12.0));
+    shapes.push(SvgElement::text("faint small", at, word).anchored("middle").titled(why));
 }
 
 fn along_time(name: &str, iteration: &Iteration, device: &str) -> Picture {
     let streams = streams_of(iteration);
     let ends = iteration.operations.iter().map(|operation| operation.start_ns + operation.duration_ns);
     let most = ends.max().unwrap_or_default();
-    let mut rows = Rows::new(&streams.iter().collect::<Vec<_>>(), most.0 as f64);
+    let mut rows = BarRows::new(&streams.iter().collect::<Vec<_>>(), most.0 as f64);
     for operation in &iteration.operations {
         let row = streams.get_index_of(&*operation.stream).unwrap_or(0);
         let start = operation.start_ns.0 as f64;
@@ -160,7 +166,7 @@ fn along_time(name: &str, iteration: &Iteration, device: &str) -> Picture {
         let y = row as f64 * ROW + ROW / 2.0 - 1.0;
         let slack = rows.x((end + operation.slack_ns.0 as f64).min(most.0 as f64));
         if slack - rows.x(end) > 0.5 {
-            rows.shapes.push(Shape::line("dashed", (rows.x(end), y), (slack, y)));
+            rows.shapes.push(SvgElement::line("dashed", (rows.x(end), y), (slack, y)));
         }
         rows.bar(if operation.critical { "fill-accent" } else { "fill-part-1" }, row, (start, end), title(operation));
     }

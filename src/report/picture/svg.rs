@@ -2,7 +2,7 @@
 
 use crate::report::page::escaped;
 
-use super::{Attribute, Picture, Shape};
+use super::{Attribute, Picture, SvgElement};
 
 /// Colours of the light theme, then of the dark one, each in a block of its own.
 const THEME: &str = include_str!("../../../assets/view/theme.css");
@@ -34,14 +34,14 @@ pub fn svg(picture: &Picture) -> String {
         colored(&[0]),
         colored(&[1, 0]),
     );
-    for shape in std::iter::once(&Shape::rect("fill-page", 0.0, 0.0, *width, *height)).chain(shapes) {
+    for shape in std::iter::once(&SvgElement::rect("fill-page", 0.0, 0.0, *width, *height)).chain(shapes) {
         write(shape, &mut out);
     }
     out + "</svg>\n"
 }
 
-fn write(shape: &Shape, out: &mut String) {
-    let Shape { tag, class, attributes, text, title } = shape;
+fn write(shape: &SvgElement, out: &mut String) {
+    let SvgElement { tag, class, attributes, text, title } = shape;
     *out += &format!("<{tag} class=\"{class}\"");
     for (name, value) in attributes {
         let value = match value {

@@ -7,8 +7,8 @@ use crate::measure::scaling;
 use crate::report::cases::variants;
 use crate::report::variant::{marks, named};
 
-use super::chart::{ROW, Rows};
-use super::{Gallery, Picture, Shape, shortened};
+use super::chart::{BarRows, ROW};
+use super::{Gallery, Picture, SvgElement, shortened};
 
 /// The series of all variants that have statistics: name, class, times.
 pub(super) fn series(records: &[RunRecord]) -> Vec<(String, &'static str, &Times)> {
@@ -57,15 +57,16 @@ const NOTE: &str = "Bars are medians. A box is the interval that contains the tr
 fn bars(description: &str, all: &[(String, &'static str, &Times)]) -> Option<Picture> {
     let far = |times: &Times| [times.p50_ns, times.p50_high_ns, times.p95_ns].into_iter().flatten().max();
     let most = all.iter().filter_map(|(_, _, times)| far(times)).max()?;
-    let mut rows = Rows::new(&all.iter().map(|(name, ..)| name).collect::<Vec<_>>(), most.0 as f64);
+    let mut rows = BarRows::new(&all.iter().map(|(name, ..)| name).collect::<Vec<_>>(), most.0 as f64);
     for (row, (name, class, times)) in all.iter().enumerate() {
         let Some(median) = times.p50_ns else { continue };
         let y = row as f64 * ROW;
         rows.bar(class, row, (0.0, median.0 as f64), format!("{name}: {median}"));
         let pair = |low: Option<Nanos>, high: Option<Nanos>| Some((rows.x(low?.0 as f64), rows.x(high?.0 as f64)));
         let (whisker, interval) = (pair(times.p5_ns, times.p95_ns), pair(times.p50_low_ns, times.p50_high_ns));
-        let whisker = whisker.map(|(from, to)| Shape::line("whisker", (from, y + 11.0), (to, y + 11.0)));
-        let interval = interval.map(|(from, to)| Shape::rect("outline", from, y + 6.0, (to - from).max(1.0), 10.0));
+        let whisker = whisker.map(|(from, to)| SvgElement::line("whisker", (from, y + 11.0), (to, y + 11.0)));
+        let interval =
+            interval.map(|(from, to)| SvgElement::rect("outline", from, y + 6.0, (to - from).max(1.0), 10.0));
         rows.shapes.extend(whisker.into_iter().chain(interval));
         rows.value(row, far(times).unwrap_or_default().0 as f64, median.to_string());
     }

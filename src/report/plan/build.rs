@@ -14,12 +14,12 @@ use crate::report::dump;
 use crate::schedule::{self, Schedule};
 
 use super::{
-    CriticalPath, Edge, Hazard, Iteration, Kept, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
-    kept,
+    CriticalPath, Hazard, Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Queues, Reason,
+    SCHEMA, Slice, Text, kept,
 };
 
 /// The inputs of a document.
-pub struct Request<'a> {
+pub struct DocumentInputs<'a> {
     pub workload: Workload,
     pub program: &'a Program,
     pub plan: &'a Plan,
@@ -34,8 +34,8 @@ pub struct Request<'a> {
     pub places: &'a dyn Fn(SrcSpan) -> String,
 }
 
-pub fn build(request: Request) -> PlanDocument {
-    let Request { program, plan, schedule, profile, .. } = request;
+pub fn build(request: DocumentInputs) -> PlanDocument {
+    let DocumentInputs { program, plan, schedule, profile, .. } = request;
     let iterations = |program: &Program, plan: &Plan, schedule: &Schedule| -> Vec<Iteration> {
         let mut builder = Builder::new(program, schedule, request.places);
         let durations = schedule::durations(program, schedule, request.rank, profile);
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
         // Rounded to whole nanoseconds, so that sums are exact.
         let durations: Vec<f64> = durations.into_iter().map(f64::round).collect();
         let timing = graph.timing(&durations);
-        let mut operations: Vec<Operation> = step.ids().map(|op| self.operation(step, op)).collect();
+        let mut operations: Vec<PlannedOperation> = step.ids().map(|op| self.operation(step, op)).collect();
         for (index, operation) in operations.iter_mut().enumerate() {
             operation.flops = figures[index].flops;
             operation.bytes = figures[index].bytes;
@@ -158,7 +158,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn kept(&mut self, found: &kept::Found, operations: &[Operation]) -> Kept {
+    fn kept(&mut self, found: &kept::KeptValue, operations: &[PlannedOperation]) -> Kept {
         let program = self.program;
         let memory = program.views.memory(found.view);
         let layout = program.layout(memory);
@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The operation without its figures.
-    fn operation(&mut self, step: &Step, op: OpId) -> Operation {
+    fn operation(&mut self, step: &Step, op: OpId) -> PlannedOperation {
         let info = step.op(op);
         let program = self.program;
         let computes = self.computes(info);
@@ -204,7 +204,7 @@ impl<'a> Builder<'a> {
             *phase = program.phase_text(info.phase).map(Text::from);
         }
         let kind = program.op_name(info);
-        Operation {
+        PlannedOperation {
             id: op.0,
             label: label.clone(),
             operation: self.kinds.entry(kind).or_insert_with(|| Text::from(kind)).clone(),
@@ -255,7 +255,7 @@ impl<'a> Builder<'a> {
         self.places.entry(span).or_insert_with(|| Text::from((self.find_place)(span))).clone()
     }
 
-    fn edges(&mut self, step: &Step, graph: &StepPlan) -> Vec<Edge> {
+    fn edges(&mut self, step: &Step, graph: &StepPlan) -> Vec<PlannedDependency> {
         let mut edges = Vec::with_capacity(graph.edges() + graph.across.len());
         let mut across = graph.across.iter().peekable();
         for op in step.ids() {
@@ -263,12 +263,18 @@ impl<'a> Builder<'a> {
             for edge in graph.before(op) {
                 let reason = self.reason(edge.reason, waits);
                 let declared = self.declared(step, op, edge.from, 0, edge.reason);
-                edges.push(Edge { from: edge.from.0, to: op.0, distance: 0, reason, declared });
+                edges.push(PlannedDependency { from: edge.from.0, to: op.0, distance: 0, reason, declared });
             }
             while let Some(edge) = across.next_if(|edge| edge.to == op) {
                 let reason = self.reason(edge.reason, waits);
                 let declared = self.declared(step, op, edge.from, edge.distance, edge.reason);
-                edges.push(Edge { from: edge.from.0, to: op.0, distance: edge.distance, reason, declared });
+                edges.push(PlannedDependency {
+                    from: edge.from.0,
+                    to: op.0,
+                    distance: edge.distance,
+                    reason,
+                    declared,
+                });
             }
         }
         edges

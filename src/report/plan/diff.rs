@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{Bytes, Flops, OnceBlock, counted};
 
-use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice, Slot, Text};
+use super::{Iteration, PlanDocument, PlannedDependency, PlannedOperation, Reason, Slice, SlotPlan, Text};
 
 /// The differences as text; lines begin with `-` for the first plan, `+` for the second and `~` for both. `None` if the
 /// plans are the same; names of files and values of parameters do not count.
@@ -17,17 +17,17 @@ pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
     let mut text = String::new();
     let sides = [a, b].map(KeyedDocument::new);
     let longer = if a.iterations.len() >= b.iterations.len() { a } else { b };
-    let mut slots = OnceBlock::ALL.map(Slot::Block).to_vec();
-    slots.splice(1..1, (0..longer.iterations.len()).map(Slot::Iteration));
+    let mut slots = OnceBlock::ALL.map(SlotPlan::Block).to_vec();
+    slots.splice(1..1, (0..longer.iterations.len()).map(SlotPlan::Iteration));
     for slot in slots {
         let mut part = String::new();
         operations(&sides, slot, &mut part);
         edges(&sides, slot, &mut part);
         critical_path(&sides, slot, &mut part);
         let title = match slot {
-            Slot::Iteration(index) if longer.iterations.len() > 1 => format!("\niteration {index}\n"),
-            Slot::Iteration(_) => String::new(),
-            Slot::Block(which) => format!("\n{}\n", which.name()),
+            SlotPlan::Iteration(index) if longer.iterations.len() > 1 => format!("\niteration {index}\n"),
+            SlotPlan::Iteration(_) => String::new(),
+            SlotPlan::Block(which) => format!("\n{}\n", which.name()),
         };
         if !part.is_empty() {
             text += &title;
@@ -82,7 +82,7 @@ type Key<'a> = (&'a str, Option<&'a str>, u32);
 /// A document with the keys of each iteration's operations.
 struct KeyedDocument<'a> {
     document: &'a PlanDocument,
-    keys: FxHashMap<Slot, Vec<Key<'a>>>,
+    keys: FxHashMap<SlotPlan, Vec<Key<'a>>>,
 }
 
 impl<'a> KeyedDocument<'a> {
@@ -91,13 +91,13 @@ impl<'a> KeyedDocument<'a> {
     }
 
     /// The operations of a part; none if the document has no such part.
-    fn operations(&self, slot: Slot) -> impl Iterator<Item = (Key<'a>, &'a Operation)> {
+    fn operations(&self, slot: SlotPlan) -> impl Iterator<Item = (Key<'a>, &'a PlannedOperation)> {
         let iteration = self.document.at(slot).into_iter();
         iteration.flat_map(move |iteration| self.keys[&slot].iter().copied().zip(&iteration.operations))
     }
 
     /// The edges of an iteration by their ends and distance.
-    fn edges(&self, slot: Slot) -> impl Iterator<Item = ((Key<'a>, Key<'a>, u32), &'a Edge)> {
+    fn edges(&self, slot: SlotPlan) -> impl Iterator<Item = ((Key<'a>, Key<'a>, u32), &'a PlannedDependency)> {
         let edges = self.document.at(slot).into_iter().flat_map(|iteration| &iteration.edges);
         edges.map(move |edge| {
             let source = self.document.earlier(slot, edge.distance);
@@ -106,7 +106,7 @@ impl<'a> KeyedDocument<'a> {
     }
 
     /// The declared stream, and the real one if it has another name.
-    fn place(&self, operation: &Operation) -> String {
+    fn place(&self, operation: &PlannedOperation) -> String {
         let lane = &self.document.lanes[operation.lane as usize].name;
         match *lane == *operation.stream {
             true => lane.clone(),
@@ -126,7 +126,7 @@ fn keys_of(iteration: &Iteration) -> Vec<Key<'_>> {
     keys.collect()
 }
 
-fn operations([a, b]: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
+fn operations([a, b]: &[KeyedDocument; 2], slot: SlotPlan, text: &mut String) {
     let [in_a, in_b] = [a, b].map(|side| side.operations(slot).collect::<FxHashMap<_, _>>());
     let mut lines = String::new();
     for (key, before) in a.operations(slot) {
@@ -141,18 +141,18 @@ fn operations([a, b]: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
     section(text, "operations", &lines);
 }
 
-fn only(sign: &str, side: &KeyedDocument, operation: &Operation, lines: &mut String) {
+fn only(sign: &str, side: &KeyedDocument, operation: &PlannedOperation, lines: &mut String) {
     let _ = writeln!(lines, "{sign} {} on {}", described(operation), side.place(operation));
 }
 
 /// Describes the changes of an operation that both plans have.
-fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operation, lines: &mut String) {
+fn both(a: &KeyedDocument, b: &KeyedDocument, before: &PlannedOperation, after: &PlannedOperation, lines: &mut String) {
     let (from, to) = (a.place(before), b.place(after));
     if from != to {
         let _ = writeln!(lines, "~ {} moved from {from} to {to}", heading(before, after));
     }
-    let work = |operation: &Operation| {
-        let Operation { flops, bytes, duration_ns, .. } = *operation;
+    let work = |operation: &PlannedOperation| {
+        let PlannedOperation { flops, bytes, duration_ns, .. } = *operation;
         (flops, bytes, duration_ns)
     };
     if work(before) != work(after)
@@ -174,7 +174,7 @@ fn differ(a: Option<&Text>, b: Option<&Text>) -> bool {
 }
 
 /// The heading of a changed operation, such as `#3/#5 probs: softmax`, with both numbers if they differ.
-fn heading(before: &Operation, after: &Operation) -> String {
+fn heading(before: &PlannedOperation, after: &PlannedOperation) -> String {
     match before.id == after.id {
         true => before.heading(),
         false => format!("#{}/{}", before.id, after.heading()),
@@ -182,7 +182,7 @@ fn heading(before: &Operation, after: &Operation) -> String {
 }
 
 /// An operation in one line, such as `#3 probs: softmax(x bf16[8, 2] -> y bf16[8, 2]), 80 FLOP, 64 B, 951 ns`.
-fn described(operation: &Operation) -> String {
+fn described(operation: &PlannedOperation) -> String {
     let list = |slices: &[Slice]| {
         slices.iter().map(|slice| format!("{} {}", slice.slice, slice.shape)).collect::<Vec<_>>().join(", ")
     };
@@ -205,7 +205,7 @@ fn described(operation: &Operation) -> String {
     text + &format!(", {}", operation.duration_ns)
 }
 
-fn edges(sides: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
+fn edges(sides: &[KeyedDocument; 2], slot: SlotPlan, text: &mut String) {
     let [in_a, in_b] = sides.each_ref().map(|side| side.edges(slot).collect::<FxHashMap<_, _>>());
     let mut lines = String::new();
     for (sign, side, others) in [("-", &sides[0], &in_b), ("+", &sides[1], &in_a)] {
@@ -229,7 +229,7 @@ fn edges(sides: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
 }
 
 /// True if two edges have the same reason. A line that moved in the file does not count as a difference.
-fn same_reason(a: &Edge, b: &Edge) -> bool {
+fn same_reason(a: &PlannedDependency, b: &PlannedDependency) -> bool {
     let same = match (&a.reason, &b.reason) {
         (Reason::After { .. }, Reason::After { .. }) | (Reason::Wait { .. }, Reason::Wait { .. }) => true,
         (a, b) => a == b,
@@ -237,7 +237,7 @@ fn same_reason(a: &Edge, b: &Edge) -> bool {
     same && a.declared.is_some() == b.declared.is_some()
 }
 
-fn critical_path(sides: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
+fn critical_path(sides: &[KeyedDocument; 2], slot: SlotPlan, text: &mut String) {
     let paths = sides.each_ref().map(|side| {
         let path = &side.document.at(slot)?.critical_path;
         Some((path.length_ns, path.operations.iter().map(|&op| side.keys[&slot][op as usize]).collect::<Vec<_>>()))

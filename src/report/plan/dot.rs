@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::base::visible;
 
-use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slot, drawn_name};
+use super::{Iteration, PlanDocument, PlannedDependency, PlannedOperation, Reason, SlotPlan, drawn_name};
 
 /// The colour of the critical path.
 const CRITICAL: &str = "#c0392b";
@@ -38,7 +38,7 @@ pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// The operations of an iteration, in one box per stream.
-fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &mut impl Write) -> io::Result<()> {
+fn nodes(document: &PlanDocument, (slot, iteration): (SlotPlan, &Iteration), out: &mut impl Write) -> io::Result<()> {
     for (stream, operations) in iteration.by_stream().into_iter().enumerate() {
         writeln!(out, "  subgraph cluster_{}_s{stream} {{", drawn_name(slot))?;
         writeln!(out, "    label={};", quoted(&operations[0].stream))?;
@@ -53,11 +53,11 @@ fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &m
     Ok(())
 }
 
-fn label(operation: &Operation) -> String {
+fn label(operation: &PlannedOperation) -> String {
     format!("{}\n{}, slack {}", operation.heading(), operation.duration_ns, operation.slack_ns)
 }
 
-fn attributes(edge: &Edge, critical: bool) -> String {
+fn attributes(edge: &PlannedDependency, critical: bool) -> String {
     let mut text = match edge.reason {
         // The box shows the stream already.
         Reason::Stream => "tooltip=\"same stream\"".to_owned(),

@@ -9,7 +9,7 @@ use crate::model::{Gradient, MemoryKind, Program, Step};
 use super::Iteration;
 
 /// A value with the operations between which it is kept.
-pub struct Found {
+pub struct KeptValue {
     /// The slice that `from` writes.
     pub view: ViewId,
     /// The first operation that writes the value.
@@ -20,7 +20,7 @@ pub struct Found {
 
 /// Finds all values that are kept in an iteration, in the order in which they are written. Gradients themselves are not
 /// included.
-pub fn find(program: &Program, step: &Step) -> Vec<Found> {
+pub fn find(program: &Program, step: &Step) -> Vec<KeptValue> {
     let gradients: FxHashMap<LabelId, &Gradient> =
         program.gradients.iter().map(|gradient| (gradient.label, gradient)).collect();
     if gradients.is_empty() {
@@ -32,7 +32,7 @@ pub fn find(program: &Program, step: &Step) -> Vec<Found> {
         let is_forward = || above(program, step.op(writer).label).any(|label| label == gradient.of);
         !gradient.own.contains(&memory) && (gradient_of(writer).is_none() || is_forward())
     };
-    let mut written: IndexMap<MemoryId, (Found, bool), FxBuildHasher> = IndexMap::default();
+    let mut written: IndexMap<MemoryId, (KeptValue, bool), FxBuildHasher> = IndexMap::default();
     for op in step.ids() {
         let gradient = gradient_of(op);
         for &view in step.inputs(op) {
@@ -45,7 +45,7 @@ pub fn find(program: &Program, step: &Step) -> Vec<Found> {
         for &view in step.outputs(op) {
             let memory = program.views.memory(view);
             if program.memory(memory).kind == MemoryKind::Scratch {
-                written.entry(memory).or_insert((Found { view, from: op, to: op }, false));
+                written.entry(memory).or_insert((KeptValue { view, from: op, to: op }, false));
             }
         }
     }

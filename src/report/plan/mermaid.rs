@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::report::mermaid::{escaped, quoted};
 
-use super::{Edge, Iteration, PlanDocument, Reason, Slot, drawn_name};
+use super::{Iteration, PlanDocument, PlannedDependency, Reason, SlotPlan, drawn_name};
 
 /// The style of the critical path.
 const CRITICAL: &str = "stroke:#c0392b,stroke-width:3px";
@@ -40,7 +40,7 @@ pub fn mermaid(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> 
     styles(document, &critical, out)
 }
 
-fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &mut impl Write) -> io::Result<()> {
+fn nodes(document: &PlanDocument, (slot, iteration): (SlotPlan, &Iteration), out: &mut impl Write) -> io::Result<()> {
     for (stream, operations) in iteration.by_stream().into_iter().enumerate() {
         writeln!(out, "  subgraph {}_s{stream}[{}]", drawn_name(slot), quoted(&operations[0].stream))?;
         for operation in operations {
@@ -54,11 +54,11 @@ fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &m
     Ok(())
 }
 
-fn arrow(edge: &Edge) -> &'static str {
+fn arrow(edge: &PlannedDependency) -> &'static str {
     if edge.distance > 0 { "-.->" } else { "-->" }
 }
 
-fn label(edge: &Edge) -> String {
+fn label(edge: &PlannedDependency) -> String {
     match edge.reason {
         // The box shows the stream already.
         Reason::Stream => String::new(),

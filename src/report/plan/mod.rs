@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Nanos, OnceBlock};
 use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
 
-pub use build::{Request, build};
+pub use build::{DocumentInputs, build};
 pub use cases::cases;
 pub use diff::diff;
 pub use dot::dot;
@@ -80,7 +80,7 @@ pub struct PlanDocument {
 
 /// A part of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Slot {
+enum SlotPlan {
     /// A slot of the cycle.
     Iteration(usize),
     /// A block around the iterations.
@@ -100,15 +100,15 @@ pub struct Queues {
     pub shared: usize,
 }
 
-/// One slot of the cycle.
+/// An iteration of the plan's cycle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Iteration {
     pub flops: f64,
     pub bytes: u64,
     /// Operations in the order of the text, which is a valid order of execution.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<PlannedOperation>,
     /// Edges in the order of the operations that wait.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<PlannedDependency>,
     pub critical_path: CriticalPath,
     /// Scratch memory that gradients read after their forward operations have written it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -137,7 +137,7 @@ pub struct Kept {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Operation {
+pub struct PlannedOperation {
     /// Index in `operations`.
     pub id: u32,
     pub label: Option<Text>,
@@ -196,7 +196,7 @@ pub struct Slice {
 
 /// A dependency: one operation waits for another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edge {
+pub struct PlannedDependency {
     pub from: u32,
     pub to: u32,
     /// Number of iterations by which `from` is earlier.
@@ -220,7 +220,7 @@ pub enum Reason {
     After { place: Text },
     /// A `wait` at this location.
     Wait { place: Text },
-    /// A `sync()` between them, or one of them is a `sync()`.
+    /// A `sync()` between the operations, or one of them is a `sync()`.
     Sync,
 }
 
@@ -254,28 +254,28 @@ impl PlanDocument {
     }
 
     /// Name of an operation in a drawing of all parts.
-    fn node(&self, slot: Slot, op: u32) -> String {
+    fn node(&self, slot: SlotPlan, op: u32) -> String {
         if self.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
     }
 
     /// Slots of the plan's parts, in the order of execution: the block before the iterations, the iterations, the block after them.
-    fn slots(&self) -> Vec<Slot> {
-        let cycle = (0..self.iterations.len()).map(Slot::Iteration);
-        let block = |which: OnceBlock| Some(Slot::Block(which)).filter(|slot| self.at(*slot).is_some());
+    fn slots(&self) -> Vec<SlotPlan> {
+        let cycle = (0..self.iterations.len()).map(SlotPlan::Iteration);
+        let block = |which: OnceBlock| Some(SlotPlan::Block(which)).filter(|slot| self.at(*slot).is_some());
         block(OnceBlock::Setup).into_iter().chain(cycle).chain(block(OnceBlock::Teardown)).collect()
     }
 
     /// The plan's part in a slot; `None` if the plan has no such part.
-    fn at(&self, slot: Slot) -> Option<&Iteration> {
+    fn at(&self, slot: SlotPlan) -> Option<&Iteration> {
         match slot {
-            Slot::Iteration(index) => self.iterations.get(index),
-            Slot::Block(OnceBlock::Setup) => self.setup.as_ref(),
-            Slot::Block(OnceBlock::Teardown) => self.teardown.as_ref(),
+            SlotPlan::Iteration(index) => self.iterations.get(index),
+            SlotPlan::Block(OnceBlock::Setup) => self.setup.as_ref(),
+            SlotPlan::Block(OnceBlock::Teardown) => self.teardown.as_ref(),
         }
     }
 
     /// Iterates over all parts of the plan in the order of execution, each with its slot.
-    fn parts(&self) -> impl Iterator<Item = (Slot, &Iteration)> {
+    fn parts(&self) -> impl Iterator<Item = (SlotPlan, &Iteration)> {
         self.slots().into_iter().filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
@@ -286,33 +286,33 @@ impl PlanDocument {
 
     /// Returns the plan's parts, each with its heading: first the iterations, then the blocks around them.
     pub fn iterations_first(&self) -> Vec<(String, &Iteration)> {
-        let mut parts: Vec<(Slot, &Iteration)> = self.parts().collect();
-        parts.sort_by_key(|(slot, _)| matches!(slot, Slot::Block(_)));
+        let mut parts: Vec<(SlotPlan, &Iteration)> = self.parts().collect();
+        parts.sort_by_key(|(slot, _)| matches!(slot, SlotPlan::Block(_)));
         parts.into_iter().map(|(slot, iteration)| (self.heading(slot), iteration)).collect()
     }
 
     /// The operation at the start of an edge, in this part or an earlier iteration; `None` if it is not there.
-    fn source(&self, slot: Slot, edge: &Edge) -> Option<&Operation> {
+    fn source(&self, slot: SlotPlan, edge: &PlannedDependency) -> Option<&PlannedOperation> {
         self.at(self.earlier(slot, edge.distance))?.operations.get(edge.from as usize)
     }
 
     /// The slot `distance` iterations before another; a block around the iterations itself.
-    fn earlier(&self, slot: Slot, distance: u32) -> Slot {
+    fn earlier(&self, slot: SlotPlan, distance: u32) -> SlotPlan {
         match slot {
-            Slot::Iteration(index) => {
+            SlotPlan::Iteration(index) => {
                 let cycle = self.iterations.len();
-                Slot::Iteration((index + cycle - distance as usize % cycle) % cycle)
+                SlotPlan::Iteration((index + cycle - distance as usize % cycle) % cycle)
             }
-            block @ Slot::Block(_) => block,
+            block @ SlotPlan::Block(_) => block,
         }
     }
 
     /// Returns the heading of a slot, of the setup or of the teardown.
-    fn heading(&self, slot: Slot) -> String {
+    fn heading(&self, slot: SlotPlan) -> String {
         match slot {
-            Slot::Iteration(_) if self.iterations.len() == 1 => "iteration".to_owned(),
-            Slot::Iteration(index) => format!("slot {index} of {}", self.iterations.len()),
-            Slot::Block(which) => which.name().to_owned(),
+            SlotPlan::Iteration(_) if self.iterations.len() == 1 => "iteration".to_owned(),
+            SlotPlan::Iteration(index) => format!("slot {index} of {}", self.iterations.len()),
+            SlotPlan::Block(which) => which.name().to_owned(),
         }
     }
 
@@ -326,7 +326,7 @@ impl PlanDocument {
     }
 }
 
-impl Operation {
+impl PlannedOperation {
     /// Name in tables: the label, otherwise the kind.
     pub fn name(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.operation)
@@ -379,8 +379,8 @@ const NAMED: usize = 12;
 
 impl Iteration {
     /// The operations of each stream that has any, in the order of their first operations.
-    fn by_stream(&self) -> Vec<Vec<&Operation>> {
-        let mut streams: IndexMap<&str, Vec<&Operation>> = IndexMap::new();
+    fn by_stream(&self) -> Vec<Vec<&PlannedOperation>> {
+        let mut streams: IndexMap<&str, Vec<&PlannedOperation>> = IndexMap::new();
         for operation in &self.operations {
             streams.entry(&operation.stream).or_default().push(operation);
         }
@@ -388,7 +388,7 @@ impl Iteration {
     }
 
     /// Every operation with its incoming edges.
-    fn with_edges(&self) -> impl Iterator<Item = (&Operation, &[Edge])> {
+    fn with_edges(&self) -> impl Iterator<Item = (&PlannedOperation, &[PlannedDependency])> {
         let mut rest = self.edges.as_slice();
         self.operations.iter().map(move |operation| {
             let count = rest.iter().take_while(|edge| edge.to == operation.id).count();
@@ -399,7 +399,7 @@ impl Iteration {
     }
 
     /// True if an edge connects consecutive operations of the critical path.
-    pub fn on_path(&self, edge: &Edge) -> bool {
+    pub fn on_path(&self, edge: &PlannedDependency) -> bool {
         let path = &self.critical_path.operations;
         // The path is in the order of the text.
         edge.distance == 0 && path.binary_search(&edge.to).is_ok_and(|at| at > 0 && path[at - 1] == edge.from)
@@ -419,7 +419,7 @@ impl Iteration {
     }
 }
 
-impl Edge {
+impl PlannedDependency {
     fn is_stream(&self) -> bool {
         self.reason == Reason::Stream
     }
@@ -443,9 +443,9 @@ impl Edge {
 }
 
 /// The prefix of the names of a part's nodes in a drawing.
-fn drawn_name(slot: Slot) -> String {
+fn drawn_name(slot: SlotPlan) -> String {
     match slot {
-        Slot::Iteration(index) => format!("i{index}"),
-        Slot::Block(which) => which.name().to_owned(),
+        SlotPlan::Iteration(index) => format!("i{index}"),
+        SlotPlan::Block(which) => which.name().to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! The document as a report: operations, their dependencies, and which operations of several ranks belong together.
 
-use crate::plan::ranks::{Pair, Rank};
+use crate::plan::ranks::{Pair, RankPlan};
 use crate::report::page::{ABSENT, Page, Section, Table};
 
 use super::PlanDocument;
@@ -12,7 +12,7 @@ const RANKS: usize = 16;
 const ROWS: usize = 5000;
 
 /// The page of a plan. `pairs` are those of all ranks of the world.
-pub fn page(document: &PlanDocument, ranks: &[Rank], pairs: &[Pair]) -> Page {
+pub fn page(document: &PlanDocument, ranks: &[RankPlan], pairs: &[Pair]) -> Page {
     let mut page = Page { command: "aorta plan", name: document.workload.name.clone(), ..Page::default() };
     let modelled = format!("times are modelled on an {}; nothing here is measured", document.modelled_on);
     page.lines("", [document.title(), modelled]);
@@ -39,7 +39,7 @@ pub fn page(document: &PlanDocument, ranks: &[Rank], pairs: &[Pair]) -> Page {
         let mut waits = Table::new(["operation", "waits for", "since it"]).left(1).left(2);
         let edges = iteration.edges.iter().filter(|edge| !edge.is_stream());
         for edge in edges.take(ROWS) {
-            let operation = |id: u32, of: Option<&super::Operation>| {
+            let operation = |id: u32, of: Option<&super::PlannedOperation>| {
                 of.map_or_else(|| format!("#{id}"), |operation| format!("#{id} {}", operation.name()))
             };
             let from = iteration.operations.get(edge.from as usize).filter(|_| edge.distance == 0);
@@ -55,7 +55,7 @@ pub fn page(document: &PlanDocument, ranks: &[Rank], pairs: &[Pair]) -> Page {
 }
 
 /// The operations of each rank that belong together.
-fn paired(ranks: &[Rank], pairs: &[Pair]) -> Section {
+fn paired(ranks: &[RankPlan], pairs: &[Pair]) -> Section {
     let shown = ranks.len().min(RANKS);
     let names = ["kind".to_owned(), "ranks".to_owned()].into_iter();
     let table = Table::new(names.chain((0..shown).map(|rank| format!("rank {rank}"))));

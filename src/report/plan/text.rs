@@ -8,7 +8,7 @@ use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
 use super::super::advice;
-use super::{Edge, Iteration, Kept, Operation, Peer, PlanDocument, Slice, Slot};
+use super::{Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Slice, SlotPlan};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
@@ -48,7 +48,11 @@ struct Widths {
     stream: usize,
 }
 
-fn operations(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &mut impl Write) -> io::Result<()> {
+fn operations(
+    document: &PlanDocument,
+    (slot, iteration): (SlotPlan, &Iteration),
+    out: &mut impl Write,
+) -> io::Result<()> {
     let names = iteration.operations.iter().map(|operation| operation.stream.chars().count());
     let widths = Widths {
         number: iteration.operations.len().to_string().len().max(2) + 1,
@@ -83,7 +87,12 @@ fn operations(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), ou
     Ok(())
 }
 
-fn line(operation: &Operation, behind: Option<&Edge>, widths: &Widths, out: &mut impl Write) -> io::Result<()> {
+fn line(
+    operation: &PlannedOperation,
+    behind: Option<&PlannedDependency>,
+    widths: &Widths,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let behind = behind.map(|edge| format!("#{}", edge.from)).unwrap_or_default();
     let slack = if operation.critical { "critical".to_owned() } else { operation.slack_ns.to_string() };
     write!(
@@ -114,7 +123,7 @@ fn line(operation: &Operation, behind: Option<&Edge>, widths: &Widths, out: &mut
 }
 
 /// The operands, such as `(x[0..4], w -> y)`; nothing for a marker.
-fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
+fn operands(operation: &PlannedOperation, out: &mut impl Write) -> io::Result<()> {
     if operation.is_marker() {
         return Ok(());
     }
@@ -131,7 +140,7 @@ fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// The operands that a copy between ranks sends and receives, such as `(x -> y at 1; rank 3 -> y)`.
-fn crossing(operation: &Operation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
+fn crossing(operation: &PlannedOperation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
     let mut parts = Vec::new();
     if let (Some((rank, target)), Some(source)) = (&peer.to, operation.inputs.first()) {
         parts.push(format!("{} -> {} at {rank}", source.slice, target.slice));
@@ -148,7 +157,7 @@ fn list(slices: &[Slice], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn wait(document: &PlanDocument, slot: Slot, edge: &Edge, out: &mut impl Write) -> io::Result<()> {
+fn wait(document: &PlanDocument, slot: SlotPlan, edge: &PlannedDependency, out: &mut impl Write) -> io::Result<()> {
     let Some(source) = document.source(slot, edge) else { return Ok(()) };
     write!(out, "      waits for #{} {} on {}", source.id, source.name(), source.stream)?;
     writeln!(out, "{}: {}", edge.distance_suffix(), edge.why())

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::base::Nanos;
 use crate::measure::record::{
-    AnalysisRecord, Device, ExpectationRecord, MetricRecord, OperationRecord, ProgramRecord, RankRecord, RunRecord,
-    Settings, SkewRecord, Source, SpanRecord, Times, Variant, Workload,
+    AnalysisRecord, DeviceRecord, ExpectationRecord, MetricRecord, OperationRecord, ProgramRecord, RankRecord,
+    RunRecord, SettingsRecord, SkewRecord, SourceFiles, SpanRecord, Times, Variant, Workload,
 };
 use crate::report::common_clock::{origins, shifts};
 use crate::report::counters::{Counter, counters};
 use crate::report::page::{Page, Section};
 use crate::report::picture::Gallery;
 
-use super::View;
+use super::PageContent;
 
 /// Largest total size of sources in bytes, so that a page stays small. A file that would exceed it is left out.
 const MAX_SOURCES: usize = 256 << 10;
@@ -55,13 +55,13 @@ struct RunData<'a> {
     measurement: bool,
     complete: bool,
     workload: &'a Workload,
-    settings: &'a Settings,
-    device: &'a Device,
+    settings: &'a SettingsRecord,
+    device: &'a DeviceRecord,
     program: &'a ProgramRecord,
     warnings: &'a [String],
     /// The files that operations come from, as far as the record has their texts; at most [`MAX_SOURCES`] bytes together.
     sources: Vec<SourceData<'a>>,
-    variants: Vec<VariantData<'a>>,
+    variants: Vec<ViewVariant<'a>>,
     /// The texts of all operations, each once.
     texts: IndexSet<&'a str>,
 }
@@ -75,7 +75,7 @@ struct SourceData<'a> {
 }
 
 #[derive(Serialize)]
-struct VariantData<'a> {
+struct ViewVariant<'a> {
     launch: &'a str,
     refused: &'a Option<String>,
     time: &'a Times,
@@ -138,20 +138,20 @@ impl CounterData {
 }
 
 /// Index of a text; `None` where the record has none.
-type Text = Option<usize>;
+type TextIndex = Option<usize>;
 
 /// Columns of the operations, by their numbers.
 #[derive(Default, Serialize)]
 struct OperationColumns {
     /// Index of the name, as the difference to that of the operation before: names often count up.
     name: Vec<i64>,
-    operation: Vec<Text>,
-    category: Vec<Text>,
-    phase: Vec<Text>,
-    stream: Vec<Text>,
+    operation: Vec<TextIndex>,
+    category: Vec<TextIndex>,
+    phase: Vec<TextIndex>,
+    stream: Vec<TextIndex>,
     lane: Vec<u32>,
-    place: Vec<Text>,
-    shape: Vec<Text>,
+    place: Vec<TextIndex>,
+    shape: Vec<TextIndex>,
     flops: Vec<f64>,
     bytes: Vec<u64>,
     bus_bytes: Vec<Option<f64>>,
@@ -165,8 +165,8 @@ struct OperationColumns {
     alone_ns: Vec<Option<Nanos>>,
     slack_ns: Vec<Option<Nanos>>,
     ideal_ns: Vec<Option<Nanos>>,
-    bound: Vec<Text>,
-    refused: Vec<Text>,
+    bound: Vec<TextIndex>,
+    refused: Vec<TextIndex>,
 }
 
 /// Columns of the spans of the traced iteration, by their start.
@@ -180,7 +180,7 @@ struct SpanColumns {
 }
 
 impl<'a> Data<'a> {
-    pub fn of(view: &'a View) -> Data<'a> {
+    pub fn of(view: &'a PageContent) -> Data<'a> {
         let page =
             |page: &'a Page| PageData { sections: &page.sections, summary: &page.summary, warnings: &page.warnings };
         Data {
@@ -209,7 +209,7 @@ impl<'a> RunData<'a> {
             program: &record.program,
             warnings: &record.warnings,
             sources: sources(record),
-            variants: record.variants.iter().map(|variant| VariantData::of(variant, &mut texts)).collect(),
+            variants: record.variants.iter().map(|variant| ViewVariant::of(variant, &mut texts)).collect(),
             texts,
         }
     }
@@ -218,7 +218,7 @@ impl<'a> RunData<'a> {
 /// The files that operations come from. The record stores a file's path relative to the folder of all its files, but
 /// operations name it as the user gave it.
 fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
-    let texts: Vec<(&str, String)> = record.source.iter().flat_map(Source::texts).collect();
+    let texts: Vec<(&str, String)> = record.source.iter().flat_map(SourceFiles::texts).collect();
     let ranks = record.variants.iter().flat_map(|variant| &variant.ranks);
     let places = ranks.flat_map(|rank| &rank.operations).map(|operation| operation.place.as_str());
     // A place is `file:line:column`.
@@ -236,8 +236,8 @@ fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
     files.into_iter().filter_map(|file| Some(SourceData { name: file, lines: lines(file)? })).collect()
 }
 
-impl<'a> VariantData<'a> {
-    fn of(variant: &'a Variant, texts: &mut IndexSet<&'a str>) -> VariantData<'a> {
+impl<'a> ViewVariant<'a> {
+    fn of(variant: &'a Variant, texts: &mut IndexSet<&'a str>) -> ViewVariant<'a> {
         let common = origins(&variant.ranks).is_some();
         let ranks = variant.ranks.iter().zip(shifts(&variant.ranks)).map(|(rank, shift_ns)| RankData {
             rank: rank.rank,
@@ -251,7 +251,7 @@ impl<'a> VariantData<'a> {
             trace: SpanColumns::of(&rank.trace),
             counters: counters(rank, shift_ns).iter().map(CounterData::of).collect(),
         });
-        VariantData {
+        ViewVariant {
             launch: &variant.launch,
             refused: &variant.refused,
             time: &variant.time,

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::measure::RunRecord;
 use crate::measure::ab::AbRecord;
-use crate::measure::cases::{Case, Header};
+use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::compare::{self, CompareOptions, Comparison, RunSet};
 
 use super::page::{self, Page, escaped};
@@ -57,7 +57,7 @@ const PROGRAM: [&str; 11] = [
 const LEVEL: u8 = 7;
 
 /// The content of a page.
-pub struct View<'a> {
+pub struct PageContent<'a> {
     /// The title of the page, with marks such as `simulated`.
     title: String,
     /// Runs with a timeline and tables of their operations.
@@ -67,9 +67,9 @@ pub struct View<'a> {
     galleries: Vec<Gallery>,
 }
 
-impl<'a> View<'a> {
+impl<'a> PageContent<'a> {
     /// Runs, at least one. Two runs are compared as well.
-    pub fn runs(runs: &'a [RunRecord]) -> View<'a> {
+    pub fn runs(runs: &'a [RunRecord]) -> PageContent<'a> {
         let names: Vec<String> = runs.iter().map(|run| format!("{}{}", run.workload.name, marks(run))).collect();
         let comparison = between(runs);
         let galleries = [
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
             picture::health(runs),
             comparison.as_ref().and_then(picture::differences),
         ];
-        View {
+        PageContent {
             title: names.join(" | "),
             runs,
             pages: comparison.iter().flat_map(compared::compare).collect(),
@@ -92,10 +92,10 @@ impl<'a> View<'a> {
     }
 
     /// The cases of a sweep or a suite with their report.
-    pub fn cases(header: &Header, cases: &[&Case], page: Page) -> View<'a> {
+    pub fn cases(header: &CasesHeader, cases: &[&Case], page: Page) -> PageContent<'a> {
         let mark = cases.iter().find_map(|case| case.record.as_deref()).map_or("", marks);
         let galleries = [picture::curves(header, cases), picture::cases(cases)];
-        View {
+        PageContent {
             title: format!("{}{mark}", header.name),
             runs: &[],
             pages: vec![page],
@@ -104,9 +104,9 @@ impl<'a> View<'a> {
     }
 
     /// An A/B comparison.
-    pub fn ab(record: &AbRecord) -> View<'a> {
+    pub fn ab(record: &AbRecord) -> PageContent<'a> {
         let [a, b] = [&record.a, &record.b].map(|side| format!("{}{}", side.run.workload.name, marks(&side.run)));
-        View {
+        PageContent {
             title: if a == b { format!("a and b of {a}") } else { format!("a: {a}, b: {b}") },
             runs: &[],
             pages: vec![ab(record)],
@@ -115,20 +115,20 @@ impl<'a> View<'a> {
     }
 
     /// A comparison of earlier runs.
-    pub fn comparison(comparison: &Comparison) -> View<'a> {
+    pub fn comparison(comparison: &Comparison) -> PageContent<'a> {
         let galleries = picture::differences(comparison).into_iter().collect();
-        View { galleries, ..View::reports(compared::compare(comparison)) }
+        PageContent { galleries, ..PageContent::reports(compared::compare(comparison)) }
     }
 
     /// Returns a page with reports only, without pictures.
-    pub fn reports(pages: Vec<Page>) -> View<'static> {
+    pub fn reports(pages: Vec<Page>) -> PageContent<'static> {
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-        View { title: names.join(" | "), runs: &[], galleries: Vec::new(), pages }
+        PageContent { title: names.join(" | "), runs: &[], galleries: Vec::new(), pages }
     }
 
     /// A plan: pictures of its document and of its memory, with a report.
-    pub fn plan(document: &PlanDocument, memory: Option<Gallery>, page: Page) -> View<'static> {
-        View {
+    pub fn plan(document: &PlanDocument, memory: Option<Gallery>, page: Page) -> PageContent<'static> {
+        PageContent {
             title: document.title(),
             runs: &[],
             pages: vec![page],

@@ -2,28 +2,28 @@
 
 use crate::base::{Bytes, OpId};
 use crate::ops::{Attr, Spec, dims_order, exchanges_last};
-use crate::plan::Use;
+use crate::plan::InputUse;
 
-use super::mask::Factor;
-use super::scene::{Found, Scene};
+use super::mask::MaskEffect;
+use super::scene::{Savings, Scene};
 
 /// Finds products of queries with keys, followed by a softmax and a product with values, whose intermediate results
 /// nothing else reads.
-pub fn find(scene: &Scene) -> Vec<Found> {
+pub fn find(scene: &Scene) -> Vec<Savings> {
     scene.step.ids().filter_map(|op| around(scene, op)).collect()
 }
 
 /// The operations of an attention, collected from its softmax in both directions.
-struct Chain {
-    /// All operations of the attention except its last product.
+struct AttentionChain {
+    /// Operations of the attention except its last product.
     ops: Vec<OpId>,
     scale: f64,
     causal: bool,
 }
 
-impl Chain {
+impl AttentionChain {
     /// Adds a factor, and possibly a mask, of the scores or of the queries.
-    fn multiply(&mut self, op: OpId, factor: &Factor) {
+    fn multiply(&mut self, op: OpId, factor: &MaskEffect) {
         self.ops.push(op);
         self.scale *= factor.scale;
         self.causal |= factor.causal;
@@ -31,23 +31,27 @@ impl Chain {
 }
 
 /// The attention that contains a softmax; `None` if its neighbours do not form one.
-fn around(scene: &Scene, softmax: OpId) -> Option<Found> {
+fn around(scene: &Scene, softmax: OpId) -> Option<Savings> {
     let spec = scene.named(softmax, "softmax")?;
-    let mut chain = Chain { ops: vec![softmax], scale: spec.attrs.number("scale"), causal: false };
+    let mut chain = AttentionChain { ops: vec![softmax], scale: spec.attrs.number("scale"), causal: false };
     let scores = scores(scene, softmax, &mut chain)?;
     let values = weighed(scene, softmax, &mut chain)?;
 
     let products = scene.spec(scores)?;
     let queries = queries(scene, scores, &mut chain)?;
     let keys = keys(scene, scores, &mut chain)?;
-    let mut ends = Ends { inputs: [queries, keys, Use { op: values, input: 1 }], output: values, options: Vec::new() };
+    let mut ends = AttentionOperands {
+        inputs: [queries, keys, InputUse { op: values, input: 1 }],
+        output: values,
+        options: Vec::new(),
+    };
     ends.before_turns(scene, &mut chain);
-    let Ends { inputs, output, options } = ends;
+    let AttentionOperands { inputs, output, options } = ends;
     if chain.ops.iter().any(|&op| scene.stream(op) != scene.stream(values)) {
         return None;
     }
     let result = scene.output(output);
-    let is_kept = |reader: &Use| {
+    let is_kept = |reader: &InputUse| {
         let view = scene.input(*reader);
         scene.kept(view, reader.op, values) && !scene.program.views.overlap(view, result)
     };
@@ -85,21 +89,21 @@ fn around(scene: &Scene, softmax: OpId) -> Option<Found> {
     changes.push((values, Some(attention)));
     let [first, second, third] = [scores, softmax, values].map(|op| scene.name(op));
     let message = format!("`{first}`, `{second}` and `{third}` compute an attention in {count} operations");
-    Some(Found { message, help, places, changes })
+    Some(Savings { message, help, places, changes })
 }
 
 /// The operands of an attention.
-struct Ends {
-    inputs: [Use; 3],
+struct AttentionOperands {
+    inputs: [InputUse; 3],
     /// The operation whose result becomes that of the attention.
     output: OpId,
     options: Vec<(&'static str, &'static str)>,
 }
 
-impl Ends {
+impl AttentionOperands {
     /// Adds the transposes that move heads before positions, and back after the last product, if all four exist:
     /// `attention` has an option for them.
-    fn before_turns(&mut self, scene: &Scene, chain: &mut Chain) -> Option<()> {
+    fn before_turns(&mut self, scene: &Scene, chain: &mut AttentionChain) -> Option<()> {
         let swaps = |op: OpId| {
             let order = dims_order(scene.spec(op)?)?;
             let mut heads: Vec<usize> = (0..order.len()).collect();
@@ -111,14 +115,14 @@ impl Ends {
         for reader in &mut inputs {
             let op = scene.source(*reader).filter(|&op| scene.reader(op) == Some(*reader)).and_then(swaps)?;
             let same = scene.spec(reader.op)?.inputs[reader.input].dims == scene.spec(op)?.outputs[0].dims;
-            *reader = same.then_some(Use { op, input: 0 })?;
+            *reader = same.then_some(InputUse { op, input: 0 })?;
         }
         let last = scene.reader(self.output)?;
         let same = scene.spec(last.op)?.inputs.first()?.dims == scene.spec(self.output)?.outputs[0].dims;
         let output = swaps(last.op).filter(|_| same)?;
         chain.ops.extend(inputs.map(|reader| reader.op));
         chain.ops.push(output);
-        *self = Ends { inputs, output, options: vec![("layout", "positions_first")] };
+        *self = AttentionOperands { inputs, output, options: vec![("layout", "positions_first")] };
         Some(())
     }
 }
@@ -132,8 +136,8 @@ fn is_plain(spec: &Spec) -> bool {
 }
 
 /// The product whose results the softmax reads, through factors, a mask and casts that nothing else reads.
-fn scores(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
-    let mut reader = Use { op: softmax, input: 0 };
+fn scores(scene: &Scene, softmax: OpId, chain: &mut AttentionChain) -> Option<OpId> {
+    let mut reader = InputUse { op: softmax, input: 0 };
     loop {
         let op = scene.source(reader)?;
         if scene.reader(op)? != reader {
@@ -148,18 +152,19 @@ fn scores(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
 }
 
 /// The operand of a cast, or of a `map` that is a factor with or without a mask.
-fn before(scene: &Scene, op: OpId, chain: &mut Chain) -> Option<Use> {
+fn before(scene: &Scene, op: OpId, chain: &mut AttentionChain) -> Option<InputUse> {
     if let Some(cast) = scene.named(op, "cast") {
         chain.ops.push(op);
-        return (cast.inputs[0].dtype.is_float() && cast.outputs[0].dtype.is_float()).then_some(Use { op, input: 0 });
+        return (cast.inputs[0].dtype.is_float() && cast.outputs[0].dtype.is_float())
+            .then_some(InputUse { op, input: 0 });
     }
-    let factor = Factor::of(scene, op)?;
+    let factor = MaskEffect::of(scene, op)?;
     chain.multiply(op, &factor);
-    Some(Use { op, input: factor.input })
+    Some(InputUse { op, input: factor.input })
 }
 
 /// The product that reads the softmax's results, perhaps through a cast.
-fn weighed(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
+fn weighed(scene: &Scene, softmax: OpId, chain: &mut AttentionChain) -> Option<OpId> {
     let mut op = softmax;
     loop {
         let reader = scene.reader(op)?;
@@ -174,13 +179,13 @@ fn weighed(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
 }
 
 /// The queries of a product; the input of the scaling if only this product reads its result.
-fn queries(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
-    let reader = Use { op: scores, input: 0 };
+fn queries(scene: &Scene, scores: OpId, chain: &mut AttentionChain) -> Option<InputUse> {
+    let reader = InputUse { op: scores, input: 0 };
     let scaled = scene.source(reader).filter(|&op| scene.reader(op) == Some(reader));
-    let factor = scaled.and_then(|op| Some((op, Factor::of(scene, op).filter(|factor| !factor.causal)?)));
+    let factor = scaled.and_then(|op| Some((op, MaskEffect::of(scene, op).filter(|factor| !factor.causal)?)));
     let Some((op, factor)) = factor else { return Some(reader) };
     let spec = scene.spec(op)?;
-    let before = Use { op, input: factor.input };
+    let before = InputUse { op, input: factor.input };
     let same = spec.inputs[factor.input].dtype == spec.outputs[0].dtype;
     // The elements of a head must be contiguous, as in the result.
     if !same || scene.spec(scores)?.inputs[0].dims != spec.outputs[0].dims {
@@ -191,8 +196,8 @@ fn queries(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
 }
 
 /// The keys of a product, with one position per row; the input of the transpose if only this product reads its result.
-fn keys(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
-    let reader = Use { op: scores, input: 1 };
+fn keys(scene: &Scene, scores: OpId, chain: &mut AttentionChain) -> Option<InputUse> {
+    let reader = InputUse { op: scores, input: 1 };
     if scene.spec(scores)?.attrs.bool("transpose_b") {
         return Some(reader);
     }
@@ -200,5 +205,5 @@ fn keys(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
     let turned = exchanges_last(scene.spec(op)?) && scene.reader(op) == Some(reader);
     let same = scene.spec(scores)?.inputs[1].dims == scene.spec(op)?.outputs[0].dims;
     (turned && same).then(|| chain.ops.push(op))?;
-    Some(Use { op, input: 0 })
+    Some(InputUse { op, input: 0 })
 }

@@ -4,12 +4,12 @@
 use crate::base::{DType, OpId, ViewId};
 use crate::model::MemoryKind;
 use crate::ops::Spec;
-use crate::plan::Use;
+use crate::plan::InputUse;
 
-use super::scene::{Found, Scene};
+use super::scene::{Savings, Scene};
 
 /// Finds needless casts.
-pub fn find(scene: &Scene) -> Vec<Found> {
+pub fn find(scene: &Scene) -> Vec<Savings> {
     let casts: Vec<OpId> = scene.step.ids().filter(|&op| scene.named(op, "cast").is_some()).collect();
     // A round trip removes two casts, so it is preferred to advice about the first of them.
     let round_trips = casts.iter().filter_map(|&op| round_trip(scene, op));
@@ -29,15 +29,15 @@ fn holds_all(to: DType, from: DType) -> bool {
 }
 
 /// A cast to a type that holds all values, and back: readers of the result can read the original.
-fn round_trip(scene: &Scene, op: OpId) -> Option<Found> {
+fn round_trip(scene: &Scene, op: OpId) -> Option<Savings> {
     let (wide, narrow) = types(scene.spec(op)?);
     // A cast to the same type is a round trip by itself.
-    let first = if wide == narrow { op } else { scene.source(Use { op, input: 0 })? };
+    let first = if wide == narrow { op } else { scene.source(InputUse { op, input: 0 })? };
     let before = types(scene.named(first, "cast")?);
     if first != op && (before != (narrow, wide) || !holds_all(wide, narrow)) {
         return None;
     }
-    let reader = Use { op: first, input: 0 };
+    let reader = InputUse { op: first, input: 0 };
     let source = scene.input(reader);
     let readers = scene.readers(op)?;
     if !readers.iter().all(|&one| scene.kept(source, first, one.op) && !overwrites(scene, one, source)) {
@@ -59,16 +59,16 @@ fn round_trip(scene: &Scene, op: OpId) -> Option<Found> {
         places.push((scene.span(first), format!("from {narrow} to {wide}, which holds each value exactly")));
     }
     let named = scene.operand(reader).map_or("its input".to_owned(), |name| format!("`{name}`"));
-    Some(Found { message, help: format!("let the operations behind it read {named}"), places, changes })
+    Some(Savings { message, help: format!("let the operations behind it read {named}"), places, changes })
 }
 
 /// Whether a reader also writes elements of a slice, so that it could not read the slice instead.
-fn overwrites(scene: &Scene, reader: Use, view: ViewId) -> bool {
+fn overwrites(scene: &Scene, reader: InputUse, view: ViewId) -> bool {
     scene.step.outputs(reader.op).iter().any(|&output| scene.program.views.overlap(output, view))
 }
 
 /// A cast to a wider type, all of whose readers take the narrower one and compute in the same precision.
-fn widened(scene: &Scene, op: OpId) -> Option<Found> {
+fn widened(scene: &Scene, op: OpId) -> Option<Savings> {
     let (from, to) = types(scene.spec(op)?);
     if !holds_all(to, from) || from.compute() != to.compute() {
         return None;
@@ -92,9 +92,9 @@ fn widened(scene: &Scene, op: OpId) -> Option<Found> {
     let casts: Vec<OpId> = changes.iter().filter(|(_, spec)| spec.is_none()).map(|(op, _)| *op).collect();
     let message = format!("`{}` casts to {to} what {} can read as {from}", scene.name(op), names.join(" and "));
     let places = casts.iter().map(|&cast| (scene.span(cast), format!("{from} to {to}"))).collect();
-    let named: Vec<String> = casts.iter().filter_map(|&op| scene.operand(Use { op, input: 0 })).collect();
+    let named: Vec<String> = casts.iter().filter_map(|&op| scene.operand(InputUse { op, input: 0 })).collect();
     let what = if named.is_empty() { "what is cast".to_owned() } else { format!("`{}`", named.join("` and `")) };
-    Some(Found {
+    Some(Savings {
         message,
         help: format!("let {} read {what}, and remove the cast", names.join(" and ")),
         places,
@@ -109,13 +109,13 @@ fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Ve
     let mut inputs = spec.inputs.clone();
     let mut casts = Vec::new();
     for (input, tensor) in inputs.iter_mut().enumerate() {
-        let Some(cast) = scene.source(Use { op, input }) else { continue };
+        let Some(cast) = scene.source(InputUse { op, input }) else { continue };
         let Some(before) = scene.named(cast, "cast").filter(|spec| types(spec) == (from, to)) else { continue };
-        let source = scene.input(Use { op: cast, input: 0 });
+        let source = scene.input(InputUse { op: cast, input: 0 });
         if tensor.dims != before.outputs[0].dims || !scene.kept(source, cast, op) {
             return None;
         }
-        if overwrites(scene, Use { op, input }, source) {
+        if overwrites(scene, InputUse { op, input }, source) {
             return None;
         }
         *tensor = before.inputs[0];
@@ -125,9 +125,9 @@ fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Ve
 }
 
 /// A cast of memory that no iteration writes, so that each iteration casts the same values; `None` for others.
-fn of_constant(scene: &Scene, op: OpId) -> Option<Found> {
+fn of_constant(scene: &Scene, op: OpId) -> Option<Savings> {
     let (from, to) = types(scene.spec(op)?);
-    let reader = Use { op, input: 0 };
+    let reader = InputUse { op, input: 0 };
     let (source, result) = (scene.input(reader), scene.output(op));
     let program = scene.program;
     scene.readers(op)?;
@@ -139,7 +139,7 @@ fn of_constant(scene: &Scene, op: OpId) -> Option<Found> {
         return None;
     }
     let name = program.view_text(source);
-    Some(Found {
+    Some(Savings {
         message: format!(
             "`{}` casts `{name}` in each iteration, and no operation of the step writes it",
             scene.name(op)

@@ -4,14 +4,14 @@ use crate::base::{OpId, SrcSpan};
 use crate::model::Op;
 use crate::ops::Spec;
 
-use super::scene::{Found, Scene};
+use super::scene::{Savings, Scene};
 
 /// Finds the chains that fusion merges in this slot.
-pub fn find(scene: &Scene) -> Vec<Found> {
+pub fn find(scene: &Scene) -> Vec<Savings> {
     scene.chains.iter().map(|(members, spec)| one(scene, members, spec)).collect()
 }
 
-fn one(scene: &Scene, members: &[OpId], spec: &Spec) -> Found {
+fn one(scene: &Scene, members: &[OpId], spec: &Spec) -> Savings {
     let (&last, before) = members.split_last().expect("a chain has operations");
     let mut changes: Vec<(OpId, Option<Spec>)> = before.iter().map(|&op| (op, None)).collect();
     changes.push((last, Some(spec.clone())));
@@ -23,7 +23,7 @@ fn one(scene: &Scene, members: &[OpId], spec: &Spec) -> Found {
             places.push((scene.span(op), scene.spec(op).map_or("", |spec| spec.name()).to_owned()));
         }
     }
-    Found {
+    Savings {
         message: format!(
             "`--fuse` would merge the {} operations of `{}` into one `{}`",
             members.len(),

@@ -19,7 +19,7 @@ const ALL: u64 = 1 << 16;
 const ROWS: u64 = 16;
 
 /// The effect of a `map` on the elements of one of its inputs.
-pub struct Factor {
+pub struct MaskEffect {
     /// The index of the input that the elements come from.
     pub input: usize,
     /// The factor of the elements; above 0.
@@ -28,13 +28,13 @@ pub struct Factor {
     pub causal: bool,
 }
 
-impl Factor {
+impl MaskEffect {
     /// The effect of an operation; `None` if it is no `map`, or has another effect.
-    pub fn of(scene: &Scene, op: OpId) -> Option<Factor> {
+    pub fn of(scene: &Scene, op: OpId) -> Option<MaskEffect> {
         let spec = scene.named(op, "map").filter(|spec| spec.outputs.len() == 1)?;
         let inputs = scene.step.inputs(op);
-        let known: Vec<Option<Known>> =
-            inputs.iter().enumerate().map(|(input, &view)| Known::of(scene, spec, input, view)).collect();
+        let known: Vec<Option<ConstantPattern>> =
+            inputs.iter().enumerate().map(|(input, &view)| ConstantPattern::of(scene, spec, input, view)).collect();
         let mut open = known.iter().enumerate().filter(|(_, known)| known.is_none()).map(|(input, _)| input);
         let input = open.next()?;
         if open.next().is_some() || spec.inputs[input].dims != spec.outputs[0].dims {
@@ -44,15 +44,15 @@ impl Factor {
         match known.len() {
             1 => {
                 let scale = evaluated.scale(0, 0)?;
-                (scale > 0.0).then_some(Factor { input, scale, causal: false })
+                (scale > 0.0).then_some(MaskEffect { input, scale, causal: false })
             }
-            _ => evaluated.causal().map(|scale| Factor { input, scale, causal: true }),
+            _ => evaluated.causal().map(|scale| MaskEffect { input, scale, causal: true }),
         }
     }
 }
 
 /// The contents of an input that never changes, by the row and the column of the output's last two dimensions.
-struct Known {
+struct ConstantPattern {
     init: Init,
     dtype: crate::base::DType,
     offset: u64,
@@ -60,10 +60,10 @@ struct Known {
     column: u64,
 }
 
-impl Known {
+impl ConstantPattern {
     /// The contents of a slice; `None` if an operation writes it, if they are random, or if they differ from matrix to
     /// matrix.
-    fn of(scene: &Scene, spec: &Spec, input: usize, view: ViewId) -> Option<Known> {
+    fn of(scene: &Scene, spec: &Spec, input: usize, view: ViewId) -> Option<ConstantPattern> {
         let program = scene.program;
         let memory = program.views.memory(view);
         let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = program.memory(memory).kind else { return None };
@@ -84,7 +84,7 @@ impl Known {
             return None;
         }
         let offset = program.views.offset(view, &layout.dims);
-        Some(Known { init, dtype: layout.dtype, offset, row: strides[rank - 2], column: strides[rank - 1] })
+        Some(ConstantPattern { init, dtype: layout.dtype, offset, row: strides[rank - 2], column: strides[rank - 1] })
     }
 
     fn at(&self, row: u64, column: u64) -> f64 {
@@ -95,7 +95,7 @@ impl Known {
 /// A `map` that is evaluated element by element.
 struct Evaluated<'a> {
     spec: &'a Spec,
-    known: &'a [Option<Known>],
+    known: &'a [Option<ConstantPattern>],
 }
 
 /// Values of an unknown input from which its factor is found: the first is 1, and the others check that the output is
@@ -107,8 +107,10 @@ impl Evaluated<'_> {
     fn values(&self, row: u64, columns: Range<u64>) -> Option<[Vec<f64>; SCORES.len()]> {
         let expression = self.spec.expression.as_ref()?;
         let of_score = |score: f64| {
-            let element = |known: &Option<Known>, column| known.as_ref().map_or(score, |known| known.at(row, column));
-            let input = |known: &Option<Known>| columns.clone().map(|column| element(known, column)).collect();
+            let element =
+                |known: &Option<ConstantPattern>, column| known.as_ref().map_or(score, |known| known.at(row, column));
+            let input =
+                |known: &Option<ConstantPattern>| columns.clone().map(|column| element(known, column)).collect();
             let inputs: Vec<Vec<f64>> = self.known.iter().map(input).collect();
             let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
             expression.evaluate(inputs[0].len(), &inputs, &mut Vec::new()).to_vec()

@@ -31,24 +31,24 @@ use super::Schedule;
 use super::durations::durations_and_shares;
 use super::lint::launch_cost;
 
-use scene::{Found, Scene};
+use scene::{Savings, Scene};
 
 /// A kind of advice.
-struct Kind {
+struct AdviceKind {
     code: &'static str,
     /// Finds advice of this kind in a slot of the cycle.
-    find: fn(&Scene) -> Vec<Found>,
+    find: fn(&Scene) -> Vec<Savings>,
 }
 
 macro_rules! kinds {
     ($($find:path, code($code:path);)*) => {
-        &[$(Kind { code: stringify!($code), find: $find }),*]
+        &[$(AdviceKind { code: stringify!($code), find: $find }),*]
     };
 }
 
-/// The kinds of advice, in the order in which the plan is searched for them. An operation that one piece of advice would remove is not
-/// part of a later one.
-const KINDS: &[Kind] = kinds! {
+/// The kinds of advice, in the order in which the plan is searched for them. An operation that one piece of advice would remove
+/// is not part of a later one.
+const KINDS: &[AdviceKind] = kinds! {
     attention::find, code(aorta::schedule::split_attention);
     products::find, code(aorta::schedule::joint_products);
     casts::find, code(aorta::schedule::needless_cast);
@@ -75,7 +75,7 @@ pub struct Gain {
     pub bytes: u64,
     /// Launches that are saved.
     pub launches: f64,
-    /// Host time of these launches.
+    /// Host time of the saved launches.
     pub host_ns: Nanos,
     /// The device whose profile the times are modelled with.
     pub modelled_on: String,
@@ -162,8 +162,8 @@ impl Diagnostic for PlanAdvice {
 
 /// Findings of one kind at the same locations.
 struct FindingGroup {
-    kind: &'static Kind,
-    found: Found,
+    kind: &'static AdviceKind,
+    found: Savings,
     times: usize,
     /// The operations that vanish or change, each with its slot.
     changes: Vec<(usize, OpId, Option<Spec>)>,
@@ -257,7 +257,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
             path += (paths[slot] - plan.steps[slot].critical_path(&changed).length).max(0.0);
         }
         let nanos = |time: f64| Nanos((time / cycle).round() as i64);
-        let Found { message, help, places, .. } = group.found;
+        let Savings { message, help, places, .. } = group.found;
         let gain = Gain {
             most_ns: nanos(time),
             whole_ns: nanos(whole),

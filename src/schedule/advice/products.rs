@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 use crate::base::{Dims, OpId, StreamId, ViewId};
 use crate::model::MemoryKind;
 use crate::ops::{Spec, Tensor};
-use crate::plan::Use;
+use crate::plan::InputUse;
 
-use super::scene::{Found, Scene};
+use super::scene::{Savings, Scene};
 
 /// Finds products that could be one.
-pub fn find(scene: &Scene) -> Vec<Found> {
+pub fn find(scene: &Scene) -> Vec<Savings> {
     let mut alike: FxHashMap<(StreamId, ViewId), Vec<OpId>> = FxHashMap::default();
     let mut order = Vec::new();
     for op in scene.step.ids().filter(|&op| scene.named(op, "gemm").is_some_and(is_simple)) {
@@ -32,7 +32,7 @@ fn is_simple(spec: &Spec) -> bool {
 }
 
 /// Returns the advice to join products that share the left matrix, one for each group that could be a single product.
-fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Found> {
+fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Savings> {
     let mut found = Vec::new();
     let mut rest = ops.to_vec();
     while let Some(&first) = rest.first() {
@@ -77,7 +77,7 @@ fn resized(tensor: &Tensor, axis: usize, size: u64) -> Tensor {
 }
 
 /// The product of all right matrices side by side; `None` if a reader cannot take a part of its rows.
-fn one(scene: &Scene, group: &[OpId]) -> Option<Found> {
+fn one(scene: &Scene, group: &[OpId]) -> Option<Savings> {
     let specs: Vec<&Spec> = group.iter().filter_map(|&op| scene.spec(op)).collect();
     let all: u64 = specs.iter().map(|spec| columns(spec)).sum();
     let first = specs.first()?;
@@ -109,13 +109,16 @@ fn one(scene: &Scene, group: &[OpId]) -> Option<Found> {
     changes[0].1 = Some(joint);
     changes.extend(reading.into_iter().map(|(op, spec)| (op, Some(spec))));
     let names = scene.names(group);
-    let left = scene.operand(Use { op: group[0], input: 0 });
+    let left = scene.operand(InputUse { op: group[0], input: 0 });
     let left = left.map_or("the same matrix".to_owned(), |name| format!("`{name}`"));
-    let weights: Vec<String> =
-        group.iter().filter_map(|&op| scene.operand(Use { op, input: 1 })).map(|name| format!("`{name}`")).collect();
+    let weights: Vec<String> = group
+        .iter()
+        .filter_map(|&op| scene.operand(InputUse { op, input: 1 }))
+        .map(|name| format!("`{name}`"))
+        .collect();
     let weights = if weights.is_empty() { "their weights".to_owned() } else { weights.join(", ") };
     let side = if first.attrs.bool("transpose_b") { "below each other" } else { "side by side" };
-    Some(Found {
+    Some(Savings {
         message: format!("{} multiply {left}, one after the other", list(&names)),
         help: format!("declare {weights} as one buffer, {side}, multiply once, and read slices of the product"),
         places: group

@@ -8,7 +8,7 @@ use crate::cost;
 use crate::fuse;
 use crate::model::{MemoryKind, Program, Step};
 use crate::ops::{Spec, Tensor, reshaped};
-use crate::plan::{Flow, Use};
+use crate::plan::{Flow, InputUse};
 
 /// A slot of the cycle with its data flow and modelled times.
 pub struct Scene<'a> {
@@ -27,7 +27,7 @@ pub struct Scene<'a> {
 
 /// Operations that another form of the text would save.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Savings {
     pub message: String,
     pub help: String,
     pub places: Vec<(SrcSpan, String)>,
@@ -54,7 +54,7 @@ impl<'a> Scene<'a> {
         self.step.op(op).span
     }
 
-    pub fn input(&self, reader: Use) -> ViewId {
+    pub fn input(&self, reader: InputUse) -> ViewId {
         self.step.inputs(reader.op)[reader.input]
     }
 
@@ -63,19 +63,19 @@ impl<'a> Scene<'a> {
     }
 
     /// The operation whose first output an input reads as a whole; `None` if there is none in the same iteration.
-    pub fn source(&self, reader: Use) -> Option<OpId> {
+    pub fn source(&self, reader: InputUse) -> Option<OpId> {
         self.flow.source(self.slot, reader).filter(|(_, output)| *output == 0).map(|(op, _)| op)
     }
 
     /// The readers of an operation's first output, each of which reads all of it; `None` if there are none, or others.
-    pub fn readers(&self, op: OpId) -> Option<&'a [Use]> {
+    pub fn readers(&self, op: OpId) -> Option<&'a [InputUse]> {
         let readers = self.flow.readers(self.slot, op, 0)?;
         let whole = readers.iter().all(|&reader| self.source(reader) == Some(op));
         (whole && !readers.is_empty()).then_some(readers)
     }
 
     /// The only reader of an operation's first output; `None` if it has another number of readers.
-    pub fn reader(&self, op: OpId) -> Option<Use> {
+    pub fn reader(&self, op: OpId) -> Option<InputUse> {
         match self.readers(op)? {
             [reader] => Some(*reader),
             _ => None,
@@ -95,7 +95,7 @@ impl<'a> Scene<'a> {
 
     /// Returns the specs of readers that read `tensor` in place of their inputs, viewed in the dimensions of those inputs.
     /// `None` if one of the readers cannot.
-    pub fn reading(&self, readers: &[Use], tensor: &Tensor) -> Option<Vec<(OpId, Option<Spec>)>> {
+    pub fn reading(&self, readers: &[InputUse], tensor: &Tensor) -> Option<Vec<(OpId, Option<Spec>)>> {
         let mut changes: Vec<(OpId, Option<Spec>)> = Vec::new();
         for reader in readers {
             let spec = self.spec(reader.op).filter(|spec| spec.threads.is_none())?;
@@ -138,7 +138,7 @@ impl<'a> Scene<'a> {
 
     /// An operand as the text would name it: the slice of a buffer, or the label of the operation that made it; `None`
     /// if it has no name.
-    pub fn operand(&self, reader: Use) -> Option<String> {
+    pub fn operand(&self, reader: InputUse) -> Option<String> {
         let view = self.input(reader);
         match self.program.memory(self.program.views.memory(view)).kind {
             MemoryKind::Buffer(_) => Some(self.program.view_text(view)),

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::syntax::lex::Trivia;
 use crate::syntax::token::TokenKind;
 
-use super::doc::{Command, Flat};
-use super::spacing::{Level, Tokens};
+use super::doc::{Flat, LayoutCommand};
+use super::spacing::{BreakLevel, Tokens};
 
 /// Columns of one level of indentation.
 pub const INDENT: usize = 2;
@@ -16,31 +16,31 @@ pub struct Code<'a> {
     pub tokens: Tokens<'a>,
     /// Comments not yet laid out.
     pub trivia: &'a [Trivia],
-    pub commands: Vec<Command<'a>>,
+    pub commands: Vec<LayoutCommand<'a>>,
 }
 
 impl<'a> Code<'a> {
-    pub fn push(&mut self, command: Command<'a>) {
+    pub fn push(&mut self, command: LayoutCommand<'a>) {
         self.commands.push(command);
     }
 
-    fn push_all<const N: usize>(&mut self, commands: [Command<'a>; N]) {
+    fn push_all<const N: usize>(&mut self, commands: [LayoutCommand<'a>; N]) {
         self.commands.extend(commands);
     }
 
     pub fn token(&mut self, index: usize) {
         let text = self.tokens.text(index);
         self.push(match self.tokens.outline.kind(index) {
-            Some(TokenKind::Doc | TokenKind::About) => Command::Own(text),
-            _ => Command::Text(text),
+            Some(TokenKind::Doc | TokenKind::About) => LayoutCommand::Own(text),
+            _ => LayoutCommand::Text(text),
         });
     }
 
     /// Lays out code that begins a line. Continuation lines are indented by `indent`.
     pub fn stretch(&mut self, tokens: Range<usize>, indent: usize) {
-        self.push(Command::Indent(indent));
+        self.push(LayoutCommand::Indent(indent));
         self.chain(tokens, indent);
-        self.push(Command::Dedent);
+        self.push(LayoutCommand::Dedent);
     }
 
     /// Lays out the comments before the token at `index`. If a comma separates them, the comma moves before them.
@@ -54,9 +54,9 @@ impl<'a> Code<'a> {
             let same_line = is_first && !all[before..start].contains('\n');
             let text = &all[start..end];
             self.push(match text {
-                ";" => Command::Text(text),
-                _ if same_line => Command::Trailing(text),
-                _ => Command::Own(text),
+                ";" => LayoutCommand::Text(text),
+                _ if same_line => LayoutCommand::Trailing(text),
+                _ => LayoutCommand::Own(text),
             });
             is_first = false;
         }
@@ -72,25 +72,29 @@ impl<'a> Code<'a> {
         if self.ends_with_list(&tokens, &places) {
             return self.operand(tokens);
         }
-        self.push_all([Command::Open, Command::Indent(indent)]);
+        self.push_all([LayoutCommand::Open, LayoutCommand::Indent(indent)]);
         let mut start = tokens.start;
         for place in places {
             self.chain(start..place, indent);
             start = place + 1;
-            if level == Level::Comma {
+            if level == BreakLevel::Comma {
                 self.token(place);
                 self.comments(start);
-                self.push(Command::Fill);
+                self.push(LayoutCommand::Fill);
             } else {
                 self.comments(place);
-                self.push(if level == Level::Values { Command::Fill } else { Command::Line(Flat::Space) });
+                self.push(if level == BreakLevel::Values {
+                    LayoutCommand::Fill
+                } else {
+                    LayoutCommand::Line(Flat::Space)
+                });
                 self.token(place);
                 self.comments(start);
-                self.push(Command::Space);
+                self.push(LayoutCommand::Space);
             }
         }
         self.chain(start..tokens.end, indent);
-        self.push_all([Command::Dedent, Command::Close]);
+        self.push_all([LayoutCommand::Dedent, LayoutCommand::Close]);
     }
 
     /// True if the code can only be broken at `in` and a list, as in `param n = 1 in [1, 2]`. Then the list is broken.
@@ -109,7 +113,7 @@ impl<'a> Code<'a> {
             if index > tokens.start {
                 self.comments(index);
                 if self.tokens.are_apart(index - 1, index) {
-                    self.push(Command::Space);
+                    self.push(LayoutCommand::Space);
                 }
             }
             if self.tokens.is_condition(index, tokens.end) {
@@ -138,15 +142,15 @@ impl<'a> Code<'a> {
         }
         let edge = if self.tokens.text(open) == "{" { Flat::Space } else { Flat::Nothing };
         let ends = self.item_ends(open, close);
-        let between = if self.are_plain(open, &ends) { Command::Fill } else { Command::Line(Flat::Space) };
-        self.push_all([Command::Open, Command::Indent(0), Command::Indent(INDENT)]);
+        let between = if self.are_plain(open, &ends) { LayoutCommand::Fill } else { LayoutCommand::Line(Flat::Space) };
+        self.push_all([LayoutCommand::Open, LayoutCommand::Indent(0), LayoutCommand::Indent(INDENT)]);
         self.comments(open + 1);
-        self.push(Command::Line(edge));
+        self.push(LayoutCommand::Line(edge));
         let mut start = open + 1;
         for (number, &end) in ends.iter().enumerate() {
             if number > 0 {
                 if self.tokens.text(start) != "->" {
-                    self.push(Command::Text(","));
+                    self.push(LayoutCommand::Text(","));
                 }
                 self.comments(start);
                 self.push(between);
@@ -155,12 +159,12 @@ impl<'a> Code<'a> {
             start = if self.tokens.text(end) == "," { end + 1 } else { end };
         }
         if ends.len() > 1 {
-            self.push(Command::IfBroken(","));
+            self.push(LayoutCommand::IfBroken(","));
         }
         self.comments(close);
-        self.push_all([Command::Dedent, Command::Line(edge)]);
+        self.push_all([LayoutCommand::Dedent, LayoutCommand::Line(edge)]);
         self.token(close);
-        self.push_all([Command::Dedent, Command::Close]);
+        self.push_all([LayoutCommand::Dedent, LayoutCommand::Close]);
     }
 
     /// Ends of the items of a list: commas, arrows, and the closing bracket. An arrow belongs to the item after it.
@@ -203,7 +207,7 @@ impl<'a> Code<'a> {
         let mut start = tokens.start;
         while matches!(self.tokens.outline.kind(start), Some(TokenKind::Doc)) || self.tokens.text(start) == "->" {
             self.token(start);
-            self.push(Command::Space);
+            self.push(LayoutCommand::Space);
             start += 1;
             self.comments(start);
         }
@@ -213,7 +217,7 @@ impl<'a> Code<'a> {
     /// Lays out `if a { x } else if b { y } else { z }`: on one line, or each value on its own. Returns the index after
     /// it.
     fn condition(&mut self, start: usize) -> usize {
-        self.push(Command::Open);
+        self.push(LayoutCommand::Open);
         let mut index = start;
         loop {
             let is_if = self.tokens.text(index) == "if";
@@ -222,7 +226,7 @@ impl<'a> Code<'a> {
             index += 1;
             if is_if {
                 self.comments(index);
-                self.push(Command::Space);
+                self.push(LayoutCommand::Space);
                 self.chain(index..brace, INDENT);
                 index = brace;
             }
@@ -232,30 +236,30 @@ impl<'a> Code<'a> {
                 break;
             }
             self.comments(index);
-            self.push(Command::Space);
+            self.push(LayoutCommand::Space);
             if self.tokens.text(index + 1) == "if" {
                 self.token(index);
                 index += 1;
                 self.comments(index);
-                self.push(Command::Space);
+                self.push(LayoutCommand::Space);
             }
         }
-        self.push(Command::Close);
+        self.push(LayoutCommand::Close);
         index
     }
 
     fn branch(&mut self, open: usize) {
         let close = self.tokens.outline.closing(open);
         self.comments(open);
-        self.push(Command::Space);
+        self.push(LayoutCommand::Space);
         self.token(open);
-        self.push_all([Command::Indent(0), Command::Indent(INDENT)]);
+        self.push_all([LayoutCommand::Indent(0), LayoutCommand::Indent(INDENT)]);
         self.comments(open + 1);
-        self.push(Command::Line(Flat::Space));
+        self.push(LayoutCommand::Line(Flat::Space));
         self.chain(open + 1..close, INDENT);
         self.comments(close);
-        self.push_all([Command::Dedent, Command::Line(Flat::Space)]);
+        self.push_all([LayoutCommand::Dedent, LayoutCommand::Line(Flat::Space)]);
         self.token(close);
-        self.push(Command::Dedent);
+        self.push(LayoutCommand::Dedent);
     }
 }

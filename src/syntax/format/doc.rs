@@ -8,7 +8,7 @@ pub const WIDTH: usize = 100;
 const BEFORE_COMMENT: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Command<'a> {
+pub enum LayoutCommand<'a> {
     /// Text as it is; it may contain line breaks.
     Text(&'a str),
     /// A space, except at the beginning of a line.
@@ -91,49 +91,49 @@ impl<'a> Printer<'a> {
         }
     }
 
-    pub fn print(&mut self, commands: &[Command<'a>]) {
+    pub fn print(&mut self, commands: &[LayoutCommand<'a>]) {
         let measures = Measures::of(commands);
         for (index, &command) in commands.iter().enumerate() {
             match command {
-                Command::Text(text) => self.text(text),
-                Command::Space => self.wait_for(Pending::Space),
-                Command::Line(_) if self.is_broken() => self.wait_for(Pending::Line),
-                Command::Line(Flat::Space) => self.wait_for(Pending::Space),
-                Command::Line(Flat::Nothing) => {}
-                Command::Fill => {
+                LayoutCommand::Text(text) => self.text(text),
+                LayoutCommand::Space => self.wait_for(Pending::Space),
+                LayoutCommand::Line(_) if self.is_broken() => self.wait_for(Pending::Line),
+                LayoutCommand::Line(Flat::Space) => self.wait_for(Pending::Space),
+                LayoutCommand::Line(Flat::Nothing) => {}
+                LayoutCommand::Fill => {
                     let broken = self.is_broken() && self.next_column() + 1 + measures.behind(index) > WIDTH;
                     self.wait_for(if broken { Pending::Line } else { Pending::Space });
                 }
-                Command::Hard => self.wait_for(Pending::Line),
-                Command::Blank => self.wait_for(Pending::Blank),
-                Command::Raw(lines, indent) => self.raw(lines, indent),
-                Command::IfBroken(text) if self.is_broken() => self.text(text),
-                Command::IfBroken(_) => {}
-                Command::Trailing(comment) => {
+                LayoutCommand::Hard => self.wait_for(Pending::Line),
+                LayoutCommand::Blank => self.wait_for(Pending::Blank),
+                LayoutCommand::Raw(lines, indent) => self.raw(lines, indent),
+                LayoutCommand::IfBroken(text) if self.is_broken() => self.text(text),
+                LayoutCommand::IfBroken(_) => {}
+                LayoutCommand::Trailing(comment) => {
                     let (at, line) = (self.out.len(), self.line);
                     self.marks.push(Mark { at, line, column: self.column, indent: self.indent, comment });
                     self.wait_for(Pending::Line);
                 }
-                Command::Own(comment) => {
+                LayoutCommand::Own(comment) => {
                     self.wait_for(Pending::Line);
                     self.text(comment);
                     self.wait_for(Pending::Line);
                 }
-                Command::Indent(more) => {
+                LayoutCommand::Indent(more) => {
                     self.print_pending();
                     self.indents.push(self.indent + more);
                 }
-                Command::Nest(more) => self.indents.push(self.top() + more),
-                Command::Dedent => {
+                LayoutCommand::Nest(more) => self.indents.push(self.top() + more),
+                LayoutCommand::Dedent => {
                     self.indents.pop();
                 }
-                Command::Open => {
+                LayoutCommand::Open => {
                     // In a group on one line, inner groups are on that line too.
                     let flat = self.broken.last() == Some(&false)
-                        || (!measures.is_split(index) && self.next_column() + measures.reach(index) <= WIDTH);
+                        || (!measures.split[index] && self.next_column() + measures.reach(index) <= WIDTH);
                     self.broken.push(!flat);
                 }
-                Command::Close => {
+                LayoutCommand::Close => {
                     self.broken.pop();
                 }
             }
@@ -248,7 +248,7 @@ struct Measures {
 }
 
 impl Measures {
-    fn of(commands: &[Command<'_>]) -> Measures {
+    fn of(commands: &[LayoutCommand<'_>]) -> Measures {
         let count = commands.len();
         let mut before = Vec::with_capacity(count + 1);
         let mut columns = 0;
@@ -264,14 +264,14 @@ impl Measures {
 
     /// Walks backwards. For each open group, `groups` holds where the line may end after its next `Fill`, and whether
     /// it contains a mandatory line break.
-    fn find_ends(&mut self, commands: &[Command<'_>], columns: usize) {
+    fn find_ends(&mut self, commands: &[LayoutCommand<'_>], columns: usize) {
         // Position of the next possible line break.
         let mut next = columns;
         let mut groups: Vec<(usize, usize, bool)> = Vec::new();
         for (index, command) in commands.iter().enumerate().rev() {
             match command {
-                Command::Close => groups.push((next, next, false)),
-                Command::Open => {
+                LayoutCommand::Close => groups.push((next, next, false)),
+                LayoutCommand::Open => {
                     let Some((_, end, split)) = groups.pop() else { continue };
                     self.end[index] = end;
                     self.split[index] = split;
@@ -279,14 +279,14 @@ impl Measures {
                         outer.2 |= split;
                     }
                 }
-                Command::Fill => {
+                LayoutCommand::Fill => {
                     if let Some((fill, _, _)) = groups.last_mut() {
                         self.end[index] = *fill;
                         *fill = self.before[index];
                     }
                     next = self.before[index];
                 }
-                Command::Line(_) => next = self.before[index],
+                LayoutCommand::Line(_) => next = self.before[index],
                 _ if breaks(command) => {
                     next = self.before[index] + first_line(command);
                     if let Some(group) = groups.last_mut() {
@@ -307,35 +307,31 @@ impl Measures {
     fn behind(&self, fill: usize) -> usize {
         self.end[fill].saturating_sub(self.before[fill + 1])
     }
-
-    fn is_split(&self, open: usize) -> bool {
-        self.split[open]
-    }
 }
 
-fn flat_width(command: &Command<'_>) -> usize {
+fn flat_width(command: &LayoutCommand<'_>) -> usize {
     match command {
-        Command::Text(text) => width(text),
-        Command::Raw(0, indent) => width(indent),
-        Command::Space | Command::Line(Flat::Space) | Command::Fill => 1,
+        LayoutCommand::Text(text) => width(text),
+        LayoutCommand::Raw(0, indent) => width(indent),
+        LayoutCommand::Space | LayoutCommand::Line(Flat::Space) | LayoutCommand::Fill => 1,
         _ => 0,
     }
 }
 
 /// True for a mandatory line break.
-fn breaks(command: &Command<'_>) -> bool {
+fn breaks(command: &LayoutCommand<'_>) -> bool {
     match command {
-        Command::Hard | Command::Blank | Command::Trailing(_) | Command::Own(_) => true,
-        Command::Raw(lines, _) => *lines > 0,
-        Command::Text(text) => text.contains('\n'),
+        LayoutCommand::Hard | LayoutCommand::Blank | LayoutCommand::Trailing(_) | LayoutCommand::Own(_) => true,
+        LayoutCommand::Raw(lines, _) => *lines > 0,
+        LayoutCommand::Text(text) => text.contains('\n'),
         _ => false,
     }
 }
 
 /// Columns that a command with a line break needs before the break.
-fn first_line(command: &Command<'_>) -> usize {
+fn first_line(command: &LayoutCommand<'_>) -> usize {
     match command {
-        Command::Text(text) => width(text.split('\n').next().unwrap_or("")),
+        LayoutCommand::Text(text) => width(text.split('\n').next().unwrap_or("")),
         _ => 0,
     }
 }

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use crate::syntax::split::{Block, Body, Piece, Pieces};
+use crate::syntax::split::{BlockPieces, Body, Piece, Pieces};
 use crate::syntax::token::TokenKind;
 
 use super::code::{Code, INDENT};
-use super::doc::{Command, Flat, Printer};
+use super::doc::{Flat, LayoutCommand, Printer};
 use super::spacing::Tokens;
 
 /// Indentation of a head's continuation lines, deeper than the block's.
 const HEAD_INDENT: usize = 2 * INDENT;
 
 /// A file to be formatted.
-pub struct Layout<'a> {
+pub struct FileLayout<'a> {
     code: Code<'a>,
     pieces: &'a Pieces,
     /// Offsets of the splitter's errors, sorted.
@@ -40,11 +40,11 @@ enum Preceding {
     Piece,
 }
 
-impl<'a> Layout<'a> {
-    pub fn new(text: &'a str, pieces: &'a Pieces, wrong: &'a [usize], unread: &'a [u32]) -> Layout<'a> {
+impl<'a> FileLayout<'a> {
+    pub fn new(text: &'a str, pieces: &'a Pieces, wrong: &'a [usize], unread: &'a [u32]) -> FileLayout<'a> {
         let tokens = Tokens { text, outline: &pieces.outline, lead: None };
         let code = Code { tokens, trivia: &pieces.trivia, commands: Vec::new() };
-        Layout { code, pieces, wrong, unread, last: Last { end: 0, what: Preceding::Begin } }
+        FileLayout { code, pieces, wrong, unread, last: Last { end: 0, what: Preceding::Begin } }
     }
 
     pub fn print(mut self) -> String {
@@ -83,7 +83,7 @@ impl<'a> Layout<'a> {
             if comment == ";" {
                 self.stray(start, end, comment);
             } else if self.last.end > 0 && self.last.what != Preceding::Comment && self.is_on_line(start) {
-                self.code.push(Command::Trailing(comment));
+                self.code.push(LayoutCommand::Trailing(comment));
                 self.last = Last { end, what: self.last.what };
             } else {
                 self.own(start, end, comment);
@@ -103,21 +103,21 @@ impl<'a> Layout<'a> {
 
     fn own(&mut self, start: usize, end: usize, comment: &'a str) {
         self.line(start);
-        self.code.push(Command::Own(comment));
+        self.code.push(LayoutCommand::Own(comment));
         self.last = Last { end, what: Preceding::Comment };
     }
 
     /// Copies a stray character.
     fn stray(&mut self, start: usize, end: usize, text: &'a str) {
         self.begin_stray(start);
-        self.code.push(Command::Text(text));
+        self.code.push(LayoutCommand::Text(text));
         self.last = Last { end, what: Preceding::Piece };
     }
 
     /// Continues the line of a piece, or begins a line.
     fn begin_stray(&mut self, start: usize) {
         if self.last.what == Preceding::Piece && self.is_on_line(start) {
-            self.code.push(Command::Raw(0, &self.code.tokens.text[self.last.end..start]));
+            self.code.push(LayoutCommand::Raw(0, &self.code.tokens.text[self.last.end..start]));
         } else {
             self.line(start);
         }
@@ -133,7 +133,7 @@ impl<'a> Layout<'a> {
         let breaks = between.bytes().filter(|byte| *byte == b'\n').count();
         // A block begins with a line break of its own.
         if self.last.what != Preceding::Begin {
-            self.code.push(if breaks > 1 { Command::Blank } else { Command::Hard });
+            self.code.push(if breaks > 1 { LayoutCommand::Blank } else { LayoutCommand::Hard });
         }
     }
 
@@ -152,13 +152,13 @@ impl<'a> Layout<'a> {
             Body::Stray => self.verbatim(tokens.clone()),
             Body::None => self.head(tokens.clone(), INDENT),
             Body::Block(block) if self.is_one_process(tokens.start, &[block]) => {
-                self.code.push(Command::Open);
+                self.code.push(LayoutCommand::Open);
                 self.head(tokens.start..block.open, HEAD_INDENT);
                 self.block(block, self.may_be_flat(&[block]));
-                self.code.push(Command::Close);
+                self.code.push(LayoutCommand::Close);
             }
             Body::Branches { first, others, otherwise } => {
-                let blocks: Vec<&Block> =
+                let blocks: Vec<&BlockPieces> =
                     [first].into_iter().chain(others.iter().map(|(_, block)| block)).chain(otherwise).collect();
                 if self.is_one_process(tokens.start, &blocks) && self.closes(blocks[blocks.len() - 1]) == tokens.end {
                     self.branches(tokens.start, &blocks);
@@ -200,7 +200,7 @@ impl<'a> Layout<'a> {
             && self.is_wrong(self.code.tokens.start(end), last)
         {
             // An unterminated text extends to the end of its line.
-            self.code.push(Command::Hard);
+            self.code.push(LayoutCommand::Hard);
         }
     }
 
@@ -211,50 +211,50 @@ impl<'a> Layout<'a> {
         match gap.rsplit_once('\n') {
             Some((before, indent)) => {
                 let breaks = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-                self.code.push(Command::Raw(breaks, indent));
+                self.code.push(LayoutCommand::Raw(breaks, indent));
             }
-            None if !gap.is_empty() => self.code.push(Command::Raw(0, gap)),
+            None if !gap.is_empty() => self.code.push(LayoutCommand::Raw(0, gap)),
             None => {}
         }
-        self.code.push(Command::Text(&text[start..end]));
+        self.code.push(LayoutCommand::Text(&text[start..end]));
         end
     }
 
     // --- Blocks -------------------------------------------------------------------------------------------------
 
-    fn branches(&mut self, start: usize, blocks: &[&'a Block]) {
+    fn branches(&mut self, start: usize, blocks: &[&'a BlockPieces]) {
         let flat = self.may_be_flat(blocks);
-        self.code.push(Command::Open);
+        self.code.push(LayoutCommand::Open);
         self.head(start..blocks[0].open, HEAD_INDENT);
         for (number, block) in blocks.iter().enumerate() {
             if number > 0 {
                 let word = self.closes(blocks[number - 1]);
                 self.code.comments(word);
-                self.code.push(Command::Space);
+                self.code.push(LayoutCommand::Space);
                 self.code.token(word);
                 if word + 1 < block.open {
                     self.code.comments(word + 1);
-                    self.code.push(Command::Space);
+                    self.code.push(LayoutCommand::Space);
                     self.head(word + 1..block.open, HEAD_INDENT);
                 }
             }
             self.block(block, flat);
         }
-        self.code.push(Command::Close);
+        self.code.push(LayoutCommand::Close);
     }
 
     /// Lays out a block with its braces, after its head. `flat` allows one line.
-    fn block(&mut self, block: &'a Block, flat: bool) {
+    fn block(&mut self, block: &'a BlockPieces, flat: bool) {
         let close = self.code.tokens.outline.closing(block.open);
         self.code.comments(block.open);
-        self.code.push(Command::Space);
+        self.code.push(LayoutCommand::Space);
         self.code.token(block.open);
         let is_empty = block.open + 1 == close && !self.has_trivia(block.open + 1..close);
         if is_empty {
             return self.code.token(close);
         }
-        let edge = if flat { Command::Line(Flat::Space) } else { Command::Hard };
-        self.code.push(Command::Nest(INDENT));
+        let edge = if flat { LayoutCommand::Line(Flat::Space) } else { LayoutCommand::Hard };
+        self.code.push(LayoutCommand::Nest(INDENT));
         self.code.push(edge);
         self.last = Last { end: self.code.tokens.end(Some(block.open)), what: Preceding::Begin };
         let mut at = block.open + 1;
@@ -264,21 +264,21 @@ impl<'a> Layout<'a> {
             at = piece.tokens.end;
         }
         self.between(at..close);
-        self.code.push(Command::Dedent);
+        self.code.push(LayoutCommand::Dedent);
         self.code.push(edge);
         self.code.token(close);
     }
 
     /// The index after a block.
-    fn closes(&self, block: &Block) -> usize {
+    fn closes(&self, block: &BlockPieces) -> usize {
         self.code.tokens.outline.past(block.open)
     }
 
     /// True if the author wrote the blocks on one line, with at most one statement in each.
-    fn may_be_flat(&self, blocks: &[&Block]) -> bool {
+    fn may_be_flat(&self, blocks: &[&BlockPieces]) -> bool {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return false };
         let tokens = self.code.tokens;
-        let is_single = |block: &&Block| match block.pieces.as_slice() {
+        let is_single = |block: &&BlockPieces| match block.pieces.as_slice() {
             [] => block.open + 2 == self.closes(block),
             [piece] => piece.tokens == (block.open + 1..self.closes(block) - 1),
             _ => false,
@@ -296,7 +296,7 @@ impl<'a> Layout<'a> {
     }
 
     /// True if the structure of a piece with blocks is free of errors: its braces, and the words between blocks.
-    fn is_one_process(&self, start: usize, blocks: &[&Block]) -> bool {
+    fn is_one_process(&self, start: usize, blocks: &[&BlockPieces]) -> bool {
         let tokens = self.code.tokens;
         let mut head = start;
         blocks.iter().all(|block| {

@@ -10,8 +10,8 @@ use super::brackets::Clues;
 use super::error::SyntaxError;
 use super::parser::OldTrees;
 use super::split::Pieces;
-use super::{Limits, parser, split};
-use layout::Layout;
+use super::{SyntaxLimits, parser, split};
+use layout::FileLayout;
 
 /// A formatted text.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Formatted {
 
 /// Formats a text. Declarations and statements with errors are copied. Formatting is idempotent. A text over the limits
 /// is returned unchanged.
-pub fn format(text: &str, limits: &Limits) -> Formatted {
+pub fn format(text: &str, limits: &SyntaxLimits) -> Formatted {
     if text.len() > limits.file_bytes {
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
         return Formatted { text: text.to_owned(), errors: vec![error] };
@@ -38,5 +38,5 @@ pub fn format(text: &str, limits: &Limits) -> Formatted {
     wrong.sort_unstable();
     let built = parser::build(text, 0, &pieces, errors, OldTrees::default());
     let errors = if wrong.is_empty() { built.errors } else { parser::parse(text, 0, limits).1 };
-    Formatted { text: Layout::new(text, &pieces, &wrong, &built.unread).print(), errors }
+    Formatted { text: FileLayout::new(text, &pieces, &wrong, &built.unread).print(), errors }
 }

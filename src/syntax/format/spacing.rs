@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use crate::syntax::ast::BinaryOp;
-use crate::syntax::brackets::Outline;
+use crate::syntax::brackets::BracketOutline;
 use crate::syntax::token::{Token, TokenKind};
-use crate::syntax::words::{Role, ends_value, role};
+use crate::syntax::words::{WordRole, ends_value, role};
 
 /// Levels at which a line without brackets is broken: at all places of the first level that the line has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum BreakLevel {
     /// Before the values of a buffer or a draw: `=`, `~`.
     Values,
     After,
@@ -27,12 +27,13 @@ pub enum Level {
 #[derive(Clone, Copy)]
 pub struct Tokens<'a> {
     pub text: &'a str,
-    pub outline: &'a Outline,
+    pub outline: &'a BracketOutline,
     /// Index of the first word of the current declaration, which is a keyword there; `None` outside of declarations.
     pub lead: Option<usize>,
 }
 
 impl<'a> Tokens<'a> {
+    /// Returns a token; `None` behind the last one.
     pub fn get(&self, index: usize) -> Option<&'a Token> {
         self.outline.tokens.get(index)
     }
@@ -108,31 +109,31 @@ impl<'a> Tokens<'a> {
     }
 
     /// The level at which a line can be broken before this token; `None` if it cannot.
-    pub fn level(&self, index: usize) -> Option<Level> {
+    pub fn level(&self, index: usize) -> Option<BreakLevel> {
         if !self.follows_operand(index) || (self.is_word(index) && self.is_plain(index)) {
             return None;
         }
         let text = self.text(index);
         match BinaryOp::from_name(text) {
-            Some(BinaryOp::Or) => Some(Level::Or),
-            Some(BinaryOp::And) => Some(Level::And),
-            Some(BinaryOp::Add | BinaryOp::Subtract) => Some(Level::Sum),
-            Some(BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder) => Some(Level::Product),
-            Some(_) => Some(Level::Compare),
-            None if text == "," => Some(Level::Comma),
-            None if text == "~" => Some(Level::Values),
-            None if text == "after" => Some(Level::After),
-            None => (role(text) == Some(Role::Clause)).then_some(Level::Clause),
+            Some(BinaryOp::Or) => Some(BreakLevel::Or),
+            Some(BinaryOp::And) => Some(BreakLevel::And),
+            Some(BinaryOp::Add | BinaryOp::Subtract) => Some(BreakLevel::Sum),
+            Some(BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder) => Some(BreakLevel::Product),
+            Some(_) => Some(BreakLevel::Compare),
+            None if text == "," => Some(BreakLevel::Comma),
+            None if text == "~" => Some(BreakLevel::Values),
+            None if text == "after" => Some(BreakLevel::After),
+            None => (role(text) == Some(WordRole::Clause)).then_some(BreakLevel::Clause),
         }
     }
 
     /// The indices before which a line is broken first, and their level; `None` if there are none.
-    pub fn breaks(&self, range: Range<usize>) -> Option<(Level, Vec<usize>)> {
-        let mut found: Option<(Level, Vec<usize>)> = None;
+    pub fn breaks(&self, range: Range<usize>) -> Option<(BreakLevel, Vec<usize>)> {
+        let mut found: Option<(BreakLevel, Vec<usize>)> = None;
         let mut index = range.start;
         while index < range.end {
             let level = match self.text(index) {
-                "=" if self.text(range.start) == "buffer" => Some(Level::Values),
+                "=" if self.text(range.start) == "buffer" => Some(BreakLevel::Values),
                 _ => self.level(index),
             };
             if let Some(level) = level.filter(|_| index > range.start) {

@@ -1,7 +1,7 @@
 //! Help for code that could not be parsed: recognizes common mistakes and says what to type.
 
 use super::super::other_languages;
-use super::super::words::{self, BRACKETS, Role, is_word, lead};
+use super::super::words::{self, BRACKETS, WordRole, is_word, lead};
 use super::Rule;
 
 /// Location at which the parser failed, and the rules that it expected.
@@ -116,7 +116,7 @@ fn reserved(place: &FailurePoint) -> Option<String> {
     let after = place.rest[word.len()..].trim_start();
     let index = after.strip_prefix('[').and_then(|index| index.split_once(']'));
     let is_label = index.map_or(after, |(_, after)| after).starts_with(':');
-    if words::role(word) == Some(Role::Clause) && (is_label || place.before.ends_with(['(', ','])) {
+    if words::role(word) == Some(WordRole::Clause) && (is_label || place.before.ends_with(['(', ','])) {
         return no_name(word);
     }
     match word {

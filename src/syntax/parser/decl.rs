@@ -156,12 +156,12 @@ impl<'a> Builder<'a> {
         })
     }
 
-    pub(super) fn let_(&mut self, mut at: Parts<'a>) -> Option<Binding> {
+    pub(super) fn let_(&mut self, mut at: InnerPairs<'a>) -> Option<Binding> {
         at.keyword();
         Some(Binding { name: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
-    pub(super) fn bindings(&mut self, at: &mut Parts<'a>) -> Option<Vec<Binding>> {
+    pub(super) fn bindings(&mut self, at: &mut InnerPairs<'a>) -> Option<Vec<Binding>> {
         let mut bindings = Vec::new();
         while let Some(binding) = at.take(Rule::binding) {
             let mut at = binding.inner();
@@ -170,7 +170,7 @@ impl<'a> Builder<'a> {
         Some(bindings)
     }
 
-    pub(super) fn buffer(&mut self, mut at: Parts<'a>) -> Option<Buffer> {
+    pub(super) fn buffer(&mut self, mut at: InnerPairs<'a>) -> Option<Buffer> {
         at.keyword();
         let mut families = Vec::new();
         while let Some(family) = at.take(Rule::family) {
@@ -206,7 +206,7 @@ impl<'a> Builder<'a> {
         Some(Buffer { families, layout, space, init })
     }
 
-    pub(super) fn signature(&mut self, signature: Item<'a>) -> Option<Signature> {
+    pub(super) fn signature(&mut self, signature: PlacedPair<'a>) -> Option<Signature> {
         let mut at = signature.inner();
         let mut lists = [Vec::new(), Vec::new()];
         for (rule, list) in [Rule::arguments, Rule::results].into_iter().zip(&mut lists) {
@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
         Some(Signature { inputs, outputs })
     }
 
-    pub(super) fn settings(&mut self, list: Item<'a>) -> Option<Vec<Setting>> {
+    pub(super) fn settings(&mut self, list: PlacedPair<'a>) -> Option<Vec<Setting>> {
         let mut settings = Vec::new();
         let mut at = list.inner();
         while let Some(option) = at.take(Rule::option) {
@@ -235,13 +235,13 @@ impl<'a> Builder<'a> {
         Some(settings)
     }
 
-    pub(super) fn setting(&mut self, option: Item<'a>) -> Option<Setting> {
+    pub(super) fn setting(&mut self, option: PlacedPair<'a>) -> Option<Setting> {
         let mut at = option.inner();
         while at.take(Rule::doc).is_some() {}
         Some(Setting { key: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
-    pub(super) fn when(&mut self, at: &mut Parts<'a>) -> Option<Option<Expr>> {
+    pub(super) fn when(&mut self, at: &mut InnerPairs<'a>) -> Option<Option<Expr>> {
         match at.take(Rule::when) {
             None => Some(None),
             Some(when) => {

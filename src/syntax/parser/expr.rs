@@ -40,12 +40,12 @@ impl Sized {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn name(&mut self, at: &mut Parts<'a>) -> Option<Name> {
+    pub(super) fn name(&mut self, at: &mut InnerPairs<'a>) -> Option<Name> {
         let item = at.next()?;
         Some(Name { symbol: self.names.intern(item.pair.as_str()), span: item.span() })
     }
 
-    pub(super) fn name_and_index(&mut self, at: &mut Parts<'a>) -> Option<Family> {
+    pub(super) fn name_and_index(&mut self, at: &mut InnerPairs<'a>) -> Option<Family> {
         let name = self.name(at)?;
         let count = match at.take(Rule::index) {
             Some(index) => self.exprs(index)?,
@@ -54,12 +54,12 @@ impl<'a> Builder<'a> {
         Some(Family { name, count })
     }
 
-    pub(super) fn next_expr(&mut self, at: &mut Parts<'a>) -> Option<Expr> {
+    pub(super) fn next_expr(&mut self, at: &mut InnerPairs<'a>) -> Option<Expr> {
         let item = at.next()?;
         self.expr(item)
     }
 
-    pub(super) fn exprs(&mut self, list: Item<'a>) -> Option<Vec<Expr>> {
+    pub(super) fn exprs(&mut self, list: PlacedPair<'a>) -> Option<Vec<Expr>> {
         let mut at = list.inner();
         let mut exprs = Vec::new();
         while let Some(item) = at.next() {
@@ -68,11 +68,11 @@ impl<'a> Builder<'a> {
         Some(exprs)
     }
 
-    pub(super) fn expr(&mut self, item: Item<'a>) -> Option<Expr> {
+    pub(super) fn expr(&mut self, item: PlacedPair<'a>) -> Option<Expr> {
         self.sized(item).map(|sized| sized.expr)
     }
 
-    fn sized_list(&mut self, at: &mut Parts<'a>) -> Option<(Vec<Expr>, usize)> {
+    fn sized_list(&mut self, at: &mut InnerPairs<'a>) -> Option<(Vec<Expr>, usize)> {
         let mut exprs = Vec::new();
         let mut depth = 0;
         while let Some(item) = at.next() {
@@ -84,7 +84,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds an expression. Checks the height of its tree at each step.
-    fn sized(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn sized(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
         let span = item.span();
         if self.level > MAX_RECURSION {
             self.too_long(span);
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
         sized
     }
 
-    fn sized_inner(&mut self, item: Item<'a>, span: SrcSpan) -> Option<Sized> {
+    fn sized_inner(&mut self, item: PlacedPair<'a>, span: SrcSpan) -> Option<Sized> {
         match item.pair.as_rule() {
             Rule::expr => {
                 let inner = item.inner().next()?;
@@ -154,13 +154,13 @@ impl<'a> Builder<'a> {
         self.errors.push(SyntaxError::ExpressionTooLong { limit: MAX_DEPTH, at: span.into() });
     }
 
-    fn term(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn term(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
         let span = item.span();
         let base = item.base;
         let pairs = item.pair.into_inner();
         if pairs.len() == 1 {
             let only = pairs.into_iter().next()?;
-            return self.sized(Item { pair: only, base });
+            return self.sized(PlacedPair { pair: only, base });
         }
         // Checked before pest's parser recurses over prefixes, and before a tree is built that is too deep to drop.
         if pairs.len() > 2 * MAX_DEPTH {
@@ -169,7 +169,7 @@ impl<'a> Builder<'a> {
         }
         let builder = std::cell::RefCell::new(self);
         PRATT
-            .map_primary(|pair| builder.borrow_mut().sized(Item { pair, base }))
+            .map_primary(|pair| builder.borrow_mut().sized(PlacedPair { pair, base }))
             .map_prefix(|operator, operand| {
                 let operand = operand?;
                 let span = item_span(&operator, base).to(operand.expr.span);
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
             .parse(pairs)
     }
 
-    fn postfix(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn postfix(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
         let mut at = item.inner();
         let first = at.next()?;
         let mut sized = self.sized(first)?;
@@ -205,7 +205,7 @@ impl<'a> Builder<'a> {
         Some(sized)
     }
 
-    fn suffix(&mut self, base: Sized, suffix: Item<'a>) -> Option<Sized> {
+    fn suffix(&mut self, base: Sized, suffix: PlacedPair<'a>) -> Option<Sized> {
         let span = base.expr.span.to(suffix.span());
         match suffix.pair.as_rule() {
             Rule::call => {
@@ -246,7 +246,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Parses the path of a stream, a label or a group: a name with fields and indices. `None` after an error.
-    pub(super) fn path(&mut self, item: Item<'a>) -> Option<Expr> {
+    pub(super) fn path(&mut self, item: PlacedPair<'a>) -> Option<Expr> {
         let mut at = item.inner();
         let name = self.name(&mut at)?;
         let mut sized = Sized::leaf(name.span, ExprKind::Name(name.symbol));
@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
         Some(sized.expr)
     }
 
-    fn cond(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn cond(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
         let span = item.span();
         let mut at = item.inner();
         let mut values = Vec::new();
@@ -282,7 +282,7 @@ impl<'a> Builder<'a> {
         self.limited(span, ExprKind::If { arms, otherwise }, depth + 1)
     }
 
-    fn quantity(&mut self, item: Item<'a>) -> Option<Sized> {
+    fn quantity(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
         let span = item.span();
         let mut at = item.inner();
         let digits = at.next()?;

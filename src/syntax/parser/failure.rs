@@ -6,7 +6,7 @@ use crate::base::SrcSpan;
 
 use super::super::ast::BinaryOp;
 use super::super::error::SyntaxError;
-use super::super::words::{self, Role, SIGNS, is_word};
+use super::super::words::{self, SIGNS, WordRole, is_word};
 use super::advice::{FailurePoint, advice};
 use super::{Grammar, Rule};
 
@@ -35,7 +35,7 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     let joins = text[position..].trim().is_empty()
         && (BinaryOp::from_name(word).is_some()
             || word == "not"
-            || (words::role(word) == Some(Role::Clause) && ends_operand(before.trim_end())));
+            || (words::role(word) == Some(WordRole::Clause) && ends_operand(before.trim_end())));
     let reserved = !joins && words::is_reserved(word) && (!has("a..z") || has("0..9"));
     // The minus of an arrow is not an operator.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');

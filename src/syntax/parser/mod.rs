@@ -21,9 +21,9 @@ use super::ast::*;
 use super::brackets::Clues;
 use super::error::SyntaxError;
 use super::grammar::{Grammar, Rule};
-use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
+use super::split::{self, BlockPieces, Body, Piece, Pieces};
 use super::words::Lead;
-use super::{LANGUAGE, Limits};
+use super::{LANGUAGE, SyntaxLimits};
 
 /// Maximum number of errors reported for one text.
 const MAX_ERRORS: usize = 100;
@@ -33,12 +33,12 @@ const MAX_PIECE: usize = 1 << 20;
 
 /// Parses a file whose text is at `base` in the source map. The tree has everything that could be parsed. The errors
 /// are sorted by location, at most a hundred.
-pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) {
+pub fn parse(text: &str, base: u32, limits: &SyntaxLimits) -> (Ast, Vec<SyntaxError>) {
     parse_module(text, base, limits, Interner::default())
 }
 
 /// Parses a text as [`parse`] does, and adds its names to those of another text.
-pub fn parse_module(text: &str, base: u32, limits: &Limits, names: Interner) -> (Ast, Vec<SyntaxError>) {
+pub fn parse_module(text: &str, base: u32, limits: &SyntaxLimits, names: Interner) -> (Ast, Vec<SyntaxError>) {
     if text.len() > limits.file_bytes {
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
         return (Ast { names, ..Ast::default() }, vec![error]);
@@ -48,7 +48,7 @@ pub fn parse_module(text: &str, base: u32, limits: &Limits, names: Interner) -> 
 }
 
 /// Parses a text within the limits. Takes the trees of unchanged pieces from `old`.
-fn parse_with(text: &str, base: u32, limits: &Limits, old: OldTrees) -> Built {
+fn parse_with(text: &str, base: u32, limits: &SyntaxLimits, old: OldTrees) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
     // Only the formatter needs the outline.
@@ -59,7 +59,7 @@ fn parse_with(text: &str, base: u32, limits: &Limits, old: OldTrees) -> Built {
 /// The tree of a file and its errors.
 pub struct Built {
     pub ast: Ast,
-    /// All errors, sorted by location.
+    /// Errors, sorted by location.
     pub errors: Vec<SyntaxError>,
     /// Offsets of heads that could not be parsed, sorted.
     pub unread: Vec<u32>,
@@ -118,7 +118,12 @@ fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
 }
 
 /// Parses a single expression, such as the value of `--set`. Its names are interned in `names`.
-pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) -> Result<Expr, Vec<SyntaxError>> {
+pub fn parse_expr(
+    text: &str,
+    base: u32,
+    limits: &SyntaxLimits,
+    names: &mut Interner,
+) -> Result<Expr, Vec<SyntaxError>> {
     let mut errors = Vec::new();
     // Only checks the nesting limit.
     let _ = split::split(&format!("let value = {text}"), base, limits.nesting, Clues::None, &mut errors);
@@ -184,7 +189,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Parses one piece and returns its parts; `None` after an error, which is reported. `what` names the piece in messages.
-    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Parts<'a>> {
+    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<InnerPairs<'a>> {
         self.parsed += 1;
         let text = self.slice(span);
         if text.len() > MAX_PIECE {
@@ -194,7 +199,7 @@ impl<'a> Builder<'a> {
         match Grammar::parse(rule, text) {
             Ok(mut pairs) => {
                 let piece = pairs.next().expect("a rule that matched gives one pair");
-                Some(Parts { pairs: piece.into_inner(), base: span.start })
+                Some(InnerPairs { pairs: piece.into_inner(), base: span.start })
             }
             Err(error) if matches!(error.variant, ErrorVariant::CustomError { .. }) => {
                 // The parser fails with a message of its own only if pest's guard against stack overflow stops it.
@@ -215,18 +220,18 @@ impl<'a> Builder<'a> {
 }
 
 /// A pair of pest's with the offset of its piece.
-struct Item<'a> {
+struct PlacedPair<'a> {
     pair: Pair<'a, Rule>,
     base: u32,
 }
 
-impl<'a> Item<'a> {
+impl<'a> PlacedPair<'a> {
     fn span(&self) -> SrcSpan {
         item_span(&self.pair, self.base)
     }
 
-    fn inner(self) -> Parts<'a> {
-        Parts { pairs: self.pair.into_inner(), base: self.base }
+    fn inner(self) -> InnerPairs<'a> {
+        InnerPairs { pairs: self.pair.into_inner(), base: self.base }
     }
 }
 
@@ -238,15 +243,15 @@ fn item_span(pair: &Pair<'_, Rule>, base: u32) -> SrcSpan {
 }
 
 /// Iterator over the parts of a construct, which pest calls the inner pairs.
-struct Parts<'a> {
+struct InnerPairs<'a> {
     pairs: Pairs<'a, Rule>,
     base: u32,
 }
 
-impl<'a> Parts<'a> {
-    fn next(&mut self) -> Option<Item<'a>> {
+impl<'a> InnerPairs<'a> {
+    fn next(&mut self) -> Option<PlacedPair<'a>> {
         let pair = self.pairs.next().filter(|pair| pair.as_rule() != Rule::EOI)?;
-        Some(Item { pair, base: self.base })
+        Some(PlacedPair { pair, base: self.base })
     }
 
     fn peek(&self) -> Option<Rule> {
@@ -254,7 +259,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The next part if it matches that rule; `None` otherwise.
-    fn take(&mut self, rule: Rule) -> Option<Item<'a>> {
+    fn take(&mut self, rule: Rule) -> Option<PlacedPair<'a>> {
         if self.peek() == Some(rule) { self.next() } else { None }
     }
 

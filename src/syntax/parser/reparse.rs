@@ -26,7 +26,7 @@ pub struct Reparsed {
     /// The tree that [`parse`] returns for the new text, except for the numbers of symbols: symbols of the old tree
     /// keep theirs, even if no longer used.
     pub ast: Ast,
-    /// All errors of the new text, as [`parse`] returns them.
+    /// Errors of the new text, as [`parse`] returns them.
     pub errors: Vec<SyntaxError>,
     /// Number of pieces that were parsed: heads of blocks, and declarations and statements without a block. All others
     /// are taken from the old tree.
@@ -45,7 +45,7 @@ pub struct Reparsed {
 /// let after = reparse(before, &edit, "step { nop()  map(x + 20 -> y) }", 0, &Limits::default());
 /// assert_eq!((after.errors.len(), after.parsed), (0, 1));
 /// ```
-pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32, limits: &Limits) -> Reparsed {
+pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32, limits: &SyntaxLimits) -> Reparsed {
     if text.len() > limits.file_bytes {
         let (ast, errors) = parse(text, base, limits);
         return Reparsed { ast, errors, parsed: 0 };

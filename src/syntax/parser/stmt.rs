@@ -3,7 +3,7 @@
 use super::*;
 
 impl<'a> Builder<'a> {
-    pub(super) fn block(&mut self, block: &PieceBlock) -> Block {
+    pub(super) fn block(&mut self, block: &BlockPieces) -> Block {
         Block { span: block.span, stmts: block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect() }
     }
 
@@ -39,7 +39,7 @@ impl<'a> Builder<'a> {
         stmt
     }
 
-    fn arm(&mut self, span: SrcSpan, body: &PieceBlock, lead: &Lead) -> Option<Arm> {
+    fn arm(&mut self, span: SrcSpan, body: &BlockPieces, lead: &Lead) -> Option<Arm> {
         let condition = self.old.condition(span).or_else(|| {
             let mut at = self.pairs(lead.rule, span, lead.what)?;
             at.keyword();
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn edge(&mut self, edge: Item<'a>) -> Option<Edge> {
+    fn edge(&mut self, edge: PlacedPair<'a>) -> Option<Edge> {
         let mut at = edge.inner();
         let label = at.next()?;
         let previous = label.pair.as_rule() == Rule::prev;
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
         Some(Edge { label: self.path(path)?, previous, when: self.when(&mut at)? })
     }
 
-    pub(super) fn label_name(&mut self, label: Item<'a>) -> Option<LabelName> {
+    pub(super) fn label_name(&mut self, label: PlacedPair<'a>) -> Option<LabelName> {
         let Family { name, count } = self.name_and_index(&mut label.inner())?;
         Some(LabelName { name, index: count })
     }
@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Parses an operation, or the reference of a kernel, which has no label and follows its documentation. `None` after an error.
-    pub(super) fn operation(&mut self, operation: Item<'a>) -> Option<Call> {
+    pub(super) fn operation(&mut self, operation: PlacedPair<'a>) -> Option<Call> {
         let end = operation.span();
         let mut at = operation.inner();
         while at.take(Rule::doc).is_some() {}

@@ -160,7 +160,7 @@ fn counts_and_faults() {
         }
         let counts = profiler.values().expect("it counts");
         let values: Vec<Option<f64>> = counts.iter().map(|count| count.value).collect();
-        let length = |quantity: &Quantity| match quantity.metrics {
+        let length = |quantity: &CounterQuantity| match quantity.metrics {
             [part, whole] => Some(100.0 * part.len() as f64 / whole.len() as f64),
             metrics => Some(metrics[0].len() as f64),
         };

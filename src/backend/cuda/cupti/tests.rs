@@ -219,7 +219,7 @@ fn records_are_collected_and_everything_is_detached() {
     let (calls, mut nodes) = cupti.take_notes();
     nodes.sort_by_key(|node| node.id);
     assert_eq!(calls, own.map(|correlation| NotedCall { correlation, cause: Cause::Operation { turn: 0, op: 3 } }));
-    assert_eq!(nodes, [11, 21, 31].map(|id| Node { id, op: 4 }));
+    assert_eq!(nodes, [11, 21, 31].map(|id| GraphNode { id, op: 4 }));
     assert!(cupti.take_notes().0.is_empty());
 
     let (activities, dropped) = cupti.end(&own.into_iter().collect()).expect("there are records");

@@ -67,7 +67,7 @@ struct Arrival {
     side: usize,
 }
 
-/// All exchanges, and those in progress.
+/// Exchanges by number, and the exchanges in progress.
 #[derive(Debug, Default)]
 pub(super) struct ExchangeState {
     pub(super) exchanges: Vec<Exchange>,
