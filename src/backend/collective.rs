@@ -274,7 +274,7 @@ impl Collectives {
         let opened = paths.open(&names.map(str::to_owned)).map_err(missing)?;
         let symbol = "ncclGetErrorString";
         // SAFETY: the type is that of the library's header.
-        let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| opened.lacks(symbol))?;
+        let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| opened.missing_function(symbol))?;
         Ok(Collectives { table: Table::load(&opened)?, error_string, path: opened.path })
     }
 
@@ -338,7 +338,7 @@ impl Collectives {
     /// device with the size that the collectives require.
     pub unsafe fn issue(&self, comm: Comm, exchanges: &[Exchange], stream: *mut c_void) -> Result<(), Box<Fault>> {
         // SAFETY: the caller vouches for handles and memory.
-        let all = || exchanges.iter().try_for_each(|exchange| unsafe { self.one(comm, exchange, stream) });
+        let all = || exchanges.iter().try_for_each(|exchange| unsafe { self.issue_one(comm, exchange, stream) });
         if exchanges.len() > 1 { self.grouped(all) } else { all() }
     }
 
@@ -354,7 +354,7 @@ impl Collectives {
     /// # Safety
     ///
     /// As for [`Collectives::issue`].
-    unsafe fn one(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
+    unsafe fn issue_one(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
         let Exchange { collective, source, target, .. } = exchange;
         let Table { all_reduce, all_gather, reduce_scatter, broadcast, reduce, send, recv, .. } = self.table;
         let (from, to) = (*source as *const c_void, *target as *mut c_void);

@@ -45,7 +45,7 @@ pub fn end_threads_without_memory() {
 }
 
 /// Returns the allocation of `bytes`, or ends the process if it failed.
-fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
+fn or_exit(pointer: *mut u8, bytes: usize) -> *mut u8 {
     // A thread that ends may still allocate after its flag was destroyed.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
         print_message(format_args!("an allocation of {bytes} bytes failed"));
@@ -74,17 +74,17 @@ fn print_message(why: Arguments) {
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        granted(unsafe { System.alloc(layout) }, layout.size())
+        or_exit(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        granted(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        or_exit(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as the caller promises.
-        granted(unsafe { System.realloc(pointer, layout, size) }, size)
+        or_exit(unsafe { System.realloc(pointer, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {

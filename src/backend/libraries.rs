@@ -214,7 +214,7 @@ impl Opened {
     }
 
     /// Error for a missing function that is required.
-    pub fn lacks(&self, symbol: &str) -> ExecError {
+    pub fn missing_function(&self, symbol: &str) -> ExecError {
         ExecError::MissingLibrary {
             library: format!("`{symbol}` of {}", self.path),
             purpose: "by this version".to_owned(),
@@ -261,7 +261,7 @@ macro_rules! functions {
                     names,
                     $(
                         // SAFETY: the types are those of the vendors' headers.
-                        $field: unsafe { opened.find(names.$field) }.ok_or_else(|| opened.lacks(names.$field))?,
+                        $field: unsafe { opened.find(names.$field) }.ok_or_else(|| opened.missing_function(names.$field))?,
                     )*
                     $(
                         // SAFETY: the types are those of the vendors' headers.
@@ -293,7 +293,7 @@ macro_rules! functions {
                 Ok($name {
                     $(
                         // SAFETY: the types are those of the vendor's header.
-                        $field: unsafe { opened.find($symbol) }.ok_or_else(|| opened.lacks($symbol))?,
+                        $field: unsafe { opened.find($symbol) }.ok_or_else(|| opened.missing_function($symbol))?,
                     )*
                     $(
                         // SAFETY: the types are those of the vendor's header.

@@ -41,7 +41,7 @@ impl SharedMemory {
         let file = opened(name)?;
         let found = file.metadata()?;
         if !is_own(&found) || found.len() != bytes {
-            return Err(foreign(name));
+            return Err(not_shared_error(name));
         }
         Ok(SharedMemory { address: map(&file, bytes as usize)?, bytes: bytes as usize, file: None })
     }
@@ -99,7 +99,7 @@ fn remove_orphans(folder: &Path) {
     }
 }
 
-fn foreign(name: &str) -> io::Error {
+fn not_shared_error(name: &str) -> io::Error {
     let why = format!("`{}` is not memory that another rank of this user shares", name.escape_default());
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
@@ -109,7 +109,7 @@ fn opened(name: &str) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
     let is_ours = name.strip_prefix(PREFIX).filter(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     if is_ours.is_none_or(str::is_empty) {
-        return Err(foreign(name));
+        return Err(not_shared_error(name));
     }
     let how = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(open(folder().join(name), how, Mode::empty())?.into())

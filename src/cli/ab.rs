@@ -78,7 +78,7 @@ fn measured(plan: &AbPlan, interrupt: &Interrupt) -> Result<Option<Done>, CliErr
 /// Reads a side's options and compiles its workload, before anything runs.
 fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
-    let examined = exec::settle(exec).and_then(|(settled, settings)| {
+    let examined = exec::resolve_args(exec).and_then(|(settled, settings)| {
         exec::launch_of_side(settings.launch)?;
         exec::compile(&settled, &settings)
     });

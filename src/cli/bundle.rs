@@ -102,7 +102,7 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
     let config = args.config.config.iter().map(|pair| format!("--config={pair}"));
     let words: Vec<String> = [file.clone(), "--backend=sim".to_owned()].into_iter().chain(config).collect();
     let exec = exec_args(&words).map_err(|mistake| mistake.of("the file", &file))?;
-    let (settled, settings) = exec::settle(ExecArgs { config: args.config.clone(), ..exec })?;
+    let (settled, settings) = exec::resolve_args(ExecArgs { config: args.config.clone(), ..exec })?;
     let scenario = settled.scenario.as_deref().cloned();
     let loaded = exec::compile(&settled, &settings)?;
     exec::check_scenario(&file, &settled, &loaded)?;
@@ -120,7 +120,7 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
         let path = Path::new(&file);
         let text = load::read(path, FileKind::Scenario)?;
         needs_project |= is_by_name(path, &text, scenario)?;
-        let climbs = named_files(&Scenario::parse(&file, &text)?).map(climbs).max().unwrap_or(0);
+        let climbs = named_files(&Scenario::parse(&file, &text)?).map(parent_folders).max().unwrap_or(0);
         runs = gathered.add(path, text.into_bytes())?;
         highest = runs.parent().and_then(|folder| folder.ancestors().nth(climbs)).map(Path::to_owned);
         for (kind, file) in [
@@ -193,7 +193,7 @@ fn named_files(scenario: &Scenario) -> impl Iterator<Item = &str> {
 }
 
 /// Number of parent folders to which a relative path climbs: 1 for `../nets/net.aorta`.
-fn climbs(path: &str) -> usize {
+fn parent_folders(path: &str) -> usize {
     let (mut depth, mut lowest) = (0i64, 0i64);
     for part in Path::new(path).components() {
         match part {

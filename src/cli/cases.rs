@@ -57,7 +57,7 @@ impl PlannedCase {
 
 /// Fails if a launcher has started this program, because commands that run cases start their own processes.
 pub fn alone(command: &str) -> Result<(), InputError> {
-    let Some(launcher) = launcher::here()? else { return Ok(()) };
+    let Some(launcher) = launcher::detect()? else { return Ok(()) };
     Err(InputError::Launcher {
         why: format!("`aorta {command}` was started by {}, and starts a process for each case itself", launcher.name),
         help: format!("start `aorta {command}` without a launcher; `--ranks N` runs N ranks in one process"),

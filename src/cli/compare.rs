@@ -115,10 +115,15 @@ fn check_names(
     let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
     let Some((flag, name)) = named.into_iter().find(unknown) else { return Ok(()) };
     let listed: Vec<&str> = metrics.into_iter().take(MAX_LISTED).collect();
-    Err(bad(flag, name, "no metric of this name exists on both sides", &format!("there are {}", listed.join(", "))))
+    Err(bad_option(
+        flag,
+        name,
+        "no metric of this name exists on both sides",
+        &format!("there are {}", listed.join(", ")),
+    ))
 }
 
-fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {
+fn bad_option(what: &str, value: &str, why: &str, help: &str) -> InputError {
     InputError::bad_value(&format!("`{what}`"), value, why, help)
 }
 
@@ -139,7 +144,7 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, InputError> {
             "higher" => Direction::HigherIsBetter,
             "lower" => Direction::LowerIsBetter,
             _ => {
-                return Err(bad(
+                return Err(bad_option(
                     "--better",
                     given,
                     "it is not of the form `METRIC=higher` or `METRIC=lower`",
@@ -157,7 +162,7 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, InputError> {
     });
     let fail_on: Vec<FailOn> = fail_on.collect();
     if args.fail_on.contains(&FailOnArg::Never) && !fail_on.is_empty() {
-        return Err(bad(
+        return Err(bad_option(
             "--fail-on",
             "never",
             "it cannot be combined with other conditions",
@@ -172,7 +177,7 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, InputError> {
 /// Parses a relative value such as `3%` that an option was given.
 fn share(option: &str, text: &str) -> Result<f64, InputError> {
     outputs::share(text)
-        .map_err(|why| bad(option, text.trim(), &why, &format!("write `{option} 3%`, or `{option} 0.03`")))
+        .map_err(|why| bad_option(option, text.trim(), &why, &format!("write `{option} 3%`, or `{option} 0.03`")))
 }
 
 /// Reads all records given for one side.

@@ -29,7 +29,7 @@ use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, o
 pub use args::{ArgumentError, ExecArgs, exec_args, parsed};
 pub use blocks::launch_of_side;
 pub use limits::{broken as broken_limit, check_ranges, check_scenario, check_span};
-pub use prepare::{compile, examine, settle, target};
+pub use prepare::{compile, examine, resolve_args, target};
 
 use interrupt::Interrupts;
 use measuring::RunContext;
@@ -56,18 +56,18 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     }
     let on_failure = failure::OnFailure::of(&args, how);
     let (file, typed, blocks) = (args.file.clone(), args.env.len(), args.blocks);
-    let settled = settle(args);
+    let settled = resolve_args(args);
     if let Ok((args, _)) = &settled
         && !args.env.is_empty()
         && !args.env_is_set
     {
         let others = args.env.get(typed..).unwrap_or_default();
-        if !others.is_empty() && launcher::here()?.is_none_or(|launcher| launcher.rank == 0) {
+        if !others.is_empty() && launcher::detect()?.is_none_or(|launcher| launcher.rank == 0) {
             output::eprint(&format!("{file} sets {}.\n", shell::command(others)));
         }
         return restart::restart(&["--env-is-set"], &args.env);
     }
-    match launcher::here()? {
+    match launcher::detect()? {
         Some(launcher) => multi_process::run(launcher, settled, how),
         None => {
             let control = Arc::default();

@@ -174,7 +174,7 @@ fn place(names: &LauncherVariables, variables: &Variables, parent: u32) -> Resul
 }
 
 /// Finds the launcher of this process, and its rank there, from the environment. `None` without a launcher.
-pub fn here() -> Result<Option<Launcher>, InputError> {
+pub fn detect() -> Result<Option<Launcher>, InputError> {
     find(&super::environment::variable, std::os::unix::process::parent_id())
 }
 

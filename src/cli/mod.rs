@@ -315,7 +315,7 @@ fn tip(error: &clap::Error) -> Option<String> {
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.
 fn with_output_check(code: u8, how: DiagnosticsArg) -> u8 {
-    match output::lost() {
+    match output::lost_output() {
         Some(lost) if code != INTERRUPTED => {
             let error = CliError::from(lost);
             error.print(how);

@@ -57,7 +57,7 @@ fn note(name: &str, written: io::Result<()>) {
 }
 
 /// The error about lost output; `None` if all text was printed.
-pub fn lost() -> Option<InputError> {
+pub fn lost_output() -> Option<InputError> {
     LOST.get().map(|why| InputError::OutputLost { why: why.clone() })
 }
 

@@ -43,7 +43,7 @@ pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> 
     let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, check } };
     let mut is_placed = false;
     let place = |what: BoxedDiagnostic| {
-        let labels = moved(what.as_ref(), &sources, base as usize, (text, find));
+        let labels = moved_labels(what.as_ref(), &sources, base as usize, (text, find));
         is_placed |= labels.is_some();
         match labels {
             Some(labels) => Box::new(RelabelledDiagnostic { what, labels }) as BoxedDiagnostic,
@@ -71,7 +71,7 @@ pub fn is_of_argument(what: &dyn Diagnostic, sources: &SourceMap, option: &str, 
 
 /// The labels of a diagnostic with those of arguments moved to a file at `base`; `None` if none is of an argument that the
 /// file gives.
-fn moved(
+fn moved_labels(
     what: &dyn Diagnostic,
     sources: &SourceMap,
     base: usize,

@@ -158,7 +158,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
 fn preset_lists(args: &SweepArgs, options: &mut SweepOptions) -> Result<(), CliError> {
     let several = options.axes.iter().any(|axis| axis.option == "preset");
     let fixed = [vec![args.file.clone()], options.fixed.clone(), args.same.words()].concat();
-    let (settled, settings) = exec::settle(parse(&fixed)?)?;
+    let (settled, settings) = exec::resolve_args(parse(&fixed)?)?;
     if let (Some(preset), false) = (&settled.workload.preset, several) {
         let parsed = load::parse(&load::find(&settled.file, &settings)?, &settings)?;
         preset::lists(&parsed.ast, &parsed.sources, preset, options)?;

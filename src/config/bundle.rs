@@ -154,7 +154,7 @@ impl Bundle {
     pub fn parse(file: &str, text: &str) -> Result<Bundle, ConfigError> {
         let read = Reader::default().read(text.strip_prefix('\u{feff}').unwrap_or(text));
         read.map_err(|(line, why)| {
-            let help = foreign(text).map(|(_, _, help)| help).unwrap_or_else(|| {
+            let help = other_format(text).map(|(_, _, help)| help).unwrap_or_else(|| {
                 "`aorta bundle FILE -o PATH` writes a bundle; docs/sharing.md describes its lines".to_owned()
             });
             ConfigError::BadBundle { file: file.to_owned(), line, why, help }
@@ -200,7 +200,7 @@ impl Bundle {
 
 /// Recognizes a text that is no bundle, such as a scenario or a record. Returns the line to show, a description of the text
 /// and a help; `None` for an unknown text.
-fn foreign(text: &str) -> Option<(usize, &'static str, String)> {
+fn other_format(text: &str) -> Option<(usize, &'static str, String)> {
     let text = text.trim_start_matches('\u{feff}');
     let head =
         (1..).zip(text.lines()).find(|(_, line)| line.trim_start_matches(['>', ' ', '\t']).starts_with(ANY_HEAD));
@@ -251,7 +251,7 @@ impl Reader {
             }
             _ => {
                 let unknown = || (1, format!("a bundle begins with the line `{HEAD}`"));
-                return Err(foreign(text).map_or_else(unknown, |(line, what, _)| (line, what.to_owned())));
+                return Err(other_format(text).map_or_else(unknown, |(line, what, _)| (line, what.to_owned())));
             }
         }
         let mut last = 1;

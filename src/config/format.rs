@@ -57,7 +57,7 @@ pub fn format_ron(text: &str) -> Option<String> {
             out.push('\n');
         }
         write_item(item, 0, true, &mut out);
-        trail(item, &mut out);
+        write_trailing_comments(item, &mut out);
         out.push('\n');
     }
     Some(out)
@@ -161,7 +161,7 @@ fn write_group((open, items, close): (&str, &[FormattedItem], &str), indent: usi
                 if !matches!(item.pieces[..], [Piece::Comment(_)]) {
                     out.push(',');
                 }
-                trail(item, out);
+                write_trailing_comments(item, out);
             }
             *out += &format!("\n{}", "    ".repeat(indent));
         }
@@ -170,7 +170,7 @@ fn write_group((open, items, close): (&str, &[FormattedItem], &str), indent: usi
 }
 
 /// Writes the comments that follow an item on its line.
-fn trail(item: &FormattedItem, out: &mut String) {
+fn write_trailing_comments(item: &FormattedItem, out: &mut String) {
     item.trailing.iter().for_each(|comment| *out += &format!(" {comment}"));
 }
 

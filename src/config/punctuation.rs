@@ -56,7 +56,7 @@ struct OpenBracket<'a> {
 }
 
 /// Finds the mistakes in the punctuation of a text, in its order.
-pub(super) fn slips(text: &str) -> Vec<PunctuationMistake> {
+pub(super) fn punctuation_mistakes(text: &str) -> Vec<PunctuationMistake> {
     let tokens = match tokens(text) {
         Ok(tokens) => tokens,
         Err(at) => return unclosed(text, at).into_iter().collect(),
@@ -64,9 +64,9 @@ pub(super) fn slips(text: &str) -> Vec<PunctuationMistake> {
     let tokens =
         tokens.into_iter().map(|(token, _)| token).filter(|token| !matches!(token, Token::Comment(_))).collect();
     let file = OpenBracket { bracket: "", at: 0, item: OpenItem::default() };
-    let mut walker = Walker { text, tokens, levels: vec![file], slips: Vec::new() };
+    let mut walker = Walker { text, tokens, levels: vec![file], mistakes: Vec::new() };
     walker.walk();
-    walker.slips
+    walker.mistakes
 }
 
 /// The mistake at a text or a comment that does not close; `None` for an attribute.
@@ -128,7 +128,7 @@ struct Walker<'a> {
     tokens: Vec<Token<'a>>,
     /// Open brackets, the innermost last. The first is the file.
     levels: Vec<OpenBracket<'a>>,
-    slips: Vec<PunctuationMistake>,
+    mistakes: Vec<PunctuationMistake>,
 }
 
 impl<'a> Walker<'a> {
@@ -145,7 +145,7 @@ impl<'a> Walker<'a> {
                 Token::Atom(atom) if self.levels.len() == 1 && matches!(next, Some(Token::Colon)) => {
                     let help = format!("write `(` before `{atom}`, and `)` at the end of the file");
                     let message = "the fields of a file need `(` and `)` around them";
-                    self.slips.push(PunctuationMistake::new(range(self.text, atom), message, help));
+                    self.mistakes.push(PunctuationMistake::new(range(self.text, atom), message, help));
                     return;
                 }
                 Token::Atom(atom) => self.atom(atom, matches!(next, Some(Token::Colon))),
@@ -183,7 +183,7 @@ impl<'a> Walker<'a> {
 
     fn comma(&mut self, at: Range<usize>) {
         if self.levels.len() == 1 {
-            self.slips.push(
+            self.mistakes.push(
                 PunctuationMistake::new(at.clone(), "a file has no `,` behind its fields", "remove it").fixed(at, " "),
             );
             return;
@@ -192,7 +192,7 @@ impl<'a> Walker<'a> {
         if item.name.is_some() && item.parts == 0 {
             self.without_value(item, at.end);
         } else if item.parts == 0 {
-            self.slips.push(
+            self.mistakes.push(
                 PunctuationMistake::new(at.clone(), "there is no value before this `,`", "remove it").fixed(at, " "),
             );
         }
@@ -206,7 +206,7 @@ impl<'a> Walker<'a> {
         let slip = PunctuationMistake::new(name.clone(), format!("`{text}` has no value"), help);
         let by: String =
             self.text[name.start..end].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
-        self.slips.push(PunctuationMistake { lost: Some(text.to_owned()), ..slip.fixed(name.start..end, &by) });
+        self.mistakes.push(PunctuationMistake { lost: Some(text.to_owned()), ..slip.fixed(name.start..end, &by) });
     }
 
     /// Reports that a comma is missing behind the last value.
@@ -222,7 +222,7 @@ impl<'a> Walker<'a> {
         };
         let slip = PunctuationMistake::new(at, format!("a `,` is missing behind {value}"), help);
         let room = self.room(last.end, next);
-        self.slips.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ",")));
+        self.mistakes.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ",")));
     }
 
     /// Reports that a colon is missing between a name and the value after it, and goes on as if it were there. `sign` is the
@@ -236,7 +236,7 @@ impl<'a> Walker<'a> {
         let value = if "=([{".contains(value) { "…" } else { value };
         let message = format!("a `:` is missing between `{text}` and its value");
         let slip = PunctuationMistake::new(at, message, format!("write `{text}: {value}`"));
-        self.slips.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ":")));
+        self.mistakes.push(room.into_iter().fold(slip, |slip, room| slip.fixed(room, ":")));
         *self.item() = OpenItem { name: Some(name.start..name.start + text.len()), ..OpenItem::default() };
     }
 
@@ -256,7 +256,7 @@ impl<'a> Walker<'a> {
             let slip =
                 PunctuationMistake::new(at.clone(), "a text needs double quotes", format!("write `\"{inner}\"`"));
             let fix = (!inner.contains(['"', '\\'])).then(|| format!("\"{inner}\""));
-            self.slips.push(fix.iter().fold(slip, |slip, by| slip.fixed(at.clone(), by)));
+            self.mistakes.push(fix.iter().fold(slip, |slip, by| slip.fixed(at.clone(), by)));
         }
         if let Some(name) = self.lone_name() {
             let ends = name.end - usize::from(self.text[name.clone()].ends_with('='));
@@ -284,7 +284,7 @@ impl<'a> Walker<'a> {
         {
             let slip =
                 PunctuationMistake::new(at.clone(), "the name of a field has no quotes", format!("write `{name}`"));
-            self.slips.push(slip.fixed(at.clone(), &format!(" {name} ")));
+            self.mistakes.push(slip.fixed(at.clone(), &format!(" {name} ")));
         }
         let item = self.item();
         (item.last, item.is_group, item.parts) = (Some(at), false, item.parts + 1);
@@ -304,7 +304,7 @@ impl<'a> Walker<'a> {
         if self.levels.len() == 1 && open == "{" {
             let help = "write `(` and `)` instead of `{` and `}`";
             let slip = PunctuationMistake::new(at.clone(), "the fields of a file need `(` and `)` around them", help);
-            self.slips.push(slip.fixed(at.clone(), "("));
+            self.mistakes.push(slip.fixed(at.clone(), "("));
             self.levels.push(OpenBracket { bracket: "(", at: at.start, item: OpenItem::default() });
             return;
         }
@@ -315,7 +315,7 @@ impl<'a> Walker<'a> {
         let at = range(self.text, close);
         if self.levels.len() == 1 {
             let message = format!("`{close}` closes nothing");
-            self.slips.push(PunctuationMistake::new(at.clone(), message, "remove it").fixed(at, " "));
+            self.mistakes.push(PunctuationMistake::new(at.clone(), message, "remove it").fixed(at, " "));
             return;
         }
         let is_closed_by = |level: &OpenBracket| closing(level.bracket) == close;
@@ -333,13 +333,13 @@ impl<'a> Walker<'a> {
                 let level = &self.levels[last];
                 let (open, line) = (level.bracket, line_of(self.text, level.at));
                 let (start, has_message) = (level.at, last == 1 && self.text[level.at..].starts_with('{'));
-                match self.slips.iter_mut().find(|slip| has_message && slip.at.start == start) {
+                match self.mistakes.iter_mut().find(|slip| has_message && slip.at.start == start) {
                     // The opening bracket of the file is wrong too: its message covers both.
                     Some(opening) => opening.fixes.push((at.clone(), ")".to_owned())),
                     None => {
                         let message = format!("`{close}` does not close the `{open}` of line {line}");
                         let slip = PunctuationMistake::new(at.clone(), message, format!("write `{}`", closing(open)));
-                        self.slips.push(slip.fixed(at.clone(), closing(open)));
+                        self.mistakes.push(slip.fixed(at.clone(), closing(open)));
                     }
                 }
             }
@@ -368,7 +368,7 @@ impl<'a> Walker<'a> {
             let help = format!("write `{}` before the `{next}` of line {line}", closing(level.bracket));
             let message = format!("this `{}` is not closed", level.bracket);
             let slip = PunctuationMistake::new(level.at..level.at + 1, message, help);
-            self.slips.push(PunctuationMistake { lost: lost.clone(), ..slip.fixed(start..end, &by) });
+            self.mistakes.push(PunctuationMistake { lost: lost.clone(), ..slip.fixed(start..end, &by) });
         }
     }
 
@@ -397,7 +397,7 @@ impl<'a> Walker<'a> {
         let message = format!("this `{}` is not closed", level.bracket);
         let help = format!("write `{closers}` at the end of the file");
         let end = self.text.len();
-        self.slips.push(
+        self.mistakes.push(
             PunctuationMistake::new(level.at..level.at + 1, message, help).fixed(end..end, &format!("\n{closers}")),
         );
     }

@@ -15,7 +15,7 @@ use super::bad_ron::{bad_ron, offset, token};
 use super::error::ConfigError;
 use super::mistakes::{Lost, MAX_MISTAKES, Mistake, Mistakes};
 use super::places::{PlacedValue, Places};
-use super::punctuation::slips;
+use super::punctuation::punctuation_mistakes;
 
 /// RON options for all files: `Some` can be left out.
 pub(super) fn options() -> ron::Options {
@@ -83,12 +83,12 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
 /// needs room.
 fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
     loop {
-        let slips = slips(rest);
-        if slips.is_empty() {
+        let misplaced = punctuation_mistakes(rest);
+        if misplaced.is_empty() {
             return true;
         }
         let mut is_fixed = true;
-        for slip in slips {
+        for slip in misplaced {
             let what = Arc::new(ConfigError::BadRon { message: slip.message, help: slip.help });
             let at = SrcSpan::new(slip.at.start, slip.at.end);
             mistakes.all.push(Mistake { what, at, label: "here".to_owned() });

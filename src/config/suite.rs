@@ -263,13 +263,13 @@ impl SuiteFile {
             for (axis, number) in case.axes.iter().zip(0usize..) {
                 let Some((name, field, value, why)) = axis.mistake() else { continue };
                 let path = ["cases", &index, "axes", &number.to_string(), field];
-                mistakes.add(&path, bad(name, &value, why, example));
+                mistakes.add(&path, bad_value(name, &value, why, example));
                 is_expandable = false;
             }
             let names: BTreeSet<&str> = case.axes.iter().map(|axis| axis.name.as_str()).collect();
             if names.len() < case.axes.len() {
                 let why = "each axis of a case has a name of its own";
-                let error = bad("axes".to_owned(), &format!("{names:?}"), why, "rename one of them");
+                let error = bad_value("axes".to_owned(), &format!("{names:?}"), why, "rename one of them");
                 mistakes.add(&["cases", &index, "axes"], error);
                 is_expandable = false;
             }
@@ -282,7 +282,7 @@ impl SuiteFile {
         if !(1..=MAX_CASES).contains(&count) {
             let why = format!("a suite has 1 to {MAX_CASES} cases");
             let help = "write `cases: [(workload: \"moe\")]`";
-            mistakes.add(&["cases"], bad("cases".to_owned(), &count.to_string(), &why, help));
+            mistakes.add(&["cases"], bad_value("cases".to_owned(), &count.to_string(), &why, help));
             is_expandable = false;
         }
         if !is_expandable {
@@ -304,7 +304,7 @@ impl SuiteFile {
                 if !titles.insert(title.clone()) && mistakes.count() == 0 {
                     let help = "give one of them a `name` of its own";
                     let name = format!("name of case {number}");
-                    let error = bad(name, &format!("{title:?}"), "another case is called so", help);
+                    let error = bad_value(name, &format!("{title:?}"), "another case is called so", help);
                     mistakes.add(&[&path[0], &path[1], "name"], error);
                 }
             }
@@ -313,7 +313,7 @@ impl SuiteFile {
         for (field, table) in [("table", &self.table), ("csv", &self.csv)] {
             if let Some(Err(mistake)) = table.as_ref().map(|table| table.check(&cases)) {
                 let TableMistake { place, value, why, help } = mistake;
-                mistakes.add(&[field], bad(format!("{place} of {field}"), &value, &why, &help));
+                mistakes.add(&[field], bad_value(format!("{place} of {field}"), &value, &why, &help));
             }
         }
     }
@@ -322,25 +322,26 @@ impl SuiteFile {
     fn check_case(&self, case: &SuiteCase, place: &str, [cases, index]: &[String; 2], mistakes: &mut Mistakes) {
         let named = |field: &str| format!("{field} {place}");
         if case.workload.is_empty() {
-            let error = bad(named("workload"), "absent", "a case names one", "write `workload: \"moe\"`");
+            let error = bad_value(named("workload"), "absent", "a case names one", "write `workload: \"moe\"`");
             mistakes.add(&[cases, index, "workload"], error);
         }
         if case.workload.starts_with('-') {
             let help = "write the text to a file, and name that file";
-            let error = bad(named("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
+            let error =
+                bad_value(named("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
             mistakes.add(&[cases, index, "workload"], error);
         }
         let counts =
             [("ranks", case.ranks), ("needs.gpus", case.needs.gpus), ("streams", case.streams.first().copied())];
         for (name, _) in counts.into_iter().filter(|(_, count)| *count == Some(0)) {
-            let error = bad(named(name), "0", "it is 1 at least", "leave it out where any number will do");
+            let error = bad_value(named(name), "0", "it is 1 at least", "leave it out where any number will do");
             let field = name.split('.');
             mistakes.add(&[cases, index].into_iter().map(String::as_str).chain(field).collect::<Vec<_>>(), error);
         }
         let memory = case.needs.memory.as_ref();
         if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
             let help = "write `needs: (memory: \"40GiB\")`";
-            let error = bad(named("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
+            let error = bad_value(named("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
             mistakes.add(&[cases, index, "needs", "memory"], error);
         }
         for (name, value) in &case.settings {
@@ -358,7 +359,7 @@ impl SuiteFile {
 }
 
 /// The error for a value that a suite cannot have.
-fn bad(name: String, value: &str, why: &str, help: &str) -> ConfigError {
+fn bad_value(name: String, value: &str, why: &str, help: &str) -> ConfigError {
     let (value, why, help) = (value.to_owned(), why.to_owned(), help.to_owned());
     ConfigError::BadValue { name, value, why, help }
 }

@@ -8,7 +8,7 @@
 use crate::base::Nanos;
 
 use super::error::ExecError;
-use super::session::{Session, device, jumped};
+use super::session::{Session, clock_jump, device};
 use super::trace::{Moment, Trace};
 
 /// Samples per window. Each takes about 20 µs on a GPU.
@@ -114,7 +114,11 @@ impl Session {
                 let at = self.driver.reached_at(begin).map_err(device)?;
                 let now = self.driver.now();
                 if !(began..=now).contains(&at) {
-                    return Err(jumped(format!("an iteration began {} into a pass of {}", at - began, now - began)));
+                    return Err(clock_jump(format!(
+                        "an iteration began {} into a pass of {}",
+                        at - began,
+                        now - began
+                    )));
                 }
                 begins.push(at);
             }

@@ -68,7 +68,7 @@ impl Control {
     /// Whether the run must end. With several processes: whether all of them have agreed to end it.
     pub fn stopped(&self) -> bool {
         let linked = self.linked.load(Ordering::Relaxed);
-        let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.asked() };
+        let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.stop_requested() };
         if stopped {
             self.has_seen_stop.store(true, Ordering::Relaxed);
         }
@@ -106,7 +106,7 @@ impl Control {
     }
 
     /// Whether this process received a request to stop.
-    pub(super) fn asked(&self) -> bool {
+    pub(super) fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -140,7 +140,7 @@ impl Control {
     }
 
     /// Records that a watchdog begins (`on`) or ends watching a phase.
-    pub(super) fn watched(&self, on: bool) {
+    pub(super) fn set_watched(&self, on: bool) {
         match on {
             true => self.watched.fetch_add(1, Ordering::Relaxed),
             false => self.watched.fetch_sub(1, Ordering::Relaxed),

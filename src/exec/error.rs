@@ -121,7 +121,7 @@ pub enum ExecError {
         at: Vec<LabeledSpan>,
     },
 
-    #[error("{} {how}", hung(*iteration, *block))]
+    #[error("{} {how}", hung_part(*iteration, *block))]
     #[diagnostic(code(aorta::exec::hang), help("{help}"))]
     Hang {
         /// Number of the iteration; 0 in a block around the iterations.
@@ -251,7 +251,7 @@ impl ExecError {
 }
 
 /// Names the part of the run that hung.
-fn hung(iteration: u64, block: Option<OnceBlock>) -> String {
+fn hung_part(iteration: u64, block: Option<OnceBlock>) -> String {
     match block {
         Some(block) => format!("the `{}`", block.name()),
         None => format!("iteration {iteration}"),

@@ -292,7 +292,7 @@ fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> Labe
     let lane = &outline.lanes[state.lane as usize];
     let ends = match (state.begun, state.awaits) {
         (true, _) => match (outline.comm(state.op), outline.transfers.get(&state.op)) {
-            (Some(comm), Some(sides)) => others(rank.rank, comm, sides, ranks),
+            (Some(comm), Some(sides)) => awaited_peers(rank.rank, comm, sides, ranks),
             (Some(comm), None) => arrived(comm, ranks),
             (None, _) => String::new(),
         },
@@ -324,7 +324,7 @@ fn arrived(comm: &Comm, ranks: &[RankReport]) -> String {
 }
 
 /// Describes which peers a send or receive waits for.
-fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) -> String {
+fn awaited_peers(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) -> String {
     let has_come = |sends: bool, peer: u32| {
         let of_peer = ranks.iter().filter(|known| known.rank == peer);
         let mut sides = of_peer.flat_map(|known| {

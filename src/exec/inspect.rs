@@ -233,7 +233,7 @@ struct NextUses {
 
 impl NextUses {
     /// Summarizes the use of a range that an operation writes.
-    fn fate(&mut self, space: Space, range: Range<u64>) -> ResultUse {
+    fn use_of_result(&mut self, space: Space, range: Range<u64>) -> ResultUse {
         self.cut(space, range.start);
         self.cut(space, range.end);
         let (mut covered, mut unread, mut overwritten) = (0, true, false);

@@ -317,7 +317,7 @@ impl Ranks {
         }
         let done = self.each_here(control, work);
         peers.iter().for_each(|peers| peers.watch(None));
-        let results_and_request = done.map(|values| (values, control.asked()));
+        let results_and_request = done.map(|values| (values, control.stop_requested()));
         let ((common, asked), known) = peers::report(peers.as_deref(), what, results_and_request, |all| {
             let values: Vec<&T> = all.iter().flat_map(|(values, _)| values).collect();
             (common(&values), all.iter().any(|(_, asked)| *asked))

@@ -359,7 +359,7 @@ impl Session {
     pub(super) fn within(&self, time: Nanos, began: Nanos) -> Result<(), ExecError> {
         let host = self.driver.now() - began;
         match time.0.abs() > host.0 + host.0 / 100 + MAX_CLOCK_DIFFERENCE.0 {
-            true => Err(jumped(format!("{time} on the device's clock, and at most {host} on the host's"))),
+            true => Err(clock_jump(format!("{time} on the device's clock, and at most {host} on the host's"))),
             false => Ok(()),
         }
     }
@@ -367,7 +367,7 @@ impl Session {
     /// Fails if a time is negative by more than the device's clock error.
     pub(super) fn in_order(&self, time: Nanos) -> Result<(), ExecError> {
         match time.0 < -(self.driver.uncertainty(time).0 + WORST_RESOLUTION.0) {
-            true => Err(jumped(format!("{time} between a beginning and its end"))),
+            true => Err(clock_jump(format!("{time} between a beginning and its end"))),
             false => Ok(()),
         }
     }
@@ -446,7 +446,7 @@ impl Session {
                 if issued >= warmup {
                     let issue = self.issued_at.unwrap_or_else(|| self.driver.now()) - start;
                     if issue < Nanos(0) || issue > self.lowered.outline.timeout {
-                        return Err(jumped(format!("{issue} for the launch of an iteration")));
+                        return Err(clock_jump(format!("{issue} for the launch of an iteration")));
                     }
                     samples.issue.push(issue);
                 }
@@ -555,7 +555,7 @@ impl Session {
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.
-pub(super) fn jumped(details: String) -> ExecError {
+pub(super) fn clock_jump(details: String) -> ExecError {
     ExecError::Device { fault: format!("a clock has jumped: {details}"), help: None }
 }
 

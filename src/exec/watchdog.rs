@@ -131,7 +131,7 @@ pub(super) fn watch(
     end: &Receiver<()>,
     lost: impl Fn() -> Option<ExecError>,
 ) -> Option<ExecError> {
-    control.watched(true);
+    control.set_watched(true);
     let mut seen: Vec<(u64, Instant)> = ranks.iter().map(|rank| (rank.count(), Instant::now())).collect();
     let mut ending = None;
     let mut found = None;
@@ -148,7 +148,7 @@ pub(super) fn watch(
             ending.escalate(ranks, control, || found.clone().or_else(&lost));
         }
     }
-    control.watched(false);
+    control.set_watched(false);
     found
 }
 

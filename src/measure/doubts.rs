@@ -38,7 +38,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
             "{name}: after {} iterations to warm up, the times still {} by {:.1} %: the device had not settled, \
              and more `--warmup` may help",
             warmup.iterations,
-            moved(trend),
+            rose_or_fell(trend),
             trend.abs() * 100.0
         ));
     }
@@ -47,7 +47,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
         doubts.push(format!(
             "{name}: the times {} by {:.1} % from the first third to the last: the device heats up, slows down, or is \
              shared; the median depends on how long was measured",
-            moved(trend),
+            rose_or_fell(trend),
             trend.abs() * 100.0
         ));
     }
@@ -83,7 +83,7 @@ fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
     let median = time.p50_ns.filter(|median| median.0 > 0)?.0 as f64;
     let samples = relative_to_slot(&time.samples_ns, slots);
     if let Some(trend) = series::trend(&samples).filter(|trend| trend.abs() > STEADY) {
-        return Some(format!("the times {} by {:.0} % while measuring", moved(trend), trend.abs() * 100.0));
+        return Some(format!("the times {} by {:.0} % while measuring", rose_or_fell(trend), trend.abs() * 100.0));
     }
     if let Some(modes) = series::modes(&samples).filter(|modes| modes.high - modes.low > STEADY) {
         return Some(format!("the times fall into two groups, {:.0} % apart", (modes.high - modes.low) * 100.0));
@@ -92,7 +92,7 @@ fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
     (width > WIDTH).then(|| format!("the median is known only to {:.0} %", width * 100.0))
 }
 
-fn moved(trend: f64) -> &'static str {
+fn rose_or_fell(trend: f64) -> &'static str {
     if trend > 0.0 { "rose" } else { "fell" }
 }
 

@@ -209,7 +209,7 @@ fn warmed(
     mode: LaunchMode,
 ) -> Result<(MeasuredBlocks, WarmupRecord), ExecError> {
     let lead = u64::from(request.exec.in_flight.max(request.first().schedule.depth));
-    let (warmup, first) = warmup::settle(session, mode, u64::from(request.effort.warmup), lead, request.control)?;
+    let (warmup, first) = warmup::warm_up(session, mode, u64::from(request.effort.warmup), lead, request.control)?;
     Ok((blocks::iterate(session, mode, (first, lead), request.whole_rounds(), request.control)?, warmup))
 }
 
@@ -385,19 +385,19 @@ fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
 
 /// Whether a metric needs the run on one stream.
 fn needs_single_stream_run(program: &Program) -> bool {
-    fn asks(expr: &FigureExpr) -> bool {
+    fn needs(expr: &FigureExpr) -> bool {
         match expr {
             FigureExpr::Figure { figure, .. } => figure.needs_single_stream_run(),
-            FigureExpr::Unary(_, inner) => asks(inner),
-            FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
+            FigureExpr::Unary(_, inner) => needs(inner),
+            FigureExpr::Binary(_, left, right) => needs(left) || needs(right),
             FigureExpr::Constant(_) | FigureExpr::BySlot(_) | FigureExpr::Metric { .. } => false,
         }
     }
-    program.metrics.iter().any(|metric| asks(&metric.value))
+    program.metrics.iter().any(|metric| needs(&metric.value))
         || program
             .expectations
             .iter()
-            .any(|expectation| asks(&expectation.condition) || expectation.when.as_ref().is_some_and(asks))
+            .any(|expectation| needs(&expectation.condition) || expectation.when.as_ref().is_some_and(needs))
 }
 
 #[cfg(test)]

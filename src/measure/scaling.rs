@@ -165,18 +165,18 @@ pub fn along(header: &CasesHeader, cases: &[&Case]) -> Vec<AxisResults> {
         false => header.axes.iter().map(|axis| vec![axis]).collect(),
     };
     let measured: Vec<&Case> = measured.iter().map(|(case, _)| *case).collect();
-    together.iter().filter_map(|axes| one(axes, best, &measured, (unit, pace))).collect()
+    together.iter().filter_map(|axes| along(axes, best, &measured, (unit, pace))).collect()
 }
 
-fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (RateUnit, Pace)) -> Option<AxisResults> {
+fn along(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (RateUnit, Pace)) -> Option<AxisResults> {
     let mut groups: IndexMap<Vec<(String, String)>, Vec<&Case>> = IndexMap::new();
     for case in cases {
-        groups.entry(others(axes, case)).or_default().push(case);
+        groups.entry(other_values(axes, case)).or_default().push(case);
     }
     let mut elsewhere = Vec::new();
     let mut curve = None;
     for (fixed, group) in groups {
-        let here = fixed == others(axes, best);
+        let here = fixed == other_values(axes, best);
         let found = self::curve(axes, fixed, &group, (unit, pace));
         if here { curve = found } else { elsewhere.extend(found) }
     }
@@ -187,7 +187,7 @@ fn one(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (RateUnit, Pa
 }
 
 /// Values of a case on all other axes.
-fn others(axes: &[&Axis], case: &Case) -> Vec<(String, String)> {
+fn other_values(axes: &[&Axis], case: &Case) -> Vec<(String, String)> {
     let other = |name: &str| axes.iter().all(|axis| axis.name != name);
     let values = case.values.iter().filter(|(name, _)| other(name));
     values.map(|(name, value)| (name.clone(), value.clone())).collect()

@@ -181,7 +181,7 @@ impl<O: Objective> SearchState<'_, O> {
         let mut starts = 0;
         loop {
             let before = self.runs;
-            match self.descents(&mut starts) {
+            match self.run_descents(&mut starts) {
                 Ok(()) | Err(SearchEnd::Spent) => {}
                 ended => return ended,
             }
@@ -195,7 +195,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// Descends from the best point, and from other starts while the budget lasts.
-    fn descents(&mut self, starts: &mut usize) -> Step<(), O> {
+    fn run_descents(&mut self, starts: &mut usize) -> Step<(), O> {
         loop {
             let start = match *starts {
                 0 => self.found().best().map(|best| best.point.clone()),

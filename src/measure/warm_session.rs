@@ -56,7 +56,7 @@ impl<'a> WarmSessionOptions<'a> {
         let depth = self.ranks.iter().map(|rank| rank.schedule.depth).max().unwrap_or(0);
         let least = u64::from(self.options.in_flight.max(depth)).max(LEAD);
         let warmup = u64::from(self.warmup);
-        let (warmup, first) = warmup::settle(&mut session, self.mode, warmup, least, self.control)?;
+        let (warmup, first) = warmup::warm_up(&mut session, self.mode, warmup, least, self.control)?;
         // A sample's slot follows from its number, so each block begins with slot 0.
         let slots = session.slots() as u64;
         let (least, lead) = (least.next_multiple_of(slots), first.max(least).next_multiple_of(slots));

@@ -16,7 +16,7 @@ const ROUNDS: u64 = 10;
 /// iterations until one shows no trend, ten at most; then `lead` more let the host get ahead. Fewer than ten
 /// iterations, or than two rounds of the program's slots, cannot show a trend and are run once, directly before the
 /// measurement.
-pub fn settle(
+pub fn warm_up(
     session: &mut Ranks,
     mode: LaunchMode,
     warmup: u64,

@@ -81,7 +81,7 @@ impl<'a> Analyzer<'a> {
         let mut value = default_value.clone();
         if let Some(given) = given {
             value = self.eval_word(given, &words);
-            value = self.adopt(&default_value, value, name, &words, (at, default.span));
+            value = self.converted(&default_value, value, name, &words, (at, default.span));
         }
         if let Value::List(_) = value {
             self.error(ModelError::ListOfValues { name: self.names.name(name.symbol).to_owned(), at: at.into() });
@@ -123,7 +123,7 @@ impl<'a> Analyzer<'a> {
                 continue;
             }
             let worth = self.eval_word(value, words);
-            let worth = self.adopt(default, worth, name, words, (value.span, declared));
+            let worth = self.converted(default, worth, name, words, (value.span, declared));
             if let Some(allowed) = allowed.filter(|_| !matches!(worth, Value::Unknown | Value::List(_))) {
                 self.check_allowed(name, &worth, value.span, allowed, words);
             }
@@ -166,7 +166,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Converts the value to the parameter's type, which its default determines.
-    fn adopt(
+    fn converted(
         &mut self,
         default: &Value,
         value: Value,

@@ -100,11 +100,11 @@ impl NodeMaker {
         }
     }
 
-    fn two(&mut self, function: Binary, x: u16, y: u16) -> Option<u16> {
+    fn push_binary(&mut self, function: Binary, x: u16, y: u16) -> Option<u16> {
         self.push(ExprNode::Binary(function, x, y))
     }
 
-    fn one(&mut self, function: Unary, x: u16) -> Option<u16> {
+    fn push_unary(&mut self, function: Unary, x: u16) -> Option<u16> {
         self.push(ExprNode::Unary(function, x))
     }
 
@@ -112,7 +112,7 @@ impl NodeMaker {
         match (self.is(x, 1.0), self.is(y, 1.0)) {
             (true, _) => Some(y),
             (_, true) => Some(x),
-            _ => self.two(Binary::Multiply, x, y),
+            _ => self.push_binary(Binary::Multiply, x, y),
         }
     }
 
@@ -124,12 +124,12 @@ impl NodeMaker {
     /// `1 - x`.
     fn rest(&mut self, x: u16) -> Option<u16> {
         let one = self.constant(1.0)?;
-        self.two(Binary::Subtract, one, x)
+        self.push_binary(Binary::Subtract, one, x)
     }
 
     fn add_to(&mut self, sum: &mut Option<u16>, part: u16) -> Option<()> {
         *sum = Some(match *sum {
-            Some(before) => self.two(Binary::Add, before, part)?,
+            Some(before) => self.push_binary(Binary::Add, before, part)?,
             None => part,
         });
         Some(())
@@ -137,9 +137,9 @@ impl NodeMaker {
 
     /// `exp(factor * x²)`.
     fn bell(&mut self, factor: f64, x: u16) -> Option<u16> {
-        let square = self.two(Binary::Multiply, x, x)?;
+        let square = self.push_binary(Binary::Multiply, x, x)?;
         let scaled = self.scale(factor, square)?;
-        self.one(Unary::Exp, scaled)
+        self.push_unary(Unary::Exp, scaled)
     }
 
     /// Returns the gradient with respect to `x` of a function with value `y`. The inner `None` is a gradient of zero, the outer one
@@ -147,32 +147,33 @@ impl NodeMaker {
     fn unary(&mut self, function: Unary, gradient: u16, x: u16, y: u16) -> Option<Option<u16>> {
         let factor = match function {
             Unary::Ceil | Unary::Floor | Unary::Round | Unary::Not => return Some(None),
-            Unary::Negate => return Some(Some(self.one(Unary::Negate, gradient)?)),
+            Unary::Negate => return Some(Some(self.push_unary(Unary::Negate, gradient)?)),
             Unary::Abs => {
-                let (zero, negated) = (self.constant(0.0)?, self.one(Unary::Negate, gradient)?);
-                let (above, below) = (self.two(Binary::Greater, x, zero)?, self.two(Binary::Less, x, zero)?);
+                let (zero, negated) = (self.constant(0.0)?, self.push_unary(Unary::Negate, gradient)?);
+                let (above, below) =
+                    (self.push_binary(Binary::Greater, x, zero)?, self.push_binary(Binary::Less, x, zero)?);
                 let other = self.push(ExprNode::Select(below, negated, zero))?;
                 return Some(Some(self.push(ExprNode::Select(above, gradient, other))?));
             }
             Unary::Relu => {
                 let zero = self.constant(0.0)?;
-                let above = self.two(Binary::Greater, x, zero)?;
+                let above = self.push_binary(Binary::Greater, x, zero)?;
                 return Some(Some(self.push(ExprNode::Select(above, gradient, zero))?));
             }
-            Unary::Log => return Some(Some(self.two(Binary::Divide, gradient, x)?)),
+            Unary::Log => return Some(Some(self.push_binary(Binary::Divide, gradient, x)?)),
             Unary::Log2 => {
                 let scaled = self.scale(LN_2, x)?;
-                return Some(Some(self.two(Binary::Divide, gradient, scaled)?));
+                return Some(Some(self.push_binary(Binary::Divide, gradient, scaled)?));
             }
             Unary::Sqrt => {
                 let doubled = self.scale(2.0, y)?;
-                return Some(Some(self.two(Binary::Divide, gradient, doubled)?));
+                return Some(Some(self.push_binary(Binary::Divide, gradient, doubled)?));
             }
             Unary::Cos => {
-                let sin = self.one(Unary::Sin, x)?;
-                self.one(Unary::Negate, sin)?
+                let sin = self.push_unary(Unary::Sin, x)?;
+                self.push_unary(Unary::Negate, sin)?
             }
-            Unary::Sin => self.one(Unary::Cos, x)?,
+            Unary::Sin => self.push_unary(Unary::Cos, x)?,
             Unary::Erf => {
                 let bell = self.bell(-1.0, x)?;
                 self.scale(FRAC_2_SQRT_PI, bell)?
@@ -181,13 +182,13 @@ impl NodeMaker {
             Unary::Gelu => {
                 // The cumulative normal distribution at x, and x times its density.
                 let inner = self.scale(FRAC_1_SQRT_2, x)?;
-                let erf = self.one(Unary::Erf, inner)?;
+                let erf = self.push_unary(Unary::Erf, inner)?;
                 let (half, halved) = (self.constant(0.5)?, self.scale(0.5, erf)?);
-                let share = self.two(Binary::Add, half, halved)?;
+                let share = self.push_binary(Binary::Add, half, halved)?;
                 let bell = self.bell(-0.5, x)?;
                 let density = self.scale(1.0 / (2.0 * PI).sqrt(), bell)?;
                 let moved = self.multiply(x, density)?;
-                self.two(Binary::Add, share, moved)?
+                self.push_binary(Binary::Add, share, moved)?
             }
             Unary::Rsqrt => {
                 let square = self.multiply(y, y)?;
@@ -199,10 +200,10 @@ impl NodeMaker {
                 self.multiply(y, rest)?
             }
             Unary::Silu => {
-                let sigmoid = self.one(Unary::Sigmoid, x)?;
+                let sigmoid = self.push_unary(Unary::Sigmoid, x)?;
                 let rest = self.rest(sigmoid)?;
                 let (moved, one) = (self.multiply(x, rest)?, self.constant(1.0)?);
-                let slope = self.two(Binary::Add, one, moved)?;
+                let slope = self.push_binary(Binary::Add, one, moved)?;
                 self.multiply(sigmoid, slope)?
             }
             Unary::Tanh => {
@@ -217,27 +218,27 @@ impl NodeMaker {
     fn binary(&mut self, function: Binary, gradient: u16, (x, y): (u16, u16), value: u16) -> Option<[Option<u16>; 2]> {
         Some(match function {
             Binary::Add => [Some(gradient), Some(gradient)],
-            Binary::Subtract => [Some(gradient), Some(self.one(Unary::Negate, gradient)?)],
+            Binary::Subtract => [Some(gradient), Some(self.push_unary(Unary::Negate, gradient)?)],
             Binary::Multiply => [Some(self.multiply(gradient, y)?), Some(self.multiply(gradient, x)?)],
             Binary::Divide => {
-                let by_x = self.two(Binary::Divide, gradient, y)?;
+                let by_x = self.push_binary(Binary::Divide, gradient, y)?;
                 let product = self.multiply(by_x, value)?;
-                [Some(by_x), Some(self.one(Unary::Negate, product)?)]
+                [Some(by_x), Some(self.push_unary(Unary::Negate, product)?)]
             }
             Binary::Remainder => {
-                let quotient = self.two(Binary::Divide, x, y)?;
-                let whole = self.one(Unary::Floor, quotient)?;
+                let quotient = self.push_binary(Binary::Divide, x, y)?;
+                let whole = self.push_unary(Unary::Floor, quotient)?;
                 let product = self.multiply(gradient, whole)?;
-                [Some(gradient), Some(self.one(Unary::Negate, product)?)]
+                [Some(gradient), Some(self.push_unary(Unary::Negate, product)?)]
             }
             // Equal operands get half of the derivative each.
             Binary::Max | Binary::Min => {
                 let wins = if function == Binary::Max { Binary::Greater } else { Binary::Less };
                 let (zero, half) = (self.constant(0.0)?, self.scale(0.5, gradient)?);
-                let equal = self.two(Binary::Equal, x, y)?;
+                let equal = self.push_binary(Binary::Equal, x, y)?;
                 let shared = self.push(ExprNode::Select(equal, half, zero))?;
                 let mut side = |a, b| {
-                    let ahead = self.two(wins, a, b)?;
+                    let ahead = self.push_binary(wins, a, b)?;
                     self.push(ExprNode::Select(ahead, gradient, shared))
                 };
                 [Some(side(x, y)?), Some(side(y, x)?)]
@@ -261,8 +262,8 @@ impl NodeMaker {
             return self.multiply(gradient, doubled);
         }
         let (one, zero) = (self.constant(1.0)?, self.constant(0.0)?);
-        let less = self.two(Binary::Subtract, y, one)?;
-        let power = self.two(Binary::Pow, x, less)?;
+        let less = self.push_binary(Binary::Subtract, y, one)?;
+        let power = self.push_binary(Binary::Pow, x, less)?;
         let slope = self.multiply(y, power)?;
         let product = self.multiply(gradient, slope)?;
         self.push(ExprNode::Select(y, product, zero))
@@ -270,7 +271,7 @@ impl NodeMaker {
 
     /// Gradient of `pow(x, y)`, with this value, by `y`: `value * log(x)`, or zero where `x` is zero.
     fn exponent(&mut self, gradient: u16, x: u16, value: u16) -> Option<u16> {
-        let (logarithm, zero) = (self.one(Unary::Log, x)?, self.constant(0.0)?);
+        let (logarithm, zero) = (self.push_unary(Unary::Log, x)?, self.constant(0.0)?);
         let slope = self.multiply(value, logarithm)?;
         let product = self.multiply(gradient, slope)?;
         self.push(ExprNode::Select(x, product, zero))

@@ -388,7 +388,7 @@ fn joined_rows(
     }
     let joined = related.joined(operation, rows.spec.attrs.clone(), Some(expression), inputs, outputs);
     let joined = joined.ok_or(NotFused::Shape)?.computes_as(related)?;
-    if row_chain::suits(&joined.spec) { Ok(joined) } else { Err(NotFused::Rows) }
+    if row_chain::keeps_device_busy(&joined.spec) { Ok(joined) } else { Err(NotFused::Rows) }
 }
 
 /// Whether an operation and one that reads its result form a chain, which fusion merges or gives a reason for: one of them is

@@ -22,8 +22,7 @@ const PER_ELEMENT: f64 = 14.0;
 const LONG_ROW: u64 = 32 * SECTOR;
 const LARGE: u64 = 4;
 
-/// Minimum number of elements of an output whose rows are shorter than a pack. Threads for single elements finish earlier with
-/// fewer.
+/// Minimum number of elements of an output whose rows are shorter than a pack. Threads for single elements finish earlier with fewer.
 const MANY: u64 = 1 << 18;
 
 /// Number of elements added before and after the input along each dimension.
@@ -82,7 +81,7 @@ impl Operation for Pad {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let merged = MergedPad::of(spec);
+        let merged = Merged::of(spec);
         if !merged.is_in_packs() {
             return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
         }
@@ -116,11 +115,11 @@ impl Operation for Pad {
     /// around it. The slabs of a dimension cover the input's range of the earlier dimensions and the whole output along the
     /// later ones.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let merged = MergedPad::of(spec);
+        let merged = Merged::of(spec);
         if merged.is_in_packs() {
             return vec![merged.in_packs(spec)];
         }
-        let MergedPad { x, y: whole, before, after } = &merged;
+        let Merged { x, y: whole, before, after } = &merged;
         let rank = x.dims.len();
         let (identity, value) = (Expression::identity(), Expression::constant(spec.attrs.number("value")));
         let inside = |operand: Operand, axes: usize| {
@@ -153,15 +152,15 @@ impl Operation for Pad {
 
 /// The tensors and borders of a pad without the dimensions that have no border and are contiguous to the dimension before them.
 /// Rows are as long as possible then.
-struct MergedPad {
+struct Merged {
     x: Tensor,
     y: Tensor,
     before: Vec<u64>,
     after: Vec<u64>,
 }
 
-impl MergedPad {
-    fn of(spec: &Spec) -> MergedPad {
+impl Merged {
+    fn of(spec: &Spec) -> Merged {
         let (mut x, mut y) = (spec.inputs[0], spec.outputs[0]);
         let [mut before, mut after] = borders(&spec.attrs, x.dims.len());
         let continues =
@@ -186,7 +185,7 @@ impl MergedPad {
                 sizes.remove(axis);
             }
         }
-        MergedPad { x, y, before, after }
+        Merged { x, y, before, after }
     }
 
     /// Number of elements in 16 bytes, which a thread writes at once.
@@ -196,7 +195,7 @@ impl MergedPad {
 
     /// Whether the kernel reads rows and writes the output in packs of 16 bytes.
     fn is_in_packs(&self) -> bool {
-        let MergedPad { x, y, before, .. } = self;
+        let Merged { x, y, before, .. } = self;
         if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
             return false;
         }
@@ -211,15 +210,15 @@ impl MergedPad {
         y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
     }
 
-    /// Whether a pack of the output is longer than a row. It holds parts of several rows then, and a part takes as long as
-    /// several single elements.
+    /// Whether a pack of the output is longer than a row. It holds parts of several rows then, and a part takes as long as several single
+    /// elements.
     fn has_short_rows(&self) -> bool {
         self.y.dims.last().is_some_and(|&length| length < self.pack())
     }
 
     /// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which can hold elements of several rows.
     fn in_packs(&self, spec: &Spec) -> Launch {
-        let MergedPad { x, y, before, .. } = self;
+        let Merged { x, y, before, .. } = self;
         let rank = x.dims.len();
         let (total, pack) = (y.elements(), self.pack());
         let compute = compute_type(spec);

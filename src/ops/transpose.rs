@@ -134,9 +134,8 @@ const ENOUGH_BLOCKS: u64 = 1024;
 /// Minimum number of neighbouring elements that a tile has in each tensor; sides with fewer get further dimensions.
 const LONG: u64 = 32;
 
-/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and
-/// minimum size in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take
-/// several stores.
+/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and minimum size
+/// in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take several stores.
 const MAX_RAGGED: u64 = 2;
 const MIN_READ: u64 = 64;
 const MIN_WRITTEN: u64 = 512;
@@ -144,9 +143,9 @@ const MIN_WRITTEN: u64 = 512;
 /// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
 const MIN_TENSOR: u64 = 1 << 20;
 
-/// Sides for which an elementwise walk is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a tile takes longer until
-/// its first element is written: length of a side, size in bytes of the packs of a side within a sector of memory, and size in
-/// bytes of a tile with both sides whole, from which warps read few sectors more than once.
+/// Sides for which an elementwise walk is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a tile takes longer until its first
+/// element is written: length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with
+/// both sides whole, from which warps read few sectors more than once.
 const WALKED_SIDE: u64 = 5;
 const WALKED_PACK: u64 = 4;
 const WALKED_TILE: u64 = 4 << 10;
@@ -176,7 +175,7 @@ struct Tiles {
 /// A side of a tile.
 #[derive(Debug)]
 struct Side {
-    /// Dimensions in the memory order of the tensor that is contiguous along it, with the strides of the output and the
+    /// Its dimensions in the memory order of the tensor that is contiguous along it, with the strides of the output and the
     /// input.
     geometry: Geometry,
     length: u64,
@@ -184,14 +183,14 @@ struct Side {
     tile: u64,
     /// Number of neighbouring elements that are read or written at once. All packs begin at multiples of their size.
     pack: u64,
-    /// Way to move packs of 16 bytes along this side if rows of the tile may begin at any element; `None` if all packs are
+    /// How packs of 16 bytes are moved along this side if rows of the tile may begin at any element; `None` if all packs are
     /// aligned.
-    run: Option<ContiguousRun>,
+    run: Option<Run>,
 }
 
 /// Neighbouring elements of a tile in the tensor that is contiguous along a side.
 #[derive(Clone, Copy, Debug)]
-enum ContiguousRun {
+enum Run {
     /// Elements of one row of the tile.
     Row,
     /// Elements of all rows, since a row of the tile ends where the next one begins.
@@ -223,15 +222,15 @@ impl Side {
 
     /// Returns how to move packs of 16 bytes along this side of a tile, whose other side is `other`; `None` if its own packs are
     /// as good, or neighbours have fewer bytes than `least`.
-    fn run(&self, other: &Side, which: usize, size: u64, least: u64) -> Option<ContiguousRun> {
+    fn run(&self, other: &Side, which: usize, size: u64, least: u64) -> Option<Run> {
         let enough = least / size;
         if self.pack * size > MAX_RAGGED || !self.is_apart(which, 1) {
             return None;
         }
         if self.tile == self.length && other.is_apart(which, self.length) && self.tile * other.tile >= enough {
-            return Some(ContiguousRun::Rows);
+            return Some(Run::Rows);
         }
-        (self.tile >= enough).then_some(ContiguousRun::Row)
+        (self.tile >= enough).then_some(Run::Row)
     }
 }
 
@@ -406,10 +405,10 @@ impl Tiles {
             ),
             Some(run) => {
                 let (each, length, from, position) = match run {
-                    ContiguousRun::Row => (packs(tr), "live_r", "i / PACKS % TW", "const u32 r = e, w = row;"),
-                    ContiguousRun::Rows => (packs(tr * tw), "live_w * TR", "0", "const u32 r = e % TR, w = e / TR;"),
+                    Run::Row => (packs(tr), "live_r", "i / PACKS % TW", "const u32 r = e, w = row;"),
+                    Run::Rows => (packs(tr * tw), "live_w * TR", "0", "const u32 r = e % TR, w = e / TR;"),
                 };
-                let rows = if let ContiguousRun::Row = run { tw } else { 1 };
+                let rows = if let Run::Row = run { tw } else { 1 };
                 format!(
                     r#"  for (int step = 0; step < {steps}; step++) {{
     const u32 i = step * {BLOCK} + threadIdx.x, PACKS = {each}, TR = {tr}, TW = {tw};
@@ -449,10 +448,10 @@ impl Tiles {
             ),
             Some(run) => {
                 let (each, length, to, position) = match run {
-                    ContiguousRun::Row => (packs(tw), "live_w", "i / PACKS % TR", "const u32 w = e, r = row;"),
-                    ContiguousRun::Rows => (packs(tr * tw), "live_r * TW", "0", "const u32 w = e % TW, r = e / TW;"),
+                    Run::Row => (packs(tw), "live_w", "i / PACKS % TR", "const u32 w = e, r = row;"),
+                    Run::Rows => (packs(tr * tw), "live_r * TW", "0", "const u32 w = e % TW, r = e / TW;"),
                 };
-                let rows = if let ContiguousRun::Row = run { tr } else { 1 };
+                let rows = if let Run::Row = run { tr } else { 1 };
                 format!(
                     r#"  for (int step = 0; step < {steps}; step++) {{
     const u32 i = step * {BLOCK} + threadIdx.x, PACKS = {each}, TR = {tr}, TW = {tw};

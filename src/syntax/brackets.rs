@@ -110,9 +110,9 @@ impl BracketOutline {
 
     /// True if the word at `index` is the `if` of a condition and not the name of a field or option.
     fn is_condition(&self, index: usize, text: &str, base: u32) -> bool {
-        self.says(index, "if", text, base)
-            && !self.says(index + 1, ":", text, base)
-            && !(index > 0 && self.says(index - 1, ".", text, base))
+        self.text_is(index, "if", text, base)
+            && !self.text_is(index + 1, ":", text, base)
+            && !(index > 0 && self.text_is(index - 1, ".", text, base))
     }
 
     fn end_of_condition(&self, index: usize, text: &str, base: u32) -> u32 {
@@ -121,17 +121,17 @@ impl BracketOutline {
             return index as u32 + 1;
         }
         let next = self.past(brace);
-        if !self.says(next, "else", text, base) {
+        if !self.text_is(next, "else", text, base) {
             return next as u32;
         }
         match self.kind(next + 1) {
             Some(TokenKind::Open(b'{')) => self.past(next + 1) as u32,
-            Some(TokenKind::Word) if self.says(next + 1, "if", text, base) => self.condition_end[next + 1],
+            Some(TokenKind::Word) if self.text_is(next + 1, "if", text, base) => self.condition_end[next + 1],
             _ => next as u32 + 1,
         }
     }
 
-    fn says(&self, index: usize, what: &str, text: &str, base: u32) -> bool {
+    fn text_is(&self, index: usize, what: &str, text: &str, base: u32) -> bool {
         self.tokens.get(index).is_some_and(|token| token.text(text, base) == what)
     }
 }

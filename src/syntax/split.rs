@@ -352,9 +352,11 @@ impl<'a> Splitter<'a> {
         BlockPieces { open, span, pieces: self.pieces(open + 1, close, false) }
     }
 
-    /// True for a unit that white space separates from its number, as in `10 us`. The parser reports it.
+    /// True for a unit that white space separates from its number, as in `10 us`. The parser reports it. A label, a call or the
+    /// member of a module may have the name of a unit.
     fn is_separate_unit(&self, index: usize) -> bool {
-        let names_more = self.is_punct(index + 1, ":") || matches!(self.kind(index + 1), Some(TokenKind::Open(_)));
+        let names_more = [":", "."].iter().any(|mark| self.is_punct(index + 1, mark));
+        let names_more = names_more || matches!(self.kind(index + 1), Some(TokenKind::Open(_)));
         self.kind(index - 1) == Some(TokenKind::Number) && units::unit(self.word(index)).is_some() && !names_more
     }
 

@@ -199,19 +199,19 @@ impl RangeProfiler {
         let (mut counted, mut refused) = (Vec::new(), None);
         for index in 0..QUANTITIES.len() {
             let more = [&counted[..], &[index]].concat();
-            match Self::tried(table, &mut chip, more.clone()) {
+            match Self::enable_and_test(table, &mut chip, more.clone()) {
                 Ok(_) => counted = more,
                 Err(why) => drop(refused.get_or_insert(why)),
             }
         }
         match refused {
             Some(why) if counted.is_empty() => Err(why),
-            _ => Self::tried(table, &mut chip, counted),
+            _ => Self::enable_and_test(table, &mut chip, counted),
         }
     }
 
     /// Enables the profiler for some quantities, and tries an empty range.
-    fn tried(table: Table, chip: &mut Chip, counted: Vec<usize>) -> Result<RangeProfiler, String> {
+    fn enable_and_test(table: Table, chip: &mut Chip, counted: Vec<usize>) -> Result<RangeProfiler, String> {
         let metrics = counted.iter().flat_map(|index| QUANTITIES[*index].metrics);
         let names = metrics.map(|name| CString::new(*name).expect("a constant without NUL")).collect();
         let mut host =

@@ -152,7 +152,7 @@ impl CudaDriver {
         let elapsed_time = table
             .elapsed_time_v2
             .or(table.elapsed_time)
-            .ok_or_else(|| NoDriver::Fails(opened.lacks("cuEventElapsedTime")))?;
+            .ok_or_else(|| NoDriver::Fails(opened.missing_function("cuEventElapsedTime")))?;
         let driver = CudaDriver { table, runtime, elapsed_time, path: opened.path };
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };

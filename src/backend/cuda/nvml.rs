@@ -108,7 +108,7 @@ impl Nvml {
     }
 
     /// Reads a value of the device; `None` if NVML does not report it.
-    fn one(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint) -> i32>) -> Option<u32> {
+    fn read(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint) -> i32>) -> Option<u32> {
         let mut value = 0;
         // SAFETY: the handle is this library's, the output pointer valid for the call.
         (unsafe { function?(self.device, &mut value) } == 0).then_some(value)
@@ -158,8 +158,8 @@ impl Nvml {
         Health {
             clock_mhz: self.of(self.table.clock, CLOCK_SM),
             max_clock_mhz: self.of(self.table.max_clock, CLOCK_SM),
-            power_watts: self.one(self.table.power).map(|milliwatts| milliwatts / 1000),
-            power_limit_watts: self.one(self.table.power_limit).map(|milliwatts| milliwatts / 1000),
+            power_watts: self.read(self.table.power).map(|milliwatts| milliwatts / 1000),
+            power_limit_watts: self.read(self.table.power_limit).map(|milliwatts| milliwatts / 1000),
             celsius: self.of(self.table.temperature, SENSOR_GPU),
             reasons: names(bits),
             by_power: self.held_down(POLICY_POWER),
@@ -191,18 +191,18 @@ impl Nvml {
         add("max_memory_clock_mhz", number(self.of(table.max_clock, CLOCK_MEMORY)));
         add("power_watts", number(health.power_watts));
         add("power_limit_watts", number(health.power_limit_watts));
-        add("default_power_limit_watts", number(self.one(table.default_power_limit).map(|limit| limit / 1000)));
+        add("default_power_limit_watts", number(self.read(table.default_power_limit).map(|limit| limit / 1000)));
         add("celsius", number(health.celsius));
         add("held_down_by", self.reasons().map(|bits| names_or_nothing(&names(bits))));
         add("ecc", self.mode(table.ecc).map(on));
-        add("persistence", self.one(table.persistence).map(|mode| on(mode != 0)));
+        add("persistence", self.read(table.persistence).map(|mode| on(mode != 0)));
         add("mig", self.mode(table.mig).map(on));
-        add("pcie_width", number(self.one(table.link_width)));
-        add("max_pcie_width", number(self.one(table.max_link_width)));
-        add("pcie_generation", number(self.one(table.link_generation)));
-        add("max_pcie_generation", number(self.one(table.max_link_generation)));
+        add("pcie_width", number(self.read(table.link_width)));
+        add("max_pcie_width", number(self.read(table.max_link_width)));
+        add("pcie_generation", number(self.read(table.link_generation)));
+        add("max_pcie_generation", number(self.read(table.max_link_generation)));
         // NVML returns all ones if the device's memory is not a NUMA node.
-        add("memory_numa_node", number(self.one(table.numa_node).filter(|node| *node < 1 << 16)));
+        add("memory_numa_node", number(self.read(table.numa_node).filter(|node| *node < 1 << 16)));
         add("other_processes", self.processes().map(|count| count.saturating_sub(1).to_string()));
         facts
     }

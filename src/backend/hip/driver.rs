@@ -73,7 +73,8 @@ impl HipDriver {
         let runtime = Runtime::load(&opened, &NAMES).map_err(NoDriver::Fails)?;
         let symbol = "hipGetErrorString";
         // SAFETY: the type is that of the vendor's header, with an integer for the enumeration.
-        let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| NoDriver::Fails(opened.lacks(symbol)))?;
+        let error_string =
+            unsafe { opened.find(symbol) }.ok_or_else(|| NoDriver::Fails(opened.missing_function(symbol)))?;
         let driver = HipDriver { table, runtime, error_string, path: opened.path };
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };

@@ -31,7 +31,7 @@ macro_rules! table {
                     $(
                         // SAFETY: the types are those of the vendor's header.
                         $field: unsafe { opened.find(stringify!($symbol)) }
-                            .ok_or_else(|| opened.lacks(stringify!($symbol)))?,
+                            .ok_or_else(|| opened.missing_function(stringify!($symbol)))?,
                     )*
                     $(
                         // SAFETY: the types are those of the vendor's header.

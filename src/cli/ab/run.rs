@@ -70,7 +70,7 @@ pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
     let (mut ready, mut why_fresh) = run.open()?;
     let mut warnings = Vec::new();
     let ungated;
-    if let Some(why) = unlike(&ready) {
+    if let Some(why) = pacing_warning(&ready) {
         ungated = AbPlan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
         // Both processes must end before new ones begin.
         run.finish_all()?;
@@ -112,7 +112,7 @@ pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
 }
 
 /// A warning if one side is gated and the other cannot be; `None` if both are measured alike.
-fn unlike(ready: &[WarmedUp; 2]) -> Option<String> {
+fn pacing_warning(ready: &[WarmedUp; 2]) -> Option<String> {
     let mixed = Pace::of(ready.iter().map(|ready| ready.gated)) == Pace::Host;
     let (gated, free) = if ready[0].gated == Some(true) { ("a", "b") } else { ("b", "a") };
     mixed.then(|| {

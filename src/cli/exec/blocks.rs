@@ -12,7 +12,7 @@ use crate::config::LaunchSetting;
 use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, WarmSessionOptions};
 
-use super::measuring::{RunContext, one};
+use super::measuring::{RunContext, rank_schedule};
 use crate::cli::blocks::{BlockMessage, BlockRequest, WarmedUp};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{CliResult, DONE, INTERRUPTED, output};
@@ -28,7 +28,7 @@ impl RunContext<'_> {
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks: Vec<exec::RankSchedule> =
-            (first..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
+            (first..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(rank_schedule).collect();
         let options = WarmSessionOptions {
             ranks: &ranks,
             backend: self.chosen.backend.as_ref(),

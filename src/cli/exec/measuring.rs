@@ -116,7 +116,8 @@ impl<'a> RunContext<'a> {
     /// has a folder, written by the process that ran it.
     pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
-        let ranks: Vec<exec::RankSchedule> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
+        let ranks: Vec<exec::RankSchedule> =
+            (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(rank_schedule).collect();
         let backend = self.chosen.backend.as_ref();
         let stage = stage::enter("computing the outputs");
         let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
@@ -264,6 +265,8 @@ impl<'a> RunContext<'a> {
 const LONG_REFERENCE: f64 = 1e11;
 
 /// Pairs a rank's number with its program and schedule.
-pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a RankPlan), &'a Schedule)) -> exec::RankSchedule<'a> {
+pub(super) fn rank_schedule<'a>(
+    ((number, rank), schedule): ((u32, &'a RankPlan), &'a Schedule),
+) -> exec::RankSchedule<'a> {
     exec::RankSchedule { number, program: &rank.program, schedule }
 }

@@ -27,7 +27,7 @@ pub(super) struct PreparedRun {
 }
 
 /// Merges the arguments with a scenario, and the settings with the arguments.
-pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+pub fn resolve_args(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     let mut args = scenario::with_scenario(args)?;
     // A flag overrides `--config`.
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
@@ -72,7 +72,7 @@ fn find(args: &ExecArgs, settings: &Settings) -> Result<load::WorkloadText, CliE
 
 /// Compiles the workload that the arguments name. Finds every mistake that can be found without a device.
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
-    let (args, settings) = settle(args)?;
+    let (args, settings) = resolve_args(args)?;
     compile(&args, &settings)
 }
 
@@ -80,7 +80,7 @@ pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
 /// run nothing.
 pub fn target(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Result<(ExecArgs, Settings), CliError> {
     let parsed = exec_args(&[file.to_owned()]).map_err(|mistake| mistake.of("the file", file))?;
-    settle(ExecArgs { workload: workload.clone(), config: config.clone(), ..parsed })
+    resolve_args(ExecArgs { workload: workload.clone(), config: config.clone(), ..parsed })
 }
 
 /// Compiles the workload that settled arguments name.

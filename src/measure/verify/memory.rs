@@ -51,7 +51,7 @@ impl VerifiedMemory {
     }
 
     /// Copies a tensor into this memory, without the gaps between its rows.
-    pub fn adopt(&mut self, elements: &TensorBytes, at: Address) {
+    pub fn store(&mut self, elements: &TensorBytes, at: Address) {
         let size = elements.tensor.dtype.size();
         let (length, starts) = stretches(&elements.tensor);
         let to = self.bytes_mut(at, elements.tensor.reach());

@@ -237,7 +237,7 @@ impl<'a> Verifier<'a> {
         };
         let before = key.map(|key| (key.clone(), bytes(before)));
         for (elements, at) in elements.iter().zip(&launched.outputs) {
-            memory.adopt(elements, *at);
+            memory.store(elements, *at);
         }
         if let Some((key, before)) = before {
             let actual = room.bytes.drain(..places.len()).collect();

@@ -61,7 +61,7 @@ impl Operation for CrossEntropy {
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        let spec = across(spec);
+        let spec = broadcast_targets(spec);
         let function = function(&spec);
         let split = Split::of(&spec, &extent(&spec), compute(&spec), function);
         split.launch_costs(&spec, &Expression::identity(), function)
@@ -109,7 +109,7 @@ impl Operation for CrossEntropy {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let extent = extent(spec);
-        let spec = &across(spec);
+        let spec = &broadcast_targets(spec);
         let function = function(spec);
         let compute = compute(spec);
         let (step, classes) = (*spec.inputs[0].strides.last().expect("it has rows"), extent.terms());
@@ -147,7 +147,7 @@ const SMOOTHED: &str = "__device__ inline C smoothed(Acc total, C logit, u32 cla
                         return (C(1) - smoothing) * logit + smoothing * (total.total / C(classes));\n}\n";
 
 /// Returns the spec with its targets broadcast along the classes.
-fn across(spec: &Spec) -> Spec {
+fn broadcast_targets(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     let targets = &mut spec.inputs[1];
     let fits = "the logits have one dimension more";

@@ -280,7 +280,7 @@ impl<'a> Checked<'a> {
             _ => 0.0,
         };
         // A product cannot be rounded more often than it has terms.
-        let measured = (2.0 * largest + 8.0).max(wandering(depth, arithmetic));
+        let measured = (2.0 * largest + 8.0).max(typical_error(depth, arithmetic));
         let roundings = match arithmetic {
             Arithmetic::Tf32 | Arithmetic::F8 => measured + narrow,
             Arithmetic::F64 => 2.0 * measured,
@@ -299,7 +299,7 @@ impl<'a> Checked<'a> {
     /// Returns the rounding of one element; `None` if it is infinite, NaN or too small to have one.
     fn sampled(&self, row: usize, column: usize, b: ArrayView1<f64>, arithmetic: Arithmetic) -> Option<Sample> {
         let a = self.factors.a.row(row);
-        let exact = if self.sum == DType::F64 { careful(a, b) } else { dot(a, b) };
+        let exact = if self.sum == DType::F64 { accurate_dot(a, b) } else { dot(a, b) };
         let unit = self.sum.epsilon() * self.scale(row, column);
         let (added, size) = self.added(row, column);
         let actual = self.c[[row, column]] - added;
@@ -434,7 +434,7 @@ impl<'a> Checked<'a> {
         });
         let worst: Option<Vec<(f64, usize, usize)>> = worst.into_iter().collect();
         let (error, row, block) = worst?.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0, 0));
-        let worst = Worst { error, ..self.furthest(row, columns(block)) };
+        let worst = Worst { error, ..self.worst_of_row(row, columns(block)) };
         Some(Check { method: Method::Vectors, elements: (m * n) as u64, undecided: 0, worst })
     }
 
@@ -447,7 +447,7 @@ impl<'a> Checked<'a> {
     }
 
     /// Returns the element of a row with the largest error.
-    fn furthest(&self, row: usize, columns: std::ops::Range<usize>) -> Worst {
+    fn worst_of_row(&self, row: usize, columns: std::ops::Range<usize>) -> Worst {
         let b = self.factors.b.slice_axis(Axis(1), Slice::from(columns.clone()));
         let expected = self.factors.a.row(row).dot(&b);
         let of = |(column, expected): (usize, &f64)| {
@@ -527,7 +527,7 @@ fn dot(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
 }
 
 /// Computes the dot product with twice the precision (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005).
-fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
+fn accurate_dot(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0);
     for (x, y) in a.iter().zip(b) {
         let term = x * y;
@@ -541,7 +541,7 @@ fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
 
 /// Typical error of a sum of terms of both signs, in unit roundoffs of its scale. Some columns may have such terms even
 /// if no sampled element has.
-fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
+fn typical_error(depth: f64, arithmetic: Arithmetic) -> f64 {
     match arithmetic {
         Arithmetic::F32 | Arithmetic::F64 | Arithmetic::I8 => depth.sqrt(),
         // Truncation moves the sum towards zero, and the sign of the sum seldom changes, so these errors accumulate.

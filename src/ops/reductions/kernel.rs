@@ -4,7 +4,7 @@
 use super::super::kernel::{
     EXP_BELOW, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::split::{Last, NeighbourElements};
+use super::split::{Along, Last};
 use super::*;
 
 /// Minimum number of packs per thread of an unaligned row whose whole packs are distinguished from partial ones.
@@ -363,7 +363,7 @@ impl Common<'_> {
             u32_param("parts", parts),
         ]);
 
-        let terms = along == NeighbourElements::Terms;
+        let terms = along == Along::Terms;
         let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
         // Position of a thread's piece `e`. Its constant part becomes a part of the load's address.
         let place = format!("(i64)base * {pack} + e * {}", threads * pack);

@@ -1,4 +1,4 @@
-//! Division of a reduction among the threads of a kernel.
+//! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
 use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
@@ -36,8 +36,8 @@ const MAX_SHARED: u64 = 48 << 10;
 /// Maximum number of bytes that a block reads in a single launch of few of the largest blocks, instead of two launches.
 const LARGE_BLOCK_BYTES: u64 = 64 << 10;
 
-/// Minimum size in bytes of an input whose rows are joined, so that its packs are 16 bytes; and maximum number of partial
-/// results of each result then.
+/// Minimum size in bytes of an input whose rows are joined, so that its packs are 16 bytes; and maximum number of partial results of
+/// each result then.
 const LARGE_INPUT: u64 = 8 << 20;
 const MAX_PARTIAL: u64 = 1024;
 
@@ -60,7 +60,7 @@ const PER_THREAD: f64 = 90.0;
 
 /// The elements that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeighbourElements {
+pub enum Along {
     /// Terms of the same result.
     Terms,
     /// A pack holds one term of each of several neighbouring results.
@@ -101,8 +101,8 @@ pub struct LeftOver {
 }
 
 /// Returns the number of rows that are joined to one, if terms are many whole rows of a large input: the fewest whose packs are 16
-/// bytes. `None` if packs of a single row have 8 bytes or more. `argmax` and `argmin` return positions in rows, so their rows
-/// are not joined.
+/// bytes. `None` if packs of a single row have 8 bytes or more. `argmax` and `argmin` return positions in rows, so their rows are not
+/// joined.
 fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
     let [x] = &*spec.inputs else { return None };
     let (&[terms], &[results]) = (&*reduced.dims, &*kept.dims) else { return None };
@@ -124,7 +124,7 @@ pub struct Split {
     pub reduced: Geometry,
     pub results: u64,
     pub terms: u64,
-    pub along: NeighbourElements,
+    pub along: Along,
     /// Elements per pack that a thread computes together: terms, or results.
     pub pack: u64,
     /// Whether the terms of a result are contiguous but unaligned, so that aligned packs of 16 bytes are read and
@@ -166,10 +166,10 @@ impl Split {
         // If results have many short rows of terms, threads read across rows.
         let across = row * widest < LONG_ROW && terms / row >= 8 && results >= 16;
         let along = match extent.reduces_innermost() && !across {
-            true => NeighbourElements::Terms,
-            false => NeighbourElements::Results,
+            true => Along::Terms,
+            false => Along::Results,
         };
-        let (inner, other) = if along == NeighbourElements::Terms { (&reduced, &kept) } else { (&kept, &reduced) };
+        let (inner, other) = if along == Along::Terms { (&reduced, &kept) } else { (&kept, &reduced) };
         let steps: Vec<u64> = inner.strides.iter().map(|strides| strides.last().copied().unwrap_or(0)).collect();
         let neighbours = |input: usize| steps[input + 1] == 1;
         // Whether every piece of this many elements is aligned to its size.
@@ -190,8 +190,7 @@ impl Split {
             .max_by_key(|&input| (spec.inputs[input].bytes(), std::cmp::Reverse(input)));
         let length = inner.dims.last().copied().unwrap_or(1);
         // The last pack of a row may be partial if all terms are one row; results are in whole packs.
-        let whole =
-            |pack: u64| length.is_multiple_of(pack) || (along == NeighbourElements::Terms && reduced.dims.len() == 1);
+        let whole = |pack: u64| length.is_multiple_of(pack) || (along == Along::Terms && reduced.dims.len() == 1);
         let most = |input: usize| {
             let most = 16 / spec.inputs[input].dtype.size();
             if compute == DType::F64 { most.min(4) } else { most.min(8) }
@@ -207,24 +206,24 @@ impl Split {
                 && terms >= 2 * most(input)
                 && (0..spec.inputs.len()).all(|other| other == input || steps[other + 1] == 0)
         };
-        let ragged = along == NeighbourElements::Terms && reduced.dims.len() == 1 && largest.is_some_and(suits);
+        let ragged = along == Along::Terms && reduced.dims.len() == 1 && largest.is_some_and(suits);
         let pack = largest.filter(|_| ragged).map_or(pack, most);
         let widths: Vec<u64> = (0..spec.inputs.len()).map(|input| width(input, pack)).collect();
 
         let output = &spec.outputs[0];
         let fits = |piece: &u64| piece * output.dtype.size() <= 16 && begins(0, output, *piece);
-        let written = match along == NeighbourElements::Results && steps[0] == 1 {
+        let written = match along == Along::Results && steps[0] == 1 {
             true => halves(pack).find(fits).unwrap_or(1),
             false => 1,
         };
 
         let (pieces, groups) = match along {
-            NeighbourElements::Terms => (packs(terms, pack, ragged), results),
-            NeighbourElements::Results => (terms, results / pack),
+            Along::Terms => (packs(terms, pack, ragged), results),
+            Along::Results => (terms, results / pack),
         };
         let bytes = largest.map_or(1, |input| spec.inputs[input].dtype.size());
         let (threads, beside) = match along {
-            NeighbourElements::Terms => {
+            Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
                 // Few results have more threads each. Prefers a single launch of larger blocks if their threads can
                 // load everything at once.
@@ -239,7 +238,7 @@ impl Split {
                 }
                 (threads, (u64::from(BLOCK) / threads).max(1))
             }
-            NeighbourElements::Results => {
+            Along::Results => {
                 let least = groups.next_power_of_two().min(32);
                 let is_few = largest.is_some()
                     && groups.div_ceil(least) < BUSY_BLOCKS
@@ -258,7 +257,7 @@ impl Split {
         };
         let steps_of_a_thread = pieces.div_ceil(threads);
         let blocks = |held: u64| groups.div_ceil(beside * held);
-        let is_large = along == NeighbourElements::Results && threads * beside > u64::from(BLOCK);
+        let is_large = along == Along::Results && threads * beside > u64::from(BLOCK);
         let inputs = spec.inputs.len() as u64;
         let ahead = |held: u64| {
             // Threads of the largest blocks have half as many registers.
@@ -271,12 +270,12 @@ impl Split {
             let is_one_wave = (BUSY_BLOCKS..=ONE_WAVE).contains(&blocks(held));
             is_one_wave && threads * ahead(held) * held * pack * bytes >= ENOUGH_UNDER_WAY
         };
-        let parts = |held: u64| match is_large || (along == NeighbourElements::Results && is_enough(held)) {
+        let parts = |held: u64| match is_large || (along == Along::Results && is_enough(held)) {
             true => 1,
             false => self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART),
         };
         let held = match (along, largest) {
-            (NeighbourElements::Results, Some(input)) if !is_large => {
+            (Along::Results, Some(input)) if !is_large => {
                 // Several packs must cause no second launch, and leave many steps to each part and few threads idle.
                 let fits = |held: &u64| {
                     let own = parts(*held);
@@ -339,12 +338,12 @@ impl Split {
 
     /// Pieces per result, or per pack of results; a thread loads one piece at a time.
     pub fn pieces(&self) -> u64 {
-        if self.along == NeighbourElements::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
+        if self.along == Along::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
     }
 
     /// Results, or packs of results, computed by neighbouring threads.
     pub fn groups(&self) -> u64 {
-        if self.along == NeighbourElements::Terms { self.results } else { self.results / self.pack }
+        if self.along == Along::Terms { self.results } else { self.results / self.pack }
     }
 
     /// Pieces per part.

@@ -120,7 +120,7 @@ pub fn form(spec: &Spec) -> Option<ChainForm> {
 
 /// True if a chain with one block per row keeps the device busy. Rows that are few and long are divided better without
 /// expressions.
-pub fn suits(spec: &Spec) -> bool {
+pub fn keeps_device_busy(spec: &Spec) -> bool {
     ChainPartition::of(spec).keeps_busy()
 }
 

@@ -81,7 +81,7 @@ pub fn definitions(scan: &Scan, spec: &Spec) -> String {
     )
 }
 
-/// Division of lines among threads.
+/// How threads divide lines.
 pub struct Split {
     lines: Lines,
     /// Elements per pack: of a line, or of neighbouring lines.
@@ -188,8 +188,8 @@ impl Split {
         ]
     }
 
-    /// Part of an SM that the registers of a block occupy: a thread of the kernel that writes holds each element as it was
-    /// read, with its own sum and with that of lower threads.
+    /// Part of an SM that the registers of a block occupy: a thread of the kernel that writes holds each element as it was read, with its
+    /// own sum and with that of lower threads.
     fn registers_share(&self, compute: DType) -> u32 {
         let held = if self.lines.along { self.under_way * self.pack * compute.size() / 4 } else { 0 };
         let registers = (OTHER_REGISTERS + 3 * held).next_multiple_of(8) * u64::from(BLOCK);

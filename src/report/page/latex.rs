@@ -7,10 +7,10 @@ use crate::base::visible;
 
 /// The tables of all pages, with lines as comments. Tables with the same columns are joined into one `tabular`.
 pub fn latex(pages: &[Page]) -> String {
-    pages.iter().map(one).collect::<Vec<_>>().join("\n")
+    pages.iter().map(page_text).collect::<Vec<_>>().join("\n")
 }
 
-fn one(page: &Page) -> String {
+fn page_text(page: &Page) -> String {
     let mut out = String::from("% needs \\usepackage{booktabs}\n");
     for line in page.all_text() {
         let _ = writeln!(out, "% {}", line.replace(['\n', '\r'], " "));

@@ -7,10 +7,10 @@ const EMPHASIZED: [&str; 5] = ["better", "worse", "failed", "not held", "out of 
 
 /// The result first, then sections: lines as lists, tables as tables.
 pub fn markdown(pages: &[Page]) -> String {
-    pages.iter().map(one).collect::<Vec<_>>().join("\n")
+    pages.iter().map(page_text).collect::<Vec<_>>().join("\n")
 }
 
-fn one(page: &Page) -> String {
+fn page_text(page: &Page) -> String {
     let bold = |text: &str| format!("**{}**\n", escaped(text));
     let list = |lines: &[String]| lines.iter().map(|line| format!("- {}\n", escaped(line))).collect::<String>();
     let warning_lines: Vec<String> = page.warning_lines().collect();

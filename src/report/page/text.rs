@@ -19,10 +19,10 @@ pub fn text(pages: &[Page]) -> String {
 /// Like [`text`], in lines of at most `width` characters. A table that is wider breaks lines in its columns of
 /// words, or becomes a list with a line for each cell.
 pub fn text_within(pages: &[Page], width: Option<usize>) -> String {
-    pages.iter().map(|page| one(page, width)).collect::<Vec<_>>().join("\n")
+    pages.iter().map(|page| page_text(page, width)).collect::<Vec<_>>().join("\n")
 }
 
-fn one(page: &Page, width: Option<usize>) -> String {
+fn page_text(page: &Page, width: Option<usize>) -> String {
     let mut out = String::new();
     for section in &page.sections {
         let title = Some(&section.title).filter(|title| !title.is_empty());

@@ -8,10 +8,10 @@ use super::scene::{Savings, Scene};
 
 /// Finds the chains that fusion merges in this slot.
 pub fn find(scene: &Scene) -> Vec<Savings> {
-    scene.chains.iter().map(|(members, spec)| one(scene, members, spec)).collect()
+    scene.chains.iter().map(|(members, spec)| savings(scene, members, spec)).collect()
 }
 
-fn one(scene: &Scene, members: &[OpId], spec: &Spec) -> Savings {
+fn savings(scene: &Scene, members: &[OpId], spec: &Spec) -> Savings {
     let (&last, before) = members.split_last().expect("a chain has operations");
     let mut changes: Vec<(OpId, Option<Spec>)> = before.iter().map(|&op| (op, None)).collect();
     changes.push((last, Some(spec.clone())));

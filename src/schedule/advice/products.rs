@@ -38,7 +38,7 @@ fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Savings> {
     while let Some(&first) = rest.first() {
         let (group, others): (Vec<OpId>, Vec<OpId>) =
             rest.iter().copied().partition(|&op| op == first || goes_with(scene, first, op));
-        found.extend((group.len() > 1).then(|| one(scene, &group)).flatten());
+        found.extend((group.len() > 1).then(|| joint_product(scene, &group)).flatten());
         rest = others;
     }
     found
@@ -77,7 +77,7 @@ fn resized(tensor: &Tensor, axis: usize, size: u64) -> Tensor {
 }
 
 /// The product of all right matrices side by side; `None` if a reader cannot take a part of its rows.
-fn one(scene: &Scene, group: &[OpId]) -> Option<Savings> {
+fn joint_product(scene: &Scene, group: &[OpId]) -> Option<Savings> {
     let specs: Vec<&Spec> = group.iter().filter_map(|&op| scene.spec(op)).collect();
     let all: u64 = specs.iter().map(|spec| columns(spec)).sum();
     let first = specs.first()?;
