@@ -118,7 +118,7 @@ impl IdExchange {
     }
 
     /// Waits until all ranks of this process have finished their trials, which may write each other's memory. Returns
-    /// false if any has failed. Called once.
+    /// false if a rank has failed. Called once in a run.
     pub fn wait_for_trials(&self) -> bool {
         let mut state = self.lock();
         state.trying = state.trying.saturating_sub(1);

@@ -31,7 +31,7 @@ impl Space {
         matches!(self, Space::Pinned | Space::Host)
     }
 
-    /// Whether kernels can access it.
+    /// True for the spaces that kernels can access.
     pub fn on_device(self) -> bool {
         self != Space::Host
     }

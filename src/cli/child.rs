@@ -95,7 +95,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// True if it ended because of an interruption.
+    /// True if the child ended because of an interruption.
     pub fn was_interrupted(&self) -> bool {
         self.code == Some(INTERRUPTED)
     }

@@ -89,7 +89,7 @@ impl Reporting {
         format!("with merged operations{on}, {error}{place}")
     }
 
-    /// The error with these diagnostics.
+    /// Returns the error that consists of these diagnostics.
     pub fn all<D: Diagnostic + Send + Sync + 'static>(&self, all: impl IntoIterator<Item = D>) -> CompileError {
         self.mistakes(boxed(all))
     }

@@ -38,7 +38,7 @@ pub struct Expected {
 pub enum FigureSource {
     /// Measured by this project or by the file's author: a page with a date.
     Measured(#[serde(deserialize_with = "visible::read_line")] String),
-    /// Published by others: where.
+    /// Published elsewhere: the title or address of the publication.
     Published(#[serde(deserialize_with = "visible::read_line")] String),
 }
 

@@ -11,7 +11,7 @@ use super::words;
 
 /// The type of a field.
 pub(super) trait FieldValue: DeserializeOwned {
-    /// The type in words.
+    /// Name of the type in messages and documentation.
     const FORM: &str;
 
     /// Words that a value can be; empty for other values.

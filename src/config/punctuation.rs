@@ -41,7 +41,7 @@ struct OpenItem {
     name: Option<Range<usize>>,
     /// Bytes of the last part of the value; `None` without a value.
     last: Option<Range<usize>>,
-    /// True if that part is a pair of brackets with their content.
+    /// True if the last part of the value is a pair of brackets with their content.
     is_group: bool,
     /// Number of parts of the value.
     parts: usize,

@@ -197,7 +197,8 @@ fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
         let spec = &image.works[op.work as usize].spec;
         let (inputs, outputs) = image.operands(op).split_at(spec.inputs.len());
         let reach = |tensor: &Tensor, at: &Address| at.offset..at.offset + tensor.reach();
-        let found = spec.outputs.iter().zip(outputs).map(|(tensor, at)| later.fate(at.space, reach(tensor, at)));
+        let found =
+            spec.outputs.iter().zip(outputs).map(|(tensor, at)| later.use_of_result(at.space, reach(tensor, at)));
         let found: Vec<ResultUse> = found.collect();
         *fate = ResultUse {
             live: found.iter().any(|fate| fate.live),

@@ -32,10 +32,13 @@ impl From<Plain> for Span {
     }
 }
 
-/// A moment on the host's clock, with its error in either direction.
+/// A moment on a host's clock, which all processes of that host share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
+    /// Error in either direction.
+    #[serde(rename = "error_ns")]
     pub error: Nanos,
     /// Identifies the clock: moments with equal numbers can be compared.
     pub clock: u32,

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::OpId;
-use crate::exec::{Span, Trace};
+use crate::exec::{Moment, Span, Trace};
 use crate::model::{OpKind, Program};
 use crate::ops::{self, CollectiveKind, Launch, Spec};
 
-use super::record::{ArrivalRecord, MomentRecord};
+use super::record::ArrivalRecord;
 
 /// Arrivals of a rank in the observed iterations of one slot.
 #[derive(Clone, Debug, Default)]
 pub struct RankArrivals {
     pub rank: u32,
     /// Begin of each iteration on the host's clock; empty unless all are known.
-    pub origins: Vec<MomentRecord>,
+    pub origins: Vec<Moment>,
     /// Arrivals of the rank's operations, in the order of the text.
     pub arrivals: Vec<ArrivalRecord>,
 }
@@ -78,12 +78,8 @@ pub fn keep_matched(slots: &mut [Vec<RankArrivals>]) {
 }
 
 /// Begin of each observed iteration; empty unless all are known.
-fn origins(traces: &[&Trace]) -> Vec<MomentRecord> {
-    let moment = |trace: &&Trace| {
-        let origin = trace.origin?;
-        Some(MomentRecord { at_ns: origin.at, error_ns: origin.error, clock: origin.clock })
-    };
-    traces.iter().map(moment).collect::<Option<_>>().unwrap_or_default()
+fn origins(traces: &[&Trace]) -> Vec<Moment> {
+    traces.iter().map(|trace| trace.origin).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Arrivals in slot `number` of the rank's own cycle, in the order of the text.

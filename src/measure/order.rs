@@ -17,11 +17,11 @@ const RATE: &str = "rate";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseOrder {
     name: String,
-    /// True for worst first.
+    /// True if the worst case comes first.
     reversed: bool,
 }
 
-/// Value that a case is sorted by. Cases without one come last.
+/// Value that a case is sorted by. Cases without a value come last.
 #[derive(Clone, Debug, PartialEq)]
 enum SortKey {
     Number(f64),

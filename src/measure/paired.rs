@@ -165,7 +165,7 @@ fn with_itself(sides: [&[f64]; 2], seed: u64) -> Alarms {
 enum RoundOrder {
     /// A bit per round, when all orders are enumerated.
     Listed(u64),
-    /// Random, with this seed.
+    /// A random order with this seed.
     Drawn(u64),
 }
 

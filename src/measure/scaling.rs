@@ -165,10 +165,10 @@ pub fn along(header: &CasesHeader, cases: &[&Case]) -> Vec<AxisResults> {
         false => header.axes.iter().map(|axis| vec![axis]).collect(),
     };
     let measured: Vec<&Case> = measured.iter().map(|(case, _)| *case).collect();
-    together.iter().filter_map(|axes| along(axes, best, &measured, (unit, pace))).collect()
+    together.iter().filter_map(|axes| axis_results(axes, best, &measured, (unit, pace))).collect()
 }
 
-fn along(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (RateUnit, Pace)) -> Option<AxisResults> {
+fn axis_results(axes: &[&Axis], best: &Case, cases: &[&Case], (unit, pace): (RateUnit, Pace)) -> Option<AxisResults> {
     let mut groups: IndexMap<Vec<(String, String)>, Vec<&Case>> = IndexMap::new();
     for case in cases {
         groups.entry(other_values(axes, case)).or_default().push(case);

@@ -6,9 +6,10 @@
 use indexmap::IndexMap;
 
 use crate::base::Nanos;
+use crate::exec::Moment;
 
 use super::balance;
-use super::record::{CollectiveRecord, LateRecord, MomentRecord, RankRecord, SkewRecord};
+use super::record::{CollectiveRecord, LateRecord, RankRecord, SkewRecord};
 use super::summary::Summary;
 use super::waiting::{MatchedOperation, MatchedOperations};
 
@@ -27,7 +28,7 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     if collectives.is_empty() {
         return None;
     }
-    let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
+    let origins: Vec<&[Moment]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
     let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew(longest));
     let straggler = straggler(&collectives);
     let (begin_ns, begin_error_ns) = (begin.map(|estimate| estimate.value()), begin.map(|estimate| estimate.error()));
@@ -53,7 +54,7 @@ fn meeting(
     };
     let median = |samples: &[f64]| Some(round(Summary::of(samples)?.p50));
     let wait = |waits: &Vec<Nanos>| median(&waits.iter().map(|wait| wait.0 as f64).collect::<Vec<_>>());
-    let origins: Vec<&[MomentRecord]> = parties.iter().map(|party| party.origins).collect();
+    let origins: Vec<&[Moment]> = parties.iter().map(|party| party.origins).collect();
     let start = |party: usize, at: usize| parties[party].arrival.starts_ns.get(at).copied().unwrap_or_default();
     let arrivals = ArrivalTimes::of(&origins, start);
     let skew = arrivals.as_ref().and_then(|arrivals| arrivals.skew(longest));
@@ -124,16 +125,16 @@ struct ArrivalTimes {
 impl ArrivalTimes {
     /// Arrivals `behind(rank, iteration)` after the starts of iterations; `None` if a start is unknown, or if ranks
     /// have different clocks.
-    fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
+    fn of(origins: &[&[Moment]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
         let iterations = origins.iter().map(|rank| rank.len()).min().filter(|count| *count > 0)?;
         if origins.iter().any(|rank| rank[0].clock != origins[0][0].clock) {
             return None;
         }
         // Subtract the origin first: host times are too large for exact floats.
-        let zero = origins[0][0].at_ns;
-        let time = |rank: usize, at: usize| (origins[rank][at].at_ns - zero + behind(rank, at)).0 as f64;
+        let zero = origins[0][0].at;
+        let time = |rank: usize, at: usize| (origins[rank][at].at - zero + behind(rank, at)).0 as f64;
         let times = (0..origins.len()).map(|rank| (0..iterations).map(|at| time(rank, at)).collect()).collect();
-        let worst = |of: &&[MomentRecord]| of.iter().map(|moment| moment.error_ns.0).max().unwrap_or(0) as f64;
+        let worst = |of: &&[Moment]| of.iter().map(|moment| moment.error.0).max().unwrap_or(0) as f64;
         Some(ArrivalTimes { times, errors: origins.iter().map(worst).collect() })
     }
 
@@ -194,7 +195,7 @@ mod tests {
                 operations: vec![OperationRecord { name: "sum".to_owned(), ..OperationRecord::default() }],
                 origins: count
                     .clone()
-                    .map(|at| MomentRecord { at_ns: Nanos(LONG_AGO + begin(at)), error_ns: Nanos(error), clock: 7 })
+                    .map(|at| Moment { at: Nanos(LONG_AGO + begin(at)), error: Nanos(error), clock: 7 })
                     .collect(),
                 collectives: vec![ArrivalRecord {
                     id: 0,

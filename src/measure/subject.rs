@@ -15,7 +15,7 @@ pub struct Subject<'a> {
     pub plan: &'a Plan,
     /// Slot of the rank's own cycle.
     pub step: usize,
-    /// Observed iterations of that slot.
+    /// Observed iterations of the slot.
     pub iterations: &'a [&'a Iteration<'a>],
     /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,

@@ -221,7 +221,7 @@ fn check_rank(rank: &RankRecord, cycle: usize, at: &str) -> Checked {
     }
     for (index, origin) in rank.origins.iter().enumerate() {
         let at = format!("{at}.origins[{index}]");
-        Bounds::of(1).times(&at, [("at_ns", Some(origin.at_ns)), ("error_ns", Some(origin.error_ns))])?;
+        Bounds::of(1).times(&at, [("at_ns", Some(origin.at)), ("error_ns", Some(origin.error))])?;
     }
     for (index, arrival) in rank.collectives.iter().enumerate() {
         let at = format!("{at}.collectives[{index}]");

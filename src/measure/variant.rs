@@ -27,7 +27,7 @@ use super::waiting::{Iteration, Observations};
 /// Overhead of observation above which a warning is given.
 const OBSERVER: f64 = 0.02;
 
-/// Share of the headline above which the host's launch time counts as the limit.
+/// Share of an iteration's measured time above which the host's launch time counts as the limit.
 const HOST: f64 = 0.9;
 
 /// Maximum number of operations for which the record of a run that ends early lists every operation and has the hash of

@@ -10,17 +10,17 @@
 use std::collections::BTreeMap;
 
 use crate::base::{Nanos, OpId};
-use crate::exec::{Span, Trace};
+use crate::exec::{Moment, Span, Trace};
 
 use super::arrivals::{Channel, RankArrivals, keep_matched};
-use super::record::{ArrivalRecord, MomentRecord};
+use super::record::ArrivalRecord;
 use super::request::RankRequest;
 
 /// An operation of a rank, with the matching operations of other ranks.
 #[derive(Debug)]
 pub struct MatchedOperation<'a> {
     pub rank: u32,
-    pub origins: &'a [MomentRecord],
+    pub origins: &'a [Moment],
     /// The rank's arrival at the operation, as the record stores it. A record may have several arrivals for one operation, which
     /// have the same times.
     pub arrival: &'a ArrivalRecord,
@@ -48,15 +48,15 @@ impl MatchedOperation<'_> {
     /// `None` without a common clock.
     fn behind(&self, other: &MatchedOperation, at: usize) -> Option<(Nanos, Nanos)> {
         let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
-        let start = |party: &MatchedOperation, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
+        let start = |party: &MatchedOperation, origin: &Moment| origin.at + party.arrival.starts_ns[at];
         let behind = start(other, their) - start(self, own);
-        (own.clock == their.clock).then_some((behind, own.error_ns + their.error_ns))
+        (own.clock == their.clock).then_some((behind, own.error + their.error))
     }
 }
 
 impl<'a> MatchedOperations<'a> {
     /// Matches the operations of ranks in one slot.
-    pub fn of(ranks: &[(u32, &'a [MomentRecord], &'a [ArrivalRecord])]) -> MatchedOperations<'a> {
+    pub fn of(ranks: &[(u32, &'a [Moment], &'a [ArrivalRecord])]) -> MatchedOperations<'a> {
         let mut parties: Vec<MatchedOperation> = Vec::new();
         let mut met: BTreeMap<(Channel, u32), Vec<usize>> = BTreeMap::new();
         for &(rank, origins, arrivals) in ranks {

@@ -24,7 +24,7 @@ impl OptionSpec {
         OptionSpec { name, kind, default: Preset::Required, doc }
     }
 
-    /// An option without a default: the operation decides if a call omits it.
+    /// Returns the definition of an option without a default: the operation decides if a call omits it.
     pub const fn absent(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind, default: Preset::Absent, doc }
     }

@@ -208,7 +208,7 @@ impl Precision {
         self.in_range(Ball { value, radius: moved + roundings * self.unit() * (value.abs() + moved) + self.smallest() })
     }
 
-    /// A value that overflows has no bound: fused with the next operation, it may still be finite.
+    /// Returns the ball, or one without a bound if its value overflows: fused with the next operation, the value may be finite.
     fn in_range(self, ball: Ball) -> Ball {
         match self.holds(ball.value.abs() + ball.radius) {
             true => ball,

@@ -136,7 +136,7 @@ impl Pieces {
         (0..count).map(piece).collect()
     }
 
-    /// Whether this input is divided; otherwise each piece needs the whole input.
+    /// True if an input is divided; otherwise each piece needs the whole input.
     fn cuts(&self, input: usize) -> bool {
         match self {
             Pieces::Rows(cut) => cut[input],

@@ -470,11 +470,11 @@ pub struct Collective {
 /// Rows that go from each rank to each other rank, counted by an integer matrix that all ranks have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowCounts {
-    /// The operand with the counts, and their type.
+    /// The operand with the counts.
     pub operand: u8,
     pub dtype: DType,
     pub ranks: u32,
-    /// Counts per rank. They are divided equally among the receivers.
+    /// Number of counts of each rank, which are divided equally among the receivers.
     pub parts: u64,
     /// Whether the rows return to their senders, as the option `back` requests.
     pub back: bool,

@@ -34,7 +34,7 @@ struct Queue {
     marks: u32,
     /// Clocks after operations that something will still wait for, by number.
     operations: SavedClocks,
-    /// Clocks at marks that something will still wait for.
+    /// Clocks at marks for which an operation will still wait.
     marked: SavedClocks,
 }
 
@@ -69,7 +69,7 @@ impl SavedClocks {
         }
     }
 
-    /// Removes one use.
+    /// Records that one of the operations that wait for a position no longer does.
     fn release(&mut self, number: u32) {
         let Some(index) = number.checked_sub(self.first) else { return };
         let Some(slot) = self.saved.get_mut(index as usize) else { return };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use petgraph::graph::{DiGraph, NodeIndex};
+use serde::{Deserialize, Serialize};
 
 use crate::base::{Around, OpId, SrcSpan, ViewId};
 
@@ -38,7 +39,8 @@ pub enum Reason {
 }
 
 /// Accesses of two operations to the same memory, the later operation first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Hazard {
     ReadAfterWrite,
     WriteAfterRead,

@@ -26,7 +26,7 @@ impl Neighbour {
         ViewId(self.0 >> 1)
     }
 
-    /// Whether that slice lies completely inside the other.
+    /// True if the overlapping slice lies completely inside the slice that it overlaps.
     pub fn covered(self) -> bool {
         self.0 & 1 == 1
     }
@@ -76,7 +76,7 @@ impl Regions {
         Ok(Regions { starts, neighbours })
     }
 
-    /// Slices that overlap this one.
+    /// Returns the slices that overlap `view`.
     pub fn of(&self, view: ViewId) -> &[Neighbour] {
         &self.neighbours[self.starts[view.index()] as usize..self.starts[view.index() + 1] as usize]
     }

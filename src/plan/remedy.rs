@@ -43,11 +43,11 @@ struct Statement {
 /// Numbering of the members of a family of labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
-    /// The index in the text.
+    /// By the index that the text has.
     Own,
-    /// The variables of the surrounding loops.
+    /// By the variables of the surrounding loops.
     Variables,
-    /// A single number that counts all loop iterations.
+    /// By a single number that counts all loop iterations.
     Count,
 }
 
@@ -281,7 +281,7 @@ impl<'a> RemedySearch<'a> {
         Some(count.text(&self.names(group.first())))
     }
 
-    /// Index of a first statement's label under a numbering; `None` if a variable has no value there.
+    /// Returns the index of the first statement's label under a numbering; `None` if a variable has no value in that statement.
     fn numbers(&self, numbering: Numbering, group: &CollisionGroup, first: &Statement) -> Option<Vec<i64>> {
         match numbering {
             Numbering::Own => Some(self.index(first).to_vec()),

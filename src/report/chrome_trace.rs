@@ -86,7 +86,7 @@ pub(super) fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, 
     let number = if several { format!(" · rank {}", rank.rank) } else { String::new() };
     let name = format!("{} · {}{number}{}", record.workload.name, variant.launch, marks(record));
     let clock = match rank.origins.last().filter(|_| origins(&variant.ranks).is_some()) {
-        Some(origin) if origin.error_ns.0 > 0 => format!(", clock ± {}", origin.error_ns),
+        Some(origin) if origin.error.0 > 0 => format!(", clock ± {}", origin.error),
         None if several => ", a clock of its own".to_owned(),
         _ => String::new(),
     };

@@ -1,11 +1,12 @@
 //! Shifts the times of ranks, which count from the start of each rank's own iteration, to a common clock.
 
 use crate::base::Nanos;
-use crate::measure::record::{MomentRecord, RankRecord};
+use crate::exec::Moment;
+use crate::measure::record::RankRecord;
 
 /// When the traced iteration of each rank began on a common clock; `None` unless known for all ranks.
-pub(super) fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
-    let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
+pub(super) fn origins(ranks: &[RankRecord]) -> Option<Vec<&Moment>> {
+    let origins: Option<Vec<&Moment>> = ranks.iter().map(|rank| rank.origins.last()).collect();
     origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
 }
 
@@ -13,9 +14,9 @@ pub(super) fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
 /// the iterations of all ranks begin at the same time.
 pub(super) fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
     let origins = origins(ranks);
-    let zero = origins.iter().flatten().map(|origin| origin.at_ns).min().unwrap_or(Nanos(0));
+    let zero = origins.iter().flatten().map(|origin| origin.at).min().unwrap_or(Nanos(0));
     let begins = match origins {
-        Some(origins) => origins.iter().map(|origin| origin.at_ns - zero).collect(),
+        Some(origins) => origins.iter().map(|origin| origin.at - zero).collect(),
         None => vec![Nanos(0); ranks.len()],
     };
     // With overlapping iterations, a span may begin before its own iteration.

@@ -74,7 +74,7 @@ impl Events {
         Events { first, needed: vec![false; count], counts: false }
     }
 
-    /// The event after an operation.
+    /// Returns the event that follows an operation.
     fn of(&self, iteration: u32, op: OpId) -> EventId {
         EventId(self.first[iteration as usize % self.first.len()] + op.0)
     }

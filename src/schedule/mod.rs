@@ -46,7 +46,7 @@ pub struct Lane {
     pub name: String,
     pub streams: Vec<StreamId>,
     pub priority: Priority,
-    /// The share of compute units that it is limited to; `None` for all.
+    /// Compute units to which the lane is limited; `None` for all.
     pub units: Option<Units>,
     /// The predicted hardware queue; on a host stream, a number beyond all queues.
     pub queue: u32,

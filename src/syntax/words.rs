@@ -89,13 +89,13 @@ pub const OPERATION: Lead = stmt("", Keyword::Leading, "nop()");
 pub enum WordRole {
     /// The word is a value itself.
     Value,
-    /// A value follows.
+    /// The word precedes a value.
     Before,
     /// A value or a block precedes the word, and another one follows.
     Between,
     /// A value precedes the word, which begins a clause about the value: `when n > 1`.
     Clause,
-    /// A name follows, which the word declares.
+    /// The word precedes a name, which it declares.
     Declares,
 }
 

@@ -99,7 +99,7 @@ fn check(chains: &Chains, text: &str) -> Option<Result<usize, String>> {
         };
         let verified = measure::verify(&question).map_err(|error| error.to_string())?.expect("nobody stops it");
         match verified.record.held {
-            true => Ok(merged.fused.iter().map(super::operations_saved).sum()),
+            true => Ok(merged.fused.iter().map(|fusion| super::operations_saved(fusion)).sum()),
             false => Err(format!("it is not verified: {:#?}", verified.record.mistakes)),
         }
     };

@@ -70,7 +70,7 @@ fn status(code: c_int) -> &'static str {
     }
 }
 
-/// The number in `hipDataType`.
+/// Returns the value of an element type in `hipDataType`.
 fn element(dtype: DType) -> c_int {
     match dtype {
         DType::F64 => 1,
@@ -85,7 +85,7 @@ fn element(dtype: DType) -> c_int {
     }
 }
 
-/// The number in `hipblasComputeType_t`.
+/// Returns the value of a type of arithmetic in `hipblasComputeType_t`.
 fn arithmetic(arithmetic: Arithmetic) -> c_int {
     match arithmetic {
         Arithmetic::F64 => 7,

@@ -62,6 +62,11 @@ pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -
     hiprtc.compile(source, architecture)
 }
 
+/// Path of the management library, if it has all functions.
+pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
+    smi::open(paths).map(|(_, path)| path.to_owned())
+}
+
 /// An AMD device, driven through the HIP runtime.
 pub struct Hip {
     driver: HipDriver,
@@ -174,7 +179,7 @@ impl Hip {
             ("hipBLASLt", self.hipblaslt().map(|library| at(library.version.clone(), library.path))),
             ("rocBLAS", self.rocblas().map(|library| library.path.to_owned())),
             ("RCCL", self.rccl().map(Collectives::version_and_path)),
-            ("ROCm SMI", smi::open(&self.paths).map(|(_, path)| path.to_owned())),
+            ("ROCm SMI", smi_library(&self.paths)),
         ]
     }
 

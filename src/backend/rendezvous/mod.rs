@@ -158,15 +158,15 @@ struct ConnectionState {
     inbox: BTreeMap<u32, VecDeque<Frame>>,
     /// Ranks that have finished.
     through: BTreeSet<u32>,
-    /// The first rank that is gone, with the reason; `None` while all are there.
+    /// The first rank that was lost, with the reason; `None` while all ranks are connected.
     lost: Option<(u32, String)>,
     /// Number of this process's next step, counted from 0.
     turn: u64,
     /// Name of this process's last step; empty before the first.
     place: String,
-    /// True if this process waits for others at that step.
+    /// True if this process waits for others at its last step.
     waiting: bool,
-    /// Progress of the others by their latest heartbeat.
+    /// Progress of the other ranks by their latest heartbeat.
     progress: BTreeMap<u32, RankProgress>,
     /// The last step before which a rank has failed, and that rank; `None` while none has.
     alarm: Option<(u64, u32)>,

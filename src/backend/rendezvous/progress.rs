@@ -9,13 +9,13 @@ use super::{ConnectionState, RendezvousState};
 pub(super) struct RankProgress {
     /// Number of the rank's next step, counted from 0.
     turn: u64,
-    /// Progress counter of that process.
+    /// Progress counter of the rank's process.
     work: u64,
     /// True if the rank waits for others.
     waiting: bool,
     /// Name of the rank's last step; empty before the first.
     place: String,
-    /// Time of the last change to any of these.
+    /// Time of the last change to any of the other fields.
     since: Instant,
 }
 

@@ -8,9 +8,9 @@ use crate::exec::{Driver, Fault, Image, Issued, LaneCompletion, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
-use super::machine::{Action, Machine, Placing, TaskId, Time, whole};
-use super::parts::{Known, Op, Parts, SimLaunch};
-use super::world::{Awaited, SharedState, View, World};
+use super::machine::{Action, Placing, SimMachine, TaskId, Time, whole};
+use super::parts::{LaunchCosts, OperationParts, Parts, SimLaunch};
+use super::world::{Awaited, DriverView, SharedState, World};
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -20,12 +20,12 @@ struct GraphNode {
     after: Vec<u32>,
     /// Stamps that the node's start and end record.
     observed: [Option<u32>; 2],
-    /// Argument of [`Machine::count`]; `None` for a task that does not count as an operation.
+    /// Argument of [`SimMachine::count`]; `None` for a task that does not count as an operation.
     counted: Option<(u32, [bool; 2])>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Graph {
+struct CapturedGraph {
     nodes: Vec<GraphNode>,
     /// Nodes without dependents in the graph.
     last: Vec<u32>,
@@ -66,13 +66,13 @@ struct SimDriver {
     calls: u64,
     issued: Option<Issued>,
     /// Parts of each operation.
-    ops: Vec<Op>,
+    ops: Vec<OperationParts>,
     parts: Vec<SimLaunch>,
     /// Placement of each lane, its last task, and the dependencies of its next task.
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,
-    graphs: Vec<Graph>,
+    graphs: Vec<CapturedGraph>,
     /// The task that holds each gate while it is shut.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
@@ -80,12 +80,12 @@ struct SimDriver {
     /// The stamp that the next operation's start records, if any.
     opening: Option<u32>,
     /// The last operation, as a task or as a node of the current capture; `None` before the first.
-    last: Option<Launched>,
+    last: Option<LastLaunch>,
     notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Launched {
+enum LastLaunch {
     Task(TaskId),
     /// A task that had ended when its call returned, with its end.
     Ended(Time),
@@ -102,13 +102,13 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let lanes =
         (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
     let ranks = images.iter().map(|image| image.rank).collect();
-    let mut machine = Machine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
+    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
     }
     let exchanges = Exchanges::new(images, profile);
-    let mut known = Known::default();
+    let mut known = LaunchCosts::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
     let stamps: Vec<u32> = images.iter().map(|image| image.stamps).collect();
     let world = Arc::new(World::new(machine, &stamps, each));
@@ -201,7 +201,7 @@ impl SimDriver {
     }
 
     /// State that determines what this rank does next.
-    fn view(&self) -> View {
+    fn view(&self) -> DriverView {
         let lane = |(_, last, waits): &(Placing, Option<TaskId>, Vec<TaskId>)| {
             std::iter::once(*last).chain(waits.iter().copied().map(Some)).collect()
         };
@@ -218,7 +218,7 @@ impl SimDriver {
             tasks.push(ago(&self.stamps, next_stamp + 1, stamps, 2 * window));
             tasks.push(ago(&self.gates, next_stamp / 2, stamps / 2, window));
         }
-        View { clock: self.host, calls: self.calls, tasks }
+        DriverView { clock: self.host, calls: self.calls, tasks }
     }
 
     /// Submits a task after a lane's last one and the lane's pending dependencies.
@@ -265,9 +265,9 @@ impl SimDriver {
         let number = self.stamp_of(stamp);
         match self.last.take() {
             None => self.opening = Some(number),
-            Some(Launched::Task(task)) => self.world.lock().machine.observe(task, None, Some(number)),
-            Some(Launched::Ended(time)) => self.world.lock().times[number as usize] = Some(time),
-            Some(Launched::Node(node)) => {
+            Some(LastLaunch::Task(task)) => self.world.lock().machine.observe(task, None, Some(number)),
+            Some(LastLaunch::Ended(time)) => self.world.lock().times[number as usize] = Some(time),
+            Some(LastLaunch::Node(node)) => {
                 let capture = self.capture.as_mut().expect("the node is its");
                 capture.nodes[node as usize].observed[1] = Some(number);
             }
@@ -298,7 +298,7 @@ fn urgency(priority: Priority) -> i32 {
 
 impl Driver for SimDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
-        let Op { lane, parts, observed } = self.ops[op as usize].clone();
+        let OperationParts { lane, parts, observed } = self.ops[op as usize].clone();
         let parts = if self.observing { observed } else { parts };
         let placed = self.lanes[lane as usize].0.lane;
         for index in parts.clone() {
@@ -310,7 +310,7 @@ impl Driver for SimDriver {
                 let capture = self.capture.as_mut().expect("checked above");
                 capture.nodes[node as usize].observed[0] = start;
                 capture.nodes[node as usize].counted = counted;
-                self.last = Some(Launched::Node(node));
+                self.last = Some(LastLaunch::Node(node));
                 continue;
             }
             self.host += part.host;
@@ -318,10 +318,10 @@ impl Driver for SimDriver {
             let world = self.world.clone();
             let mut state = world.lock();
             state.machine.observe(task, self.opening.take(), None);
-            self.last = Some(Launched::Task(task));
+            self.last = Some(LastLaunch::Task(task));
             if part.holds_host {
                 state = self.wait_for(&world, state, Awaited::End(task), "copy")?;
-                self.last = Some(Launched::Ended(state.machine.now()));
+                self.last = Some(LastLaunch::Ended(state.machine.now()));
                 self.host = self.host.max(state.machine.now());
             }
         }
@@ -518,7 +518,7 @@ impl Driver for SimDriver {
         }
         let last = (0..capture.nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
         let branches = capture.nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
-        self.graphs.push(Graph { nodes: capture.nodes, last, branches });
+        self.graphs.push(CapturedGraph { nodes: capture.nodes, last, branches });
         Ok(self.graphs.len() as u32 - 1)
     }
 

@@ -10,7 +10,7 @@ use crate::cost::{self, Task};
 use crate::exec::{Comm, Image, ImageOp};
 use crate::ops::{Collective, CollectiveKind, Peer};
 
-use super::machine::{Action, Channel, ChannelSide, Exchange, Machine, Time, whole};
+use super::machine::{Action, Channel, ChannelSide, Exchange, SimMachine, Time, whole};
 
 /// Communicators of all ranks, numbered.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl<'a> Exchanges<'a> {
         (crossing, sharing): (u32, SyncSharing),
         peer: &Peer,
         task: Task,
-        machine: &mut Machine,
+        machine: &mut SimMachine,
     ) -> Vec<Action> {
         let sends = peer.sends.as_ref().map(|sent| sent.to).filter(|to| *to != peer.rank);
         let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
@@ -83,7 +83,7 @@ impl<'a> Exchanges<'a> {
         image: &Image,
         op: &ImageOp,
         collectives: &[Collective],
-        machine: &mut Machine,
+        machine: &mut SimMachine,
     ) -> Option<Action> {
         let comm = image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
         let number = self.comms[comm];

@@ -15,7 +15,7 @@ use super::numbers::Time;
 use super::slots::Slots;
 
 /// Number of a capacity.
-pub type Resource = u32;
+pub type CapacityId = u32;
 
 /// Number of a flow; reused after its end.
 pub type FlowId = u32;
@@ -32,12 +32,12 @@ const MIN_SPEED: f64 = 1e-9;
 /// Share of a capacity that a flow takes at full speed, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    pub resource: Resource,
+    pub resource: CapacityId,
     pub share: f64,
 }
 
 #[derive(Clone, Debug)]
-struct Flow<T> {
+struct SimFlow<T> {
     owner: T,
     /// Remaining time at full speed, in ns, as of `at`.
     left: f64,
@@ -70,7 +70,7 @@ impl Capacity {
 /// Flows and the capacities that they share. `T` identifies a flow's owner.
 #[derive(Debug)]
 pub struct Flows<T> {
-    flows: Slots<Flow<T>>,
+    flows: Slots<SimFlow<T>>,
     capacities: Vec<Capacity>,
     /// Ends of flows with their versions, the earliest first.
     ends: BinaryHeap<Reverse<(Time, FlowId, u64)>>,
@@ -91,7 +91,7 @@ impl<T: Copy> Flows<T> {
     }
 
     /// Adds a capacity.
-    pub fn resource(&mut self) -> Resource {
+    pub fn resource(&mut self) -> CapacityId {
         self.capacities.push(Capacity::default());
         self.capacities.len() as u32 - 1
     }
@@ -110,7 +110,8 @@ impl<T: Copy> Flows<T> {
     /// Adds a flow that takes `time` ns at full speed. Demands name each capacity once.
     pub fn add(&mut self, now: Time, owner: T, time: f64, demands: Vec<Demand>) {
         let dominant = demands.iter().map(|demand| demand.share).fold(0.0, f64::max);
-        let id = self.flows.add(Flow { owner, left: time, at: now, rate: 0.0, demands, dominant, version: 0, seen: 0 });
+        let id =
+            self.flows.add(SimFlow { owner, left: time, at: now, rate: 0.0, demands, dominant, version: 0, seen: 0 });
         for &Demand { resource, share } in self.flows.get(id).into_iter().flat_map(|flow| &flow.demands) {
             let users = &mut self.capacities[resource as usize].users;
             let index = users.partition_point(|(user, _)| *user < id);
@@ -141,7 +142,7 @@ impl<T: Copy> Flows<T> {
     pub fn digest(&self, digest: &mut Digest, owner: impl Fn(&mut Digest, T)) {
         digest.size(self.flows.iter().count());
         for (id, flow) in self.flows.iter() {
-            let Flow { owner: whose, left, at, rate, demands, dominant: _, version: _, seen: _ } = flow;
+            let SimFlow { owner: whose, left, at, rate, demands, dominant: _, version: _, seen: _ } = flow;
             digest.word(id);
             owner(digest, *whose);
             digest.numbers([*left, *rate]);
@@ -154,13 +155,13 @@ impl<T: Copy> Flows<T> {
         }
     }
 
-    fn flow(&self, id: FlowId) -> &Flow<T> {
+    fn flow(&self, id: FlowId) -> &SimFlow<T> {
         self.flows.get(id).expect(MISSING_FLOW)
     }
 
     /// Updates the speeds of a flow that has begun, of users of freed capacities, and of all flows that share contended
     /// capacities with them.
-    fn update_rates(&mut self, now: Time, begun: Option<FlowId>, freed: Vec<Resource>) {
+    fn update_rates(&mut self, now: Time, begun: Option<FlowId>, freed: Vec<CapacityId>) {
         self.round += 1;
         let round = self.round;
         let mut flows: Vec<FlowId> = begun.into_iter().collect();
@@ -200,7 +201,7 @@ impl<T: Copy> Flows<T> {
     }
 
     /// Speeds of a closed set of flows that share contended capacities, by progressive filling.
-    fn rates(&self, mut flows: Vec<FlowId>, mut contended: Vec<Resource>) -> Vec<(FlowId, f64)> {
+    fn rates(&self, mut flows: Vec<FlowId>, mut contended: Vec<CapacityId>) -> Vec<(FlowId, f64)> {
         flows.sort_unstable();
         contended.sort_unstable();
         // Sort, so that the order of simultaneous ends does not depend on the traversal.
@@ -223,7 +224,7 @@ impl<T: Copy> Flows<T> {
     }
 
     /// The dominant share at which unfixed flows exhaust a capacity; infinite if they cannot.
-    fn level(&self, rates: &[(FlowId, Option<f64>)], resource: Resource) -> f64 {
+    fn level(&self, rates: &[(FlowId, Option<f64>)], resource: CapacityId) -> f64 {
         let mut left = 1.0;
         // Dominant share of each unfixed flow, and its share of this capacity.
         let mut takers: Vec<(f64, f64)> = Vec::new();
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     /// When a flow begins, how long it takes at full speed, and its demands.
-    type Drawn<'a> = (Time, f64, &'a [(Resource, f64)]);
+    type Drawn<'a> = (Time, f64, &'a [(CapacityId, f64)]);
 
     /// When flows end.
     fn ends(flows: &[Drawn]) -> Vec<(u32, Time)> {
@@ -320,7 +321,7 @@ mod tests {
 
         use super::*;
 
-        fn flow() -> impl Strategy<Value = (f64, Vec<(Resource, f64)>)> {
+        fn flow() -> impl Strategy<Value = (f64, Vec<(CapacityId, f64)>)> {
             let demand = (0u32..4, 1u32..=100).prop_map(|(resource, percent)| (resource, f64::from(percent) / 100.0));
             let demands = prop::collection::vec(demand, 0..4).prop_map(|mut demands| {
                 demands.sort_by_key(|demand| demand.0);
@@ -341,8 +342,8 @@ mod tests {
                     state.add(0, id, *time, demands);
                 }
                 while state.next().is_some() {
-                    let live: Vec<&Flow<usize>> = state.flows.iter().map(|(_, flow)| flow).collect();
-                    let share = |flow: &Flow<usize>, resource| flow.demands.iter()
+                    let live: Vec<&SimFlow<usize>> = state.flows.iter().map(|(_, flow)| flow).collect();
+                    let share = |flow: &SimFlow<usize>, resource| flow.demands.iter()
                         .filter(|demand| demand.resource == resource).map(|demand| demand.share).sum::<f64>();
                     let used = |resource| live.iter().map(|flow| flow.rate * share(flow, resource)).sum::<f64>();
                     for resource in 0..4 {

@@ -36,7 +36,7 @@ pub enum Action {
     /// A position in a lane: begin or end of a graph, or a stamp by its number.
     Mark(Option<u32>),
     Run(Task),
-    /// Takes part in an exchange, by the number from [`Machine::exchange`].
+    /// Takes part in an exchange, by the number from [`SimMachine::exchange`].
     Exchange(u32),
     /// Takes part in an exchange without compute units or a hardware queue, since it is not a kernel.
     Meet(u32),
@@ -48,7 +48,7 @@ pub struct Placing {
     pub lane: u32,
     /// The hardware queue of the task; `None` for a node of a graph.
     pub queue: Option<u32>,
-    /// Lower values are more urgent.
+    /// Priority of the task's lane; lower values are more urgent.
     pub priority: i32,
 }
 
@@ -82,7 +82,7 @@ struct Engines {
 }
 
 #[derive(Debug)]
-struct Device {
+struct SimDevice {
     /// Free compute units, in 1/32.
     free: u64,
     /// Kernels with waiting blocks: the most urgent first, then the oldest.
@@ -100,7 +100,7 @@ enum Owner {
     Transfer(TransferId),
 }
 
-/// Index in [`Device::copies`] of the engines that a task uses; `None` for a kernel and for work of the host.
+/// Index in [`SimDevice::copies`] of the engines that a task uses; `None` for a kernel and for work of the host.
 fn engines_of(task: &Task) -> Option<usize> {
     match task {
         Task::Kernel { .. } | Task::Host { .. } => None,
@@ -116,7 +116,7 @@ pub fn whole(time: f64) -> Time {
 
 /// The simulated devices.
 #[derive(Debug)]
-pub struct Machine {
+pub struct SimMachine {
     now: Time,
     events: BinaryHeap<Event>,
     event_number: u64,
@@ -124,7 +124,7 @@ pub struct Machine {
     paths: Paths,
     tasks: VecDeque<TaskState>,
     first: TaskId,
-    devices: Vec<Device>,
+    devices: Vec<SimDevice>,
     /// Device of each lane.
     device_of: Vec<u32>,
     capacity: u64,
@@ -154,24 +154,24 @@ pub struct Machine {
     watched: Vec<Option<Vec<(Time, u32)>>>,
 }
 
-impl Machine {
+impl SimMachine {
     /// Creates one device per rank with `queues` hardware queues each. `lanes` has the device and the priority of each
     /// lane; lower values are more urgent.
-    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> Machine {
+    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> SimMachine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
             let (free, latency) = (engines.engines.value() as u32, whole(engines.latency.value()));
             Engines { free, waiting: VecDeque::new(), latency }
         };
-        let device = |_: &u32| Device {
+        let device = |_: &u32| SimDevice {
             free: capacity,
             admitted: Vec::new(),
             copies: [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToHost].map(engines),
         };
         let mut flows = Flows::new(0);
         let paths = Paths::new(profile, &ranks, &mut flows);
-        Machine {
+        SimMachine {
             now: 0,
             events: BinaryHeap::new(),
             event_number: 0,
@@ -310,17 +310,17 @@ impl Machine {
         self.at(time, EventKind::Ready(task));
     }
 
-    /// Makes [`Machine::moved`] report the end of a task.
+    /// Makes [`SimMachine::moved`] report the end of a task.
     pub fn await_end(&mut self, task: TaskId) {
         self.awaited.insert(task);
     }
 
-    /// Makes [`Machine::moved`] report when a lane has fewer tasks.
+    /// Makes [`SimMachine::moved`] report when a lane has fewer tasks.
     pub fn await_room(&mut self, lane: u32) {
         self.awaited_lanes.insert(lane);
     }
 
-    /// Cancels [`Machine::await_room`].
+    /// Cancels [`SimMachine::await_room`].
     pub fn has_room(&mut self, lane: u32) {
         self.awaited_lanes.remove(&lane);
     }

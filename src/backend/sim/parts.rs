@@ -13,7 +13,7 @@ use crate::exec::{Image, ImageOp};
 use crate::ops::Launch;
 
 use super::exchange::Exchanges;
-use super::machine::{Action, Machine, Time, whole};
+use super::machine::{Action, SimMachine, Time, whole};
 
 #[derive(Clone, Copy, Debug)]
 pub struct SimLaunch {
@@ -26,25 +26,31 @@ pub struct SimLaunch {
 
 /// An operation's lane and parts, and its parts in observed iterations.
 #[derive(Clone, Debug)]
-pub struct Op {
+pub struct OperationParts {
     pub lane: u32,
     pub parts: Range<u32>,
     pub observed: Range<u32>,
 }
 
 /// Operations and parts of an image.
-pub type Parts = (Vec<Op>, Vec<SimLaunch>);
+pub type Parts = (Vec<OperationParts>, Vec<SimLaunch>);
 
 /// Host cost of each kind of launch, and whether it blocks the host.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct LaunchCosts {
     /// Parts by work, cache share, communicator, and number of a copy between ranks.
     ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
 }
 
-impl Known {
+impl LaunchCosts {
     /// Computes the parts of an image's operations; shares those of equal operations.
-    pub fn parts(&mut self, image: &Image, profile: &Profile, exchanges: &Exchanges, machine: &mut Machine) -> Parts {
+    pub fn parts(
+        &mut self,
+        image: &Image,
+        profile: &Profile,
+        exchanges: &Exchanges,
+        machine: &mut SimMachine,
+    ) -> Parts {
         self.ranges.clear();
         let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
@@ -94,7 +100,7 @@ impl Known {
                 [range.clone(), range]
             });
             let [parts, observed] = ranges.clone();
-            Op { lane: op.lane, parts, observed }
+            OperationParts { lane: op.lane, parts, observed }
         });
         (ops.collect(), parts)
     }

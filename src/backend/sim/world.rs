@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::exec::{Issued, Repeat};
 
 use super::digest::{Digest, StampBase};
-use super::machine::{Machine, TaskId, Time};
+use super::machine::{SimMachine, TaskId, Time};
 
 /// The event that a rank waits for.
 #[derive(Clone, Copy, Debug)]
@@ -34,14 +34,14 @@ const RING: u64 = 64;
 
 /// The iterations that a rank has issued since it entered.
 #[derive(Clone, Debug)]
-struct Count {
+struct IssuedCount {
     count: u64,
     /// Times at which the last of them were issued, as a ring.
     times: [Time; RING as usize],
 }
 
-impl Count {
-    const NONE: Count = Count { count: 0, times: [0; RING as usize] };
+impl IssuedCount {
+    const NONE: IssuedCount = IssuedCount { count: 0, times: [0; RING as usize] };
 
     fn add(&mut self, time: Time) {
         self.count += 1;
@@ -60,7 +60,7 @@ impl Count {
 
 /// State of a driver that determines what it does next, when it yields to others.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct DriverView {
     pub clock: Time,
     /// Number of calls since the last iteration was issued.
     pub calls: u64,
@@ -70,14 +70,14 @@ pub struct View {
 
 /// State of one rank that the other ranks see.
 #[derive(Debug)]
-struct Rank {
+struct SharedRank {
     present: bool,
     /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
-    issued: Count,
+    issued: IssuedCount,
     /// The rank's last iteration; `None` if no later one can equal an earlier one.
     last: Option<Issued>,
-    view: View,
+    view: DriverView,
     /// Numbering of the rank's stamps.
     stamps: StampBase,
     /// Number of iterations that the rank can reuse; `None` once it has received that number.
@@ -87,10 +87,10 @@ struct Rank {
 /// The machine and the state that ranks share.
 #[derive(Debug)]
 pub struct SharedState {
-    pub machine: Machine,
+    pub machine: SimMachine,
     /// Time of each stamp; `None` if it was not reached.
     pub times: Vec<Option<Time>>,
-    ranks: Vec<Rank>,
+    ranks: Vec<SharedRank>,
     /// Number of ranks that have entered.
     entered: u32,
     together: bool,
@@ -123,7 +123,7 @@ impl SharedState {
     }
 
     /// Ranks whose threads are running: all of them, or the only one, which never enters.
-    fn under_way(&self) -> impl Iterator<Item = &Rank> {
+    fn under_way(&self) -> impl Iterator<Item = &SharedRank> {
         self.ranks.iter().filter(|rank| rank.present || self.ranks.len() == 1)
     }
 
@@ -157,7 +157,7 @@ impl SharedState {
         self.machine.digest(&mut digest);
         let first = self.under_way().next().map_or(0, |rank| rank.issued.count);
         for (rank, base) in self.ranks.iter().zip(&bases) {
-            let Rank { present, waiting, issued, last, view, stamps: _, repeat: _ } = rank;
+            let SharedRank { present, waiting, issued, last, view, stamps: _, repeat: _ } = rank;
             digest.word(*present);
             match *waiting {
                 None => digest.word(0u64),
@@ -172,7 +172,7 @@ impl SharedState {
                 continue;
             };
             digest.words([under_way, slot]);
-            let View { clock, calls, tasks } = view;
+            let DriverView { clock, calls, tasks } = view;
             digest.moment(*clock);
             digest.word(*calls);
             for list in tasks {
@@ -209,21 +209,21 @@ pub struct World {
 
 impl World {
     /// Creates the world. `stamps` has the number of stamps of each rank.
-    pub fn new(machine: Machine, stamps: &[u32], each: bool) -> World {
+    pub fn new(machine: SimMachine, stamps: &[u32], each: bool) -> World {
         let mut first = 0;
         let mut rank = |&all: &u32| {
             first += all;
-            Rank {
+            SharedRank {
                 present: false,
                 waiting: None,
-                issued: Count::NONE,
+                issued: IssuedCount::NONE,
                 last: None,
-                view: View::default(),
+                view: DriverView::default(),
                 stamps: StampBase { first: first - all, ring: 1, next: 0 },
                 repeat: None,
             }
         };
-        let ranks: Vec<Rank> = stamps.iter().map(&mut rank).collect();
+        let ranks: Vec<SharedRank> = stamps.iter().map(&mut rank).collect();
         let turns = ranks.iter().map(|_| Condvar::new()).collect();
         let state = SharedState {
             machine,
@@ -250,7 +250,7 @@ impl World {
         let own = &mut state.ranks[rank];
         own.present = true;
         own.waiting = None;
-        own.issued = Count::NONE;
+        own.issued = IssuedCount::NONE;
         own.last = None;
         own.repeat = None;
         if state.entered as usize == self.turns.len() {
@@ -283,7 +283,7 @@ impl World {
     fn pass(&self, state: &mut SharedState) {
         loop {
             let can = |rank: &usize| {
-                let Rank { present, waiting, .. } = &state.ranks[*rank];
+                let SharedRank { present, waiting, .. } = &state.ranks[*rank];
                 *present && (state.stuck || waiting.is_none_or(|awaited| state.is_there(awaited)))
             };
             if let Some(next) = (0..self.turns.len()).find(can) {
@@ -297,7 +297,7 @@ impl World {
             while !state.machine.moved() {
                 if !state.machine.step() {
                     // No event is left. Release a rank that waits for others to issue: they may wait for it.
-                    let waits = |rank: &&mut Rank| matches!(rank.waiting, Some(Awaited::Issued(_)));
+                    let waits = |rank: &&mut SharedRank| matches!(rank.waiting, Some(Awaited::Issued(_)));
                     match state.ranks.iter_mut().find(waits) {
                         Some(rank) => rank.waiting = None,
                         None => state.stuck = true,
@@ -310,7 +310,7 @@ impl World {
 
     /// Notes that a rank has issued an iteration. Returns the time at which it continues: with `wait`, when all other
     /// ranks have issued as many, as far as they can before this one continues.
-    pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> View) -> Time {
+    pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> DriverView) -> Time {
         let mut state = self.lock();
         let own = &mut state.ranks[rank];
         own.view = view();
@@ -354,7 +354,7 @@ impl World {
         mut state: MutexGuard<'a, SharedState>,
         rank: usize,
         awaited: Awaited,
-        view: impl Fn() -> View,
+        view: impl Fn() -> DriverView,
     ) -> Option<MutexGuard<'a, SharedState>> {
         if state.is_there(awaited) {
             return Some(state);

@@ -25,7 +25,7 @@ impl RunSet {
         RunSet { name: name.to_owned(), files: Vec::new(), points: Vec::new(), planned: BTreeSet::new() }
     }
 
-    /// The side of one run.
+    /// Returns a side with the single run of a record.
     pub fn of_record(name: &str, record: &RunRecord) -> RunSet {
         RunSet { points: point::of_record(record), ..RunSet::new(name) }
     }

@@ -9,9 +9,9 @@ use crate::fuse::Fusion;
 /// The result of fusing a program's operations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FusionRecord {
-    /// Operations that took the place of several.
+    /// Operations that replace several others.
     pub merged: Vec<MergedRecord>,
-    /// Chains that stay apart.
+    /// Pairs of operations that were not fused.
     pub broken: Vec<BrokenRecord>,
     /// Why the program ran without merged operations; `None` if it ran with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,15 +35,15 @@ pub struct MergedRecord {
     pub count: usize,
 }
 
-/// A chain that stays apart.
+/// A pair of operations that was not fused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BrokenRecord {
     pub first: String,
     pub second: String,
-    /// Source location of the second.
+    /// Source location of the second operation.
     pub place: String,
     pub why: String,
-    /// Number of equal ones.
+    /// Number of equal pairs, in other turns of a loop or in other slots.
     pub count: usize,
 }
 

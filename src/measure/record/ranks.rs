@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
-use crate::exec::KernelLaunch;
 use crate::exec::counters::{CounterValue, UnitBlocks};
+use crate::exec::{KernelLaunch, Moment};
 
 use super::Times;
 
@@ -34,7 +34,7 @@ pub struct RankRecord {
     /// Begin of each observed iteration of the slot on the host's clock. The last is that of `trace`. Empty if one rank
     /// runs alone, or if the clocks could not be aligned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub origins: Vec<MomentRecord>,
+    pub origins: Vec<Moment>,
     /// Arrivals at collectives, sends, receives, and copies to other ranks, in the same iterations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<ArrivalRecord>,
@@ -47,16 +47,6 @@ pub struct OccupiedRecord {
     pub at_ns: Nanos,
     /// Number of occupied compute units; a unit that several kernels share counts by its occupied part.
     pub units: f64,
-}
-
-/// A moment on a host's clock, which all processes of that host share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MomentRecord {
-    pub at_ns: Nanos,
-    /// Error in either direction.
-    pub error_ns: Nanos,
-    /// Identifies the clock: moments with equal numbers can be compared.
-    pub clock: u32,
 }
 
 /// Arrivals of one rank at a collective or transfer, by observed iteration, from the start of the iteration. An

@@ -47,7 +47,7 @@ impl AxisEffect {
                     return AxisEffect::Unknown;
                 };
                 let run = AxisCase { value, program, time: point.time, simulated: record.simulated };
-                groups.entry(super::others(axes, case)).or_default().push(run);
+                groups.entry(super::other_values(axes, case)).or_default().push(run);
             }
         }
         AxisEffect::between(&groups.into_values().filter(|group| group.len() > 1).collect::<Vec<_>>())

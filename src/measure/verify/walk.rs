@@ -24,7 +24,7 @@ pub struct Verifier<'a> {
     memories: Vec<VerifiedMemory>,
     /// Keys of operations between ranks, for each rank of this process and iteration.
     keys: Vec<Vec<Vec<Option<MatchKey>>>>,
-    /// The keys that are checked.
+    /// Keys of the operations between ranks that are checked.
     live: BTreeSet<MatchKey>,
     operations: BTreeMap<String, CheckedOperations>,
     mistakes: Vec<WrongLaunch>,

@@ -18,9 +18,11 @@ const MAX_DEPTH: u64 = 16;
 /// Minimum number of columns, so that most threads of a block have some.
 const MIN_COLUMNS: u64 = 256;
 
-/// Threads of a block, columns of a thread, and rows of a block.
+/// Number of threads of a block.
 const THREADS: u32 = 128;
+/// Number of columns that a thread computes.
 const EACH: u64 = 4;
+/// Number of rows that a block computes.
 const ROWS: u64 = 32;
 
 /// Instructions per result beside its terms and its epilogue: for addresses, loads and the store.
@@ -48,7 +50,7 @@ fn blocks(spec: &Spec) -> u64 {
     m.div_ceil(ROWS) * n.div_ceil(EACH * u64::from(THREADS)) * batch
 }
 
-/// The cost of that kernel.
+/// Returns the cost of the generated kernel.
 pub fn cost(spec: &Spec) -> Cost {
     let (_, _, k, _) = sizes(spec);
     let (finish, results) = (Finish::of(spec), spec.outputs[0].elements() as f64);

@@ -14,8 +14,8 @@ use crate::report::dump;
 use crate::schedule::{self, Schedule};
 
 use super::{
-    CriticalPath, Hazard, Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Queues, Reason,
-    SCHEMA, Slice, Text, kept,
+    CriticalPath, Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Queues, Reason, SCHEMA,
+    Slice, Text, kept,
 };
 
 /// The inputs of a document.
@@ -295,15 +295,9 @@ impl<'a> Builder<'a> {
             plan::Reason::Sync => Reason::Sync,
             plan::Reason::After { span } if waits => Reason::Wait { place: self.place(span) },
             plan::Reason::After { span } => Reason::After { place: self.place(span) },
-            plan::Reason::Data { hazard, view, source } => Reason::Data {
-                hazard: match hazard {
-                    plan::Hazard::ReadAfterWrite => Hazard::ReadAfterWrite,
-                    plan::Hazard::WriteAfterRead => Hazard::WriteAfterRead,
-                    plan::Hazard::WriteAfterWrite => Hazard::WriteAfterWrite,
-                },
-                slice: self.slice(view).slice,
-                from_slice: self.slice(source).slice,
-            },
+            plan::Reason::Data { hazard, view, source } => {
+                Reason::Data { hazard, slice: self.slice(view).slice, from_slice: self.slice(source).slice }
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Nanos, OnceBlock};
 use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
+pub use crate::plan::Hazard;
 
 pub use build::{DocumentInputs, build};
 pub use cases::cases;
@@ -216,21 +217,12 @@ pub enum Reason {
     Stream,
     /// The later operation accesses `slice`, which overlaps `from_slice` of the earlier one.
     Data { hazard: Hazard, slice: Text, from_slice: Text },
-    /// An `after` at this location.
+    /// An `after` at the location `place`.
     After { place: Text },
-    /// A `wait` at this location.
+    /// A `wait` at the location `place`.
     Wait { place: Text },
     /// A `sync()` between the operations, or one of them is a `sync()`.
     Sync,
-}
-
-/// Accesses of two operations to the same memory, the later one first: read after write, and so on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Hazard {
-    ReadAfterWrite,
-    WriteAfterRead,
-    WriteAfterWrite,
 }
 
 /// The chain of dependencies that takes longest.

@@ -245,7 +245,7 @@ impl<'a> ViewVariant<'a> {
             p50_ns: rank.time.p50_ns,
             observer_effect: rank.observer_effect,
             shift_ns,
-            clock_error_ns: rank.origins.last().filter(|_| common).map(|origin| origin.error_ns),
+            clock_error_ns: rank.origins.last().filter(|_| common).map(|origin| origin.error),
             analysis: &rank.analysis,
             operations: OperationColumns::of(rank, texts),
             trace: SpanColumns::of(&rank.trace),

@@ -7,9 +7,9 @@ use super::Rule;
 /// Location at which the parser failed, and the rules that it expected.
 pub(super) struct FailurePoint<'a> {
     pub rule: Rule,
-    /// The piece up to that point, without trailing space.
+    /// The piece up to the point of failure, without trailing space.
     pub before: &'a str,
-    /// The text after that point.
+    /// The text after the point of failure.
     pub rest: &'a str,
     /// The part of `rest` that is shown as what was found.
     pub found: &'a str,

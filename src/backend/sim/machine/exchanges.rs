@@ -11,7 +11,7 @@ use crate::ops::{Collective, Cost};
 use super::super::digest::Digest;
 use super::super::slots::Slots;
 use super::units::Blocks;
-use super::{Action, EventKind, Machine, Owner, TaskId, Time, TransferId, whole};
+use super::{Action, EventKind, Owner, SimMachine, TaskId, Time, TransferId, whole};
 
 /// A communicator, or one direction between two of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,15 +21,15 @@ pub struct Channel {
     pub pair: Option<(u32, u32)>,
 }
 
-/// One rank's part in an exchange on a channel.
+/// A rank's part in an exchange on a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelSide {
     pub channel: Channel,
-    /// Number of participants, including itself.
+    /// Number of participants, including this rank.
     pub needed: u32,
     /// Whether this is the receiving side of a transfer.
     pub receives: bool,
-    /// True if the side waits until all have arrived and the transfer is over; otherwise it only signals its arrival.
+    /// True if the side waits until all participants have arrived and the transfer is over; otherwise it only signals its arrival.
     pub waits: bool,
     /// Duration of the transfer without contention, once all have arrived, in ns. The longest of all sides counts.
     pub time: f64,
@@ -141,7 +141,7 @@ impl ExchangeState {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// Registers an exchange and returns its number.
     pub fn exchange(&mut self, exchange: Exchange) -> u32 {
         self.meetings.exchanges.push(exchange);

@@ -6,7 +6,7 @@ use crate::config::Profile;
 use crate::cost::{self, Busy, Load, Path, Task};
 use crate::ops::Direction;
 
-use super::super::flows::{Demand, Flows, Resource};
+use super::super::flows::{CapacityId, Demand, Flows};
 use super::Owner;
 
 /// Share of a capacity below which a demand is ignored.
@@ -27,7 +27,7 @@ pub(super) struct Paths {
     /// Rank of each device.
     ranks: Vec<u32>,
     /// Links between devices that were used so far.
-    between: FxHashMap<Path, Resource>,
+    between: FxHashMap<Path, CapacityId>,
     profile: Profile,
 }
 
@@ -40,7 +40,7 @@ impl Paths {
         Paths { ranks: ranks.to_vec(), between: FxHashMap::default(), profile: profile.clone() }
     }
 
-    fn of_device(device: usize, capacity: u32) -> Resource {
+    fn of_device(device: usize, capacity: u32) -> CapacityId {
         device as u32 * OF_DEVICE + capacity
     }
 

@@ -4,9 +4,9 @@ use crate::cost::{Busy, Task};
 
 use super::super::digest::Digest;
 use super::units::Blocks;
-use super::{Action, Device, Engines, EventKind, Machine, Owner, TaskState};
+use super::{Action, Engines, EventKind, Owner, SimDevice, SimMachine, TaskState};
 
-impl Machine {
+impl SimMachine {
     /// The oldest task that is kept.
     pub fn oldest(&self) -> u64 {
         self.first
@@ -14,7 +14,7 @@ impl Machine {
 
     /// Adds all state that affects the future to a digest.
     pub fn digest(&self, digest: &mut Digest) {
-        let Machine {
+        let SimMachine {
             now: _,
             events,
             // Only the order of simultaneous events matters, which sorting preserves.
@@ -150,8 +150,8 @@ fn of_action(digest: &mut Digest, action: Action) {
     }
 }
 
-fn of_device(digest: &mut Digest, device: &Device) {
-    let Device { free, admitted, copies } = device;
+fn of_device(digest: &mut Digest, device: &SimDevice) {
+    let SimDevice { free, admitted, copies } = device;
     digest.word(*free);
     digest.tasks(admitted.iter().copied());
     for Engines { free, waiting, latency: _ } in copies {

@@ -3,7 +3,7 @@
 use crate::cost::{self, Busy, Task};
 
 use super::agenda::EventKind;
-use super::{Action, Machine, Owner, TaskId, whole};
+use super::{Action, Owner, SimMachine, TaskId, whole};
 
 /// Number of groups in which a less urgent kernel's blocks are assigned. A more urgent kernel gets the units when a
 /// group ends.
@@ -31,7 +31,7 @@ struct KernelBlocks {
     busy: Busy,
 }
 
-impl Machine {
+impl SimMachine {
     /// Queues a kernel that waits for compute units, by its urgency.
     pub(super) fn admit(&mut self, task: TaskId) {
         let priority = self.state(task).placing.priority;

@@ -1,8 +1,8 @@
 //! Observation of tasks: stamps, progress of lanes, and occupied compute units.
 
-use super::{Machine, TaskId, Time};
+use super::{SimMachine, TaskId, Time};
 
-impl Machine {
+impl SimMachine {
     /// Returns the stamps that were reached since the last call, with their times in ns.
     pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, Time)> {
         self.stamps.drain(..)
@@ -30,7 +30,7 @@ impl Machine {
         self.note_units(device);
     }
 
-    /// The times at which the number of occupied units of a device has changed since [`Machine::watch_units`], each
+    /// The times at which the number of occupied units of a device has changed since [`SimMachine::watch_units`], each
     /// with the number in 1/32 from then on. Recording ends.
     pub fn take_units(&mut self, device: usize) -> Vec<(Time, u32)> {
         self.watched[device].take().unwrap_or_default()
