@@ -160,7 +160,18 @@ const HELPS: &[(&[&str], &str)] = &[
     (&["all2all", "alltoallsingle"], "here that is `all_to_all($1$>)`"),
     (&["isend", "irecv"], "write `send` and `recv` in one `group { … }`: there, none waits for the other"),
     (
-        &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
+        &[
+            "memcpy",
+            "memcpy2d",
+            "memcpypeer",
+            "memcpydtoh",
+            "memcpyhtod",
+            "memcpydtod",
+            "copyto",
+            "clone",
+            "cpu",
+            "cuda",
+        ],
         "write `copy(src -> dst)`: the direction follows from the spaces of both",
     ),
     (
@@ -213,7 +224,10 @@ pub(super) fn help(name: &str, receiver: Option<&str>, call: &Call, names: &Inte
     if let Some(function) = Unary::from_name(&plain) {
         return Some(filled(&format!("here that is `map({}($1)$>)`", function.name()), name, receiver, call, names));
     }
-    let (_, help) = HELPS.iter().find(|(others, _)| others.contains(&plain.as_str()))?;
+    let moves =
+        ["cpu", "cuda", "gpu"].iter().any(|device| inputs(call, names).iter().any(|input| input.contains(device)));
+    let plain = if plain == "to" && moves { "copyto" } else { &plain };
+    let (_, help) = HELPS.iter().find(|(others, _)| others.contains(&plain))?;
     Some(filled(help, name, receiver, call, names))
 }
 

@@ -167,6 +167,12 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         _ if of == "meta" && ["description", "desc", "about", "summary", "title", "name"].contains(&name) => {
             "the description of a file is its first lines, as `//! What the file is about`".to_owned()
         }
+        _ if of == "attention" && ["heads", "num_heads", "n_heads", "nhead"].contains(&name) => {
+            "heads are a dimension of the inputs: `f16[batch, heads, positions, features]`".to_owned()
+        }
+        _ if of == "attention" && ["mask", "attn_mask"].contains(&name) => {
+            "write `causal: true`; any other mask is the fourth input, a bias with `-inf`".to_owned()
+        }
         _ if of == "reduce" && ["dim", "dims", "axis", "axes", "keepdim"].contains(&name) => {
             "`reduce` is a collective of several ranks; along a dimension, write `sum(x, dims: [0])`, `max` or `mean`"
                 .to_owned()

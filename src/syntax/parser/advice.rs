@@ -277,6 +277,7 @@ fn colon(place: &FailurePoint) -> Option<String> {
         "preset" if place.inside().is_none() => {
             Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
         }
+        "meta" if place.inside().is_none() => help("remove the colon: `meta { category: \"gemm\" }`"),
         "stream" => Some(format!("write options in parentheses: `stream {name}(priority: high)`")),
         "preset" => Some(format!("a preset has `=`: `{name} = …`")),
         "param" | "let" | "metric" => {
@@ -312,6 +313,10 @@ fn operator(place: &FailurePoint) -> Option<String> {
 fn head(place: &FailurePoint) -> Option<String> {
     let (next, name) = (place.rest.chars().next(), place.word_before());
     match (place.lead(), next) {
+        ("on", Some('(')) if name != "on" => {
+            let index = place.rest[1..].split(')').next().unwrap_or_default();
+            Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`"))
+        }
         (word @ ("for" | "on"), Some('(')) => {
             lead(word, false).map(|lead| format!("write `{}`, without parentheses", lead.form))
         }

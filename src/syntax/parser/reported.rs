@@ -227,6 +227,12 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if word == "for" && behind.contains("{ metric ") => {
             "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
         }
+        _ if ["for", "if"].contains(&word)
+            && ["{ stream ", "{ buffer "].iter().any(|inner| line(text, at).contains(inner)) =>
+        {
+            "declarations have no loops and no conditions: declare a family, `stream s[n]` or `buffer x[n]: f32[4]`"
+                .to_owned()
+        }
         _ if operation => "operations and their blocks belong inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
