@@ -226,8 +226,8 @@ impl Linker {
             Some((memory, theirs)) if theirs.dims == layout.dims && theirs.dtype == layout.dtype => {
                 let fixed = usize::from(info.family);
                 let view = other.views.place(memory, (offset, tensor.dims, tensor.strides), fixed, &theirs);
-                if view.is_some() {
-                    return view;
+                if view.is_ok() {
+                    return view.ok();
                 }
                 format!("is sliced in dimensions on rank {to} in which the slice of rank {from} is not a box")
             }

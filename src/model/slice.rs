@@ -12,7 +12,7 @@ use super::analyzer::Analyzer;
 use super::error::{ModelError, SliceError};
 use super::unknown;
 use super::value::Value;
-use super::views::Extent;
+use super::views::{Extent, Unplaced};
 
 /// The part of a dimension that an index selects.
 #[derive(Clone, Copy, Debug)]
@@ -235,17 +235,19 @@ impl Analyzer<'_> {
             true => Dims::MAX,
             false => usize::from(self.program.memory(memory).family),
         };
-        let found = self.program.views.place(memory, (offset, dims, strides), fixed, &layout);
-        match found {
-            Some(view) => Value::Tensor { view, family: 0 },
-            None => {
-                let name = written(base, &self.names);
-                let dims = self.program.views.grid(memory).unwrap_or(layout.dims);
-                let memory = self.names.name(self.program.memory(memory).name).to_owned();
-                self.error(SliceError::SliceOfView { name, memory, dims, at: span.into() }.into());
-                Value::Unknown
-            }
-        }
+        let unplaced = match self.program.views.place(memory, (offset, dims, strides), fixed, &layout) {
+            Ok(view) => return Value::Tensor { view, family: 0 },
+            Err(unplaced) => unplaced,
+        };
+        let name = written(base, &self.names);
+        let dims = self.program.views.grid(memory).unwrap_or(layout.dims);
+        let memory = self.names.name(self.program.memory(memory).name).to_owned();
+        let why = match unplaced {
+            Unplaced::Slice => format!("not one range in each dimension of {dims}"),
+            Unplaced::Other => format!("it divides a dimension of {dims} where another slice of `{memory}` crosses it"),
+        };
+        self.error(SliceError::SliceOfView { name, memory, why, at: span.into() }.into());
+        Value::Unknown
     }
 
     /// Returns the part of each dimension that its index in `items` selects; `sizes` are the dimensions of `base`. Reports

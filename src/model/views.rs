@@ -64,6 +64,15 @@ pub struct Views {
     grids: FxHashMap<MemoryId, Dims>,
 }
 
+/// The slice that is no box in any grid of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unplaced {
+    /// The new slice.
+    Slice,
+    /// A slice that exists, in the grid that the new one needs.
+    Other,
+}
+
 const NONE: u32 = u32::MAX;
 
 /// Properties of a memory that a view depends on.
@@ -142,29 +151,30 @@ impl Views {
     }
 
     /// Returns the slice of a memory that begins at this element and has these dimensions and strides. Divides dimensions of
-    /// the grid behind the first `fixed` if the slice is no box without that; `None` if it, or a slice that exists, is
-    /// none then.
+    /// the grid behind the first `fixed` if the slice is no box without that.
     pub fn place(
         &mut self,
         memory: MemoryId,
         (offset, dims, strides): (u64, Dims, Dims),
         fixed: usize,
         layout: &Layout,
-    ) -> Option<ViewId> {
+    ) -> Result<ViewId, Unplaced> {
         let mut grid = self.on_grid(memory, layout).dims;
         let extents = loop {
             match boxed(&grid, offset, &dims, &strides) {
                 Ok(extents) => break extents,
-                Err(NoBox::Divide { axis, part }) if axis >= fixed => grid = grid::divided(&grid, axis, part)?,
-                Err(_) => return None,
+                Err(NoBox::Divide { axis, part }) if axis >= fixed => {
+                    grid = grid::divided(&grid, axis, part).ok_or(Unplaced::Slice)?;
+                }
+                Err(_) => return Err(Unplaced::Slice),
             }
         };
         if grid != self.on_grid(memory, layout).dims {
-            self.refine(memory, grid, layout)?;
+            self.refine(memory, grid, layout).ok_or(Unplaced::Other)?;
         }
         let kept = grid::kept(&extents, &dims);
         let view = self.intern(memory, &extents, kept.unwrap_or(all_kept(extents.len())), layout);
-        Some(if kept.is_some() { view } else { self.reshape(view, dims, strides, layout) })
+        Ok(if kept.is_some() { view } else { self.reshape(view, dims, strides, layout) })
     }
 
     /// Replaces the grid of a memory by a finer one; `None`, without a change, if a slice is no box there.
@@ -416,9 +426,9 @@ mod tests {
             views.place(MemoryId(0), sizes, 0, &layout)
         };
         let (low, high) = (place(0, [4, 2, 2]).unwrap(), place(2, [4, 2, 2]).unwrap());
-        assert_eq!(place(2, [4, 2, 2]), Some(high));
+        assert_eq!(place(2, [4, 2, 2]), Ok(high));
         // Three elements from the third on lie in two heads.
-        assert_eq!(place(2, [4, 1, 3]), None);
+        assert_eq!(place(2, [4, 1, 3]), Err(Unplaced::Slice));
         assert!(!views.overlap(low, high) && views.overlap(low, row) && views.overlap(all, high));
         assert_eq!(views.grid(MemoryId(0)), Some(heads));
         // Slices that exist keep their tensors and places.

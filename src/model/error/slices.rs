@@ -3,8 +3,6 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-use crate::base::Dims;
-
 /// An index or a slice that does not exist.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SliceError {
@@ -68,8 +66,8 @@ pub enum SliceError {
     SliceOfView {
         name: String,
         memory: String,
-        dims: Dims,
-        #[label("not one range in each dimension of {dims}")]
+        why: String,
+        #[label("{why}")]
         at: SourceSpan,
     },
 
