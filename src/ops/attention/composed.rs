@@ -25,10 +25,6 @@ const MAX_PARTS: u64 = 64;
 /// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without tiles.
 const MIN_ROWS: u64 = 16;
 
-/// Minimum number of rows that share keys for copies of keys and values in whole packs. With fewer, copying takes longer than the
-/// products with the lengths as they are.
-const MIN_PADDED_ROWS: u64 = 128;
-
 /// Elements to whose multiple the rows of scores are padded: 16 bytes of the narrowest type, which the library's fast kernels
 /// load at once.
 const PACK: u64 = 8;
@@ -160,7 +156,7 @@ impl<'a> Composed<'a> {
         if shape.queries * together < MIN_ROWS {
             return None;
         }
-        let pads = dtype.size() == 2 && !shape.keys.is_multiple_of(PACK) && shape.queries * together >= MIN_PADDED_ROWS;
+        let pads = dtype.size() == 2 && !shape.keys.is_multiple_of(PACK);
         let rounds = || together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
         let adds_up = backward && (pads || rounds());
         let mut all = Composed {
