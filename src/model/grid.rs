@@ -5,7 +5,26 @@
 
 use crate::base::Dims;
 
-use super::views::Extent;
+/// A range in one dimension of a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    pub start: u64,
+    pub len: u64,
+}
+
+impl Extent {
+    pub fn end(self) -> u64 {
+        self.start + self.len
+    }
+
+    pub fn overlaps(self, other: Extent) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+
+    pub fn contains(self, other: Extent) -> bool {
+        self.start <= other.start && other.end() <= self.end()
+    }
+}
 
 /// The reason why elements are no box in a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -505,7 +505,11 @@ impl Program {
                 None => {
                     let slice = slice_text(views.extents(view), views.kept_mask(view), &grid, 0..grid.len());
                     let sliced = format!("view({text}{}, {grid}){slice}", self.names.name(info.name));
-                    return if views.is_reshaped(view) { format!("view({sliced}, {})", views.tensor(view).dims) } else { sliced };
+                    return if views.is_reshaped(view) {
+                        format!("view({sliced}, {})", views.tensor(view).dims)
+                    } else {
+                        sliced
+                    };
                 }
             },
         };

@@ -9,28 +9,8 @@ use crate::base::{DType, Dims, MemoryId, Space, ViewId};
 use crate::ops::Tensor;
 
 use super::buckets::Buckets;
+pub use super::grid::Extent;
 use super::grid::{self, NoBox, boxed};
-
-/// A range in one dimension of a memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Extent {
-    pub start: u64,
-    pub len: u64,
-}
-
-impl Extent {
-    pub fn end(self) -> u64 {
-        self.start + self.len
-    }
-
-    pub fn overlaps(self, other: Extent) -> bool {
-        self.start < other.end() && other.start < self.end()
-    }
-
-    pub fn contains(self, other: Extent) -> bool {
-        self.start <= other.start && other.end() <= self.end()
-    }
-}
 
 /// A slice: a box in the grid of its memory (family dimensions first), of which the slice keeps some dimensions.
 #[derive(Clone, Copy, Debug)]
