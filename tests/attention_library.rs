@@ -96,7 +96,7 @@ fn a_bias_is_offered_as_the_library_takes_it() {
     assert!(offered(&[], with(DType::F32, &[32, 48])).is_none(), "another type");
     let mut apart = with(DType::BF16, &[32, 48]);
     apart[3].strides.set(0, 49);
-    assert!(offered(&[], apart).is_none(), "rows that begin anywhere");
+    assert!(offered(&[], apart).is_some(), "rows may begin anywhere");
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub mod figures;
 mod foreign_calls;
 mod functions;
 mod gradient;
+mod grid;
 mod group;
 mod host_streams;
 mod index;

@@ -17,7 +17,6 @@ use super::analyzer::Analyzer;
 use super::call::Inputs;
 use super::error::{ModelError, PeerError};
 use super::program::{Memory, MemoryKind, OpKind, Program};
-use super::views::Extent;
 
 /// Maximum number of errors reported for all ranks.
 const MAX_ERRORS: usize = 20;
@@ -214,31 +213,32 @@ impl Linker {
         let memory = program.views.memory(view);
         let info: Memory = *program.memory(memory);
         let name = program.names.name(info.name).to_owned();
-        let (extents, kept): (Vec<Extent>, u8) = (program.views.extents(view).to_vec(), program.views.kept_mask(view));
         let layout = program.layout(memory);
-        let (tensor, is_reshaped) = (*program.views.tensor(view), program.views.is_reshaped(view));
+        let tensor = *program.views.tensor(view);
+        let offset = program.views.offset(view, &layout.dims);
         let at = span(programs, sender);
 
         let other = &mut programs[receiver.rank];
         let found =
             self.memories[receiver.rank].get_or_insert_with(|| buffers(other)).get(&(name.clone(), info.span.start));
         let theirs = found.map(|&memory| (memory, other.layout(memory)));
-        match theirs {
+        let why = match theirs {
             Some((memory, theirs)) if theirs.dims == layout.dims && theirs.dtype == layout.dtype => {
-                let view = other.views.intern(memory, &extents, kept, &theirs);
-                Some(match is_reshaped {
-                    true => other.views.reshape(view, tensor.dims, tensor.strides, &theirs),
-                    false => view,
-                })
+                let fixed = usize::from(info.family);
+                let view = other.views.place(memory, (offset, tensor.dims, tensor.strides), fixed, &theirs);
+                if view.is_ok() {
+                    return view.ok();
+                }
+                format!("is sliced in dimensions on rank {to} in which the slice of rank {from} is not a box")
             }
             _ => {
                 let theirs = theirs.map(|(_, layout)| format!("{}{}", layout.dtype, layout.dims));
                 let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
-                let why = format!("is {}{} on rank {from} and {theirs} on rank {to}", layout.dtype, layout.dims);
-                self.error(PeerError::Memory { name, why, at: at.into() }.into());
-                None
+                format!("is {}{} on rank {from} and {theirs} on rank {to}", layout.dtype, layout.dims)
             }
-        }
+        };
+        self.error(PeerError::Memory { name, why, at: at.into() }.into());
+        None
     }
 }
 

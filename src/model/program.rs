@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -16,11 +17,12 @@ use crate::ops::Spec;
 use crate::ops::init::Init;
 
 use super::figures::{Expectation, Metric};
+use super::grid;
 use super::group::Group;
 use super::index::Index;
 use super::turns::Turns;
 use super::units::Units;
-use super::views::{Layout, Views};
+use super::views::{Extent, Layout, Views};
 
 /// The program of one rank.
 #[derive(Clone, Debug)]
@@ -493,10 +495,24 @@ impl Program {
     /// A slice in source form, such as `x[0..4, 2]`.
     pub fn view_text(&self, view: ViewId) -> String {
         let memory = self.views.memory(view);
-        let info = self.memory(memory);
+        let (info, views) = (self.memory(memory), &self.views);
         let dims = self.layout(memory).dims;
         let mut text = String::from(info.kind.prefix());
-        let extents = self.views.extents(view);
+        let (extents, kept, is_reshaped) = match views.grid(memory) {
+            None => (views.extents(view).to_vec(), views.kept_mask(view), views.is_reshaped(view)),
+            Some(grid) => match self.own_box(view, &dims) {
+                Some(found) => found,
+                None => {
+                    let slice = slice_text(views.extents(view), views.kept_mask(view), &grid, 0..grid.len());
+                    let sliced = format!("view({text}{}, {grid}){slice}", self.names.name(info.name));
+                    return if views.is_reshaped(view) {
+                        format!("view({sliced}, {})", views.tensor(view).dims)
+                    } else {
+                        sliced
+                    };
+                }
+            },
+        };
         // The index of a family precedes the part: `w[0].up`.
         let name = self.names.name(info.name);
         let (name, later) = match info.family > 0 {
@@ -504,8 +520,6 @@ impl Program {
             false => (name, ""),
         };
         text.push_str(name);
-        let kept = self.views.kept_mask(view);
-        let whole = |axis: usize| kept >> axis & 1 == 1 && extents[axis].len == dims[axis];
         let family = usize::from(info.family);
         let of_part = self.part_text(view);
         let own = if of_part.is_some() { 0..0 } else { family..extents.len() };
@@ -513,27 +527,44 @@ impl Program {
             if number == 1 && !later.is_empty() {
                 let _ = write!(text, ".{later}");
             }
-            // Trailing dimensions that are whole are left out.
-            let end = part.clone().rev().find(|&axis| !whole(axis)).map_or(part.start, |last| last + 1);
-            for (axis, extent) in extents.iter().enumerate().take(end).skip(part.start) {
-                text.push_str(if axis == part.start { "[" } else { ", " });
-                // Writing to a string cannot fail.
-                let _ = match kept >> axis & 1 == 1 {
-                    false => write!(text, "{}", extent.start),
-                    true if whole(axis) => write!(text, ".."),
-                    true => write!(text, "{}..{}", extent.start, extent.end()),
-                };
-            }
-            text.push_str(if end > part.start { "]" } else { "" });
+            text.push_str(&slice_text(&extents, kept, &dims, part));
         }
         if let Some(of_part) = of_part {
             return text + &of_part;
         }
-        match self.views.is_reshaped(view) {
+        match is_reshaped {
             true => format!("view({text}, {})", self.views.tensor(view).dims),
             false => text,
         }
     }
+
+    /// Returns a slice of a memory with a finer grid as a box in the memory's own dimensions, which of them it keeps, and whether
+    /// operations see it in others; `None` if it is no such box.
+    fn own_box(&self, view: ViewId, dims: &Dims) -> Option<(Vec<Extent>, u8, bool)> {
+        let tensor = self.views.tensor(view);
+        let extents = grid::boxed(dims, self.views.offset(view, dims), &tensor.dims, &tensor.strides).ok()?;
+        let kept = grid::kept(&extents, &tensor.dims);
+        Some((extents, kept.unwrap_or(u8::MAX), kept.is_none()))
+    }
+}
+
+/// The indices of a slice in some of the dimensions of its memory, such as `[0..4, 2]`; nothing if it covers these.
+fn slice_text(extents: &[Extent], kept: u8, dims: &Dims, part: Range<usize>) -> String {
+    let whole = |axis: usize| kept >> axis & 1 == 1 && extents[axis].len == dims[axis];
+    // Trailing dimensions that are whole are left out.
+    let end = part.clone().rev().find(|&axis| !whole(axis)).map_or(part.start, |last| last + 1);
+    let mut text = String::new();
+    for (axis, extent) in extents.iter().enumerate().take(end).skip(part.start) {
+        text.push_str(if axis == part.start { "[" } else { ", " });
+        // Writing to a string cannot fail.
+        let _ = match kept >> axis & 1 == 1 {
+            false => write!(text, "{}", extent.start),
+            true if whole(axis) => write!(text, ".."),
+            true => write!(text, "{}..{}", extent.start, extent.end()),
+        };
+    }
+    text.push_str(if end > part.start { "]" } else { "" });
+    text
 }
 
 /// The path of a label or a phase in a table, such as `f[3].up`; `None` for the one without a name.

@@ -12,7 +12,7 @@ use super::analyzer::Analyzer;
 use super::error::{ModelError, SliceError};
 use super::unknown;
 use super::value::Value;
-use super::views::Extent;
+use super::views::{Extent, Unplaced};
 
 /// The part of a dimension that an index selects.
 #[derive(Clone, Copy, Debug)]
@@ -195,20 +195,18 @@ impl Analyzer<'_> {
 
     /// Evaluates a slice of a tensor. The first bracket after a family selects from the family's dimensions.
     fn slice(&mut self, view: ViewId, family: u8, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
-        let of_part = self.is_part(view) && self.program.views.is_reshaped(view);
-        if self.program.views.is_reshaped(view) && !of_part {
-            let name = written(base, &self.names);
-            self.error(SliceError::SliceOfView { name, at: span.into() }.into());
-            return Value::Unknown;
-        }
+        let is_view = self.program.views.is_reshaped(view);
         let sizes = self.program.views.tensor(view).dims;
         let open = if family > 0 { usize::from(family) } else { sizes.len() };
         if items.len() > open || (family > 0 && items.len() != open) {
             return self.index_count(base, family > 0, open, items.len(), span);
         }
         let Some(selected) = self.select(base, items, &sizes) else { return Value::Unknown };
-        if of_part {
+        if is_view && self.is_part(view) {
             return self.slice_of_part(view, base, &selected, span);
+        }
+        if is_view {
+            return self.slice_of_view(view, base, &selected, span);
         }
         let memory = self.program.views.memory(view);
         let mut extents: Vec<Extent> = self.program.views.extents(view).to_vec();
@@ -220,6 +218,41 @@ impl Analyzer<'_> {
         let layout = self.program.layout(memory);
         let view = self.program.views.intern(memory, &extents, mask, &layout);
         Value::Tensor { view, family: 0 }
+    }
+
+    /// Evaluates a slice of a tensor in other dimensions than those of its memory.
+    fn slice_of_view(&mut self, view: ViewId, base: &Expr, items: &[Selected], span: SrcSpan) -> Value {
+        let memory = self.program.views.memory(view);
+        let (tensor, layout) = (*self.program.views.tensor(view), self.program.layout(memory));
+        let mut offset = self.program.views.offset(view, &layout.dims);
+        let (mut dims, mut strides) = (Dims::new(), Dims::new());
+        for (axis, (&size, &stride)) in tensor.dims.iter().zip(tensor.strides.iter()).enumerate() {
+            let Selected { extent, is_kept } = items.get(axis).copied().unwrap_or(Selected::all(size));
+            offset += extent.start * stride;
+            if is_kept {
+                let fits = "a slice has no more dimensions than its view";
+                dims.push(extent.len).expect(fits);
+                strides.push(stride).expect(fits);
+            }
+        }
+        // A buffer with parts keeps its one dimension.
+        let fixed = match self.program.parts.contains_key(&memory) {
+            true => Dims::MAX,
+            false => usize::from(self.program.memory(memory).family),
+        };
+        let unplaced = match self.program.views.place(memory, (offset, dims, strides), fixed, &layout) {
+            Ok(view) => return Value::Tensor { view, family: 0 },
+            Err(unplaced) => unplaced,
+        };
+        let name = written(base, &self.names);
+        let dims = self.program.views.grid(memory).unwrap_or(layout.dims);
+        let memory = self.names.name(self.program.memory(memory).name).to_owned();
+        let why = match unplaced {
+            Unplaced::Slice => format!("not one range in each dimension of {dims}"),
+            Unplaced::Other => format!("it divides a dimension of {dims} where another slice of `{memory}` crosses it"),
+        };
+        self.error(SliceError::SliceOfView { name, memory, why, at: span.into() }.into());
+        Value::Unknown
     }
 
     /// Returns the part of each dimension that its index in `items` selects; `sizes` are the dimensions of `base`. Reports

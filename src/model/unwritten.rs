@@ -28,8 +28,13 @@ pub(super) fn reads<'a>(
         written.begin();
         for op in step.ids() {
             if let Some((view, missing)) = written.missing(step, op, &mut left) {
+                let memory = program.views.memory(view);
+                let name = match program.views.grid(memory) {
+                    Some(grid) => format!("view({}, {grid})", name(memory)),
+                    None => name(memory),
+                };
                 errors.push(ModelError::Unwritten {
-                    name: name(program.views.memory(view)),
+                    name,
                     missing: text(&missing),
                     at: step.op(op).span.into(),
                 });
@@ -80,8 +85,7 @@ impl Written<'_> {
             return;
         }
         let dims = self.program.layout(memory).dims;
-        let all = self.program.views.extents(view).iter().zip(dims.iter()).all(|(extent, &size)| extent.len == size);
-        if all {
+        if self.program.views.covers_all(view, &dims) {
             self.whole[memory.index()] = self.iteration;
             self.parts.remove(&memory);
         } else {

@@ -3,35 +3,16 @@
 use std::hash::{Hash, Hasher};
 
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHasher};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 
 use crate::base::{DType, Dims, MemoryId, Space, ViewId};
 use crate::ops::Tensor;
 
 use super::buckets::Buckets;
+pub use super::grid::Extent;
+use super::grid::{self, NoBox, boxed};
 
-/// A range in one dimension of a memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Extent {
-    pub start: u64,
-    pub len: u64,
-}
-
-impl Extent {
-    pub fn end(self) -> u64 {
-        self.start + self.len
-    }
-
-    pub fn overlaps(self, other: Extent) -> bool {
-        self.start < other.end() && other.start < self.end()
-    }
-
-    pub fn contains(self, other: Extent) -> bool {
-        self.start <= other.start && other.end() <= self.end()
-    }
-}
-
-/// A slice: a box in the dimensions of its memory (family dimensions first), of which the slice keeps some.
+/// A slice: a box in the grid of its memory (family dimensions first), of which the slice keeps some dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub memory: MemoryId,
@@ -59,6 +40,17 @@ pub struct Views {
     recent: [Option<u32>; 2],
     /// Slices that do not cover all of a memory, by hash.
     table: Buckets,
+    /// The dimensions in which slices are boxes, for memories where these are finer than their own.
+    grids: FxHashMap<MemoryId, Dims>,
+}
+
+/// The slice that is no box in any grid of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unplaced {
+    /// The new slice.
+    Slice,
+    /// A slice that exists, in the grid that the new one needs.
+    Other,
 }
 
 const NONE: u32 = u32::MAX;
@@ -81,10 +73,16 @@ fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
+/// The hash of a slice that operations see as another tensor.
+fn reshaped_hash(memory: MemoryId, kept: u8, extents: &[Extent], tensor: u32) -> u32 {
+    hash(memory, kept, extents) ^ tensor.wrapping_mul(0x9e37_79b9)
+}
+
 impl Views {
-    /// The slice of `memory` with these extents, one per dimension.
+    /// The slice of `memory` with these extents, one per dimension of its grid.
     pub fn intern(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> ViewId {
-        let all = kept == all_kept(extents.len());
+        let layout = &self.on_grid(memory, layout);
+        let all = kept == all_kept(extents.len()) && self.grid(memory).is_none();
         if all && extents.iter().zip(layout.dims.iter()).all(|(extent, len)| extent.len == *len) {
             return self.whole(memory, layout);
         }
@@ -110,13 +108,14 @@ impl Views {
     /// [`reshaped`](crate::ops::reshaped) returns.
     pub fn reshape(&mut self, view: ViewId, dims: Dims, strides: Dims, layout: &Layout) -> ViewId {
         let base = *self.get(view);
+        let layout = &self.on_grid(base.memory, layout);
         let extents: Vec<Extent> = self.extents(view).to_vec();
         let plain = tensor(&extents, base.kept, layout);
         if plain.dims == dims {
             return self.intern(base.memory, &extents, base.kept, layout);
         }
         let tensor = self.tensors.insert_full(Tensor { dims, strides, ..plain }).0 as u32;
-        let key = hash(base.memory, base.kept, &extents) ^ tensor.wrapping_mul(0x9e37_79b9);
+        let key = reshaped_hash(base.memory, base.kept, &extents, tensor);
         let (views, stored) = (&self.views, &self.extents);
         let same = |index: u32| {
             let view = &views[index as usize];
@@ -129,6 +128,82 @@ impl Views {
         let index = self.push(View { tensor, is_reshaped: true, ..base });
         self.table.insert(key, index);
         ViewId(index)
+    }
+
+    /// Returns the slice of a memory that begins at this element and has these dimensions and strides. Divides dimensions of
+    /// the grid behind the first `fixed` if the slice is no box without that.
+    pub fn place(
+        &mut self,
+        memory: MemoryId,
+        (offset, dims, strides): (u64, Dims, Dims),
+        fixed: usize,
+        layout: &Layout,
+    ) -> Result<ViewId, Unplaced> {
+        let mut grid = self.on_grid(memory, layout).dims;
+        let extents = loop {
+            match boxed(&grid, offset, &dims, &strides) {
+                Ok(extents) => break extents,
+                Err(NoBox::Divide { axis, part }) if axis >= fixed => {
+                    grid = grid::divided(&grid, axis, part).ok_or(Unplaced::Slice)?;
+                }
+                Err(_) => return Err(Unplaced::Slice),
+            }
+        };
+        if grid != self.on_grid(memory, layout).dims {
+            self.refine(memory, grid, layout).ok_or(Unplaced::Other)?;
+        }
+        let kept = grid::kept(&extents, &dims);
+        let view = self.intern(memory, &extents, kept.unwrap_or(all_kept(extents.len())), layout);
+        Ok(if kept.is_some() { view } else { self.reshape(view, dims, strides, layout) })
+    }
+
+    /// Replaces the grid of a memory by a finer one; `None`, without a change, if a slice is no box there.
+    fn refine(&mut self, memory: MemoryId, grid: Dims, layout: &Layout) -> Option<()> {
+        // The first slice of a memory covers all of it, unless this one belongs to another rank's analysis, which is over.
+        let first = self.wholes.get(memory.index()).copied().filter(|&first| first != NONE).unwrap_or(0) as usize;
+        debug_assert!(self.views[..first].iter().all(|view| view.memory != memory));
+        let fine = Layout { dims: grid, ..*layout };
+        let steps = self.on_grid(memory, layout).dims.contiguous_strides();
+        let mut moved = Vec::new();
+        for (index, view) in self.views.iter().enumerate().skip(first).filter(|(_, view)| view.memory == memory) {
+            let extents = extents_of(&self.extents, view);
+            let offset = extents.iter().zip(steps.iter()).map(|(extent, step)| extent.start * step).sum();
+            let lens: Vec<u64> = extents.iter().map(|extent| extent.len).collect();
+            moved.push((index, boxed(&grid, offset, &lens, &steps).ok()?));
+        }
+        for (index, extents) in moved {
+            let own = *self.tensors.get_index(self.views[index].tensor as usize).expect("stored when the view was");
+            let plain = grid::kept(&extents, &own.dims).filter(|kept| tensor(&extents, *kept, &fine) == own);
+            let kept = plain.unwrap_or(all_kept(extents.len()));
+            let view = &mut self.views[index];
+            (view.first, view.rank) = (self.extents.len() as u32, extents.len() as u8);
+            (view.kept, view.is_reshaped) = (kept, plain.is_none());
+            let key = match plain {
+                Some(_) => hash(memory, kept, &extents),
+                None => reshaped_hash(memory, kept, &extents, view.tensor),
+            };
+            self.extents.extend_from_slice(&extents);
+            self.table.insert(key, index as u32);
+        }
+        self.recent = [None; 2];
+        self.grids.insert(memory, grid);
+        Some(())
+    }
+
+    /// Returns the layout of a memory with the dimensions of its grid.
+    fn on_grid(&self, memory: MemoryId, layout: &Layout) -> Layout {
+        Layout { dims: self.grid(memory).unwrap_or(layout.dims), ..*layout }
+    }
+
+    /// The dimensions in which slices of a memory are boxes; `None` if these are the memory's own.
+    pub fn grid(&self, memory: MemoryId) -> Option<Dims> {
+        self.grids.get(&memory).copied()
+    }
+
+    /// Whether a slice covers all of its memory, which has these dimensions.
+    pub fn covers_all(&self, view: ViewId, dims: &Dims) -> bool {
+        let grid = self.grid(self.memory(view)).unwrap_or(*dims);
+        self.extents(view).iter().zip(grid.iter()).all(|(extent, size)| extent.len == *size)
     }
 
     /// Whether operations see a slice in other dimensions than those that it keeps.
@@ -175,6 +250,11 @@ impl Views {
         if known != NONE {
             return ViewId(known);
         }
+        if let Some(grid) = self.grid(memory) {
+            let extents: Vec<Extent> = grid.iter().map(|&len| Extent { start: 0, len }).collect();
+            let plain = self.intern(memory, &extents, all_kept(grid.len()), layout);
+            return self.reshape(plain, layout.dims, layout.dims.contiguous_strides(), layout);
+        }
         let mut extents = [Extent { start: 0, len: 0 }; Dims::MAX];
         for (extent, &len) in extents.iter_mut().zip(layout.dims.iter()) {
             extent.len = len;
@@ -204,7 +284,7 @@ impl Views {
         self.views[view.index()].memory
     }
 
-    /// The box that a view covers, in the dimensions of its memory.
+    /// The box that a view covers, in the grid of its memory.
     pub fn extents(&self, view: ViewId) -> &[Extent] {
         extents_of(&self.extents, &self.views[view.index()])
     }
@@ -225,7 +305,7 @@ impl Views {
         self.memory(a) == self.memory(b) && self.extents(a).iter().zip(self.extents(b)).all(|(a, b)| a.overlaps(*b))
     }
 
-    /// The dimensions of the memory that belong to the slice.
+    /// The dimensions of the grid that belong to the slice.
     pub fn kept(&self, view: ViewId) -> impl Iterator<Item = usize> + Clone + use<> {
         let view = self.views[view.index()];
         (0..usize::from(view.rank)).filter(move |axis| view.kept >> axis & 1 == 1)
@@ -235,9 +315,9 @@ impl Views {
         self.views[view.index()].kept
     }
 
-    /// Offset of the slice's first element from the start of its memory, in elements.
+    /// Offset of the slice's first element from the start of its memory, which has these dimensions, in elements.
     pub fn offset(&self, view: ViewId, dims: &Dims) -> u64 {
-        let strides = dims.contiguous_strides();
+        let strides = self.grid(self.memory(view)).unwrap_or(*dims).contiguous_strides();
         self.extents(view).iter().zip(strides.iter()).map(|(extent, stride)| extent.start * stride).sum()
     }
 
@@ -310,5 +390,33 @@ mod tests {
         assert_eq!(all, views.reshape(pairs, dims, dims.contiguous_strides(), &layout));
         assert!(views.overlap(pairs, a) && views.is_reshaped(pairs) && !views.is_reshaped(all));
         assert_eq!(views.tensor(pairs).to_string(), "f32[2, 16]");
+    }
+
+    #[test]
+    fn slices_of_views_are_boxes_in_a_finer_grid() {
+        let mut views = Views::default();
+        let [dims, heads] = [&[4, 8][..], &[4, 2, 4]].map(|sizes| Dims::from_slice(sizes).unwrap());
+        let layout = Layout { dtype: DType::F32, dims, space: Space::Device };
+        let all = views.whole(MemoryId(0), &layout);
+        let row = [Extent { start: 2, len: 1 }, Extent { start: 0, len: 8 }];
+        let row = views.intern(MemoryId(0), &row, 0b10, &layout);
+        let fine = views.reshape(all, heads, heads.contiguous_strides(), &layout);
+        let mut place = |offset, sizes: [u64; 3]| {
+            let sizes = (offset, Dims::from_slice(&sizes).unwrap(), heads.contiguous_strides());
+            views.place(MemoryId(0), sizes, 0, &layout)
+        };
+        let (low, high) = (place(0, [4, 2, 2]).unwrap(), place(2, [4, 2, 2]).unwrap());
+        assert_eq!(place(2, [4, 2, 2]), Ok(high));
+        // Three elements from the third on lie in two heads.
+        assert_eq!(place(2, [4, 1, 3]), Err(Unplaced::Slice));
+        assert!(!views.overlap(low, high) && views.overlap(low, row) && views.overlap(all, high));
+        assert_eq!(views.grid(MemoryId(0)), Some(heads));
+        // Slices that exist keep their tensors and places.
+        assert_eq!([all, row, fine, low].map(|view| views.tensor(view).dims.len()), [2, 1, 3, 3]);
+        assert_eq!((views.offset(row, &dims), views.offset(high, &dims)), (16, 2));
+        assert_eq!(views.reshape(all, heads, heads.contiguous_strides(), &layout), fine);
+        assert_eq!(views.reshape(fine, dims, dims.contiguous_strides(), &layout), all);
+        assert_eq!(views.whole(MemoryId(0), &layout), all);
+        assert!(views.covers_all(fine, &dims) && !views.covers_all(low, &dims));
     }
 }

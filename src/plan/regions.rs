@@ -283,7 +283,9 @@ impl OverlapSearch<'_> {
     fn overlapping(&mut self, group: Vec<ViewId>, slot: Option<u32>) -> bool {
         let Some(&first) = group.first() else { return true };
         let views = &self.program.views;
-        let strides = self.program.layout(views.memory(first)).dims.contiguous_strides();
+        let memory = views.memory(first);
+        let grid = views.grid(memory).unwrap_or_else(|| self.program.layout(memory).dims);
+        let strides = grid.contiguous_strides();
         let rank = strides.len();
         let mut open = vec![(group, 0)];
         while let Some((group, cuts)) = open.pop() {

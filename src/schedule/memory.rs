@@ -148,8 +148,7 @@ impl<'a> Placer<'a> {
                 match self.left[memory.index()] {
                     0 => {
                         let dims = self.program.layout(memory).dims;
-                        let mut parts = self.program.views.extents(view).iter().zip(dims.iter());
-                        let whole = parts.all(|(part, size)| part.len == *size);
+                        let whole = self.program.views.covers_all(view, &dims);
                         *order = Order { stream: Some(stream), after_first: writes && whole && !races };
                     }
                     _ => order.stream = order.stream.filter(|earlier| *earlier == stream),

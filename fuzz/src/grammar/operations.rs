@@ -250,8 +250,16 @@ impl Generator<'_> {
             return Use::new("nop()".to_owned());
         }
         let elements: u64 = x.dims.iter().product();
-        let sizes = [vec![elements], vec![1, elements], vec![elements, 1]][self.choices.below(3)].clone();
-        let view = format!("view({}, {sizes:?})", x.name);
+        // All elements of a view are a box, however the memory is sliced elsewhere.
+        let (all, slice, sizes) = [
+            (vec![elements], "", vec![elements]),
+            (vec![1, elements], "", vec![1, elements]),
+            (vec![elements, 1], "", vec![elements, 1]),
+            (vec![1, elements], "[0]", vec![elements]),
+            (vec![elements, 1], "[.., 0]", vec![elements]),
+        ][self.choices.below(5)]
+        .clone();
+        let view = format!("view({}, {all:?}){slice}", x.name);
         match self.choices.once_in(2) && x.writable {
             true => Use::new(format!("map({view} * 2 -> {view})")),
             false => Use { text: format!("softmax({view})"), scratch: vec![("", x.dtype, sizes)] },

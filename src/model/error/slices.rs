@@ -55,17 +55,19 @@ pub enum SliceError {
         at: SourceSpan,
     },
 
-    #[error("`{name}` is a view, which has no slices")]
+    #[error("this slice of the view `{name}` is not a box in the dimensions of `{memory}`")]
     #[diagnostic(
         code(aorta::model::slice_of_view),
         help(
-            "slice first: `view(x[0], [4, 8])` is a view of a slice; or declare a buffer with these sizes, slice it, and give a \
+            "slice first: `view(x[0], [4, 8])` is a view of a slice; or declare a buffer with the sizes that you slice, and give a \
              view to the operation that writes it"
         )
     )]
     SliceOfView {
         name: String,
-        #[label("a slice of a view")]
+        memory: String,
+        why: String,
+        #[label("{why}")]
         at: SourceSpan,
     },
 

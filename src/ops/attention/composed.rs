@@ -6,6 +6,7 @@
 use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
+use super::super::layout::in_packs;
 use super::super::matrix::arithmetic;
 use super::composed_text as text;
 use super::kernel::{PER_BIAS, size_params, steps};
@@ -23,6 +24,10 @@ const MAX_PARTS: u64 = 64;
 
 /// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without tiles.
 const MIN_ROWS: u64 = 16;
+
+/// Elements to whose multiple the rows of scores are padded: 16 bytes of the narrowest type, which the library's fast kernels
+/// load at once.
+const PACK: u64 = 8;
 
 /// Alignment of a region of the workspace in bytes.
 const ALIGN: u64 = 256;
@@ -69,8 +74,11 @@ pub struct Composed<'a> {
     together: u64,
     /// Geometry over the heads of keys, with the strides of `matrices`.
     units: Geometry,
-    /// Whether the gradients of keys and values are added up over heads in the workspace, because they would be rounded for each
-    /// head otherwise.
+    /// Whether the products take keys and values from copies in the workspace, which end with keys of zeros. The library's fast
+    /// kernels of 16-bit types require whole packs of keys.
+    pads: bool,
+    /// Whether the gradients of keys and values are added up over heads in the workspace: because they would be rounded for each
+    /// head otherwise, or because they have the padded number of keys.
     adds_up: bool,
     /// Number of matrices of scores in the workspace.
     at_once: u64,
@@ -84,6 +92,9 @@ struct Regions {
     /// Sums of the gradients of keys and of values.
     key_sums: u64,
     value_sums: u64,
+    /// Copies of keys and of values.
+    keys: u64,
+    values: u64,
     end: u64,
 }
 
@@ -145,13 +156,16 @@ impl<'a> Composed<'a> {
         if shape.queries * together < MIN_ROWS {
             return None;
         }
-        let adds_up = backward && together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
+        let pads = dtype.size() == 2 && !shape.keys.is_multiple_of(PACK);
+        let rounds = || together < shape.group && spec.outputs[1..3].iter().any(|one| one.dtype.size() < 4);
+        let adds_up = backward && (pads || rounds());
         let mut all = Composed {
             spec,
             shape,
             matrices,
             together,
             units: Geometry { dims: Dims::new(), strides: Vec::new() },
+            pads,
             adds_up,
             at_once: 1,
         };
@@ -187,7 +201,12 @@ impl<'a> Composed<'a> {
 
     /// Stride between rows of scores, in elements.
     fn columns(&self) -> u64 {
-        self.shape.keys.next_multiple_of(8)
+        self.shape.keys.next_multiple_of(PACK)
+    }
+
+    /// Number of keys in the products.
+    fn keys(&self) -> u64 {
+        if self.pads { self.columns() } else { self.shape.keys }
     }
 
     fn sums(&self) -> DType {
@@ -196,15 +215,19 @@ impl<'a> Composed<'a> {
 
     /// Divides the workspace for this many matrices of scores.
     fn regions(&self, units: u64) -> Regions {
-        let Shape { keys, size, value_size, .. } = self.shape;
+        let Shape { size, value_size, .. } = self.shape;
+        let (keys, dtype) = (self.keys(), self.spec.inputs[0].dtype);
         let elements = units * self.rows() * self.columns();
         let bytes = |elements: u64, dtype: DType| (elements * dtype.size()).next_multiple_of(ALIGN);
         let slopes = bytes(elements, self.sums());
         let weights = if self.is_backward() { 2 * slopes } else { slopes };
-        let key_sums = weights + bytes(elements, self.spec.inputs[0].dtype);
-        let of_keys = |width: u64| if self.adds_up { bytes(units * keys * width, self.sums()) } else { 0 };
-        let value_sums = key_sums + of_keys(size);
-        Regions { slopes, weights, key_sums, value_sums, end: value_sums + of_keys(value_size) }
+        let key_sums = weights + bytes(elements, dtype);
+        let sums = |width: u64| if self.adds_up { bytes(units * keys * width, self.sums()) } else { 0 };
+        let copy = |width: u64| if self.pads { bytes(units * keys * width, dtype) } else { 0 };
+        let value_sums = key_sums + sums(size);
+        let copies = value_sums + sums(value_size);
+        let values = copies + copy(size);
+        Regions { slopes, weights, key_sums, value_sums, keys: copies, values, end: values + copy(value_size) }
     }
 
     fn bytes_of(&self, units: u64) -> u64 {
@@ -252,6 +275,7 @@ impl<'a> Composed<'a> {
         let step = self.at_once as usize;
         for (index, first) in (0..indices).flat_map(|index| (0..batch).step_by(step).map(move |first| (index, first))) {
             let (number, units) = (index * batch + first, self.at_once.min(batch - first));
+            all.extend(self.pads.then(|| Launch::Kernel(self.padding_kernel(number, units))));
             for member in 0..self.members() {
                 let start = |(place, one): (usize, &Operand)| {
                     let head = self.shape.axes.heads.map_or(0, |axis| self.spec.operand(one.index).strides[axis]);
@@ -267,8 +291,8 @@ impl<'a> Composed<'a> {
     }
 
     fn part(&self, part: &Part) -> Vec<Launch> {
-        let Shape { keys, size, value_size, .. } = self.shape;
-        let rows = self.rows();
+        let Shape { size, value_size, .. } = self.shape;
+        let (rows, keys) = (self.rows(), self.keys());
         let multiply = |sizes, a, b, c| Launch::Gemm(self.product(part, sizes, [a, b], c), None);
         let kernel = |name, body| Launch::Kernel(self.kernel(part, name, body));
         let scores = multiply((rows, keys, size), (Q, false), (K, true), Factor::Scores);
@@ -320,10 +344,15 @@ impl<'a> Composed<'a> {
         };
         let (dtype, region) = match factor {
             Factor::Operand(place) if self.adds_up && [DK, DV].iter().any(|one| one.is_operand(place)) => {
-                let Shape { keys, size, value_size, .. } = self.shape;
+                let Shape { size, value_size, .. } = self.shape;
                 let is_key = DK.is_operand(place);
                 let (region, width) = if is_key { (regions.key_sums, size) } else { (regions.value_sums, value_size) };
-                return in_workspace(self.sums(), region, width, keys);
+                return in_workspace(self.sums(), region, width, self.keys());
+            }
+            Factor::Operand(place) if self.pads && [K, V].iter().any(|one| one.is_operand(place)) => {
+                let tensor = self.spec.operand(self.matrices[place].index);
+                let region = if K.is_operand(place) { regions.keys } else { regions.values };
+                return in_workspace(tensor.dtype, region, tensor.dims[tensor.dims.len() - 1], self.keys());
             }
             Factor::Operand(place) => {
                 let tensor = self.spec.operand(self.matrices[place].index);
@@ -383,6 +412,28 @@ impl<'a> Composed<'a> {
         kernel(name, &before, &params, &body, part.units * self.rows(), threads)
     }
 
+    /// Returns the kernel that copies the keys and values of `units` heads, from number `first` on, and adds keys of zeros. A block
+    /// has a key.
+    fn padding_kernel(&self, first: u64, units: u64) -> Kernel {
+        let Shape { size, value_size, .. } = self.shape;
+        let operands = [operand(1, "k", true), operand(2, "v", true)];
+        let moves = |one: &Operand| in_packs(&self.tensor(one), PACK);
+        let pack = if operands.iter().all(moves) { PACK } else { 1 };
+        let mut params = self.operand_params(&operands, |_| Some(self.shape.axes));
+        let regions = self.regions(self.at_once);
+        params.extend(size_params(&self.shape, &[]));
+        params.extend([
+            param("u8* workspace", Arg::Workspace(regions.end)),
+            u64_param("keys_at", regions.keys),
+            u64_param("values_at", regions.values),
+            u64_param("columns", self.columns()),
+            u64_param("first", first),
+        ]);
+        let (before, threads) = self.definitions(&operands, 4 * size.max(value_size) / pack);
+        let before = format!("{before}#define PACK {pack}\n");
+        kernel("attention_padding", &before, &params, text::PADDING, units * self.columns(), threads)
+    }
+
     /// Returns the kernel that rounds the sums of the gradients of keys and values of `units` heads, from number `first` on. A block
     /// has a key.
     fn rounding_kernel(&self, first: u64, units: u64) -> Kernel {
@@ -395,6 +446,7 @@ impl<'a> Composed<'a> {
             param("u8* workspace", Arg::Workspace(regions.end)),
             u64_param("key_sums_at", regions.key_sums),
             u64_param("value_sums_at", regions.value_sums),
+            u64_param("key_rows", self.keys()),
             u64_param("first", first),
         ]);
         let (before, threads) = self.definitions(&operands, self.shape.size.max(self.shape.value_size));

@@ -38,7 +38,7 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
   };
 "#;
 
-/// Weights from scores, and their logsumexp.
+/// Weights from scores, and their logsumexp. The columns behind the last key get zeros.
 pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
   for (u32 key = from + threadIdx.x; key < to; key += THREADS) top = Highest()(top, score(key));
   top = across_block(top, Highest());
@@ -46,14 +46,14 @@ pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
   for (u32 key = from + threadIdx.x; key < to; key += THREADS) total += f_exp(score(key) - base);
   total = across_block(total, Total());
   C share = total == 0 ? C(0) : C(1) / total;
-  for (u32 key = threadIdx.x; key < keys; key += THREADS)
+  for (u32 key = threadIdx.x; key < columns; key += THREADS)
     store<C>(weights[key], key >= from && key < to ? f_exp(score(key) - base) * share : C(0));
   if (threadIdx.x == 0) *lse = total == 0 ? LOWEST : top + f_log(total);
 "#;
 
 /// Weights from scores and their logsumexp.
 pub const WEIGHTS_AGAIN: &str = r#"  C log = *lse;
-  for (u32 key = threadIdx.x; key < keys; key += THREADS)
+  for (u32 key = threadIdx.x; key < columns; key += THREADS)
     store<C>(weights[key], key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0));
 "#;
 
@@ -71,11 +71,11 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place(s_o, own
   slopes += at[at_slopes] + member * s_slopes.head + place(s_slopes, own, queries);
 #endif
   const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
-  for (u32 key = threadIdx.x; key < keys; key += THREADS) {
+  for (u32 key = threadIdx.x; key < columns; key += THREADS) {
     C weight = key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0);
     C slope = weight == 0 ? C(0) : weight * (of_weights[key] - delta);
 #if SLOPES
-    store<C>(slopes[(i64)key * s_slopes.element], slope);
+    if (key < keys) store<C>(slopes[(i64)key * s_slopes.element], slope);
 #endif
     store<C>(weights[key], slope * scale);
   }
@@ -87,9 +87,26 @@ pub const ROUNDING: &str = r#"  u64 number = blockIdx.x, key = number % keys;
   g.offsets(first + number / keys, at);
   key_gradients += at[at_key_gradients] + (i64)key * s_key_gradients.query;
   value_gradients += at[at_value_gradients] + (i64)key * s_value_gradients.query;
-  const C* key_sums = (const C*)(workspace + key_sums_at) + number * d;
-  const C* value_sums = (const C*)(workspace + value_sums_at) + number * dv;
+  u64 row = number / keys * key_rows + key;
+  const C* key_sums = (const C*)(workspace + key_sums_at) + row * d;
+  const C* value_sums = (const C*)(workspace + value_sums_at) + row * dv;
   for (u32 column = threadIdx.x; column < d; column += THREADS) store<C>(key_gradients[(i64)column * s_key_gradients.element], key_sums[column]);
   for (u32 column = threadIdx.x; column < dv; column += THREADS) 
     store<C>(value_gradients[(i64)column * s_value_gradients.element], value_sums[column]);
+"#;
+
+/// Copies a key and its value. Those behind the last key are zeros.
+pub const PADDING: &str = r#"  u64 number = blockIdx.x, key = number % columns;
+  i64 at[OPERANDS];
+  g.offsets(first + number / columns, at);
+  typedef Pack<T, PACK> Packed;
+  const Packed* of_key = (const Packed*)(k + at[at_k] + (i64)key * s_k.query);
+  const Packed* of_value = (const Packed*)(v + at[at_v] + (i64)key * s_v.query);
+  Packed* key_copy = (Packed*)((T*)(workspace + keys_at) + number * d);
+  Packed* value_copy = (Packed*)((T*)(workspace + values_at) + number * dv);
+  Packed zeros;
+#pragma unroll
+  for (u32 i = 0; i < PACK; i++) store<C>(zeros.at[i], C(0));
+  for (u32 column = threadIdx.x; column < d / PACK; column += THREADS) key_copy[column] = key < keys ? of_key[column] : zeros;
+  for (u32 column = threadIdx.x; column < dv / PACK; column += THREADS) value_copy[column] = key < keys ? of_value[column] : zeros;
 "#;

@@ -45,7 +45,7 @@ impl FusedAttention {
             known.then_some((operand as u8, four))
         };
         // The forward operation's bias comes before `o` and `lse`; the library expects it last.
-        let bias = if forward { library_bias(spec, moves)? } else { None };
+        let bias = if forward { library_bias(spec)? } else { None };
         let first = spec.inputs.len().min(3 + usize::from(bias.is_some()));
         let last = if forward { first + 2 } else { 9 };
         let mut operands: Vec<(u8, Tensor)> =
@@ -71,8 +71,8 @@ impl FusedAttention {
 }
 
 /// Returns the bias as `[1 or batch, 1 or heads, queries, keys]`, and `Some(None)` for a use without one; `None` if the library
-/// does not take this bias.
-fn library_bias(spec: &Spec, moves: impl Fn(&Tensor) -> bool) -> Option<Option<(u8, Tensor)>> {
+/// does not take this bias. Its rows may begin anywhere, since the library reads it element by element.
+fn library_bias(spec: &Spec) -> Option<Option<(u8, Tensor)>> {
     let Some(place) = input(spec, BIAS) else { return Some(None) };
     let rank = spec.inputs[0].dims.len();
     let mut four = in_four(&bias(spec)?, Some(Axes::of_rows(rank)), rank)?;
@@ -82,7 +82,8 @@ fn library_bias(spec: &Spec, moves: impl Fn(&Tensor) -> bool) -> Option<Option<(
             four.strides.set(axis, four.dims[axis + 1] * four.strides[axis + 1]);
         }
     }
-    (moves(&four) && four.strides.iter().all(|stride| *stride > 0)).then_some(Some((place as u8, four)))
+    let taken = four.dtype == spec.inputs[0].dtype && four.strides[3] == 1 && four.align >= 16;
+    (taken && four.strides.iter().all(|stride| *stride > 0)).then_some(Some((place as u8, four)))
 }
 
 /// Returns the operand as `[batch, heads, positions, elements]`; `None` if the dimensions before heads cannot be merged

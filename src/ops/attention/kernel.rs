@@ -121,8 +121,13 @@ impl ForwardPartition {
         }
         let wide = widest > LARGEST_TILE / 2;
         let largest = if wide { 64 } else { MANY_ROWS };
-        // If the queries of one head do not fill a block, heads that share its keys are processed together.
-        let together = if shape.queries < largest { shape.group } else { 1 };
+        // If the queries of one head do not fill a block, heads that share its keys are processed together; also if the blocks of
+        // all heads then need fewer waves, since the last block of a head is rarely full.
+        let waves = |together: u64| {
+            let blocks = shape.batch * shape.heads / together * row_blocks(&shape, shape.queries * together, largest);
+            blocks.div_ceil(UNITS * if wide { RESIDENT } else { 1 })
+        };
+        let together = if shape.queries < largest || waves(shape.group) < waves(1) { shape.group } else { 1 };
         let rows = shape.queries * together;
         let heads = shape.batch * shape.heads / together;
         let (block_rows, row_warps) = match rows {

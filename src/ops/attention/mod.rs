@@ -217,7 +217,7 @@ impl Operation for Attention {
             }
             _ => {
                 "kernels of aorta, since the library takes a bias only of the queries' type, not broadcast along queries or keys, \
-                 with rows at multiples of 16 bytes"
+                 aligned to 16 bytes"
             }
         })
     }
