@@ -72,6 +72,8 @@ pub struct Composed<'a> {
     matrices: Vec<Operand>,
     /// Number of heads whose queries are the rows of one matrix of scores: all that share keys, or one.
     together: u64,
+    /// Whether the heads of a query are neighbouring rows of such a matrix; otherwise, the queries of a head are.
+    by_query: bool,
     /// Geometry over the heads of keys, with the strides of `matrices`.
     units: Geometry,
     /// Whether the products take keys and values from copies in the workspace, which end with keys of zeros. The library's fast
@@ -151,8 +153,14 @@ impl<'a> Composed<'a> {
         if !tensors().all(|(one, tensor)| is_matrix(tensor) && multiplies(one.index, tensor)) {
             return None;
         }
+        // Positions follow each other behind all heads of a position: these share one head of keys.
+        let alternate = |tensor: &Tensor| {
+            let head = shape.axes.heads.map_or(0, |axis| tensor.strides[axis]);
+            head >= tensor.dims[rank - 1] && tensor.strides[shape.axes.positions] == head * shape.group
+        };
         let joined = tensors().all(|(one, tensor)| one.shared || follow(tensor));
-        let together = if joined { shape.group } else { 1 };
+        let by_query = !joined && shape.group > 1 && tensors().all(|(one, tensor)| one.shared || alternate(tensor));
+        let together = if joined || by_query { shape.group } else { 1 };
         if shape.queries * together < MIN_ROWS {
             return None;
         }
@@ -164,6 +172,7 @@ impl<'a> Composed<'a> {
             shape,
             matrices,
             together,
+            by_query,
             units: Geometry { dims: Dims::new(), strides: Vec::new() },
             pads,
             adds_up,
@@ -360,13 +369,15 @@ impl<'a> Composed<'a> {
                 let aligned = (offset * tensor.dtype.size()).is_multiple_of(16);
                 let width = tensor.dims[tensor.dims.len() - 1];
                 let rows = if self.matrices[place].shared { self.shape.keys } else { self.rows() };
-                let positions = self.shape.axes.positions;
+                let is_alternating = self.by_query && !self.matrices[place].shared;
+                let step =
+                    if is_alternating { self.shape.axes.heads } else { None }.unwrap_or(self.shape.axes.positions);
                 return Matrix {
                     operand: self.matrices[place].index as u8,
                     offset,
                     dtype: tensor.dtype,
                     // A single row can have any stride; libraries require at least its length.
-                    row: if rows == 1 { width } else { tensor.strides[positions] },
+                    row: if rows == 1 { width } else { tensor.strides[step] },
                     transposed,
                     batch: self.units.strides[place].last().copied().unwrap_or(0),
                     align: if aligned { tensor.align } else { tensor.dtype.size() as u8 },
@@ -476,12 +487,14 @@ impl<'a> Composed<'a> {
         let threads = elements.div_ceil(4).next_power_of_two().clamp(WARP, 8 * WARP);
         let before = format!(
             "{}#define PAGED 0\n#define RAGGED 0\ntypedef {} T;\ntypedef {} C;\n#define THREADS {threads}\n#define OPERANDS {}\n\
-             #define GROUP {}\n#define CAUSAL {}\n#define BIAS {}\n#define DLSE {}\n#define SLOPES {}\n{places}{}{}",
+             #define GROUP {}\n#define BY_QUERY {}\n#define CAUSAL {}\n#define BIAS {}\n#define DLSE {}\n#define SLOPES {}\n\
+             {places}{}{}",
             bounds(threads as u32),
             c_type(spec.inputs[0].dtype),
             c_type(self.sums()),
             operands.len(),
             self.together,
+            u32::from(self.by_query),
             self.shape.causal,
             has(BIAS),
             has(DLSE),

@@ -1,7 +1,11 @@
 //! Source text of the kernels between the products of [`super::composed`]. A block has one row of scores.
 
-/// Functions of blocks.
+/// Functions of blocks, and the place of a row of scores among queries and heads.
 pub const FUNCTIONS: &str = r#"
+__device__ inline u32 query_of_row(u32 row, u32 queries) { return BY_QUERY ? row / GROUP : query_of(row, queries); }
+__device__ inline i64 place_of_row(const Steps& steps, u32 row, u32 queries) {
+  return BY_QUERY ? (i64)(row / GROUP) * steps.query + (i64)(row % GROUP) * steps.head : place(steps, row, queries);
+}
 struct Highest { template <typename V> __device__ V operator()(V a, V b) const { return b > a || !(b == b) ? b : a; } };
 template <typename V, typename F> __device__ inline V across_block(V value, F join) {
   __shared__ V shared[THREADS / 32];
@@ -19,12 +23,12 @@ template <typename V, typename F> __device__ inline V across_block(V value, F jo
 
 /// Begin of each kernel: the row's places in the operands, its range of keys, and its scores with scale and bias.
 pub const ROW: &str = r#"  u64 number = blockIdx.x;
-  u32 own = (u32)(number % rows), query = query_of(own, queries);
+  u32 own = (u32)(number % rows), query = query_of_row(own, queries);
   i64 at[OPERANDS];
   g.offsets(first + number / rows, at);
-  lse += at[at_lse] + member * s_lse.head + place(s_lse, own, queries);
+  lse += at[at_lse] + member * s_lse.head + place_of_row(s_lse, own, queries);
 #if BIAS
-  bias += at[at_bias] + member * s_bias.head + place(s_bias, own, queries);
+  bias += at[at_bias] + member * s_bias.head + place_of_row(s_bias, own, queries);
 #endif
   u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
   const C* scores = (const C*)workspace + number * columns;
@@ -58,17 +62,17 @@ pub const WEIGHTS_AGAIN: &str = r#"  C log = *lse;
 "#;
 
 /// Gradients of the scores, from those of the weights.
-pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place(s_o, own, queries);
-  dy += at[at_dy] + member * s_dy.head + place(s_dy, own, queries);
+pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s_o, own, queries);
+  dy += at[at_dy] + member * s_dy.head + place_of_row(s_dy, own, queries);
   C log = *lse, delta = 0;
   for (u32 column = threadIdx.x; column < dv; column += THREADS)
     delta += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
   delta = across_block(delta, Total());
 #if DLSE
-  delta -= dlse[at[at_dlse] + member * s_dlse.head + place(s_dlse, own, queries)];
+  delta -= dlse[at[at_dlse] + member * s_dlse.head + place_of_row(s_dlse, own, queries)];
 #endif
 #if SLOPES
-  slopes += at[at_slopes] + member * s_slopes.head + place(s_slopes, own, queries);
+  slopes += at[at_slopes] + member * s_slopes.head + place_of_row(s_slopes, own, queries);
 #endif
   const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
   for (u32 key = threadIdx.x; key < columns; key += THREADS) {
