@@ -92,7 +92,8 @@ pub fn without_verdict(observer_effect: Option<f64>) -> Option<(String, String)>
             "no verdict: an observed iteration takes {} than a measured one, so its parts are not those of a measured one",
             observer_effect_text(effect)
         ),
-        "run it with `--launch graph`, or with fewer operations in an iteration".to_owned(),
+        "fewer operations in an iteration disturb it less; the headline and metrics of whole iterations are not disturbed"
+            .to_owned(),
     ))
 }
 
