@@ -131,6 +131,17 @@ fn kernels_share_units_by_what_is_left() {
     assert_eq!(trace.time, Nanos(20 * US));
 }
 
+/// The stamps around operations take no room in the simulated queues, so that they do not decide whether an iteration is gated.
+#[test]
+fn observing_many_operations_changes_nothing() {
+    let body: String = (0..16).map(|i| format!("for k in 0..100 {{ on s[{i}] {{ spin(1us) }} }}\n")).collect();
+    let mut session = session(Profile::named("h200").expect("embedded"), &body);
+    let times =
+        session.iterate(LaunchMode::Stream, 2, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}")).time;
+    let observed = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default());
+    assert_eq!(observed.unwrap_or_else(|error| panic!("{error}"))[0].time, times[1]);
+}
+
 /// A stream that keeps to half of the device takes two rounds, and leaves the other half to others; a graph's work keeps
 /// to no part. On a device whose queues are by priority, it has a queue of its own.
 #[test]

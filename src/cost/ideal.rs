@@ -57,11 +57,12 @@ pub struct Ideal {
 
 impl Ideal {
     /// Computes the times of an operation. `ranks` are the group's members as ranks of the world. `cached` is the share
-    /// of its bytes in device memory that the cache serves, from 0 to 1.
+    /// of its bytes in device memory that the cache serves, from 0 to 1. All times are 0 if a tensor determines how much an
+    /// operation moves between ranks.
     pub fn of(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> Ideal {
         let mut ideal = Ideal::default();
         // The CPU's peak rates are not known.
-        if spec.threads.is_some() {
+        if spec.threads.is_some() || ops::has_unknown_size(spec) {
             return ideal;
         }
         if let Some((direction, bytes)) = super::floor::link_bytes(spec) {

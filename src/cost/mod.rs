@@ -274,7 +274,7 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
 
 /// Times for which a launch's traffic occupies memories and links, each without other traffic.
 fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
-    let device = (cost.read + cost.written).device as f64;
+    let device = (cost.read + cost.written + cost.scratch).device as f64;
     let link = &profile.host_link;
     // Operands with unaligned rows move at a part of the bandwidth.
     let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
@@ -314,7 +314,7 @@ pub fn cache_room(profile: &Profile) -> f64 {
 /// True if the cache can hold everything that an operation accesses, so that it is cached when nothing runs in between.
 pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     let cost = spec.cost();
-    ((cost.read + cost.written).device + cost.sent + cost.received) as f64 <= cache_room(profile)
+    ((cost.read + cost.written + cost.scratch).device + cost.sent + cost.received) as f64 <= cache_room(profile)
 }
 
 /// Time in ns from the end of a graph's node to the start of a node that depends on it. With `cold` caches, which are flushed before

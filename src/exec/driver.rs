@@ -172,6 +172,11 @@ pub trait Driver: Send {
         None
     }
 
+    /// Whether the stamps around observed operations take commands of the hardware queues.
+    fn queues_observed_stamps(&self) -> bool {
+        true
+    }
+
     /// Opens a gate.
     fn release(&mut self, _gate: u32) {}
 

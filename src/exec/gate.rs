@@ -69,6 +69,11 @@ impl Gate {
         Gate { on: able, able, refused, graphs: !blocks, observed_fit, held: vec![false; ring as usize], forced: 0 }
     }
 
+    /// Holds observed iterations like measured ones, since their stamps take no room in the queues.
+    pub fn fit_observed(&mut self) {
+        self.observed_fit = true;
+    }
+
     /// Turns gating on, if the image allows it, or off.
     pub fn set(&mut self, on: bool) {
         self.on = on && self.able;

@@ -106,6 +106,9 @@ impl Session {
         if !driver.gates() {
             lowered.gate = Gate::default();
         }
+        if !driver.queues_observed_stamps() {
+            lowered.gate.fit_observed();
+        }
         lowered.cold &= driver.flushes();
         let observed_graphs = vec![None; lowered.outline.period.len()];
         let base = Vec::with_capacity(lowered.outline.lanes.len());

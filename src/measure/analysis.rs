@@ -50,6 +50,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         categories,
         bounds: bounds(subject, &observed, &links),
         totals: Some(totals(subject, &observed)),
+        lanes_busy_ns: lanes(&observed),
         beside_waiting: beside::waiting(subject),
         tail_ns: Some(tail(iteration.trace)),
         peak: peak(subject),
@@ -94,16 +95,18 @@ fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
     let running = ObservedOperations { spans, ..*observed };
     PathRecord {
         length_ns: round(path.length),
-        running_ns: Some(round(running.within(&running.stretches()))),
+        running_ns: Some(round(running.busy())),
         operations: path.ops.iter().map(|op| op.0).collect(),
     }
 }
 
 fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> Vec<CategoryRecord> {
-    let mut chain: BTreeMap<Category, i64> = BTreeMap::new();
+    let mut chain: BTreeMap<Category, (Nanos, Option<Nanos>)> = BTreeMap::new();
     for link in links {
         if let Some(spec) = spec(subject, link.op) {
-            *chain.entry(spec.operation.category()).or_default() += link.time;
+            let (time, stretch) = chain.entry(spec.operation.category()).or_default();
+            time.0 += link.time;
+            *stretch = link.parts.stretch_ns.map(|more| more + stretch.unwrap_or_default());
         }
     }
     let mut present: BTreeMap<Category, usize> = BTreeMap::new();
@@ -112,11 +115,11 @@ fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) 
             *present.entry(spec.operation.category()).or_default() += 1;
         }
     }
-    let computation = observed.computation();
-    let computation = observed.folded(&computation.stretches());
+    let computation = observed.computation().running();
     let record = |(category, operations): (Category, usize)| {
         let of_category = observed.only(|spec| spec.operation.category() == category);
-        let busy = of_category.folded(&of_category.stretches());
+        let busy = of_category.running();
+        let (chain_ns, stretch_ns) = chain.get(&category).copied().unwrap_or_default();
         let met = of_category.spans.iter().any(|span| of_category.iteration.wait(span.op).is_some());
         let transfer = met.then(|| round(of_category.within(&of_category.working())));
         let busy_ns = round(spans::length(&busy));
@@ -127,7 +130,8 @@ fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) 
             exposed_ns: (!computes(category)).then(|| round(spans::outside(&busy, &computation))),
             transfer_ns: transfer,
             wait_ns: transfer.map(|transfer| busy_ns - transfer),
-            chain_ns: Nanos(chain.get(&category).copied().unwrap_or(0)),
+            chain_ns,
+            stretch_ns,
         }
     };
     present.into_iter().filter(|(category, _)| *category != Category::Marker).map(record).collect()
@@ -164,7 +168,7 @@ fn bounds(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> V
 fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
     let meets = |span: &&Span| observed.iteration.wait(span.op).is_some();
     let between = ObservedOperations { spans: observed.spans.iter().filter(meets).copied().collect(), ..*observed };
-    let running = round(observed.within(&observed.stretches()));
+    let running = round(observed.busy());
     let busy_ns = round(observed.within(&observed.working()));
     let sums = subject.alone.and_then(|alone| observed.together_and_alone(alone));
     TotalsRecord {
@@ -173,6 +177,13 @@ fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
         wait_ns: running - busy_ns,
         stretch: sums.filter(|(_, alone)| *alone > 0.0).map(|(together, alone)| together / alone),
     }
+}
+
+/// Time in which each real stream runs an operation.
+fn lanes(observed: &Observed) -> Vec<Nanos> {
+    let lanes = observed.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
+    let of_lane = |lane| observed.spans.iter().filter(move |span| span.lane.index() == lane).copied().collect();
+    (0..lanes).map(|lane| round(Observed { spans: of_lane(lane), ..*observed }.busy())).collect()
 }
 
 /// Time at the end of the iteration during which only one real stream has work; 0 if there is no other stream.

@@ -49,7 +49,8 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "busy",
         usage: "`busy`, `busy(set)`",
         summary: "the time in which at least one operation of a set runs",
-        formula: "|U(set)|, the length of the union of its spans",
+        formula: "|U(set)|, the length of the union of its spans; if iterations overlap, spans count modulo the iteration's \
+                  time, as if all iterations were equal",
         unit: "s",
         samples: OBSERVED,
         good_for: "the time of a set whose operations overlap",
@@ -60,7 +61,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "overlap",
         usage: "`overlap(a, b)`",
         summary: "the share of a's busy time in which b is busy too",
-        formula: "|U(a) ∩ U(b)| / |U(a)|",
+        formula: "|U(a) ∩ U(b)| / |U(a)|; if iterations overlap, spans count as those of `busy`",
         unit: "1",
         samples: OBSERVED,
         good_for: "whether computation hides communication or a copy: `overlap(comm, compute)`",
@@ -71,7 +72,8 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "exposed",
         usage: "`exposed`, `exposed(set)`",
         summary: "the time in which a set runs and no computation does",
-        formula: "|U(set) \\ U(computation)|; without a set, of all copies and collectives",
+        formula: "|U(set) \\ U(computation)|; without a set, of all copies and collectives; if iterations overlap, spans count as \
+                  those of `busy`",
         unit: "s",
         samples: OBSERVED,
         good_for: "the upper limit of the gain from hiding communication better",
@@ -127,12 +129,15 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "bytes",
         usage: "`bytes`, `bytes(set)`",
         summary: "the bytes that an iteration, or a set in it, must move",
-        formula: "Σ of the operations' costs: each input read once, each output written once. Between ranks, the \
-                  larger of the bytes that a rank sends and receives. The mean over slots",
+        formula: "Σ of the operations' costs: each input read once, each output written once. Between ranks, also of a \
+                  collective, the larger of the bytes that a rank sends to and receives from others, counted as those of \
+                  `bus_bandwidth`. The mean over slots",
         unit: "B",
         samples: NO_SAMPLES,
         good_for: "rates: `bytes / time`",
-        traps: "bytes that the cache serves count too",
+        traps: "bytes that the cache serves count too, and operands that are parts of one buffer count each; intermediate \
+                results of the algorithm do not. If a tensor determines how many rows an operation moves between ranks, \
+                the model assumes equal parts that fill the smaller tensor",
     },
     Definition {
         name: "bandwidth",
@@ -144,7 +149,8 @@ pub const DEFINITIONS: &[Definition] = &[
         samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
                   one",
         good_for: "how close a copy or a kernel comes to the rate of its link or memory",
-        traps: "for data in the cache it exceeds the memory's peak",
+        traps: "for data in the cache it exceeds the memory's peak. No value if a tensor determines how many rows an operation \
+                moves between ranks",
     },
     Definition {
         name: "bus_bandwidth",
@@ -159,7 +165,7 @@ pub const DEFINITIONS: &[Definition] = &[
         unit: "B/s",
         samples: OBSERVED,
         good_for: "comparing collectives, transfers and copies between ranks with the link's rate in one direction",
-        traps: "no value on one rank, where nothing crosses a link. An exchange counts one direction, since a link \
+        traps: "no value on one rank, where nothing crosses a link, or if a tensor determines how many rows cross one. An exchange counts one direction, since a link \
                 carries both at once. Only an all_reduce that a switch adds can exceed the link's peak",
     },
     Definition {
@@ -209,8 +215,7 @@ pub const DEFINITIONS: &[Definition] = &[
         name: "utilization",
         usage: "`utilization`, `utilization(set)`",
         summary: "the share of an iteration in which at least one operation of a set runs",
-        formula: "|U(set)| / time of the observed iteration; if iterations overlap, times of operations count modulo \
-                  that time, as if all iterations were equal",
+        formula: "busy(set) / time of the observed iteration",
         unit: "1",
         samples: OBSERVED,
         good_for: "whether a stream or the device always has work: the rest of the time it is idle",

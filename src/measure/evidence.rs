@@ -127,24 +127,25 @@ impl Evidence<'_> {
         self.observed(set, |observed| Ok(value(observed).into_iter().collect())).map(FigureSamples::Iterations)
     }
 
-    /// A time for each observed iteration in which the set does all its work. Fails if a time is too short for that
-    /// work.
+    /// A time for each observed iteration in which the set does all its work. Fails if the set ran for too short a time for
+    /// that work.
     fn worked(&self, set: Option<&OpSet>, value: impl Fn(&ObservedOperations) -> f64) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
-            let time = value(observed);
-            self.limits.check(time, observed.specs())?;
-            Ok(vec![Quotient::plain(time)])
+            self.limits.check(spans::length(&observed.stretches()), observed.specs())?;
+            Ok(vec![Quotient::plain(value(observed))])
         });
         samples.map(FigureSamples::Iterations)
     }
 
     /// Rate of the bytes of a set, over the time in which any operation that moves some is working. An operation does
-    /// not work while it waits for another rank.
+    /// not work while it waits for another rank. Fails if the bytes of an operation are unknown.
     fn rate(&self, set: Option<&OpSet>, bytes: impl Fn(&Spec) -> Option<MovedBytes>) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
+            known_size(observed.specs())?;
             let moving = observed.only(|spec| bytes(spec).is_some());
-            let time = spans::length(&moving.working());
-            self.limits.check(time, moving.specs())?;
+            let working = moving.working();
+            self.limits.check(spans::length(&working), moving.specs())?;
+            let time = moving.within(&working);
             let total = moving.specs().filter_map(&bytes).fold(MovedBytes::default(), MovedBytes::and).bytes();
             Ok(if time > 0.0 { vec![Quotient { over: total, under: time }] } else { Vec::new() })
         });
@@ -225,6 +226,8 @@ impl Evidence<'_> {
             (Figure::Flops, set) => Ok(FigureSamples::Known(self.works(set, |(flops, _)| flops))),
             (Figure::Bytes, set) => Ok(FigureSamples::Known(self.works(set, |(_, bytes)| bytes))),
             (Figure::Bandwidth, None) => {
+                let ops = self.program.cycle.iter().flat_map(|step| &step.ops);
+                known_size(ops.filter_map(|op| self.program.op_spec(op)))?;
                 let bytes = self.works(None, |(_, bytes)| bytes);
                 let divided = |(times, over): (Vec<f64>, &f64)| {
                     times.into_iter().map(|under| Quotient { over: *over, under }).collect()
@@ -234,10 +237,12 @@ impl Evidence<'_> {
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(MovedBytes::of(spec))),
             (Figure::BusBandwidth, _) => {
                 let bytes = |spec: &Spec| Some(MovedBytes::across(ops::bus_bytes(spec)?));
-                self.rate(set, bytes).map_err(|why| match self.traces.is_empty() {
-                    true => why,
-                    false => "none of these operations moves data between ranks".to_owned(),
-                })
+                let crosses = |spec: &Spec| bytes(spec).is_some() || ops::has_unknown_size(spec);
+                let observed = |iteration| Observed::of(self.program, self.plan, iteration, set);
+                if !self.traces.is_empty() && !self.traces.iter().any(|one| observed(one).specs().any(crosses)) {
+                    return Err("none of these operations moves data between ranks".to_owned());
+                }
+                self.rate(set, bytes)
             }
             (Figure::CriticalPath, _) => {
                 self.quotients(None, |observed| Some(Quotient::plain(observed.critical_path())))
@@ -255,7 +260,7 @@ impl Evidence<'_> {
             (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(FigureSamples::Operations),
             (Figure::Utilization, _) => self.quotients(set, |observed| {
                 let under = observed.iteration.trace.time.0 as f64;
-                (under > 0.0).then(|| Quotient { over: observed.within(&observed.stretches()), under })
+                (under > 0.0).then(|| Quotient { over: observed.busy(), under })
             }),
             (Figure::MemoryPeak, _) => Ok(FigureSamples::Constant(self.memory as f64)),
             (Figure::DeviceUnits, _) => self.device.units().map(FigureSamples::Constant),
@@ -263,6 +268,16 @@ impl Evidence<'_> {
             (Figure::DeviceBandwidth, _) => self.device.bandwidth().map(FigureSamples::Constant),
             (Figure::DeviceFlops, _) => self.device.flops(self.program).map(FigureSamples::Constant),
         }
+    }
+}
+
+/// Fails if a tensor determines how many bytes an operation moves between ranks.
+fn known_size<'s>(specs: impl IntoIterator<Item = &'s Spec>) -> Result<(), String> {
+    match specs.into_iter().find(|spec| ops::has_unknown_size(spec)) {
+        Some(spec) => {
+            Err(format!("a tensor determines the size of `{}`, so its rate is unknown", spec.operation.name()))
+        }
+        None => Ok(()),
     }
 }
 

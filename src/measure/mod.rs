@@ -41,7 +41,7 @@ pub mod search;
 pub mod series;
 pub mod skew;
 mod slots;
-pub mod spans;
+mod spans;
 mod split;
 pub mod stats;
 mod subject;

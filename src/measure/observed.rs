@@ -53,7 +53,7 @@ impl<'a> ObservedOperations<'a> {
         self.spans.iter().filter_map(|span| self.spec(span))
     }
 
-    /// Intervals in which at least one operation runs.
+    /// Intervals in which at least one operation runs. With overlapping iterations, they may begin before the iteration.
     pub fn stretches(&self) -> Vec<TimeRange> {
         spans::union(self.spans.iter().map(|span| (span.start.0 as f64, span.end.0 as f64)).collect())
     }
@@ -82,14 +82,19 @@ impl<'a> ObservedOperations<'a> {
         (end - start) as f64
     }
 
+    /// Intervals within the iteration in which at least one operation runs.
+    pub fn running(&self) -> Vec<TimeRange> {
+        self.folded(&self.stretches())
+    }
+
     /// Time in which at least one operation runs.
     pub fn busy(&self) -> f64 {
-        spans::length(&self.stretches())
+        spans::length(&self.running())
     }
 
     /// Time in which operations of both sets run.
     pub fn common(&self, others: &ObservedOperations) -> f64 {
-        spans::length(&spans::common(&self.stretches(), &others.stretches()))
+        spans::length(&spans::common(&self.running(), &others.running()))
     }
 
     /// The computations of the iteration.
@@ -100,7 +105,7 @@ impl<'a> ObservedOperations<'a> {
 
     /// Exposed time: some operation runs and no computation does.
     pub fn exposed(&self) -> f64 {
-        spans::outside(&self.stretches(), &self.computation().stretches())
+        spans::outside(&self.running(), &self.computation().running())
     }
 
     /// Gaps: for each operation with a predecessor on its real stream, the time from that one's end to its start.

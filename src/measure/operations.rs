@@ -74,7 +74,9 @@ pub fn operations(
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
                 bus_bytes,
-                ranks: bus_bytes.and(spec).map(|spec| spec.team.ranks),
+                ranks: spec
+                    .filter(|spec| bus_bytes.is_some() || ops::has_unknown_size(spec))
+                    .map(|spec| spec.team.ranks),
                 flops: cost.flops,
                 bytes: cost.bytes(),
                 after: graph.before(op).iter().map(|edge| edge.from.0).collect(),

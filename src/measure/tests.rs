@@ -1,24 +1,33 @@
 //! Metrics of constructed traces with known values.
 
+use proptest::prelude::*;
+
 use crate::base::{LaneId, Nanos, OpId};
 use crate::config::Profile;
 use crate::exec::{Samples, Span, Trace};
-use crate::model::{self, Program};
+use crate::model::{self, FigureExpr, Program};
 use crate::plan::{self, Plan};
 use crate::syntax;
 
 use super::alone::Alone;
+use super::analysis;
 use super::device::DeviceProperties;
 use super::evidence::Evidence;
 use super::metrics::FigureCache;
 use super::plausible::DeviceLimits;
+use super::subject::Subject;
 use super::waiting::Iteration;
 
 pub fn planned(text: &str) -> (Program, Plan) {
+    planned_on(1, text)
+}
+
+/// The program and the plan of the first of several ranks.
+fn planned_on(world: u32, text: &str) -> (Program, Plan) {
     let (ast, errors) = syntax::parse(text, 0, &syntax::SyntaxLimits::default());
     assert!(errors.is_empty(), "{errors:?}");
-    let program =
-        model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let options = model::AnalysisOptions { world, ..model::AnalysisOptions::default() };
+    let program = model::analyze(&ast, &options).unwrap_or_else(|errors| panic!("{errors:?}"));
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
     (program, plan)
 }
@@ -68,14 +77,23 @@ fn values_beside(
     alone: &[Trace],
     limits: Option<&Profile>,
 ) -> String {
-    let (program, plan) = planned(&format!("{TWO}{metrics}"));
+    evaluated(planned(&format!("{TWO}{metrics}")), traces, time, alone, limits)
+}
+
+fn evaluated(
+    (program, plan): (Program, Plan),
+    traces: &[Trace],
+    time: Vec<Nanos>,
+    alone: &[Trace],
+    limits: Option<&Profile>,
+) -> String {
     let alone = Alone::of_serial(&alone.iter().map(Iteration::alone).collect::<Vec<_>>());
     let time = Samples { time, ..Samples::default() };
     let iterations: Vec<Iteration> = traces.iter().map(Iteration::alone).collect();
     let evidence = Evidence {
         program: &program,
         plan: &plan,
-        slots: 1,
+        slots: program.cycle.len(),
         time: &time,
         serial: None,
         traces: &iterations,
@@ -263,5 +281,109 @@ fn device_metrics() {
     rate = –: no profile describes this device
     peak = –: no profile describes this device
     mfu = –: no profile describes this device
+    ");
+}
+
+proptest! {
+    /// With overlapping iterations, an operation may run before its iteration begins. Metrics and the analysis assume that
+    /// all iterations are equal, so they depend on the moments of an operation in an iteration only.
+    #[test]
+    fn overlapping_iterations_count_as_equal(earlier in prop::array::uniform4(0i64..4)) {
+        let metrics = "metric hidden = overlap(load, a)
+             metric other_side = overlap(a, load)
+             metric shown = exposed(load)
+             metric shown_all = exposed
+             metric busy_a = busy(a)
+             metric busy_all = busy
+             metric used = utilization(a)
+             metric rate = bandwidth(load, third)";
+        let spans = [(0, 100, 300), (0, 310, 500), (1, 50, 250), (1, 520, 700)];
+        let mut moved = spans;
+        for ((_, start, end), earlier) in moved.iter_mut().zip(earlier) {
+            (*start, *end) = (*start - 800 * earlier, *end - 800 * earlier);
+        }
+        let [apart, overlapping] = [trace(800, &spans), trace(800, &moved)];
+        prop_assert_eq!(
+            values(metrics, std::slice::from_ref(&overlapping), &[], None),
+            values(metrics, std::slice::from_ref(&apart), &[], None)
+        );
+        let (program, plan) = planned(TWO);
+        let analyzed = |trace: &Trace| {
+            let iteration = Iteration::alone(trace);
+            let analysis = analysis::analyze(&Subject {
+                program: &program,
+                plan: &plan,
+                step: 0,
+                iterations: &[&iteration],
+                alone: None,
+                host_bound: false,
+                queues: None,
+                time: None,
+                peaks: None,
+            });
+            let analysis = analysis.expect("an iteration was observed");
+            let categories: Vec<_> =
+                analysis.categories.iter().map(|of| (of.category.clone(), of.busy_ns, of.exposed_ns)).collect();
+            (analysis.lanes_busy_ns, categories)
+        };
+        prop_assert_eq!(&analyzed(&overlapping).0, &[Nanos(390), Nanos(380)]);
+        prop_assert_eq!(analyzed(&overlapping), analyzed(&apart));
+    }
+}
+
+/// The rate of an exchange whose size a tensor determines is unknown, and so is that of a set with one. The bytes are those
+/// that the model assumes: 256 KiB for each of the other ranks.
+#[test]
+fn a_size_that_a_tensor_determines_has_no_rate() {
+    let text = "buffer x: bf16[512, 1024]
+         buffer counts: i32[world, world]
+         buffer inbox: bf16[512, 1024]
+         buffer gathered: bf16[2048, 1024]
+         step { g: all_gather(x -> gathered)  t: all_to_all(x, counts -> inbox) }
+         metric bus = bus_bandwidth(t)
+         metric all = bus_bandwidth
+         metric of_set = bandwidth(g, t)
+         metric whole = bandwidth
+         metric known = bus_bandwidth(g)
+         metric same = bandwidth(g)
+         metric assumed = bytes(t)";
+    let traced = || trace(30_000, &[(0, 0, 10_000), (0, 11_000, 30_000)]);
+    let shown = |world| evaluated(planned_on(world, text), &[traced()], vec![Nanos(30_000)], &[], None);
+    insta::assert_snapshot!(shown(4), @r"
+    bus = –: a tensor determines the size of `all_to_all`, so its rate is unknown
+    all = –: a tensor determines the size of `all_to_all`, so its rate is unknown
+    of_set = –: a tensor determines the size of `all_to_all`, so its rate is unknown
+    whole = –: a tensor determines the size of `all_to_all`, so its rate is unknown
+    known = 314.6 GB/s
+    same = 314.6 GB/s
+    assumed = 768 KiB
+    ");
+}
+
+/// Draws that only metrics use are taken over the same cycle as those that the step uses.
+#[test]
+fn a_draw_in_a_metric_is_the_mean_over_the_cycle() {
+    let shown = |step: &str| {
+        let text = format!(
+            "draw n ~ binomial(4, 0.7)\nbuffer x: f32[1024]\nstep {{ {step} }}\nmetric tokens = n + 1\nmetric each = time / (n + 1)\n\
+             expect n < 3\nexpect n < 5\n"
+        );
+        let (program, plan) = planned(&text);
+        let holds = program.expectations.iter().map(|expects| match expects.condition {
+            FigureExpr::Constant(value) => value,
+            _ => f64::NAN,
+        });
+        assert_eq!(holds.collect::<Vec<_>>(), [0.0, 1.0], "a condition holds in every iteration");
+        let slots = program.cycle.len();
+        let traces: Vec<Trace> =
+            (0..slots).map(|slot| Trace { step: slot, slot, ..trace(800, &[(0, 100, 300)]) }).collect();
+        (slots, evaluated((program, plan), &traces, vec![Nanos(800); slots], &[], None))
+    };
+    let (unused, used) = (shown("map(x + 1 -> x)"), shown("map(x + n -> x)"));
+    assert_eq!((unused.0, used.0), (1, 64));
+    assert_eq!(unused.1, used.1);
+    insta::assert_snapshot!(unused.1, @r"
+    tokens = 3.859
+    each = 207 ns
     ");
 }

@@ -293,6 +293,9 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
         ];
         bounds.times(&format!("{at}.totals"), all)?;
     }
+    for (lane, busy) in analysis.lanes_busy_ns.iter().enumerate() {
+        bounds.time(*busy, || format!("{at}.lanes_busy_ns[{lane}]"))?;
+    }
     for (index, category) in analysis.categories.iter().enumerate() {
         let all = [
             ("busy_ns", Some(category.busy_ns)),
@@ -300,6 +303,7 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
             ("transfer_ns", category.transfer_ns),
             ("wait_ns", category.wait_ns),
             ("chain_ns", Some(category.chain_ns)),
+            ("stretch_ns", category.stretch_ns),
         ];
         bounds.times(&format!("{at}.categories[{index}]"), all)?;
     }

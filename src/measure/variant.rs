@@ -86,7 +86,8 @@ pub fn record(
     for rank in &mut ranks {
         let number = rank.rank;
         if let Some(analysis) = &mut rank.analysis {
-            (analysis.verdict, analysis.help) = verdict::verdict(analysis, number, balance);
+            (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
+                .unwrap_or_else(|| verdict::verdict(analysis, number, balance));
         }
     }
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);

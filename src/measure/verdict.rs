@@ -2,7 +2,7 @@
 
 use crate::base::Nanos;
 
-use super::record::{AnalysisRecord, BalanceRecord, BoundRecord};
+use super::record::{AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, observer_effect_text};
 
 /// Share of an iteration above which a tail is mentioned.
 const TAIL: f64 = 0.25;
@@ -12,6 +12,9 @@ const LITTLE: f64 = 0.25;
 
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
+
+/// Observer effect above which there is no verdict: most of an observed iteration is then time that a measured one lacks.
+const DISTURBED: f64 = 1.0;
 
 /// Share of an iteration above which a part is too long to hide behind the rest.
 const NEARLY_ALL: f64 = 0.9;
@@ -25,8 +28,11 @@ const LESS: &str =
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;
+    // The time that concurrency adds is a part of its own.
+    let own = |category: &CategoryRecord| category.chain_ns - category.stretch_ns.unwrap_or_default().max(Nanos(0));
     let mut parts: Vec<(&str, Nanos)> =
-        categories.iter().map(|category| (category.category.as_str(), category.chain_ns)).collect();
+        categories.iter().map(|category| (category.category.as_str(), own(category))).collect();
+    parts.push(("stretch", split.stretch_ns.unwrap_or_default().max(Nanos(0))));
     let waits = split.parts().into_iter().filter(|(name, _)| !matches!(*name, "operations_ns" | "stretch_ns"));
     parts.extend(waits.map(|(name, time)| (name.trim_end_matches("_ns"), time.unwrap_or_default())));
     let whole = split.time_ns.0.max(1) as f64;
@@ -76,6 +82,19 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
             &format!("; only one stream has work during the last {:.0} % of the iteration (a tail)", 100.0 * tail);
     }
     (verdict, help.to_owned())
+}
+
+/// The text in place of a verdict if observing changes the iteration too much for one; `None` otherwise.
+pub fn without_verdict(observer_effect: Option<f64>) -> Option<(String, String)> {
+    let effect = observer_effect.filter(|effect| *effect > DISTURBED)?;
+    Some((
+        format!(
+            "no verdict: an observed iteration takes {} than a measured one, so its parts are not those of a measured one",
+            observer_effect_text(effect)
+        ),
+        "fewer operations in an iteration disturb it less; the headline and metrics of whole iterations are not disturbed"
+            .to_owned(),
+    ))
 }
 
 /// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
@@ -139,6 +158,12 @@ fn words(part: &str) -> PartTexts {
             "host-bound",
             "waiting for the host",
             "`--launch graph` issues an iteration by one call; fewer and larger operations need fewer calls",
+        ),
+        "stretch" => (
+            "bound by contention",
+            "stretch, time that operations take longer beside others than alone",
+            "run the operations with the largest `stretch` one after the other, or beside others that use different parts of \
+             the device",
         ),
         "queue" => (
             "queue-bound",
@@ -206,7 +231,7 @@ pub fn help(category: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::{CategoryRecord, TimeSplitRecord};
+    use crate::measure::record::TimeSplitRecord;
 
     fn category(name: &str, chain: i64) -> CategoryRecord {
         CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
@@ -249,6 +274,39 @@ mod tests {
             verdict(&host, 0, None).0.starts_with("host-bound: 80 % of the critical chain is waiting for the host")
         );
         assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None).0, "nothing ran");
+    }
+
+    /// In the sum of the split, `stretch` is as much a part as the operations of a category.
+    #[test]
+    fn stretch_is_a_part_of_its_own() {
+        let said = |time: i64, stretch: i64| {
+            let split = TimeSplitRecord {
+                time_ns: Nanos(1000),
+                operations_ns: Nanos(900 - stretch),
+                stretch_ns: Some(Nanos(stretch)),
+                idle_ns: Nanos(100),
+                ..TimeSplitRecord::default()
+            };
+            let stretched =
+                |name, chain, added| CategoryRecord { stretch_ns: Some(Nanos(added)), ..category(name, chain) };
+            verdict(
+                &analysis(split, &[stretched("movement", time, stretch), stretched("matrix", 900 - time, 0)]),
+                0,
+                None,
+            )
+            .0
+        };
+        assert_eq!(
+            said(700, 500),
+            "bound by contention: 50 % of the critical chain is stretch, time that operations take longer beside others than \
+             alone (500 ns of 1.000 µs)"
+        );
+        assert_eq!(
+            said(700, 200),
+            "bound by data movement: 50 % of the critical chain is moving data within the device (500 ns of 1.000 µs)"
+        );
+        // Beside others, an operation may find its data in the cache.
+        assert!(said(700, -300).contains("70 % of the critical chain is moving data"));
     }
 
     #[test]

@@ -44,6 +44,11 @@ impl CycleUse {
         self.modulus = lcm(self.modulus.unwrap_or(1), modulus.unsigned_abs()).or(Some(u64::MAX));
     }
 
+    /// Number of iterations after which everything repeats if the number itself is used.
+    pub fn longest_cycle(&self, base: u64) -> u64 {
+        CycleUse { all: true, modulus: self.modulus }.cycle(base)
+    }
+
     /// Number of iterations after which everything repeats: a multiple of all divisors, and at least `base` if the
     /// number itself is used.
     pub fn cycle(&self, base: u64) -> u64 {

@@ -281,17 +281,24 @@ impl<'a> Analyzer<'a> {
             let (value, ty) = self.plain_value(expr)?;
             return Some((FigureExpr::Constant(value), ty));
         }
+        // Draws that the step does not use differ between iterations too. After errors, one value shows further ones.
+        let cycle = self.slots.map_or(1, |_| self.cycle_use.longest_cycle(self.options.cycle));
         let mut values = Vec::new();
         let mut ty = Type::Bool;
-        for slot in 0..self.slots.unwrap_or(1) {
-            self.iteration = Some(slot as i64);
+        for iteration in 0..cycle {
+            self.iteration = Some(iteration as i64);
             let value = self.plain_value(expr);
             self.iteration = None;
             let value = value?;
             values.push(value.0);
             ty = value.1;
         }
-        let value = if let [value] = values[..] { FigureExpr::Constant(value) } else { FigureExpr::BySlot(values) };
+        let value = match self.slots {
+            // A condition holds if it holds in every iteration.
+            _ if ty == Type::Bool => FigureExpr::Constant(f64::from(values.iter().all(|value| *value != 0.0))),
+            Some(slots) if slots > 1 && slots as u64 == cycle => FigureExpr::BySlot(values),
+            _ => FigureExpr::Constant(values.iter().sum::<f64>() / values.len() as f64),
+        };
         Some((value, ty))
     }
 

@@ -21,12 +21,14 @@ pub struct Cost {
     /// Minimum of bytes read and written. A copy between host and device counts its bytes once, as traffic of the host.
     pub read: Traffic,
     pub written: Traffic,
-    /// Bytes sent to and received from other ranks by sends, receives and copies between ranks. `read` and `written` do not
-    /// include them.
+    /// Bytes sent to and received from other ranks by collectives, sends, receives and copies between ranks. `read` and `written`
+    /// do not include them.
     pub sent: u64,
     pub received: u64,
     /// Bytes that kernels read more than once.
     pub reread: Traffic,
+    /// Bytes of intermediate results that the algorithm writes to memory and reads back, counted in both directions.
+    pub scratch: Traffic,
     /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access
     /// sectors as a whole.
     pub sectors: f64,
@@ -70,6 +72,7 @@ impl Cost {
             sent: self.sent / launches,
             received: self.received / launches,
             reread: each(self.reread),
+            scratch: each(self.scratch),
             sectors: self.sectors / parts,
             waits: self.waits / parts,
             exchanges: self.exchanges / parts,
@@ -93,6 +96,7 @@ impl std::iter::Sum for Cost {
             sent: a.sent + b.sent,
             received: a.received + b.received,
             reread: a.reread + b.reread,
+            scratch: a.scratch + b.scratch,
             sectors: a.sectors + b.sectors,
             waits: a.waits + b.waits,
             exchanges: a.exchanges + b.exchanges,

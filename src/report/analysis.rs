@@ -43,7 +43,8 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
         }
         let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
         let slot = super::slots::of(record, rank);
-        section.title = format!("Where the time goes, in one observed iteration ({name}{slot}{longest})");
+        section.title =
+            format!("Where the time goes, in one observed iteration ({name}{slot}{longest}{})", disturbed(rank));
         section.lines.extend([analysis.verdict.clone(), format!("{} = {}", analysis.split.time_ns, split(analysis))]);
         section.lines.extend(phases(analysis));
         section

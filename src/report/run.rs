@@ -1,13 +1,10 @@
 //! The report of a run.
 
-use crate::base::{Bytes, Flops, Nanos, counted};
-use crate::measure::record::{
-    ExpectationRecord, FusionRecord, OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant,
-};
-use crate::measure::spans;
+use crate::base::{Bytes, Flops, counted};
+use crate::measure::record::{ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
-use super::variant::{launched, shown, variant_name};
+use super::variant::{disturbed, launched, shown, variant_name};
 use super::{advice, analysis, counted, expected, operations, ranks, slots, verification};
 
 /// Maximum number of rows of streams.
@@ -208,33 +205,30 @@ fn iteration_title(record: &RunRecord) -> String {
     }
 }
 
-/// The streams of the observed iteration; `None` if none was observed.
+/// The streams of the iteration that the split describes; `None` if none was observed.
 fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
-    let observed = rank.trace.iter().map(|span| span.end_ns).max();
-    let end = observed.filter(|end| end.0 > 0)?;
-    let by_id = |id: u32| -> &OperationRecord { &rank.operations[id as usize] };
+    let analysis = rank.analysis.as_ref().filter(|analysis| !analysis.lanes_busy_ns.is_empty())?;
+    let whole = analysis.split.time_ns.0.max(1) as f64;
     let mut table = Table::new(["stream", "operations", "busy", "share of time", "queue"]);
     for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
-        let spans: Vec<_> = rank.trace.iter().filter(|span| by_id(span.id).lane as usize == index).collect();
-        let within = |time: Nanos| time.clamp(Nanos(0), end).0 as f64;
-        let stretches = spans.iter().map(|span| (within(span.start_ns), within(span.end_ns))).collect();
-        let busy = spans::length(&spans::union(stretches)).round() as i64;
+        let busy = analysis.lanes_busy_ns.get(index).copied().unwrap_or_default();
+        let operations = rank.operations.iter().filter(|one| one.lane as usize == index && one.start_ns.is_some());
         let name = match lane.streams.as_slice() {
             [_, others @ ..] if !others.is_empty() => format!("{} shared with {}", lane.name, others.join(", ")),
             _ => lane.name.clone(),
         };
         table.row([
             name + &lane.limits_text(),
-            spans.len().to_string(),
-            Nanos(busy).to_string(),
-            format!("{:.0} %", 100.0 * busy as f64 / end.0 as f64),
+            operations.count().to_string(),
+            busy.to_string(),
+            format!("{:.0} %", 100.0 * busy.0 as f64 / whole),
             lane.queue_text(),
         ]);
     }
     let hidden = record.program.lanes.len().saturating_sub(LANES);
     let slot = slots::of(record, rank);
     Some(Section {
-        title: format!("Streams, in one iteration ({}{slot})", variant_name(record, variant)),
+        title: format!("Streams, in one iteration ({}{slot}{})", variant_name(record, variant), disturbed(rank)),
         table: Some(table),
         notes: Vec::from_iter((hidden > 0).then(|| format!("{hidden} more streams; --json has all of them"))),
         ..Section::default()

@@ -97,6 +97,11 @@ fn parts(rank: &RankRecord, broken: &mut Broken) {
     let sum: i64 = own.iter().chain(&between).map(|part| part.0).sum();
     broken.unless(sum == whole, || format!("rank {}: the split's parts are {sum} of {whole} ns", rank.rank));
     let chain: i64 = analysis.categories.iter().map(|category| category.chain_ns.0).sum();
+    let added: i64 = analysis.categories.iter().map(|category| category.stretch_ns.unwrap_or_default().0).sum();
+    broken.unless(added == stretch.0, || format!("rank {}: categories stretch by {added} of {stretch}", rank.rank));
+    for busy in &analysis.lanes_busy_ns {
+        broken.share(busy.0, whole, "a stream");
+    }
     let works = split.operations_ns.0 + stretch.0;
     broken.unless(chain == works, || format!("rank {}: categories have {chain} of {works} ns", rank.rank));
     for part in between.iter().chain([&split.operations_ns, &split.wait_ns]) {
@@ -166,6 +171,11 @@ fn operations(rank: &RankRecord, program: &Program, profile: &Profile, broken: &
         if let (Some(bytes), Some(work)) = (operation.bus_bytes, operation.work_ns()) {
             let most = bus_peak(operation, profile) * work.seconds();
             broken.unless(bytes <= most, || format!("{name}: {bytes} bytes on the bus, of at most {most}"));
+            // A group or a copy may also move data within the rank.
+            let crosses_only = !["group", "copy"].contains(&operation.operation.as_str());
+            broken.unless(!crosses_only || (operation.bytes as f64 - bytes).abs() <= 0.5, || {
+                format!("{name}: {} bytes, and {bytes} on the bus", operation.bytes)
+            });
         }
         let refused = operation.refused.as_deref();
         broken.unless(refused.is_none(), || format!("{name} {}", refused.unwrap_or_default()));

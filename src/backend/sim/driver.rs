@@ -451,6 +451,10 @@ impl Driver for SimDriver {
         true
     }
 
+    fn queues_observed_stamps(&self) -> bool {
+        false
+    }
+
     /// The call costs the host nothing, since it is outside of all measured times.
     fn hold(&mut self, gate: u32, lane: u32) -> Result<(), Box<Fault>> {
         let (placing, _, waits) = &mut self.lanes[lane as usize];

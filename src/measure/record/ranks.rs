@@ -179,6 +179,10 @@ pub struct AnalysisRecord {
     /// Total working and waiting time of the rank; `None` in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<TotalsRecord>,
+    /// Time of the split's iteration in which each real stream runs an operation, by the number of the stream; empty in records
+    /// of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes_busy_ns: Vec<Nanos>,
     /// Slowdown of kernels beside waiting operations; `None` if there are none, or without a reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_waiting: Option<BesideRecord>,
@@ -339,6 +343,10 @@ pub struct CategoryRecord {
     pub wait_ns: Option<Nanos>,
     /// The operations' part of the chain, without waiting for other ranks.
     pub chain_ns: Nanos,
+    /// The part of `chain_ns` that concurrency added, signed; `None` without a run on one stream, and in records of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stretch_ns: Option<Nanos>,
 }
 
 /// Achieved shares of the device's peaks.

@@ -512,14 +512,14 @@ impl<'a> Composed<'a> {
         let sizes = (shape.size + shape.value_size) as f64 / 2.0;
         let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
         let units = self.members() * self.units.dims.iter().product::<u64>();
-        let moved = Traffic::of(Space::Device, passes * self.bytes_of(1) * units);
         let flops = |scores: f64| 2.0 * products * scores * sizes;
         Cost {
             flops: flops(shape.pairs()),
             instructions: passes as f64 * (PER_SCORE + of_a_bias) * scores,
             special: passes as f64 * scores,
-            read: Spec::bytes_of(&spec.inputs) + moved,
-            written: Spec::bytes_of(&spec.outputs) + moved,
+            read: Spec::bytes_of(&spec.inputs),
+            written: Spec::bytes_of(&spec.outputs),
+            scratch: Traffic::of(Space::Device, 2 * passes * self.bytes_of(1) * units),
             blocks: (units * self.rows().div_ceil(TILE) * shape.keys.max(shape.value_size).div_ceil(TILE)).max(1),
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic(spec)),

@@ -203,17 +203,17 @@ impl ForwardPartition {
         };
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
         let parts = if splits > 1 { self.workspace() } else { 0 };
-        let workspace = Traffic::of(Space::Device, parts);
         Cost {
             flops: 2.0 * pairs * elements,
             instructions,
             special: pairs,
-            read: self.read(spec) + workspace,
+            read: self.read(spec),
             reread: match self.tiles {
                 Some(_) => Traffic::NONE,
                 None => Traffic::of(Space::Device, (pairs * elements) as u64 * spec.inputs[1].dtype.size()),
             },
-            written: Spec::bytes_of(&spec.outputs) + workspace,
+            written: Spec::bytes_of(&spec.outputs),
+            scratch: Traffic::of(Space::Device, 2 * parts),
             blocks: self.blocks().max(1),
             share,
             matrix,

@@ -281,3 +281,31 @@ const OPTIONS: &[OptionSpec] = &[
         "scaling factor of the products; 0 (the default) means `1 / sqrt(d)`, where d is the head dimension",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By definition, each tensor counts once, whether or not the algorithm stores intermediate results.
+    #[test]
+    fn bytes_are_those_of_the_tensors() {
+        let spec = |heads: u64, key_heads: u64, queries: u64, keys: u64, size: u64| {
+            let tensor = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
+            let (q, k) = (tensor(&[heads, queries, size]), tensor(&[key_heads, keys, size]));
+            let lse = Tensor::packed(DType::F32, &[heads, queries]);
+            let attrs =
+                [("layout", Attr::Word("heads_first")), ("algorithm", Attr::Word(AUTO)), ("scale", Attr::Number(0.0))];
+            let more = [("causal", Attr::Bool(false)), ("window", Attr::Int(0)), (DETERMINISTIC, Attr::Bool(true))];
+            let attrs = Attrs::of([attrs.as_slice(), more.as_slice()].concat());
+            Spec::new(&Attention::Forward, attrs, vec![q, k, k], vec![q, lse])
+        };
+        let mut stores = [false; 2];
+        // Few queries whose blocks share keys, wide heads that products compute, and many queries.
+        for spec in [spec(32, 8, 16, 4096, 128), spec(128, 1, 1, 4096, 576), spec(16, 16, 1024, 1024, 64)] {
+            let cost = spec.cost();
+            assert_eq!(cost.bytes(), Spec::bytes_of(&spec.inputs).total() + Spec::bytes_of(&spec.outputs).total());
+            stores[usize::from(cost.scratch != Traffic::NONE)] = true;
+        }
+        assert_eq!(stores, [true, true]);
+    }
+}

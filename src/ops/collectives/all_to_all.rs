@@ -51,18 +51,20 @@ impl Operation for AllToAll {
 
     fn cost(&self, spec: &Spec) -> Cost {
         if let Some(counted) = RowCounts::of(spec) {
-            let bytes = counted.usual_bytes(spec.inputs[0].dtype) * u64::from(counted.ranks);
+            let bytes = counted.usual_bytes(spec.inputs[0].dtype);
+            let others = u64::from(counted.ranks) - 1;
+            if others > 0 {
+                return Cost { sent: others * bytes, received: others * bytes, ..Cost::default() };
+            }
             let [read, written] =
                 [bytes + spec.inputs[1].bytes(), bytes].map(|bytes| Traffic::of(Space::Device, bytes));
             return Cost { read, written, ..Cost::default() };
         }
-        match uneven_parts(spec) {
+        match uneven_parts(spec).filter(|_| spec.team.ranks < 2) {
             None => traffic(spec),
             Some(parts) => {
-                let bytes = |counts: &[u64]| {
-                    Traffic::of(Space::Device, counts.iter().sum::<u64>() * spec.inputs[0].dtype.size())
-                };
-                Cost { read: bytes(&parts.sent), written: bytes(&parts.received), ..Cost::default() }
+                let bytes = Traffic::of(Space::Device, parts.sent[0] * spec.inputs[0].dtype.size());
+                Cost { read: bytes, written: bytes, ..Cost::default() }
             }
         }
     }

@@ -19,13 +19,18 @@ impl CollectiveKind {
 }
 
 impl Collective {
-    /// Bytes as nccl-tests counts them: the size of the whole gathered or scattered tensor; for uneven parts, what
-    /// this rank sends.
+    /// Bytes as nccl-tests counts them: the size of the whole gathered or scattered tensor; for uneven parts, that of an
+    /// exchange of equal parts that loads this rank's link equally.
     pub fn bytes(&self) -> u64 {
+        let ranks = u64::from(self.ranks);
         let elements = match (self.kind, &self.parts) {
+            (CollectiveKind::AllToAll, Some(parts)) if ranks > 1 => {
+                let [sent, received] = parts.between_ranks(self.rank);
+                (sent.max(received) * ranks).div_ceil(ranks - 1)
+            }
             (CollectiveKind::AllToAll, Some(parts)) => parts.sent.iter().sum(),
             (CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll, _) => {
-                self.count * u64::from(self.ranks)
+                self.count * ranks
             }
             (CollectiveKind::Barrier, _) => 0,
             _ => self.count,
@@ -33,18 +38,12 @@ impl Collective {
         elements * self.dtype.size()
     }
 
-    /// Bytes that this rank transfers; `None` for a barrier, and if a tensor determines the sizes. A send or receive counts
+    /// Bytes that this rank transfers; `None` for a barrier. A send or receive counts
     /// in its own direction, any other collective in both.
     fn bus_bytes(&self) -> Option<BusBytes> {
-        if self.counted.is_some() {
-            return None;
-        }
         if let Some(parts) = &self.parts {
-            let others = |counts: &[u64]| {
-                let all: u64 = counts.iter().sum();
-                ((all - counts[self.rank as usize]) * self.dtype.size()) as f64
-            };
-            return Some(BusBytes { sent: others(&parts.sent), received: others(&parts.received) });
+            let [sent, received] = parts.between_ranks(self.rank).map(|count| (count * self.dtype.size()) as f64);
+            return Some(BusBytes { sent, received });
         }
         let bytes = self.bytes() as f64 * self.kind.bus_factor(self.ranks)?;
         let crosses = self.peer != self.rank;
@@ -53,6 +52,13 @@ impl Collective {
             CollectiveKind::Recv => BusBytes { sent: 0.0, received: if crosses { bytes } else { 0.0 } },
             _ => BusBytes { sent: bytes, received: bytes },
         })
+    }
+}
+
+impl Parts {
+    /// Numbers of elements that `rank` sends to and receives from other ranks.
+    fn between_ranks(&self, rank: u32) -> [u64; 2] {
+        [&self.sent, &self.received].map(|counts| counts.iter().sum::<u64>() - counts[rank as usize])
     }
 }
 
@@ -84,13 +90,23 @@ impl std::iter::Sum for BusBytes {
     }
 }
 
-/// Bytes that all collectives of an operation transfer; `None` if no data crosses a network.
+/// Whether a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.
+pub fn has_unknown_size(spec: &Spec) -> bool {
+    if let Some(crossing) = crossing(spec) {
+        return crossing.counted().is_some();
+    }
+    let counted = |launch: &Launch| launch.collectives().iter().any(|one| one.counted.is_some());
+    spec.operation.category() == Category::Collective && spec.team.ranks > 1 && spec.launch().iter().any(counted)
+}
+
+/// Bytes that all collectives of an operation transfer; `None` if no data crosses a network, and if a tensor determines
+/// how many.
 pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
     let crosses = |bytes: &BusBytes| bytes.larger() > 0.0;
-    if let Some(crossing) = crossing(spec) {
-        if crossing.counted().is_some() {
-            return None;
-        }
+    if has_unknown_size(spec) {
+        return None;
+    }
+    if crossing(spec).is_some() {
         let cost = spec.cost();
         return Some(BusBytes { sent: cost.sent as f64, received: cost.received as f64 }).filter(crosses);
     }
@@ -140,6 +156,26 @@ mod tests {
         assert_eq!(counted(&gather(1)), None);
         assert_eq!(counted(&spec(&Reducing::AllReduce, 4, &[100], &[100])), Some(400.0 * 1.5));
         assert_eq!(counted(&spec(&Barrier, 4, &[], &[])), None);
+        // The cost has the bytes that cross a link; on one rank, those that are read and written there.
+        for ranks in [2, 4, 8] {
+            let n = u64::from(ranks);
+            for (operation, inputs, outputs) in [
+                (&Copying::AllGather as &'static dyn Operation, 120, 120 * n),
+                (&Copying::Broadcast, 120, 120),
+                (&Reducing::AllReduce, 120, 120),
+                (&Reducing::ReduceScatter, 120, 120 / n),
+                (&Reducing::Reduce, 120, 120),
+                (&AllToAll, 120, 120),
+            ] {
+                let mut several = spec(operation, ranks, &[inputs], &[outputs]);
+                several.attrs.push("counts", Attr::Absent, None);
+                assert_eq!(Some(several.cost().bytes() as f64), counted(&several), "{} of {ranks}", operation.name());
+                assert_eq!((several.cost().read, several.cost().written), (Traffic::NONE, Traffic::NONE));
+                let mut alone = spec(operation, 1, &[inputs], &[inputs]);
+                alone.attrs.push("counts", Attr::Absent, None);
+                assert_eq!(alone.cost().bytes(), 960, "{}", operation.name());
+            }
+        }
     }
 
     /// In a ring, bus bandwidth counts the bytes that a rank sends once, in every notation.
@@ -171,5 +207,10 @@ mod tests {
         let counts = vec![vec![50, 20, 0], vec![10, 0, 0], vec![30, 0, 0]];
         uneven.attrs.push("counts", Attr::Counts(ElementCounts::Rows(counts).into()), None);
         assert_eq!(bus_bytes(&uneven), Some(BusBytes { sent: 80.0, received: 160.0 }));
+        // The model and the share of the peak use the busier direction too.
+        let launches = uneven.launch();
+        let whole = launches[0].collectives()[0].bytes() as f64;
+        assert_eq!(whole * 2.0 / 3.0, 160.0);
+        assert_eq!((uneven.cost().sent, uneven.cost().received, uneven.cost().bytes()), (80, 160, 160));
     }
 }

@@ -11,7 +11,7 @@ mod transfer;
 
 pub use all_to_all::AllToAll;
 pub use batch::{Batch, BatchMember, parts};
-pub use bus::{BusBytes, bus_bytes};
+pub use bus::{BusBytes, bus_bytes, has_unknown_size};
 pub use gather::Copying;
 pub use reduce::Reducing;
 pub use transfer::{Barrier, Transfer};
@@ -118,8 +118,17 @@ fn launched(collective: Collective) -> Vec<Launch> {
     vec![Launch::Collective([collective].into())]
 }
 
-/// Bytes that a rank reads and writes. If a root does more than other ranks, those of the root.
+/// The bytes that cross the rank's link; in a group of one rank, those that it reads and writes.
 fn traffic(spec: &Spec) -> Cost {
+    if spec.team.ranks < 2 {
+        return local_traffic(spec);
+    }
+    let BusBytes { sent, received } = bus_bytes(spec).unwrap_or_default();
+    Cost { sent: sent.round() as u64, received: received.round() as u64, ..Cost::default() }
+}
+
+/// The bytes that a rank reads and writes in its own memory.
+fn local_traffic(spec: &Spec) -> Cost {
     let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
     Cost { read, written, ..Cost::default() }
 }

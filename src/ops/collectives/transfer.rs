@@ -67,7 +67,7 @@ impl Operation for Transfer {
 
     fn cost(&self, spec: &Spec) -> Cost {
         match self {
-            _ if self.peer(spec) == spec.team.rank => traffic(spec),
+            _ if self.peer(spec) == spec.team.rank => local_traffic(spec),
             Transfer::Send => Cost { sent: spec.inputs[0].bytes(), ..Cost::default() },
             Transfer::Recv => Cost { received: spec.outputs[0].bytes(), ..Cost::default() },
         }
