@@ -180,10 +180,10 @@ fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
 }
 
 /// Time in which each real stream runs an operation.
-fn lanes(observed: &Observed) -> Vec<Nanos> {
+fn lanes(observed: &ObservedOperations) -> Vec<Nanos> {
     let lanes = observed.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
     let of_lane = |lane| observed.spans.iter().filter(move |span| span.lane.index() == lane).copied().collect();
-    (0..lanes).map(|lane| round(Observed { spans: of_lane(lane), ..*observed }.busy())).collect()
+    (0..lanes).map(|lane| round(ObservedOperations { spans: of_lane(lane), ..*observed }.busy())).collect()
 }
 
 /// Time at the end of the iteration during which only one real stream has work; 0 if there is no other stream.

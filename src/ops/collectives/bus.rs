@@ -55,7 +55,7 @@ impl Collective {
     }
 }
 
-impl Parts {
+impl PartSizes {
     /// Numbers of elements that `rank` sends to and receives from other ranks.
     fn between_ranks(&self, rank: u32) -> [u64; 2] {
         [&self.sent, &self.received].map(|counts| counts.iter().sum::<u64>() - counts[rank as usize])
