@@ -27,6 +27,8 @@ pub struct Cost {
     pub received: u64,
     /// Bytes that kernels read more than once.
     pub reread: Traffic,
+    /// Bytes of device memory in the gaps of tensors, which it moves together with their elements.
+    pub gaps: u64,
     /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access
     /// sectors as a whole.
     pub sectors: f64,
@@ -40,6 +42,9 @@ pub struct Cost {
     pub share: u32,
     /// Type of arithmetic of the matrix units; `None` if they are not used.
     pub matrix: Option<Arithmetic>,
+    /// True if a block multiplies and executes `instructions` in turn, such as attention, which needs the scores of a tile for their
+    /// exponentials, and these for its second product. False if both overlap.
+    pub alternates: bool,
     /// How the vendor's library tiles a matrix product; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
@@ -70,6 +75,7 @@ impl Cost {
             sent: self.sent / launches,
             received: self.received / launches,
             reread: each(self.reread),
+            gaps: self.gaps / launches,
             sectors: self.sectors / parts,
             waits: self.waits / parts,
             exchanges: self.exchanges / parts,
@@ -93,12 +99,14 @@ impl std::iter::Sum for Cost {
             sent: a.sent + b.sent,
             received: a.received + b.received,
             reread: a.reread + b.reread,
+            gaps: a.gaps + b.gaps,
             sectors: a.sectors + b.sectors,
             waits: a.waits + b.waits,
             exchanges: a.exchanges + b.exchanges,
             blocks: a.blocks + b.blocks,
             share: a.share.max(b.share),
             matrix: a.matrix.or(b.matrix),
+            alternates: a.alternates || b.alternates,
             tiling: Tiling {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,

@@ -20,8 +20,8 @@ const PER_PACK: f64 = 12.0;
 /// Further instructions per pack that is weighed and added up.
 const PER_TERM: f64 = 18.0;
 
-/// Instructions per element of a pack of rows that may begin inside a pack, for its parts of two packs.
-const PER_RAGGED: f64 = 30.0;
+/// Further instructions per pack of rows that may begin inside a pack: its parts of two packs are loaded, shifted and joined.
+const PER_RAGGED: f64 = 45.0;
 
 /// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
@@ -216,7 +216,7 @@ impl Chunks {
 
     /// Number of instructions per pack.
     fn per_pack(&self) -> f64 {
-        PER_PACK + if self.ragged { PER_RAGGED * self.pack as f64 } else { 0.0 }
+        PER_PACK + if self.ragged { PER_RAGGED } else { 0.0 }
     }
 
     /// Number of packs of a row.

@@ -84,7 +84,7 @@ pub fn cost(spec: &Spec) -> Cost {
 fn own(spec: &Spec) -> (Cost, f64) {
     let splits = splits(spec);
     let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
-    let (mut steps, mut launches) = (0, 0);
+    let (mut steps, mut exchanges, mut launches) = (0, 0, 0);
     for split in &splits {
         let (own, units) = instructions_of(split, spec);
         instructions += own;
@@ -93,10 +93,17 @@ fn own(spec: &Spec) -> (Cost, f64) {
         blocks += split.blocks(spec).max(1);
         bytes += split.parts(spec);
         launches += if split.splits > 1 { 2 } else { 1 };
-        steps += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
+        exchanges += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
+        steps += match &split.method {
+            Method::Tiles(tiles) => split.share.div_ceil(tiles.step),
+            Method::Few(few) => few.steps(),
+            Method::Depthwise(_) => 1,
+            Method::Direct if split.shape.form == Form::Weights => split.share.div_ceil(THREADS),
+            Method::Direct => split.shape.gathered(),
+        };
     }
     // Phases have blocks of their own.
-    let steps = steps / splits.len().max(1) as u64;
+    let (steps, exchanges) = (steps / splits.len().max(1) as u64, exchanges / splits.len().max(1) as u64);
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
     let Shape { stride, form, .. } = Shape::of(spec);
@@ -109,7 +116,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
         written: Spec::bytes_of(&spec.outputs) + parts,
         reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
         waits: steps as f64,
-        exchanges: steps as f64,
+        exchanges: exchanges as f64,
         blocks,
         share: splits.iter().map(share_of).max().unwrap_or(1),
         matrix,

@@ -142,6 +142,11 @@ impl Few {
         self.groups * self.group_blocks()
     }
 
+    /// Number of channels of a thread, which it loads one after the other.
+    pub fn steps(&self) -> u64 {
+        self.channels.div_ceil(self.slices)
+    }
+
     /// Returns the number of instructions of all threads.
     pub fn instructions(&self, shape: &Shape) -> f64 {
         let (_, columns, _) = shape.product();

@@ -17,6 +17,7 @@ pub use epilogue::{Added, Finish, Function, epilogue_of};
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
 pub use product::Factors;
+pub use tiling::product_cost;
 
 /// Matrix products.
 pub enum Gemm {

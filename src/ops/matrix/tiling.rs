@@ -59,3 +59,38 @@ fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
     u64::from(tensor.align).is_multiple_of(alignment)
         && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(alignment))
 }
+
+/// Returns the cost of a plain product of the library as a launch of another operation.
+pub fn product_cost(gemm: &launch::Gemm) -> Cost {
+    let launch::Gemm { m, n, k, batch, .. } = *gemm;
+    let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
+    let tiles = (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1);
+    let parts = (UNITS / tiles).min(k / MIN_DEPTH).max(1);
+    let size = gemm.a.dtype.size();
+    let starts_at = |matrix: &launch::Matrix, alignment: u64| {
+        let bytes = matrix.dtype.size();
+        u64::from(matrix.align).is_multiple_of(alignment)
+            && [matrix.row, matrix.batch].iter().all(|stride| (stride * bytes).is_multiple_of(alignment))
+    };
+    let elements = [m * k, k * n, m * n].map(|elements| elements * batch);
+    let bytes = |index: usize, matrix: &launch::Matrix| elements[index] * matrix.dtype.size();
+    let is_odd = !starts_at(&gemm.c, RESULT_ALIGNMENT);
+    let factors = [(0, &gemm.a), (1, &gemm.b)];
+    let unaligned = factors.into_iter().filter(|(_, matrix)| size <= 2 && (is_odd || !starts_at(matrix, ALIGNMENT)));
+    let read = factors.into_iter().map(|(index, matrix)| bytes(index, matrix)).sum();
+    Cost {
+        flops: flops(m, n),
+        read: Traffic::of(Space::Device, read),
+        written: Traffic::of(Space::Device, bytes(2, &gemm.c)),
+        blocks: tiles * parts,
+        share: Cost::WHOLE_UNIT,
+        matrix: Some(gemm.arithmetic),
+        tiling: Tiling {
+            flops: flops(m.next_multiple_of(TILE), n.next_multiple_of(TILE)),
+            shares_depth: parts > 1,
+            unaligned: unaligned.map(|(index, matrix)| bytes(index, matrix)).sum(),
+            ..Tiling::default()
+        },
+        ..Cost::default()
+    }
+}
