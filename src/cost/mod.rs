@@ -249,7 +249,8 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
 
 /// Time in ns of the kernels that run before and after a product.
 fn further_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
-    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + profile.memory_latency.value();
+    // Each reads its description, and then its operands.
+    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + 2.0 * profile.memory_latency.value();
     cost.tiling.further as f64 * launch + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 

@@ -21,7 +21,7 @@ const PER_PACK: f64 = 12.0;
 const PER_TERM: f64 = 18.0;
 
 /// Further instructions per pack of rows that may begin inside a pack: its parts of two packs are loaded, shifted and joined.
-const PER_RAGGED: f64 = 45.0;
+const PER_RAGGED: f64 = 90.0;
 
 /// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {

@@ -3,27 +3,32 @@
 use super::super::cost::{Tiling, Traffic};
 use super::super::matrix::product_cost;
 use super::super::occupancy::{UNITS, share};
-use super::kernel::{PER_BIAS, whole_tiles};
+use super::kernel::PER_BIAS;
 use super::*;
 
-/// Queries and keys of a tile of the library's kernels.
+/// Queries and keys of a tile of the library's kernels, and queries of a tile of its kernels for gradients and for single queries.
 const TILE: u64 = 128;
+const GRADIENT_QUERIES: u64 = 64;
+const FEW_QUERIES: u64 = 16;
+
+/// Head dimensions for which the library has kernels. It pads others.
+const SIZES: [u64; 3] = [64, 128, 256];
 
 /// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding; and of those for gradients, which
 /// also compute the gradient of the score and round it.
-const PER_SCORE: f64 = 6.0;
+const PER_SCORE: f64 = 5.0;
 const PER_SLOPE: f64 = 10.0;
 
-/// Rate of the products of gradients as a share of that of other products: two of the five read a factor that was just written to
-/// shared memory, and one adds to sums there.
-const GRADIENT_RATE: f64 = 0.72;
-
-/// Accesses and exchanges for which a block waits before its first tile and behind its last.
+/// Accesses and exchanges for which a block waits before its first tile and behind its last; accesses of the kernels for gradients, of
+/// which a product follows the main one; and accesses per tile of single queries, whose loads no multiplication hides.
 const WAITS: f64 = 2.0;
 const EXCHANGES: f64 = 3.0;
+const GRADIENT_WAITS: f64 = 8.0;
+const FEW_WAITS: f64 = 3.0;
 
-/// Instructions per score of the kernels between products, and rounds of loads that a thread has under way.
+/// Instructions of the kernels between products, per score and per thread, and rounds of loads that a thread has under way.
 const PER_WEIGHT: f64 = 30.0;
+const PER_THREAD: f64 = 350.0;
 const AHEAD: u64 = 4;
 
 /// Operations of matrix units, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
@@ -73,11 +78,17 @@ impl Tiles {
         Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
     }
 
-    /// Number of tiles as if each block had as many, so that they take as long on a device that holds `resident` blocks: a block
-    /// with many tiles may end last.
+    /// Number of tiles as if each block had as many, so that they take as long on a device that holds `resident` blocks. Where blocks
+    /// differ, one with many tiles may begin when others end.
     pub fn even(self, resident: u64) -> f64 {
-        let waves = self.blocks.div_ceil(resident.max(1)).max(1);
-        (self.all as f64).max((self.longest * self.blocks) as f64 / waves as f64)
+        let waves = self.blocks.div_ceil(resident.max(1)).max(1) as f64;
+        let longest = self.longest as f64;
+        let differ = self.all < self.longest * self.blocks;
+        let lasts = match waves > 1.0 && differ {
+            true => (self.all as f64 / resident as f64 + longest / 2.0).min(waves * longest),
+            false => waves * longest,
+        };
+        lasts * self.blocks as f64 / waves
     }
 }
 
@@ -107,55 +118,84 @@ pub fn cheaper(spec: &Spec, shape: &Shape, own: Cost) -> Cost {
 
 /// Time of kernels in ns on an H100.
 fn time(cost: &Cost) -> f64 {
-    let waves = (cost.blocks as f64 * f64::from(cost.share) / (UNITS * u64::from(Cost::WHOLE_UNIT)) as f64).ceil();
+    let fit = u64::from(Cost::WHOLE_UNIT / cost.share.clamp(1, Cost::WHOLE_UNIT));
+    let waves = cost.blocks.div_ceil(fit * UNITS) as f64;
+    let beside = cost.blocks.div_ceil(UNITS).min(fit) as f64;
+    let of_block = UNITS as f64 / cost.blocks as f64 * beside * waves;
     let multiplied = cost.flops.max(cost.tiling.flops) / OPERATIONS;
-    let computed = multiplied + cost.instructions / INSTRUCTIONS;
+    let computed = (multiplied + cost.instructions / INSTRUCTIONS) * of_block;
     let moved = (cost.bytes() + 2 * cost.tiling.converted) as f64 / BANDWIDTH;
     let waited = waves * (cost.waits * WAIT + cost.exchanges * EXCHANGE);
-    computed.max(moved) + waited + (1 + cost.tiling.further) as f64 * LAUNCH
+    (computed + waited).max(moved) + (1 + cost.tiling.further) as f64 * LAUNCH
 }
 
 /// The cost of the library's kernels.
 fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
     let heads = shape.batch * shape.heads;
-    let [size, value_size] = [shape.size, shape.value_size].map(|size| whole_tiles(size) as f64);
+    let padded = |size: u64| SIZES.into_iter().find(|&most| size <= most).unwrap_or(size) as f64;
+    let [size, value_size] = [shape.size, shape.value_size].map(padded);
     let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-    let by_keys = fused.form == AttentionForm::Backward;
-    let tiles = Tiles::of(shape, heads, (TILE, TILE), by_keys);
-    let scores = tiles.even(UNITS) * (TILE * TILE) as f64;
-    let (products, flops, per_score, further, converted) = match fused.form {
-        AttentionForm::Forward => {
-            let sizes = (shape.size + shape.value_size) as f64;
-            (2.0 * (size + value_size), 2.0 * sizes, PER_SCORE, fused.calls - 1, 0)
-        }
-        AttentionForm::Backward => {
-            // A kernel before the others sums `dy * o`.
-            let (rows, pairs) = (heads * shape.queries, shape.pairs() as u64);
-            let sums = rows * 2 * shape.value_size;
-            let sizes = (3 * shape.size + 2 * shape.value_size) as f64;
-            // The gradients of scores are stored for a product, or sums of the gradients of queries are converted.
-            let stored = match fused.deterministic {
-                true => pairs * 2,
-                false => rows * shape.size * 5,
-            };
-            ((6.0 * size + 4.0 * value_size) / GRADIENT_RATE, 2.0 * sizes, PER_SLOPE, 2, sums + stored)
-        }
-    };
-    Cost {
-        flops: flops * shape.pairs(),
+    let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+    let cost = |tiles: &Tiles, scores: f64, per_score: f64| Cost {
         instructions: (per_score + of_a_bias) * scores,
         special: scores,
-        read: Spec::bytes_of(&spec.inputs),
-        written: Spec::bytes_of(&spec.outputs),
-        waits: WAITS,
-        exchanges: EXCHANGES,
+        read,
+        written,
         blocks: tiles.blocks.max(1),
         share: Cost::WHOLE_UNIT,
         matrix: Some(arithmetic),
         alternates: true,
-        tiling: Tiling { flops: products * scores, further, converted, ..Tiling::default() },
+        waits: WAITS,
+        exchanges: EXCHANGES,
         ..Cost::default()
+    };
+    let calls = fused.calls;
+    if fused.form == AttentionForm::Forward {
+        let flops = 2.0 * (shape.size + shape.value_size) as f64 * shape.pairs();
+        let is_few = shape.queries <= FEW_QUERIES;
+        let queries = if is_few { FEW_QUERIES } else { TILE };
+        let whole = Tiles::of(shape, heads, (queries, TILE), false);
+        // Blocks share the keys of single queries if there are few heads.
+        let splits = if is_few { UNITS.div_ceil(whole.blocks.max(1)).min(whole.longest.max(1)) } else { 1 };
+        let tiles = whole.shared(splits);
+        let scores = tiles.even(UNITS) * (queries * TILE) as f64;
+        let multiplied = 2.0 * (size + value_size) * scores;
+        // A fill precedes the kernel, or another joins the parts.
+        let further = calls * if is_few { 1 + u64::from(splits > 1) } else { 2 } - 1;
+        return Cost {
+            flops,
+            waits: WAITS + if is_few { FEW_WAITS * tiles.longest as f64 } else { 0.0 },
+            tiling: Tiling { flops: multiplied, further, ..Tiling::default() },
+            ..cost(&tiles, scores, PER_SCORE)
+        };
+    }
+    let tiles = Tiles::of(shape, heads, (GRADIENT_QUERIES, TILE), true);
+    let scores = tiles.even(UNITS) * (GRADIENT_QUERIES * TILE) as f64;
+    let flops = 2.0 * (3 * shape.size + 2 * shape.value_size) as f64 * shape.pairs();
+    let all = heads * shape.queries * shape.keys;
+    // The gradients of scores are stored, and a product reads all of them; or sums of the gradients of queries are added in memory and
+    // then converted.
+    let (products, stored, read_again) = match fused.deterministic {
+        true => (4.0 * (size + value_size), shape.pairs() as u64 * 2, all * 2),
+        false => (6.0 * size + 4.0 * value_size, 0, heads * shape.queries * shape.size * 10),
+    };
+    // Another kernel sums `dy * o` first, and two add up the gradients of keys and values over the heads that share them.
+    let sums = heads * shape.queries * shape.value_size * 4;
+    let is_shared = shape.group > 1;
+    let joined = if is_shared { heads * shape.keys * (shape.size + shape.value_size) * 2 } else { 0 };
+    let further = calls * if is_shared { 6 } else { 4 } - 1;
+    Cost {
+        flops,
+        written: written + Traffic::of(Space::Device, stored),
+        waits: GRADIENT_WAITS,
+        tiling: Tiling {
+            flops: products * scores,
+            further,
+            converted: (sums + read_again + joined) / 2,
+            ..Tiling::default()
+        },
+        ..cost(&tiles, scores, PER_SLOPE)
     }
 }
 
@@ -177,7 +217,7 @@ pub fn of_products(spec: &Spec, shape: &Shape, launches: &[Launch]) -> Vec<Cost>
             }
         };
         Cost {
-            instructions: PER_WEIGHT * scores as f64,
+            instructions: PER_WEIGHT * scores as f64 + PER_THREAD * (rows * threads) as f64,
             special: scores as f64,
             read: Traffic::of(Space::Device, scores * read),
             written: Traffic::of(Space::Device, scores * written),

@@ -50,6 +50,10 @@ const SMALL_ROWS: u64 = 32;
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const PER_SCORE: f64 = 6.0;
 
+/// Rate of the products of these kernels as a share of those of the library: their tiles are smaller, and each multiplication waits for the
+/// loads of its tile.
+pub const RATE: f64 = 0.4;
+
 /// Instructions per score for the bias: load, conversion, address and addition.
 pub const PER_BIAS: f64 = 4.0;
 
@@ -195,7 +199,7 @@ impl ForwardPartition {
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 let scores = self.scores(tiles);
-                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64;
+                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE;
                 (of_a_score * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.

@@ -236,6 +236,9 @@ impl Operation for Gemm {
         if short::applies(spec) {
             return short::cost(spec);
         }
+        if let Some(costs) = thin::costs(spec) {
+            return costs.into_iter().sum();
+        }
         let (blocks, tiling) = tiling::tiling(self, spec);
         Cost {
             flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
@@ -253,6 +256,9 @@ impl Operation for Gemm {
     /// Returns the costs of the products, which are equal, and of the kernel behind them; none unless there is such a kernel.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let finish = Finish::of(spec);
+        if let Some(costs) = thin::costs(spec).filter(|_| self.gate(spec).is_none() && !short::applies(spec)) {
+            return costs;
+        }
         if self.gate(spec).is_some() || !finish.has_epilogue() || library_epilogue(spec).is_some() {
             return Vec::new();
         }
