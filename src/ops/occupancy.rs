@@ -42,7 +42,8 @@ pub fn gap_bytes(tensor: &Tensor, is_written: bool) -> u64 {
         return 0;
     }
     let size = tensor.dtype.size();
-    let mut dims: Vec<(u64, u64)> = tensor.dims.iter().copied().zip(tensor.strides.iter().map(|stride| stride * size)).collect();
+    let mut dims: Vec<(u64, u64)> =
+        tensor.dims.iter().copied().zip(tensor.strides.iter().map(|stride| stride * size)).collect();
     dims.retain(|&(count, stride)| count > 1 && stride > 0);
     dims.sort_by_key(|&(_, stride)| stride);
     let piece = if is_written { SECTOR } else { MOVED_AT_ONCE };

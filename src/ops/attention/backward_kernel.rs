@@ -1,9 +1,9 @@
 //! Launches of the kernels that compute the gradients of attention.
 
+use super::super::cost::Tiling;
 use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
-use super::super::cost::Tiling;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::cost::Tiles;
 use super::kernel::{PER_BIAS, RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
@@ -174,7 +174,8 @@ impl BackwardPartition {
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 // The kernel for queries, and the one for keys.
                 let heads = self.shape.batch * self.shape.heads;
-                let resident = UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
+                let resident =
+                    UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
                 let tiles = |by_keys: bool| {
                     let sides = if by_keys { (columns, BLOCK_ROWS) } else { (BLOCK_ROWS, columns) };
                     Tiles::of(&self.shape, heads, sides, by_keys)

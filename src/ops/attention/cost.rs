@@ -19,12 +19,15 @@ const SIZES: [u64; 3] = [64, 128, 256];
 const PER_SCORE: f64 = 5.0;
 const PER_SLOPE: f64 = 10.0;
 
-/// Accesses and exchanges for which a block waits before its first tile and behind its last; accesses of the kernels for gradients, of
-/// which a product follows the main one; and accesses per tile of single queries, whose loads no multiplication hides.
+/// Accesses and exchanges for which a block waits before its first tile and behind its last; accesses of the kernels for gradients; and
+/// accesses per tile of single queries and of the product of the gradients of scores, whose loads no multiplication hides.
 const WAITS: f64 = 2.0;
 const EXCHANGES: f64 = 3.0;
-const GRADIENT_WAITS: f64 = 8.0;
-const FEW_WAITS: f64 = 3.0;
+const GRADIENT_WAITS: f64 = 5.0;
+const TILE_WAITS: f64 = 3.0;
+
+/// Keys of a step of that product.
+const STEP: u64 = 64;
 
 /// Instructions of the kernels between products, per score and per thread, and rounds of loads that a thread has under way.
 const PER_WEIGHT: f64 = 30.0;
@@ -61,7 +64,8 @@ impl Tiles {
         let (rows, own) = if by_keys { (shape.keys, keys) } else { (shape.queries, queries) };
         let of_block = |block: u64| {
             let (first, last) = (block * own, ((block + 1) * own).min(rows) - 1);
-            let (range, other) = if by_keys { (seeing(shape, first, last), queries) } else { (seen(shape, first, last), keys) };
+            let (range, other) =
+                if by_keys { (seeing(shape, first, last), queries) } else { (seen(shape, first, last), keys) };
             if range.is_empty() { 0 } else { range.end.div_ceil(other) - range.start / other }
         };
         let blocks = rows.div_ceil(own);
@@ -165,7 +169,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         let further = calls * if is_few { 1 + u64::from(splits > 1) } else { 2 } - 1;
         return Cost {
             flops,
-            waits: WAITS + if is_few { FEW_WAITS * tiles.longest as f64 } else { 0.0 },
+            waits: WAITS + if is_few { TILE_WAITS * tiles.longest as f64 } else { 0.0 },
             tiling: Tiling { flops: multiplied, further, ..Tiling::default() },
             ..cost(&tiles, scores, PER_SCORE)
         };
@@ -180,6 +184,10 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         true => (4.0 * (size + value_size), shape.pairs() as u64 * 2, all * 2),
         false => (6.0 * size + 4.0 * value_size, 0, heads * shape.queries * shape.size * 10),
     };
+    // A block of the product takes its steps one after the other, while others read memory.
+    let steps = if fused.deterministic { shape.keys.div_ceil(STEP) } else { 0 };
+    let chain = (TILE_WAITS * steps as f64 - read_again as f64 / BANDWIDTH / WAIT).max(0.0);
+    let waves = tiles.blocks.div_ceil(UNITS).max(1) as f64;
     // Another kernel sums `dy * o` first, and two add up the gradients of keys and values over the heads that share them.
     let sums = heads * shape.queries * shape.value_size * 4;
     let is_shared = shape.group > 1;
@@ -188,7 +196,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     Cost {
         flops,
         written: written + Traffic::of(Space::Device, stored),
-        waits: GRADIENT_WAITS,
+        waits: GRADIENT_WAITS + chain / waves,
         tiling: Tiling {
             flops: products * scores,
             further,
@@ -212,7 +220,8 @@ pub fn of_products(spec: &Spec, shape: &Shape, launches: &[Launch]) -> Vec<Cost>
             // Gradients of keys and values instead of scores.
             _ => {
                 let bytes = rows * (shape.size + shape.value_size);
-                let [read, written] = [sum, spec.inputs[0].dtype.size()].map(|size| Traffic::of(Space::Device, bytes * size));
+                let [read, written] =
+                    [sum, spec.inputs[0].dtype.size()].map(|size| Traffic::of(Space::Device, bytes * size));
                 return Cost { read, written, blocks: rows.max(1), share: share(threads), ..Cost::default() };
             }
         };

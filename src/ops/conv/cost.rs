@@ -139,7 +139,8 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let chain = of_block * waves;
     (
         cost,
-        ((instructions + conflicts) / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches as f64 * LAUNCH,
+        ((instructions + conflicts) / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain)
+            + launches as f64 * LAUNCH,
     )
 }
 
@@ -277,8 +278,11 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
         Method::Few(few) => (few.instructions(shape), None),
         Method::Depthwise(depthwise) => (depthwise.instructions(), None),
         Method::Tiles(tiles) => {
-            let products = products * depth.next_multiple_of(tiles.step) as f64 / depth as f64;
-            let gathers = PER_GATHERED * products / tiles.rows.min(rows) as f64;
+            // Whole tiles are gathered and multiplied.
+            let [rows, columns, depth] = [(rows, tiles.rows), (columns, tiles.columns), (depth, tiles.step)]
+                .map(|(size, tile)| size.next_multiple_of(tile) as f64);
+            let products = shape.groups as f64 * rows * columns * depth;
+            let gathers = PER_GATHERED * products / tiles.rows as f64;
             let of_a_thread = PER_TILE + PER_RESULT * (tiles.rows * tiles.columns / THREADS) as f64;
             let of_tiles = (split.blocks(spec) * THREADS) as f64 * of_a_thread;
             let all = gathers + of_tiles;

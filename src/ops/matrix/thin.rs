@@ -3,10 +3,10 @@
 //! Rows of the large matrix lie along the depth, so that threads share a row; or across it, so that each thread has some
 //! columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
 
+use super::super::cost::Traffic;
 use super::super::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
-use super::super::cost::Traffic;
-use super::super::occupancy::{BUSY_BLOCKS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use super::epilogue::Finish;
 use super::thin_text as text;
 use super::{arithmetic, batches, scales, sizes};
@@ -212,7 +212,7 @@ impl Thin {
             // Each element is converted, as are those of the thin matrix for the rows of a thread, and multiplied.
             instructions: products * (PER_ELEMENT + thin * (1.0 + PER_ELEMENT / rows)) + of_results,
             read: Spec::bytes_of(&spec.inputs),
-            reread: Traffic::of(Space::Device, again),
+            sectors: (Spec::bytes_of(&spec.inputs).total() + again) as f64 / SECTOR as f64,
             written,
             blocks: self.blocks(),
             share: share(THREADS),

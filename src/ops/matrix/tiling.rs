@@ -44,6 +44,9 @@ const WIDE_OPERATIONS: f64 = 390.0;
 const UNALIGNED: f64 = 0.14;
 const JOIN: f64 = 3000.0;
 
+/// Time in ns until a block has its first operands.
+const FIRST_ACCESS: f64 = 350.0;
+
 /// Division of a product among blocks.
 struct Division {
     blocks: u64,
@@ -57,7 +60,13 @@ impl Division {
     /// The fastest division of `batch` products of m × n × k.
     fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, is_unaligned: bool) -> Division {
         let tiles: &[u64] = if is_wide || is_unaligned { &SMALL_TILES } else { &TILES };
-        let rate = if is_wide { WIDE_OPERATIONS } else if is_unaligned { OPERATIONS * UNALIGNED } else { OPERATIONS };
+        let rate = if is_wide {
+            WIDE_OPERATIONS
+        } else if is_unaligned {
+            OPERATIONS * UNALIGNED
+        } else {
+            OPERATIONS
+        };
         let of_division = |rows: u64, columns: u64, parts: u64| {
             let blocks = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1) * parts;
             let beside = blocks.div_ceil(UNITS).min(BESIDE) as f64;
@@ -70,7 +79,8 @@ impl Division {
             let area = ((rows * columns) as f64).max(loads).max(latency / beside);
             let depth = k.div_ceil(parts) + if is_unaligned { DEPTH_OF_BLOCK } else { 0 };
             let of_block = 2.0 * area * depth as f64;
-            let time = blocks.div_ceil(UNITS) as f64 * of_block / rate + if parts > 1 { JOIN } else { 0.0 };
+            let time = blocks.div_ceil(UNITS) as f64 * (of_block / rate).max(FIRST_ACCESS)
+                + if parts > 1 { JOIN } else { 0.0 };
             (time, Division { blocks, flops: of_block * blocks as f64, parts })
         };
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
@@ -96,7 +106,9 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
     let is_narrow = spec.inputs[0].dtype.size() <= 2;
     let is_alone = !is_narrow || library_epilogue(spec).is_none();
-    let is_vector = matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && (is_alone || !has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT));
+    let is_vector = matches!(gemm, Gemm::Plain)
+        && m.min(n) <= 1
+        && (is_alone || !has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT));
     if is_vector || thin::applies(spec) {
         // A kernel without matrix units, which reads rows of any alignment or is generated for this one.
         let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
