@@ -109,8 +109,8 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let is_vector = matches!(gemm, Gemm::Plain)
         && m.min(n) <= 1
         && (is_alone || !has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT));
-    if is_vector || thin::applies(spec) {
-        // A kernel without matrix units, which reads rows of any alignment or is generated for this one.
+    if is_vector {
+        // A kernel without matrix units, which reads rows of any alignment.
         let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
@@ -196,4 +196,21 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
         },
         ..Cost::default()
     }
+}
+
+/// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by
+/// clusters and caches: estimated from products of 1856, 5760 and 6336 rows from pinned memory on an H200
+/// (docs/measurements/2026-11-22-shared-links.md).
+const LARGE_TILE: u64 = 384;
+
+/// Bytes that blocks read although another block has read them before. Device memory's cache serves these; the host's
+/// memory has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a
+/// product of 5760 × 5760 from pinned memory takes 15 times as long as its bytes,
+/// docs/measurements/2026-11-22-shared-links.md).
+pub fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
+    let again = |tensor: &Tensor, across: u64| {
+        let host = Traffic::of(tensor.space, tensor.bytes()).host;
+        Traffic { device: 0, host: host * (across.div_ceil(LARGE_TILE) - 1) }
+    };
+    again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
 }
