@@ -137,14 +137,15 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
                 None => {
-                    let arithmetic = cost.flops.max(cost.tiling.flops) / block_rate(cost, grid.share, profile);
                     let units = profile.units.value();
                     let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
-                    (arithmetic / grid.blocks as f64 * 1e9)
-                        .max(issue_time(cost, grid, beside, profile))
+                    let arithmetic = cost.flops.max(cost.tiling.flops) / unit_rate(cost, profile);
+                    let arithmetic = arithmetic * beside / grid.blocks as f64 * 1e9;
+                    let others = issue_time(cost, grid, beside, profile)
                         .max(unit_time(cost, grid, profile) * beside)
                         .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
-                        .max(thread_time(cost, grid, cached, profile))
+                        .max(thread_time(cost, grid, cached, profile));
+                    if cost.alternates { arithmetic + others } else { arithmetic.max(others) }
                 }
             };
             let floor = match cost.matrix {
@@ -208,8 +209,8 @@ fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
     }
 }
 
-/// Operations per second of one block, if as many run as fit.
-fn block_rate(cost: &Cost, share: u32, profile: &Profile) -> f64 {
+/// Operations per second of a unit.
+fn unit_rate(cost: &Cost, profile: &Profile) -> f64 {
     let peak = match cost.matrix {
         Some(arithmetic) => {
             let share = if cost.tiling.unaligned > 0 { profile.unaligned_matrix.value() } else { 1.0 };
@@ -217,8 +218,7 @@ fn block_rate(cost: &Cost, share: u32, profile: &Profile) -> f64 {
         }
         None => profile.peak["vector"].value(),
     };
-    let resident = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(share);
-    peak / resident
+    peak / profile.units.value()
 }
 
 /// Time in ns in which a block issues its instructions, beside this many blocks of the launch on the same unit.
@@ -249,7 +249,8 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
 
 /// Time in ns of the kernels that run before and after a product.
 fn further_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
-    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + profile.memory_latency.value();
+    // Each reads its description, and then its operands.
+    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + 2.0 * profile.memory_latency.value();
     cost.tiling.further as f64 * launch + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 
@@ -274,7 +275,7 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
 
 /// Times for which a launch's traffic occupies memories and links, each without other traffic.
 fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
-    let device = (cost.read + cost.written + cost.scratch).device as f64;
+    let device = ((cost.read + cost.written + cost.scratch).device + cost.gaps) as f64;
     let link = &profile.host_link;
     // Operands with unaligned rows move at a part of the bandwidth.
     let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);

@@ -1,6 +1,7 @@
 //! `copy`, between and within memories, and `memset`.
 
 use super::layout::collapse;
+use super::occupancy::gap_bytes;
 use super::*;
 
 /// `copy(src -> dst)`.
@@ -205,7 +206,8 @@ impl Operation for Copy {
         };
         let (read, written) = (counts_on(source, target), counts_on(target, source));
         let walk::Work { sectors, instructions, .. } = work(spec);
-        Cost { read, written, blocks, sectors, instructions, share: 4, ..Cost::default() }
+        let gaps = gap_bytes(source, false) + gap_bytes(target, true);
+        Cost { read, written, gaps, blocks, sectors, instructions, share: 4, ..Cost::default() }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

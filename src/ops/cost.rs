@@ -29,6 +29,8 @@ pub struct Cost {
     pub reread: Traffic,
     /// Bytes of intermediate results that the algorithm writes to memory and reads back, counted in both directions.
     pub scratch: Traffic,
+    /// Bytes of device memory in the gaps of tensors, which it moves together with their elements.
+    pub gaps: u64,
     /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access
     /// sectors as a whole.
     pub sectors: f64,
@@ -42,7 +44,10 @@ pub struct Cost {
     pub share: u32,
     /// Type of arithmetic of the matrix units; `None` if they are not used.
     pub matrix: Option<Arithmetic>,
-    /// Tile sizes by which the vendor's library computes a matrix product; the default for other work.
+    /// True if a block multiplies and executes `instructions` in turn, such as attention, which needs the scores of a tile for their
+    /// exponentials, and these for its second product. False if both overlap.
+    pub alternates: bool,
+    /// How the vendor's library tiles a matrix product; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
     pub hold: Option<Nanos>,
@@ -73,6 +78,7 @@ impl Cost {
             received: self.received / launches,
             reread: each(self.reread),
             scratch: each(self.scratch),
+            gaps: self.gaps / launches,
             sectors: self.sectors / parts,
             waits: self.waits / parts,
             exchanges: self.exchanges / parts,
@@ -97,12 +103,14 @@ impl std::iter::Sum for Cost {
             received: a.received + b.received,
             reread: a.reread + b.reread,
             scratch: a.scratch + b.scratch,
+            gaps: a.gaps + b.gaps,
             sectors: a.sectors + b.sectors,
             waits: a.waits + b.waits,
             exchanges: a.exchanges + b.exchanges,
             blocks: a.blocks + b.blocks,
             share: a.share.max(b.share),
             matrix: a.matrix.or(b.matrix),
+            alternates: a.alternates || b.alternates,
             tiling: Tiling {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,

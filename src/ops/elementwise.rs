@@ -7,6 +7,7 @@ use crate::base::units::Dimension;
 use super::ball::Precision;
 use super::kernel::BLOCK;
 use super::layout::{broadcast, broadcast_strides};
+use super::occupancy::gap_bytes;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -223,6 +224,8 @@ pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
         instructions: each(expression.instructions()) + work.instructions,
         special: each(expression.special()),
         sectors: work.sectors,
+        gaps: spec.inputs.iter().map(|input| gap_bytes(input, false)).sum::<u64>()
+            + spec.outputs.iter().map(|output| gap_bytes(output, true)).sum::<u64>(),
         ..spec.streaming_cost(each(expression.flops()), u64::from(BLOCK) * 4)
     }
 }

@@ -3,8 +3,8 @@
 //! These constants are the same for every device of a run, so that the kernels, their costs and the order of summation are the
 //! same, too.
 
-use super::Cost;
 use super::kernel::BLOCK;
+use super::{Cost, Tensor};
 
 /// Streaming multiprocessors of the device that kernels are tuned for: an H200 has 132 (NVIDIA H200 data sheet).
 pub const UNITS: u64 = 132;
@@ -30,6 +30,45 @@ pub const SECTOR: u64 = 32;
 pub fn sectors_of(bytes: u64) -> f64 {
     let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());
     (bytes + SECTOR - divisor) as f64 / SECTOR as f64
+}
+
+/// Bytes that the device's memory moves at once: two sectors.
+const MOVED_AT_ONCE: u64 = 2 * SECTOR;
+
+/// Number of bytes that the device's memory moves for a tensor with gaps, beyond those of its elements: it reads [`MOVED_AT_ONCE`] bytes
+/// at once, and reads the rest of a sector that is partly written.
+pub fn gap_bytes(tensor: &Tensor, is_written: bool) -> u64 {
+    if tensor.contiguous() || tensor.space.in_host() {
+        return 0;
+    }
+    let size = tensor.dtype.size();
+    let mut dims: Vec<(u64, u64)> =
+        tensor.dims.iter().copied().zip(tensor.strides.iter().map(|stride| stride * size)).collect();
+    dims.retain(|&(count, stride)| count > 1 && stride > 0);
+    dims.sort_by_key(|&(_, stride)| stride);
+    let piece = if is_written { SECTOR } else { MOVED_AT_ONCE };
+    // Neighbouring elements, or runs of them, that share all pieces form a longer run.
+    let (mut run, mut runs, mut elements, mut divisor) = (size, 1, size, piece);
+    for (count, stride) in dims {
+        elements *= count;
+        match runs == 1 && stride <= run.max(piece) {
+            true => run += stride * (count - 1),
+            false => {
+                runs *= count;
+                divisor = divisor.min(1 << stride.trailing_zeros().min(piece.ilog2()));
+            }
+        }
+    }
+    let whole = elements == run * runs;
+    let divisor = divisor.min(1 << run.trailing_zeros().min(piece.ilog2()));
+    let pieces = runs as f64 * (run + piece - divisor) as f64 / piece as f64;
+    let moved = pieces * piece as f64;
+    let partly = match is_written {
+        true if whole => (moved - elements as f64).min(runs as f64 * 2.0 * SECTOR as f64),
+        true => moved,
+        false => 0.0,
+    };
+    (moved + partly - elements as f64).max(0.0) as u64
 }
 
 /// Threads of a warp, which can exchange values by shuffles. A wavefront of 64 counts as two warps.

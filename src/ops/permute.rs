@@ -3,7 +3,7 @@
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::movement::{Columns, head_geometry, packs_of_rows};
-use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, share};
+use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::radix::RowSort;
 use super::*;
 
@@ -13,15 +13,17 @@ pub struct Permute;
 /// `unpermute(y, places, weights)`.
 pub struct Unpermute;
 
-/// Instructions per choice and per vector moved.
+/// Instructions per thread, for the row that its group moves, and per choice and vector moved. The first and those of ragged packs are
+/// executed instructions on an H100, from hardware counters.
+const PER_THREAD: f64 = 60.0;
 const PER_CHOICE: f64 = 30.0;
 const PER_PACK: f64 = 12.0;
 
 /// Further instructions per pack that is weighed and added up.
 const PER_TERM: f64 = 18.0;
 
-/// Instructions per element of a pack of rows that may begin inside a pack, for its parts of two packs.
-const PER_RAGGED: f64 = 30.0;
+/// Further instructions per pack of rows that may begin inside a pack: its parts of two packs are loaded, shifted and joined.
+const PER_RAGGED: f64 = 90.0;
 
 /// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
@@ -99,10 +101,10 @@ impl Operation for Permute {
         let sort = *RowSort::of(choices.elements(), spec.attrs.int("experts") as u64).radix();
         let columns = Columns::of(y, 1, x, 1);
         let chunks = Chunks::of(choices.elements(), &columns, x.dtype);
-        let packs = choices.elements() * chunks.packs(&columns);
+        let packs = choices.elements() * chunks.executed(&columns);
         let found = Traffic::of(Space::Device, choices.elements() * 4) + Spec::bytes_of(&[*choices]);
         let moves = Cost {
-            instructions: PER_CHOICE * choices.elements() as f64 + chunks.per_pack() * packs as f64,
+            instructions: chunks.of_threads() + chunks.per_pack() * packs as f64,
             read: Traffic::of(x.space, y.bytes()) + found,
             written: Spec::bytes_of(&spec.outputs),
             blocks: chunks.blocks(),
@@ -214,9 +216,19 @@ impl Chunks {
         self.packs(columns).div_ceil(self.lanes * self.of_row).max(1) as f64
     }
 
+    /// Number of instructions of all threads for the rows of their groups.
+    fn of_threads(&self) -> f64 {
+        PER_THREAD * (self.blocks() * u64::from(BLOCK)) as f64
+    }
+
+    /// Number of packs of a row for which threads execute instructions: a warp executes them for all of its threads.
+    fn executed(&self, columns: &Columns) -> u64 {
+        self.packs(columns).next_multiple_of(self.lanes.min(WARP))
+    }
+
     /// Number of instructions per pack.
     fn per_pack(&self) -> f64 {
-        PER_PACK + if self.ragged { PER_RAGGED * self.pack as f64 } else { 0.0 }
+        PER_PACK + if self.ragged { PER_RAGGED } else { 0.0 }
     }
 
     /// Number of packs of a row.
@@ -301,8 +313,9 @@ impl Operation for Unpermute {
         let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
         Cost {
             flops: (flops * terms) as f64,
-            instructions: PER_CHOICE * places.elements() as f64
-                + (PER_TERM + chunks.per_pack()) * (places.elements() * chunks.packs(&columns)) as f64
+            instructions: chunks.of_threads()
+                + PER_CHOICE * places.elements() as f64
+                + (PER_TERM + chunks.per_pack()) * (places.elements() * chunks.executed(&columns)) as f64
                 + 2.0 * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),

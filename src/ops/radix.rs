@@ -29,7 +29,7 @@ const TILES: u64 = UNITS;
 const PER_COUNTED: f64 = 53.0;
 const PER_MOVED: f64 = 75.0;
 
-/// Instructions of the kernel that moves per thread and pass.
+/// Instructions of the kernel that moves per thread and pass with digits of [`BITS`] bits, most of them for counters of digits.
 const PER_MOVER: f64 = 700.0;
 
 /// Instructions that an SM could issue per position while it serves conflicting accesses to shared memory and compares the digits of
@@ -162,8 +162,9 @@ impl Radix {
             ..Cost::default()
         };
         let threads = u64::from(BLOCK);
+        let movers = PER_MOVER * self.buckets() as f64 / f64::from(1 << BITS) * (tiles * threads) as f64;
         if self.is_alone() {
-            let of_passes = PER_MOVED * positions as f64 + PER_MOVER * (tiles * threads) as f64;
+            let of_passes = PER_MOVED * positions as f64 + movers;
             let passes = f64::from(self.passes);
             let cost = with(passes * of_passes, positions * given, positions * left, tiles, threads);
             let conflicts = CONFLICTS_ALONE * passes * positions as f64;
@@ -189,8 +190,7 @@ impl Radix {
             // Without sums, each tile adds up the counts of all tiles of its list.
             let added = if self.is_summed() { 0 } else { counts * self.tiles };
             let rounds = (added / tiles / 8).div_ceil(threads).div_ceil(ADDED_AT_ONCE);
-            let instructions =
-                PER_MOVED * positions as f64 + PER_MOVER * (tiles * threads) as f64 + PER_COUNT / 2.0 * added as f64;
+            let instructions = PER_MOVED * positions as f64 + movers + PER_COUNT / 2.0 * added as f64;
             let cost = with(instructions, positions * of_entry, positions * written, tiles, threads);
             costs.push(Cost {
                 reread: device(added * size),

@@ -130,6 +130,16 @@ impl Operation for Sort {
         let elements = spec.inputs[0].elements();
         if let Some(radix) = split.radix {
             let mut costs = radix.launch_costs(spec.inputs[0].dtype.size(), written.total() / elements.max(1));
+            // Buffers of integers hold numbers below 100 unless a program writes others, so that only the lowest digits differ. Equal
+            // digits cause no conflicts.
+            if !spec.inputs[0].dtype.is_float() {
+                let passes = radix.passes() as usize;
+                let of_a_pass = costs.len() / passes;
+                match radix.is_alone() {
+                    true => costs.iter_mut().for_each(|cost| cost.conflicts /= passes as f64),
+                    false => costs.iter_mut().skip(of_a_pass).for_each(|cost| cost.conflicts = 0.0),
+                }
+            }
             // The last pass reads each element again, from a sector of its own.
             if let Some(last) = costs.last_mut() {
                 last.reread = last.reread + read;

@@ -1,10 +1,12 @@
 //! Launches of the kernels that compute the gradients of attention.
 
+use super::super::cost::Tiling;
 use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
-use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{PER_BIAS, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
+use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::cost::Tiles;
+use super::kernel::{PER_BIAS, RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -164,12 +166,25 @@ impl BackwardPartition {
     pub fn cost(&self, spec: &Spec) -> Cost {
         let pairs = self.shape.pairs();
         let elements = (self.shape.size + self.shape.value_size) as f64;
+        let (mut multiplied, mut steps) = (0.0, 0);
         let (instructions, share, matrix) = match self.tiles {
-            Some(_) => {
+            Some((columns, widths)) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-                (2.0 * of_a_score * pairs, of_shared.max(share(THREADS)), Some(arithmetic))
+                // The kernel for queries, and the one for keys.
+                let heads = self.shape.batch * self.shape.heads;
+                let resident =
+                    UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
+                let tiles = |by_keys: bool| {
+                    let sides = if by_keys { (columns, BLOCK_ROWS) } else { (BLOCK_ROWS, columns) };
+                    Tiles::of(&self.shape, heads, sides, by_keys)
+                };
+                let both = [tiles(false), tiles(true)];
+                steps = both.iter().map(|tiles| tiles.longest).sum();
+                let scores = both.map(|tiles| tiles.even(resident)).iter().sum::<f64>() * (BLOCK_ROWS * columns) as f64;
+                multiplied = PRODUCTS * scores * (widths[0] + widths[1]) as f64 / 2.0 / RATE;
+                (of_a_score * scores, of_shared.max(share(THREADS)), Some(arithmetic))
             }
             None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
         };
@@ -184,9 +199,14 @@ impl BackwardPartition {
                 Some(_) => Spec::bytes_of(&spec.inputs),
                 None => Traffic::of(Space::Device, (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size()),
             },
-            blocks: (self.blocks(false) + self.blocks(true)).max(1),
+            // Both kernels have blocks of their own, one after the other.
+            blocks: self.blocks(false).max(self.blocks(true)).max(1),
+            waits: steps as f64,
+            exchanges: 2.0 * steps as f64,
             share,
             matrix,
+            alternates: matrix.is_some(),
+            tiling: Tiling { flops: multiplied, further: if matrix.is_some() { 2 } else { 0 }, ..Tiling::default() },
             ..Cost::default()
         }
     }

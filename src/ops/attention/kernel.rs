@@ -1,10 +1,12 @@
 //! Launches of the forward kernels: how thread blocks divide queries and keys.
 
+use super::super::cost::Tiling;
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
+use super::cost::Tiles as Visited;
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -47,6 +49,10 @@ const SMALL_ROWS: u64 = 32;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const PER_SCORE: f64 = 6.0;
+
+/// Rate of the products of these kernels as a share of those of the library: their tiles are smaller, and each multiplication waits for the
+/// loads of its tile.
+pub const RATE: f64 = 0.4;
 
 /// Instructions per score for the bias: load, conversion, address and addition.
 pub const PER_BIAS: f64 = 4.0;
@@ -190,13 +196,16 @@ impl ForwardPartition {
         let shape = &self.shape;
         let pairs = shape.pairs();
         let elements = (shape.size + shape.value_size) as f64;
+        let mut multiplied = 0.0;
         let (instructions, share, matrix) = match &self.tiles {
             Some(tiles) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-                (of_a_score * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
+                let scores = self.scores(tiles);
+                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE;
+                (of_a_score * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
@@ -214,11 +223,38 @@ impl ForwardPartition {
             },
             written: Spec::bytes_of(&spec.outputs),
             scratch: Traffic::of(Space::Device, 2 * parts),
+            // A block waits for each of its tiles, before the first and behind the last.
+            waits: self.tiles.as_ref().map_or(0.0, |tiles| 2.0 + self.visited(tiles).longest as f64),
+            exchanges: self.tiles.as_ref().map_or(0.0, |tiles| 3.0 + 2.0 * self.visited(tiles).longest as f64),
             blocks: self.blocks().max(1),
             share,
             matrix,
+            alternates: matrix.is_some(),
+            tiling: Tiling {
+                flops: multiplied,
+                further: self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.splits > tiles.cluster)),
+                ..Tiling::default()
+            },
             ..Cost::default()
         }
+    }
+
+    /// Tiles of scores that blocks compute.
+    fn visited(&self, tiles: &Tiles) -> Visited {
+        match self.together > 1 {
+            // A block has the queries of several heads, which attend to nearly the same keys.
+            true => {
+                let blocks = self.indices() * self.rows().div_ceil(tiles.rows);
+                let each = self.shape.keys.div_ceil(tiles.keys[0]);
+                Visited { blocks, all: blocks * each, longest: each }.shared(tiles.splits)
+            }
+            false => Visited::of(&self.shape, self.indices(), (tiles.rows, tiles.keys[0]), false).shared(tiles.splits),
+        }
+    }
+
+    /// Number of scores of whole tiles.
+    fn scores(&self, tiles: &Tiles) -> f64 {
+        self.visited(tiles).even(UNITS * tiles.resident()) * (tiles.rows * tiles.keys[0]) as f64
     }
 
     /// Bytes read. Each page of a pool counts at most once, and no more pages count than the sequences have.

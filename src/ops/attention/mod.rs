@@ -8,6 +8,7 @@ mod backward_reference;
 mod backward_text;
 mod composed;
 mod composed_text;
+mod cost;
 mod fused;
 mod infer;
 mod kernel;
@@ -156,10 +157,17 @@ impl Operation for Attention {
         if let Some(composed) = self.composed(spec) {
             return composed.cost();
         }
-        match self.is_backward() {
+        let own = match self.is_backward() {
             true => backward_kernel::BackwardPartition::of(spec).cost(spec),
             false => kernel::ForwardPartition::of(spec).cost(spec),
-        }
+        };
+        cost::cheaper(spec, &Shape::of(spec), own)
+    }
+
+    /// Returns the costs of the products and of the kernels between them; none where one launch or equal ones compute attention.
+    fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let products = self.composed(spec).map(|composed| composed.launches());
+        products.map_or(Vec::new(), |launches| cost::of_products(spec, &Shape::of(spec), &launches))
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

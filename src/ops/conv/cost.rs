@@ -1,5 +1,7 @@
 //! The cost of a convolution: that of a library's kernels or that of our own, whichever takes less time on an H100.
 
+use super::super::launch::{Gemm, Matrix};
+use super::super::matrix::product_cost;
 use super::super::occupancy::{UNITS, share, share_with};
 use super::kernel::{FEW_ROWS, Method, Split, THREADS, splits};
 use super::*;
@@ -36,11 +38,14 @@ struct Library {
 const LIBRARY_16: Library = Library { units: 720e3, rate: 0.42, tile_depth: 100.0 };
 const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
 
+/// Rate of products whose rows do not begin at multiples of 16 bytes, as a share of others.
+const UNALIGNED_RATE: f64 = 0.14;
+
 /// Part of that rate in three dimensions.
 const IN_THREE_DIMENSIONS: f64 = 0.25;
 
-/// Kernels that convert the layout: of both factors, and of the result.
-const CONVERSIONS: u64 = 3;
+/// Kernels that convert the layout, of both factors and of the result; and one that clears the result or a workspace.
+const CONVERSIONS: u64 = 4;
 
 /// Bytes of an element of a conversion: elements of 16 bits take as long as those of 32.
 const CONVERTED_BYTES: u64 = 4;
@@ -71,6 +76,9 @@ const PER_RESULT: f64 = 40.0;
 /// Instructions per product of a thread that computes a column of a transposed convolution, which divides places by the stride.
 const PER_TURNED: f64 = 14.0;
 
+/// Instructions that an SM could issue while its 32 units for loads and stores execute one of a warp.
+const PER_LOAD: f64 = 3.0;
+
 /// Returns the cost of the library's convolution or of our kernels.
 pub fn cost(spec: &Spec) -> Cost {
     let (own, own_time) = own(spec);
@@ -83,20 +91,28 @@ pub fn cost(spec: &Spec) -> Cost {
 /// Returns the cost of our kernels, and their time in ns on an H100.
 fn own(spec: &Spec) -> (Cost, f64) {
     let splits = splits(spec);
-    let (mut instructions, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, None, 0, 0, 0.0);
-    let (mut steps, mut launches) = (0, 0);
+    let (mut instructions, mut conflicts, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, 0.0, None, 0, 0, 0.0);
+    let (mut steps, mut exchanges, mut launches) = (0, 0, 0);
     for split in &splits {
         let (own, units) = instructions_of(split, spec);
         instructions += own;
+        conflicts += PER_LOAD * loads_of(split, spec);
         padded += if units.is_some() { padded_flops(split) } else { 0.0 };
         matrix = matrix.or(units);
         blocks += split.blocks(spec).max(1);
         bytes += split.parts(spec);
         launches += if split.splits > 1 { 2 } else { 1 };
-        steps += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
+        exchanges += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
+        steps += match &split.method {
+            Method::Tiles(tiles) => split.share.div_ceil(tiles.step),
+            Method::Few(few) => few.steps(),
+            Method::Depthwise(_) => 1,
+            Method::Direct if split.shape.form == Form::Weights => split.share.div_ceil(THREADS),
+            Method::Direct => split.shape.gathered(),
+        };
     }
     // Phases have blocks of their own.
-    let steps = steps / splits.len().max(1) as u64;
+    let (steps, exchanges) = (steps / splits.len().max(1) as u64, exchanges / splits.len().max(1) as u64);
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
     let Shape { stride, form, .. } = Shape::of(spec);
@@ -105,11 +121,12 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let cost = Cost {
         flops: Shape::of(spec).flops(),
         instructions,
+        conflicts,
         read: Spec::bytes_of(&spec.inputs) + parts,
         written: Spec::bytes_of(&spec.outputs) + parts,
         reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
         waits: steps as f64,
-        exchanges: steps as f64,
+        exchanges: exchanges as f64,
         blocks,
         share: splits.iter().map(share_of).max().unwrap_or(1),
         matrix,
@@ -122,7 +139,8 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let chain = of_block * waves;
     (
         cost,
-        (instructions / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain) + launches as f64 * LAUNCH,
+        ((instructions + conflicts) / INSTRUCTIONS).max(padded / LIBRARY_16.units).max(moved).max(chain)
+            + launches as f64 * LAUNCH,
     )
 }
 
@@ -142,11 +160,11 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
         && shape.elements() == 1
         && shape.stride.iter().all(|&stride| stride == 1)
         && shape.padding.iter().all(|&size| size == 0);
-    let (rate, tile_depth) = match shape.kernel.len() {
-        _ if is_product => (1.0, 0.0),
-        3 => (library.rate * IN_THREE_DIMENSIONS, library.tile_depth),
-        _ => (library.rate, library.tile_depth),
-    };
+    if is_product {
+        return Some(product(spec, &shape, &library));
+    }
+    let rate = if shape.kernel.len() == 3 { library.rate * IN_THREE_DIMENSIONS } else { library.rate };
+    let tile_depth = library.tile_depth;
     let (rows, columns, depth) = shape.product();
     let channels = shape.gathered();
     let pack = CHANNELS_BYTES / spec.inputs[0].dtype.size();
@@ -164,8 +182,7 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     // The steps of a block take their time, unless other blocks compute in between.
     let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
-    let (further, converted) =
-        if is_product { (0, 0) } else { (CONVERSIONS, (x.elements() + y.elements()) * CONVERTED_BYTES) };
+    let (further, converted) = (CONVERSIONS, (x.elements() + y.elements()) * CONVERTED_BYTES);
     let cost = Cost {
         flops: shape.flops(),
         read: Spec::bytes_of(&spec.inputs),
@@ -181,6 +198,43 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
     let conversions = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
     Some((cost, computed + conversions + LAUNCH + join))
+}
+
+/// Returns the cost of a convolution of single elements as a product for each sample, and its time in ns on an H100.
+fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
+    let (inputs, outputs, positions) = (shape.inputs, shape.outputs, shape.positions().iter().product::<u64>());
+    let matrix = |row: u64, rows: u64, transposed: bool, is_shared: bool| Matrix {
+        operand: 0,
+        offset: 0,
+        dtype: spec.inputs[0].dtype,
+        row,
+        transposed,
+        batch: if is_shared { 0 } else { rows * row },
+        align: 16,
+    };
+    let (m, n, k, batch, a, b, c) = match shape.form {
+        Form::Forward => {
+            let [x, y] = [inputs, outputs].map(|rows| matrix(positions, rows, false, false));
+            (outputs, positions, inputs, shape.samples, matrix(inputs, outputs, false, true), x, y)
+        }
+        Form::Transposed => {
+            let [x, y] = [inputs, outputs].map(|rows| matrix(positions, rows, false, false));
+            (inputs, positions, outputs, shape.samples, matrix(inputs, outputs, true, true), y, x)
+        }
+        // The sums are of the positions of all samples.
+        Form::Weights => {
+            let [x, y] = [(inputs, true), (outputs, false)].map(|(rows, turned)| matrix(positions, rows, turned, true));
+            (outputs, inputs, positions * shape.samples, 1, y, x, matrix(inputs, outputs, false, true))
+        }
+    };
+    let arithmetic = arithmetic(spec);
+    let product = Gemm { m, n, k, batch, a, b, c, arithmetic, accumulate: false, epilogue: None, scales: None };
+    let cost = product_cost(&product);
+    let cost = Cost { read: Spec::bytes_of(&spec.inputs), written: Spec::bytes_of(&spec.outputs), ..cost };
+    let rate = if cost.tiling.unaligned > 0 { UNALIGNED_RATE } else { 1.0 };
+    let computed = cost.tiling.flops / library.units / rate;
+    let join = if cost.tiling.shares_depth { 2.0 * LAUNCH } else { 0.0 };
+    (cost, computed.max(cost.bytes() as f64 / BANDWIDTH) + LAUNCH + join)
 }
 
 /// Part of an SM that a block of our kernels occupies.
@@ -201,6 +255,21 @@ fn padded_flops(split: &Split) -> f64 {
         * (split.shape.groups * depth.next_multiple_of(tiles.step)) as f64
 }
 
+/// Number of loads of all threads without tiles, whose other loads their steps wait for.
+fn loads_of(split: &Split, spec: &Spec) -> f64 {
+    let shape = &split.shape;
+    let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
+    match &split.method {
+        Method::Few(few) => few.loads(shape),
+        Method::Tiles(_) | Method::Depthwise(_) => 0.0,
+        Method::Direct if shape.form == Form::Weights => {
+            let (own_rows, own_columns) = split.thread_weights(spec);
+            products * (1.0 / own_rows as f64 + 1.0 / own_columns as f64)
+        }
+        Method::Direct => (shape.groups * columns * depth * (1 + rows.min(FEW_ROWS))) as f64,
+    }
+}
+
 /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
 fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
     let shape = &split.shape;
@@ -209,8 +278,11 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
         Method::Few(few) => (few.instructions(shape), None),
         Method::Depthwise(depthwise) => (depthwise.instructions(), None),
         Method::Tiles(tiles) => {
-            let products = products * depth.next_multiple_of(tiles.step) as f64 / depth as f64;
-            let gathers = PER_GATHERED * products / tiles.rows.min(rows) as f64;
+            // Whole tiles are gathered and multiplied.
+            let [rows, columns, depth] = [(rows, tiles.rows), (columns, tiles.columns), (depth, tiles.step)]
+                .map(|(size, tile)| size.next_multiple_of(tile) as f64);
+            let products = shape.groups as f64 * rows * columns * depth;
+            let gathers = PER_GATHERED * products / tiles.rows as f64;
             let of_a_thread = PER_TILE + PER_RESULT * (tiles.rows * tiles.columns / THREADS) as f64;
             let of_tiles = (split.blocks(spec) * THREADS) as f64 * of_a_thread;
             let all = gathers + of_tiles;

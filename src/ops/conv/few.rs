@@ -142,6 +142,17 @@ impl Few {
         self.groups * self.group_blocks()
     }
 
+    /// Number of channels of a thread, which it loads one after the other.
+    pub fn steps(&self) -> u64 {
+        self.channels.div_ceil(self.slices)
+    }
+
+    /// Number of loads of all threads: of gathered elements, and of weights in shared memory.
+    pub fn loads(&self, shape: &Shape) -> f64 {
+        let weights = (self.rows * shape.elements()).div_ceil(4);
+        (self.groups * self.threads() * self.channels) as f64 * (self.values(shape) + weights) as f64
+    }
+
     /// Returns the number of instructions of all threads.
     pub fn instructions(&self, shape: &Shape) -> f64 {
         let (_, columns, _) = shape.product();

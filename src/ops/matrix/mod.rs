@@ -17,6 +17,8 @@ pub use epilogue::{Added, Finish, Function, epilogue_of};
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
 pub use product::Factors;
+pub use tiling::product_cost;
+use tiling::reread;
 
 /// Matrix products.
 pub enum Gemm {
@@ -24,23 +26,6 @@ pub enum Gemm {
     Plain,
     /// `scaled_gemm(a, b, scale_a, scale_b)`.
     Scaled,
-}
-
-/// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by
-/// clusters and caches: estimated from products of 1856, 5760 and 6336 rows from pinned memory on an H200
-/// (docs/measurements/2026-11-22-shared-links.md).
-const LARGE_TILE: u64 = 384;
-
-/// Bytes that blocks read although another block has read them before. Device memory's cache serves these; the host's
-/// memory has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a
-/// product of 5760 × 5760 from pinned memory takes 15 times as long as its bytes,
-/// docs/measurements/2026-11-22-shared-links.md).
-fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
-    let again = |tensor: &Tensor, across: u64| {
-        let host = Traffic::of(tensor.space, tensor.bytes()).host;
-        Traffic { device: 0, host: host * (across.div_ceil(LARGE_TILE) - 1) }
-    };
-    again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
 }
 
 const OPTIONS: [OptionSpec; 5] = [
@@ -220,21 +205,22 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return gate.cost(spec, self.cost(&gate.sums(spec)));
         }
+        if short::applies(spec) {
+            return short::cost(spec);
+        }
+        if let Some(costs) = thin::costs(spec) {
+            return costs.into_iter().sum();
+        }
         let (m, n, k, batch) = sizes(spec);
-        let arithmetic = arithmetic(spec);
         let finish = Finish::of(spec);
         let output = &spec.outputs[0];
         let each = if finish.has_epilogue() { f64::from(finish.expression().flops()) } else { 0.0 };
         let terms = if finish.before.is_some() { each + 1.0 } else { each };
         // A separate kernel reads the sums that the product has written, and overwrites them with the result.
-        let is_whole = short::applies(spec) || thin::applies(spec);
-        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() && !is_whole {
+        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
         };
-        if short::applies(spec) {
-            return short::cost(spec);
-        }
         let (blocks, tiling) = tiling::tiling(self, spec);
         Cost {
             flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
@@ -243,7 +229,7 @@ impl Operation for Gemm {
             reread: reread(spec, m, n) + twice,
             blocks,
             share: Cost::WHOLE_UNIT,
-            matrix: Some(arithmetic),
+            matrix: Some(arithmetic(spec)),
             tiling,
             ..Cost::default()
         }
@@ -252,8 +238,11 @@ impl Operation for Gemm {
     /// Returns the costs of the products, which are equal, and of the kernel behind them; none unless there is such a kernel.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let finish = Finish::of(spec);
-        if self.gate(spec).is_some() || !finish.has_epilogue() || library_epilogue(spec).is_some() {
-            return Vec::new();
+        match thin::costs(spec) {
+            _ if self.gate(spec).is_some() || short::applies(spec) => return Vec::new(),
+            Some(costs) => return costs,
+            None if !finish.has_epilogue() || library_epilogue(spec).is_some() => return Vec::new(),
+            None => {}
         }
         let (m, n, ..) = sizes(spec);
         let walk = batches(spec);

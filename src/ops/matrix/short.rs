@@ -25,8 +25,10 @@ const EACH: u64 = 4;
 /// Number of rows that a block computes.
 const ROWS: u64 = 32;
 
-/// Instructions per result beside its terms and its epilogue: for addresses, loads and the store.
-const PER_RESULT: f64 = 40.0;
+/// Instructions per result beside its terms and its epilogue: for its rounding and its store; and per row and thread, for its terms
+/// and its address.
+const PER_RESULT: f64 = 6.0;
+const PER_ROW: f64 = 30.0;
 
 /// Maximum number of blocks.
 const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
@@ -57,7 +59,7 @@ pub fn cost(spec: &Spec) -> Cost {
     let expression = finish.expression();
     Cost {
         flops: results * (2 * k + u64::from(expression.flops())) as f64,
-        instructions: results * (PER_RESULT + k as f64 + f64::from(expression.instructions())),
+        instructions: results * (PER_RESULT + PER_ROW / EACH as f64 + k as f64 + f64::from(expression.instructions())),
         special: results * f64::from(expression.special()),
         read: Spec::bytes_of(&spec.inputs),
         written: Spec::bytes_of(&spec.outputs),

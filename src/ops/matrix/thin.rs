@@ -3,13 +3,14 @@
 //! Rows of the large matrix lie along the depth, so that threads share a row; or across it, so that each thread has some
 //! columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
 
+use super::super::cost::Traffic;
 use super::super::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
-use super::super::occupancy::{BUSY_BLOCKS, WARP};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use super::epilogue::Finish;
 use super::thin_text as text;
 use super::{arithmetic, batches, scales, sizes};
-use crate::ops::{Arg, Arithmetic, Kernel, Launch, Spec, Tensor};
+use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 
 /// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without
 /// matrix units, and a library is as fast for `f32`.
@@ -44,6 +45,10 @@ const MIN_STEPS: u64 = 4;
 /// Maximum number of parts of the depth, and of blocks.
 const MAX_SPLITS: u64 = 64;
 const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
+
+/// Instructions per element of a matrix that is converted and multiplied, and sums that a thread of the second kernel loads at once.
+const PER_ELEMENT: f64 = 1.5;
+const JOINED_AT_ONCE: u64 = 8;
 
 /// Division of a thin product.
 struct Thin {
@@ -83,6 +88,11 @@ pub fn launches(spec: &Spec) -> Option<Vec<Launch>> {
     let thin = Thin::of(spec)?;
     let join = (thin.splits > 1).then(|| thin.join(spec));
     Some([thin.kernel(spec)].into_iter().chain(join).map(Launch::Kernel).collect())
+}
+
+/// Returns the costs of these kernels; `None` if a library computes the product.
+pub fn costs(spec: &Spec) -> Option<Vec<Cost>> {
+    Thin::of(spec).map(|thin| thin.costs(spec))
 }
 
 /// Returns the stride of a matrix's rows.
@@ -182,6 +192,48 @@ impl Thin {
     fn parts(&self) -> u64 {
         let count = if self.splits > 1 { self.splits * self.batch * self.wide * self.thin } else { 0 };
         4 * count
+    }
+
+    /// Returns the cost of each kernel.
+    fn costs(&self, spec: &Spec) -> Vec<Cost> {
+        let size = spec.inputs[0].dtype.size();
+        let (wide, thin, rows) = (self.wide as f64, self.thin as f64, self.rows as f64);
+        let products = wide * (self.depth * self.batch) as f64;
+        let parts = Traffic::of(Space::Device, self.parts());
+        // Each block reads its part of the thin matrix.
+        let again = self.tiles() * self.batch * self.thin * self.depth * size;
+        let step = if self.along { self.group * self.pack } else { THREADS / self.group };
+        let rounds = self.share.div_ceil(step * self.ahead);
+        let expression = Finish::of(spec).expression();
+        let results = wide * thin * self.batch as f64;
+        let of_results = results * f64::from(expression.instructions());
+        let (written, join) = match self.splits {
+            1 => (Spec::bytes_of(&spec.outputs), None),
+            _ => (parts, Some(parts)),
+        };
+        let kernel = Cost {
+            flops: 2.0 * products * thin + results * f64::from(expression.flops()),
+            // Each element is converted, as are those of the thin matrix for the rows of a thread, and multiplied.
+            instructions: products * (PER_ELEMENT + thin * (1.0 + PER_ELEMENT / rows)) + of_results,
+            read: Spec::bytes_of(&spec.inputs),
+            sectors: (Spec::bytes_of(&spec.inputs).total() + again) as f64 / SECTOR as f64,
+            written,
+            blocks: self.blocks(),
+            share: share(THREADS),
+            waits: rounds as f64,
+            exchanges: if self.group > WARP || !self.along { 2.0 } else { 1.0 },
+            ..Cost::default()
+        };
+        let join = join.map(|parts| Cost {
+            instructions: results * (2 * self.splits) as f64,
+            read: parts,
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: (self.batch * self.wide * self.thin).div_ceil(THREADS).max(1),
+            share: share(THREADS),
+            waits: self.splits.div_ceil(JOINED_AT_ONCE) as f64,
+            ..Cost::default()
+        });
+        std::iter::once(kernel).chain(join).collect()
     }
 
     /// Returns the parameters of both kernels.

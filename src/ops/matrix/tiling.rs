@@ -6,16 +6,93 @@
 use super::super::occupancy::UNITS;
 use super::*;
 
-/// Rows and columns of a block's tile. The libraries use larger tiles for large results and smaller ones for small
-/// results; this value is in between.
-const TILE: u64 = 64;
+/// Rows and columns of tiles that libraries choose from, for aligned factors of 16 bits or less, and for others.
+const TILES: [u64; 2] = [64, 128];
+const SMALL_TILES: [u64; 3] = [32, 64, 128];
 
 /// Rows and columns of a tile with a scaling factor for each row and column: even a few tiles take as long as if all
 /// had this size.
 const SCALED_TILE: u64 = 128;
 
-/// Minimum depth per block, if blocks share the depth because there are fewer tiles than SMs.
-const MIN_DEPTH: u64 = 512;
+/// Minimum depth per block, if blocks share the depth because there are fewer tiles than SMs, and maximum number of these blocks.
+const MIN_DEPTH: u64 = 64;
+const MAX_PARTS: u64 = 64;
+
+/// Most blocks of an SM that work at the same time.
+const BESIDE: u64 = 4;
+
+/// Results of a tile that take as long as the latency of a step of the depth, of a block that has an SM to itself: a step of 8 terms takes
+/// 250 ns with `f32`, and one of 64 terms 110 ns with 16 bits (measured on an H100).
+const LATENCY: f64 = 4800.0;
+const WIDE_LATENCY: f64 = 5800.0;
+
+/// The same per row and column of the kernels for rows of any alignment, which load elements one by one: a term of tiles of 32 × 32 takes
+/// 10 ns, and of 64 × 64 25 ns.
+const UNALIGNED_LATENCY: f64 = 64.0;
+
+/// Products of rows and columns of a tile that take as long as to load a term of one row or column from shared memory, without matrix
+/// units.
+const PER_LOADED: f64 = 50.0;
+
+/// Terms of the depth that take as long as the first loads and the last stores of a block.
+const DEPTH_OF_BLOCK: u64 = 64;
+
+/// Operations of an SM of an H100 per ns with matrix units in 16 bits, and without them; share of it for rows of any alignment; and
+/// time in ns until the sums of several blocks are added.
+const OPERATIONS: f64 = 5500.0;
+const WIDE_OPERATIONS: f64 = 390.0;
+const UNALIGNED: f64 = 0.14;
+const JOIN: f64 = 3000.0;
+
+/// Time in ns until a block has its first operands.
+const FIRST_ACCESS: f64 = 350.0;
+
+/// Division of a product among blocks.
+struct Division {
+    blocks: u64,
+    /// Operations of all blocks, with those that padding and latencies take the time of.
+    flops: f64,
+    /// Number of blocks that share the depth of a tile.
+    parts: u64,
+}
+
+impl Division {
+    /// The fastest division of `batch` products of m × n × k.
+    fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, is_unaligned: bool) -> Division {
+        let tiles: &[u64] = if is_wide || is_unaligned { &SMALL_TILES } else { &TILES };
+        let rate = if is_wide {
+            WIDE_OPERATIONS
+        } else if is_unaligned {
+            OPERATIONS * UNALIGNED
+        } else {
+            OPERATIONS
+        };
+        let of_division = |rows: u64, columns: u64, parts: u64| {
+            let blocks = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1) * parts;
+            let beside = blocks.div_ceil(UNITS).min(BESIDE) as f64;
+            let sides = (rows + columns) as f64;
+            let (loads, latency) = match (is_wide, is_unaligned) {
+                (true, _) => (PER_LOADED * sides, WIDE_LATENCY),
+                (false, true) => (0.0, UNALIGNED_LATENCY * sides),
+                (false, false) => (0.0, LATENCY),
+            };
+            let area = ((rows * columns) as f64).max(loads).max(latency / beside);
+            let depth = k.div_ceil(parts) + if is_unaligned { DEPTH_OF_BLOCK } else { 0 };
+            let of_block = 2.0 * area * depth as f64;
+            let time = blocks.div_ceil(UNITS) as f64 * (of_block / rate).max(FIRST_ACCESS)
+                + if parts > 1 { JOIN } else { 0.0 };
+            (time, Division { blocks, flops: of_block * blocks as f64, parts })
+        };
+        let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
+        let most = (k / MIN_DEPTH).clamp(1, MAX_PARTS);
+        let all = shapes.flat_map(|(rows, columns)| {
+            let tiles = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1);
+            let parts = (1..=BESIDE).map(move |waves| (waves * UNITS / tiles).clamp(1, most));
+            [1].into_iter().chain(parts).map(move |parts| of_division(rows, columns, parts))
+        });
+        all.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are tiles").1
+    }
+}
 
 /// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
 const ALIGNMENT: u64 = 16;
@@ -29,28 +106,47 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
     let is_narrow = spec.inputs[0].dtype.size() <= 2;
     let is_alone = !is_narrow || library_epilogue(spec).is_none();
-    let is_vector = matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && is_alone;
-    if is_vector || thin::applies(spec) {
-        // A kernel without matrix units, which reads rows of any alignment or is generated for this one.
-        let blocks = (m.max(n).div_ceil(TILE) * batch).max(UNITS);
+    let is_vector = matches!(gemm, Gemm::Plain)
+        && m.min(n) <= 1
+        && (is_alone || !has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT));
+    if is_vector {
+        // A kernel without matrix units, which reads rows of any alignment.
+        let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
     let by_row = matches!(gemm, Gemm::Scaled) && spec.inputs[2..].iter().take(2).any(|factor| factor.elements() > 1);
-    let tile = if by_row { SCALED_TILE } else { TILE };
-    let (rows, columns) = (m.div_ceil(tile), n.div_ceil(tile));
-    let tiles = (rows * columns * batch).max(1);
-    let parts = if by_row { 1 } else { (UNITS / tiles).min(k / MIN_DEPTH).max(1) };
     // The kernels for any alignment of the result are slow with all operands.
     let is_odd = spec.outputs.iter().any(|tensor| !has_rows_at(tensor, RESULT_ALIGNMENT));
     let operands = spec.inputs[..2].iter().chain(if is_odd { &*spec.outputs } else { &[] });
-    let unaligned = operands.filter(|tensor| is_narrow && (is_odd || !has_rows_at(tensor, ALIGNMENT)));
+    // A kernel loads both factors in pieces of the same size.
+    let is_unaligned = is_narrow && (is_odd || !spec.inputs[..2].iter().all(|tensor| has_rows_at(tensor, ALIGNMENT)));
+    let unaligned: u64 = if is_unaligned { operands.map(Tensor::bytes).sum() } else { 0 };
+    let division = match by_row {
+        true => {
+            let (rows, columns) = (m.next_multiple_of(SCALED_TILE), n.next_multiple_of(SCALED_TILE));
+            let blocks = (rows * columns * batch / (SCALED_TILE * SCALED_TILE)).max(1);
+            Division { blocks, flops: flops(rows, columns), parts: 1 }
+        }
+        false => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), unaligned > 0),
+    };
     let tiling = Tiling {
-        flops: flops(rows * tile, columns * tile),
-        shares_depth: parts > 1,
-        unaligned: unaligned.map(Tensor::bytes).sum(),
+        flops: division.flops,
+        shares_depth: division.parts > 1,
+        unaligned,
+        converted: parts_bytes((m, n, batch), &division) / 2,
         ..Tiling::default()
     };
-    (tiles * parts, tiling)
+    (division.blocks, tiling)
+}
+
+/// True if vector units multiply.
+fn is_vectorized(spec: &Spec) -> bool {
+    matches!(arithmetic(spec), Arithmetic::F32 | Arithmetic::F64)
+}
+
+/// Bytes of the sums of blocks that share the depth, which are written and read again.
+fn parts_bytes((m, n, batch): (u64, u64, u64), division: &Division) -> u64 {
+    if division.parts > 1 { 8 * m * n * batch * division.parts } else { 0 }
 }
 
 /// Whether each row of a matrix begins at a multiple of this many bytes.
@@ -58,4 +154,63 @@ fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
     let lead = &tensor.strides[..tensor.dims.len() - 1];
     u64::from(tensor.align).is_multiple_of(alignment)
         && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(alignment))
+}
+
+/// Returns the cost of a plain product of the library as a launch of another operation.
+pub fn product_cost(gemm: &launch::Gemm) -> Cost {
+    let launch::Gemm { m, n, k, batch, .. } = *gemm;
+    let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
+    let size = gemm.a.dtype.size();
+    // Kernels load packs along rows in memory, so the length of rows has to be a multiple of a pack, too.
+    let starts_at = |matrix: &launch::Matrix, (rows, columns): (u64, u64), alignment: u64| {
+        let (bytes, length) = (matrix.dtype.size(), if matrix.transposed { rows } else { columns });
+        u64::from(matrix.align).is_multiple_of(alignment)
+            && [matrix.row, matrix.batch, length].iter().all(|stride| (stride * bytes).is_multiple_of(alignment))
+    };
+    let elements = [m * k, k * n, m * n].map(|elements| elements * batch);
+    let bytes = |index: usize, matrix: &launch::Matrix| elements[index] * matrix.dtype.size();
+    let is_odd = !starts_at(&gemm.c, (m, n), RESULT_ALIGNMENT);
+    let factors = [(0, &gemm.a, (m, k)), (1, &gemm.b, (k, n))];
+    let is_unaligned = (size <= 2 || gemm.arithmetic == Arithmetic::Tf32)
+        && (is_odd || !factors.iter().all(|(_, matrix, sides)| starts_at(matrix, *sides, ALIGNMENT)));
+    let unaligned: u64 = match is_unaligned {
+        true => factors.iter().map(|&(index, matrix, _)| bytes(index, matrix)).sum(),
+        false => 0,
+    };
+    let is_wide = matches!(gemm.arithmetic, Arithmetic::F32 | Arithmetic::F64);
+    let division = Division::of((m, n, k, batch), is_wide, unaligned > 0);
+    let read = factors.into_iter().map(|(index, matrix, _)| bytes(index, matrix)).sum();
+    Cost {
+        flops: flops(m, n),
+        read: Traffic::of(Space::Device, read),
+        written: Traffic::of(Space::Device, bytes(2, &gemm.c)),
+        blocks: division.blocks,
+        share: Cost::WHOLE_UNIT,
+        matrix: Some(gemm.arithmetic),
+        tiling: Tiling {
+            flops: division.flops,
+            shares_depth: division.parts > 1,
+            unaligned,
+            converted: parts_bytes((m, n, batch), &division) / 2,
+            ..Tiling::default()
+        },
+        ..Cost::default()
+    }
+}
+
+/// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by
+/// clusters and caches: estimated from products of 1856, 5760 and 6336 rows from pinned memory on an H200
+/// (docs/measurements/2026-11-22-shared-links.md).
+const LARGE_TILE: u64 = 384;
+
+/// Bytes that blocks read although another block has read them before. Device memory's cache serves these; the host's
+/// memory has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a
+/// product of 5760 × 5760 from pinned memory takes 15 times as long as its bytes,
+/// docs/measurements/2026-11-22-shared-links.md).
+pub fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
+    let again = |tensor: &Tensor, across: u64| {
+        let host = Traffic::of(tensor.space, tensor.bytes()).host;
+        Traffic { device: 0, host: host * (across.div_ceil(LARGE_TILE) - 1) }
+    };
+    again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
 }

@@ -161,8 +161,11 @@ impl Split {
         let elements = spec.inputs[0].elements() as f64;
         let totals = self.lines.count * self.parts * compute_type(spec).size();
         let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
-        let rounds =
-            self.span().div_ceil(if self.lines.along { self.threads * self.pack } else { 1 }).div_ceil(self.under_way);
+        // A thread that has its own lines waits for each element: its loads depend on a condition, so that they do not overlap.
+        let rounds = match self.lines.along {
+            true => self.span().div_ceil(self.threads * self.pack).div_ceil(self.under_way),
+            false => self.span(),
+        };
         let (of_pack, of_thread) = if self.lines.along { (PER_PACK, PER_THREAD) } else { (0.0, 0.0) };
         let cost = Cost {
             instructions: EACH * elements

@@ -1,0 +1,245 @@
+//! The cost of attention: by the vendor's library, by the kernels of this folder, and by products.
+
+use super::super::cost::{Tiling, Traffic};
+use super::super::matrix::product_cost;
+use super::super::occupancy::{UNITS, share};
+use super::kernel::PER_BIAS;
+use super::*;
+
+/// Queries and keys of a tile of the library's kernels, and queries of a tile of its kernels for gradients and for single queries.
+const TILE: u64 = 128;
+const GRADIENT_QUERIES: u64 = 64;
+const FEW_QUERIES: u64 = 16;
+
+/// Head dimensions for which the library has kernels. It pads others.
+const SIZES: [u64; 3] = [64, 128, 256];
+
+/// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding; and of those for gradients, which
+/// also compute the gradient of the score and round it.
+const PER_SCORE: f64 = 5.0;
+const PER_SLOPE: f64 = 10.0;
+
+/// Accesses and exchanges for which a block waits before its first tile and behind its last; accesses of the kernels for gradients; and
+/// accesses per tile of single queries and of the product of the gradients of scores, whose loads no multiplication hides.
+const WAITS: f64 = 2.0;
+const EXCHANGES: f64 = 3.0;
+const GRADIENT_WAITS: f64 = 5.0;
+const TILE_WAITS: f64 = 3.0;
+
+/// Keys of a step of that product.
+const STEP: u64 = 64;
+
+/// Instructions of the kernels between products, per score and per thread, and rounds of loads that a thread has under way.
+const PER_WEIGHT: f64 = 30.0;
+const PER_THREAD: f64 = 350.0;
+const AHEAD: u64 = 4;
+
+/// Operations of matrix units, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
+const OPERATIONS: f64 = 720e3;
+const INSTRUCTIONS: f64 = 24e3;
+const BANDWIDTH: f64 = 2970.0;
+const LAUNCH: f64 = 1600.0;
+const WAIT: f64 = 342.0;
+const EXCHANGE: f64 = 105.0;
+
+/// Tiles of scores that the blocks of a kernel compute, each its own one after the other.
+#[derive(Clone, Copy)]
+pub struct Tiles {
+    /// Number of blocks, of tiles of all blocks, and of the block with most.
+    pub blocks: u64,
+    pub all: u64,
+    pub longest: u64,
+}
+
+impl Tiles {
+    /// Tiles of this many queries and keys, for `heads` heads. A block has the queries of a tile, or its keys if `by_keys`. Packed
+    /// sequences count as equally long.
+    pub fn of(shape: &Shape, heads: u64, (queries, keys): (u64, u64), by_keys: bool) -> Tiles {
+        if let Some(sequences) = shape.sequences {
+            let of_each = |all: u64| all.div_ceil(sequences.max(1));
+            let each =
+                Shape { queries: of_each(shape.queries), keys: of_each(shape.keys), sequences: None, ..shape.clone() };
+            return Tiles::of(&each, heads * sequences, (queries, keys), by_keys);
+        }
+        let (rows, own) = if by_keys { (shape.keys, keys) } else { (shape.queries, queries) };
+        let of_block = |block: u64| {
+            let (first, last) = (block * own, ((block + 1) * own).min(rows) - 1);
+            let (range, other) =
+                if by_keys { (seeing(shape, first, last), queries) } else { (seen(shape, first, last), keys) };
+            if range.is_empty() { 0 } else { range.end.div_ceil(other) - range.start / other }
+        };
+        let blocks = rows.div_ceil(own);
+        let (all, longest) = match shape.causal {
+            true => (0..blocks).map(of_block).fold((0, 0), |(all, longest), own| (all + own, longest.max(own))),
+            false if blocks > 0 => (blocks * of_block(0), of_block(0)),
+            false => (0, 0),
+        };
+        Tiles { blocks: blocks * heads, all: all * heads, longest }
+    }
+
+    /// The same tiles, where several blocks share those of one.
+    pub fn shared(self, splits: u64) -> Tiles {
+        Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
+    }
+
+    /// Number of tiles as if each block had as many, so that they take as long on a device that holds `resident` blocks. Where blocks
+    /// differ, one with many tiles may begin when others end.
+    pub fn even(self, resident: u64) -> f64 {
+        let waves = self.blocks.div_ceil(resident.max(1)).max(1) as f64;
+        let longest = self.longest as f64;
+        let differ = self.all < self.longest * self.blocks;
+        let lasts = match waves > 1.0 && differ {
+            true => (self.all as f64 / resident as f64 + longest / 2.0).min(waves * longest),
+            false => waves * longest,
+        };
+        lasts * self.blocks as f64 / waves
+    }
+}
+
+/// Keys that queries `first` to `last` attend to.
+fn seen(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
+    shape.seen(first).start..shape.seen(last).end.min(shape.keys)
+}
+
+/// Queries that attend to any of the keys `first` to `last`.
+fn seeing(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
+    if !shape.causal {
+        return 0..shape.queries;
+    }
+    // Query `q` attends up to key `q + keys - queries`.
+    let query_of = |key: u64| (key + shape.queries).saturating_sub(shape.keys);
+    let end = if shape.window > 0 { query_of(last + shape.window).min(shape.queries) } else { shape.queries };
+    query_of(first).min(end)..end
+}
+
+/// Returns the cost of the cheaper of the library's kernels and of ours, `own`.
+pub fn cheaper(spec: &Spec, shape: &Shape, own: Cost) -> Cost {
+    match FusedAttention::of(spec).map(|fused| library(spec, shape, &fused)) {
+        Some(cost) if time(&cost) < time(&own) => cost,
+        _ => own,
+    }
+}
+
+/// Time of kernels in ns on an H100.
+fn time(cost: &Cost) -> f64 {
+    let fit = u64::from(Cost::WHOLE_UNIT / cost.share.clamp(1, Cost::WHOLE_UNIT));
+    let waves = cost.blocks.div_ceil(fit * UNITS) as f64;
+    let beside = cost.blocks.div_ceil(UNITS).min(fit) as f64;
+    let of_block = UNITS as f64 / cost.blocks as f64 * beside * waves;
+    let multiplied = cost.flops.max(cost.tiling.flops) / OPERATIONS;
+    let computed = (multiplied + cost.instructions / INSTRUCTIONS) * of_block;
+    let moved = (cost.bytes() + cost.scratch.total() + 2 * cost.tiling.converted) as f64 / BANDWIDTH;
+    let waited = waves * (cost.waits * WAIT + cost.exchanges * EXCHANGE);
+    (computed + waited).max(moved) + (1 + cost.tiling.further) as f64 * LAUNCH
+}
+
+/// The cost of the library's kernels.
+fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
+    let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
+    let heads = shape.batch * shape.heads;
+    let padded = |size: u64| SIZES.into_iter().find(|&most| size <= most).unwrap_or(size) as f64;
+    let [size, value_size] = [shape.size, shape.value_size].map(padded);
+    let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
+    let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+    let cost = |tiles: &Tiles, scores: f64, per_score: f64| Cost {
+        instructions: (per_score + of_a_bias) * scores,
+        special: scores,
+        read,
+        written,
+        blocks: tiles.blocks.max(1),
+        share: Cost::WHOLE_UNIT,
+        matrix: Some(arithmetic),
+        alternates: true,
+        waits: WAITS,
+        exchanges: EXCHANGES,
+        ..Cost::default()
+    };
+    let calls = fused.calls;
+    if fused.form == AttentionForm::Forward {
+        let flops = 2.0 * (shape.size + shape.value_size) as f64 * shape.pairs();
+        let is_few = shape.queries <= FEW_QUERIES;
+        let queries = if is_few { FEW_QUERIES } else { TILE };
+        let whole = Tiles::of(shape, heads, (queries, TILE), false);
+        // Blocks share the keys of single queries if there are few heads.
+        let splits = if is_few { UNITS.div_ceil(whole.blocks.max(1)).min(whole.longest.max(1)) } else { 1 };
+        let tiles = whole.shared(splits);
+        let scores = tiles.even(UNITS) * (queries * TILE) as f64;
+        let multiplied = 2.0 * (size + value_size) * scores;
+        // A fill precedes the kernel, or another joins the parts.
+        let further = calls * if is_few { 1 + u64::from(splits > 1) } else { 2 } - 1;
+        return Cost {
+            flops,
+            waits: WAITS + if is_few { TILE_WAITS * tiles.longest as f64 } else { 0.0 },
+            tiling: Tiling { flops: multiplied, further, ..Tiling::default() },
+            ..cost(&tiles, scores, PER_SCORE)
+        };
+    }
+    let tiles = Tiles::of(shape, heads, (GRADIENT_QUERIES, TILE), true);
+    let scores = tiles.even(UNITS) * (GRADIENT_QUERIES * TILE) as f64;
+    let flops = 2.0 * (3 * shape.size + 2 * shape.value_size) as f64 * shape.pairs();
+    let all = heads * shape.queries * shape.keys;
+    // The gradients of scores are stored, and a product reads all of them; or sums of the gradients of queries are added in memory and
+    // then converted.
+    let (products, stored, read_again) = match fused.deterministic {
+        true => (4.0 * (size + value_size), shape.pairs() as u64 * 2, all * 2),
+        false => (6.0 * size + 4.0 * value_size, 0, heads * shape.queries * shape.size * 10),
+    };
+    // A block of the product takes its steps one after the other, while others read memory.
+    let steps = if fused.deterministic { shape.keys.div_ceil(STEP) } else { 0 };
+    let chain = (TILE_WAITS * steps as f64 - read_again as f64 / BANDWIDTH / WAIT).max(0.0);
+    let waves = tiles.blocks.div_ceil(UNITS).max(1) as f64;
+    // Another kernel sums `dy * o` first, and two add up the gradients of keys and values over the heads that share them.
+    let sums = heads * shape.queries * shape.value_size * 4;
+    let is_shared = shape.group > 1;
+    let joined = if is_shared { heads * shape.keys * (shape.size + shape.value_size) * 2 } else { 0 };
+    let further = calls * if is_shared { 6 } else { 4 } - 1;
+    Cost {
+        flops,
+        scratch: Traffic::of(Space::Device, stored),
+        waits: GRADIENT_WAITS + chain / waves,
+        tiling: Tiling {
+            flops: products * scores,
+            further,
+            converted: (sums + read_again + joined) / 2,
+            ..Tiling::default()
+        },
+        ..cost(&tiles, scores, PER_SLOPE)
+    }
+}
+
+/// Returns the costs of the launches of attention by products.
+pub fn of_products(spec: &Spec, shape: &Shape, launches: &[Launch]) -> Vec<Cost> {
+    let sum = spec.inputs[0].dtype.compute().size();
+    let of_kernel = |kernel: &Kernel| {
+        let (rows, threads) = (kernel.grid.iter().product::<u64>(), u64::from(kernel.block[0]));
+        let scores = rows * shape.keys;
+        let (passes, read, written) = match &*kernel.source.name {
+            "attention_weights" => (3, sum, spec.inputs[0].dtype.size()),
+            "attention_weights_again" => (1, sum, spec.inputs[0].dtype.size()),
+            "attention_slopes" => (1, 2 * sum, spec.inputs[0].dtype.size()),
+            // Gradients of keys and values instead of scores.
+            _ => {
+                let bytes = rows * (shape.size + shape.value_size);
+                let [read, written] =
+                    [sum, spec.inputs[0].dtype.size()].map(|size| Traffic::of(Space::Device, bytes * size));
+                return Cost { read, written, blocks: rows.max(1), share: share(threads), ..Cost::default() };
+            }
+        };
+        Cost {
+            instructions: PER_WEIGHT * scores as f64 + PER_THREAD * (rows * threads) as f64,
+            special: scores as f64,
+            read: Traffic::of(Space::Device, scores * read),
+            written: Traffic::of(Space::Device, scores * written),
+            waits: (passes * shape.keys.div_ceil(threads * AHEAD)) as f64,
+            exchanges: if passes > 1 { 2.0 } else { 1.0 },
+            blocks: rows.max(1),
+            share: share(threads),
+            ..Cost::default()
+        }
+    };
+    let of_launch = |launch: &Launch| match launch {
+        Launch::Gemm(product, _) => product_cost(product),
+        launch => launch.kernels().first().map(of_kernel).unwrap_or_default(),
+    };
+    launches.iter().map(of_launch).collect()
+}
