@@ -123,10 +123,16 @@ fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
 }
 
-/// Minimum and maximum number of elements of a tile. Large tiles are read and written in longer contiguous ranges; small tiles
-/// give more blocks.
+/// Minimum number of elements of a tile, and maximum size in bytes. Large tiles are read and written in longer contiguous ranges; small
+/// tiles give more blocks.
 const LEAST: u64 = 256;
-const MOST: u64 = 4096;
+const MOST_BYTES: u64 = 16 << 10;
+
+/// Maximum number of elements of a tile along a side, for each of which shared memory holds two offsets.
+const MAX_SIDE: u64 = 2048;
+
+/// Maximum size in bytes of the shared memory of several tiles of a block, with the space between their rows.
+const MAX_SHARED: u64 = 24 << 10;
 
 /// Minimum number of blocks for tiles above the minimum size.
 const ENOUGH_BLOCKS: u64 = 1024;
@@ -153,6 +159,9 @@ const WALKED_TILE: u64 = 4 << 10;
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
 const BANKS: u64 = 128;
+
+/// Width of a bank of shared memory in bytes.
+const WORD: u64 = 4;
 
 /// Instructions for moving a pack to or from shared memory, and for each of its elements there; an access of shared memory counts
 /// as four.
@@ -308,20 +317,21 @@ impl Tiles {
             return None;
         }
         // Shared memory holds a tile and its offsets, of which each row and column of the tile has two.
-        let most = if size > 4 || has_wide_offsets(spec) { MOST / 2 } else { MOST };
+        let most = MOST_BYTES / size / if has_wide_offsets(spec) { 2 } else { 1 };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
         // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack. A side that
         // would be cut once stays whole if there is room, since its second tile would be small.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
             true => length.min(room),
-            false if length < 2 * room && 2 * area <= most => length,
+            false if length < 2 * room && length <= MAX_SIDE && 2 * area <= most => length,
             false => room / 16 * 16,
         };
-        read.tile = fitted(read.length, area / written.length.min(square));
-        written.tile = fitted(written.length, area / read.tile);
+        read.tile = fitted(read.length, (area / written.length.min(square)).min(MAX_SIDE));
+        written.tile = fitted(written.length, (area / read.tile).min(MAX_SIDE));
         let count: u64 = others.dims.iter().product();
-        let several = (area / (read.tile * written.tile)).clamp(1, count.max(1));
+        let several = (area / (read.tile * written.tile)).min(MAX_SHARED / ((read.tile * size + WORD) * written.tile));
+        let several = several.clamp(1, count.max(1));
         if elements * size >= MIN_TENSOR {
             read.run = read.run(&written, 1, size, MIN_READ);
             written.run = written.run(&read, 0, size, MIN_WRITTEN);
@@ -365,12 +375,16 @@ impl Tiles {
         ];
         let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
         // A row of a tile in shared memory lies along the side that is read, or along the other side if the first is short, so that
-        // packs are read in the form in which they are written. Rows begin in different banks.
+        // packs are read in the form in which they are written. Rows begin in different banks, and so do the rows from which neighbouring
+        // threads read elements of their packs.
         let turned = tr <= SHORT && tw * size >= BANKS;
-        let row = if turned { ((tw * size).next_multiple_of(BANKS) + 16) / size } else { tr + 4u64.div_ceil(size) };
+        let gap = WORD.div_ceil(size);
+        let row = if turned { ((tw * size).next_multiple_of(BANKS) + 16) / size } else { tr + gap };
+        let of_pack = if written.run.is_some() { 16 / size } else { pw };
+        let tile = if turned { tr * row } else { tw * row + tw.div_ceil(of_pack) * gap };
         let place = |v_read: &str, v_written: &str| match turned {
             true => format!("(s * {tr} + r{v_read}) * {row} + w{v_written}"),
-            false => format!("(s * {tw} + w{v_written}) * {row} + r{v_read}"),
+            false => format!("s * {tile} + (w{v_written}) * {row} + w / {of_pack} * {gap} + r{v_read}"),
         };
         let take = match turned {
             true => format!("p = *(const Pack<{element}, {pw}>*)(tiles + {});\n", place("", "")),
@@ -506,7 +520,7 @@ impl Tiles {
 {reading}  __syncthreads();
 #pragma unroll
 {writing}"#,
-            shared = (several * row * if turned { tr } else { tw } * size).div_ceil(16),
+            shared = (several * tile * size).div_ceil(16),
         );
         let before = match (read.run, written.run) {
             (None, None) => String::new(),

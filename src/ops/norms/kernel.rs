@@ -4,6 +4,7 @@ use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share_with};
+use super::super::ragged::RAGGED;
 use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted};
 use super::*;
 
@@ -18,18 +19,17 @@ const PER_PACK: f64 = 12.0;
 /// Registers of a thread beside the elements that it holds.
 const REGISTERS: u64 = 28;
 
-/// Instructions per element of a shifted row, which compare its position with both ends.
-const EACH_SHIFTED: f64 = 6.0;
+/// Instructions per element of a shifted row for its weights, which are shifted from aligned packs.
+const EACH_SHIFTED: f64 = 5.0;
+
+/// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, unless a norm adds a residual.
+const SHORT_PACK: u64 = 4;
 
 /// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
 /// of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
 /// for others.
 const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
-
-/// Maximum number of elements of a shifted pack if a norm does not add a residual: larger ones take more instructions at both ends of
-/// a row than they save.
-const MAX_SHIFTED_PACK: u64 = 4;
 
 /// Division of rows among threads.
 pub struct NormPartition {
@@ -61,16 +61,19 @@ impl NormPartition {
         }
         let rows = Rows::of(&tensors);
         let aligned = common_pack(&tensors);
-        let widest = match norm.adds {
-            true => 16 / tensors[0].dtype.size(),
-            false => MAX_SHIFTED_PACK.min(16 / tensors[0].dtype.size()),
+        let size = tensors[0].dtype.size();
+        let fits = |pack: &u64| {
+            rows.length >= LONG_ROW * pack
+                && rows.count * rows.length >= UNITS * UNIT_THREADS * pack
+                && is_shifted(&tensors, *pack)
         };
-        let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
-            && rows.length >= LONG_ROW * widest
-            && rows.count >= UNITS
-            && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
-        let shifted = is_worth && is_shifted(&tensors, widest);
-        let pack = if shifted { widest } else { aligned };
+        let is_worth = aligned * size <= SMALL_PACK && rows.count >= UNITS;
+        let whole = 16 / size;
+        let widest = [whole, if norm.adds { whole } else { SHORT_PACK.min(whole) }].into_iter().find(fits);
+        let (shifted, pack) = match widest {
+            Some(pack) if is_worth => (true, pack),
+            _ => (false, aligned),
+        };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         // Number of elements from the pack in which a row starts to the one in which it ends.
@@ -141,9 +144,11 @@ impl NormPartition {
             params.push(param(format!("const {}* {name}", c_type(tensor.dtype)), Arg::Operand(input as u8)));
             params.push(i64_param(&format!("{name}_step"), tensor.strides[0]));
         }
+        let is_whole = *shifted && spec.inputs[0].dtype.size() * pack == 16;
+        let held = if is_whole { RAGGED } else { "" };
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
-             #define SHIFTED {}\n#define CENTRED {}\n{HELPERS}",
+             #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}",
             bounds(sharing.block() as u32),
             c_type(compute),
             sharing.block(),
@@ -197,14 +202,29 @@ impl NormPartition {
         let columns = (norm.rows()..inputs).zip(["weight", "bias"]);
         let registers = columns.clone().map(|(input, _)| sharing.registers(width(input), spec.inputs[input].dtype));
         // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
-        let is_early = *whole && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
-        let (mut early, mut result) = (String::new(), "      ".to_owned());
+        let is_early = *whole && !shifted && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
+        // Weights of a shifted row are unaligned packs of 16 bytes if they are contiguous and as wide as the row's elements.
+        let is_ragged = |input: usize| {
+            let tensor = &spec.inputs[input];
+            is_whole && tensor.strides[0] == 1 && tensor.dtype.size() == spec.inputs[0].dtype.size()
+        };
+        let (mut early, mut result, mut used) = (String::new(), "      ".to_owned(), String::new());
         for (input, name) in columns {
             let (dtype, width) = (c_type(spec.inputs[input].dtype), width(input));
             let step = if spec.inputs[input].strides[0] == 1 { "1".to_owned() } else { format!("{name}_step") };
             match weights {
                 Weights::Columns => {
                     let fetched = match shifted {
+                        true if is_ragged(input) => {
+                            let from = format!("{name} + ({of_group}0)");
+                            result += &format!(
+                                "const Held<{dtype}> {name}_held = read_row({from}, j - lead, (i64)(n - lead)); "
+                            );
+                            used += &format!(
+                                "C {name}s[V]; {{ const Pack<{dtype}, V> p = {name}_held.elements(); EACH {name}s[i] = load<C>(p.at[i]); }} "
+                            );
+                            continue;
+                        }
                         true => format!("fetch_row({name} + ({of_group}0) * {step}, {step}, j, lead, n, "),
                         false => format!("fetch({name}, {step}, {of_group}j, "),
                     };
@@ -236,6 +256,7 @@ impl NormPartition {
         }
         let weight = if inputs > norm.rows() { " * weights[i]" } else { "" };
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
+        result += &used;
         result += &format!(
             "EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, v[k]);\n"
         );
@@ -279,6 +300,9 @@ pub const HELPERS: &str = r#"
 #define EACH_PACK(start) EACH_HELD if (INSIDE(start))
 // Whether element `i` of the pack at `j` belongs to the row. The first and the last pack of a `SHIFTED` row may be partial.
 #define LIVE (!SHIFTED || ((u32)j + i >= lead && (u32)j + i < n))
+// Executes a statement for each element of a pack that belongs to the row. Most packs need no comparison for each element.
+#define EACH_LIVE(...) \
+  if (!SHIFTED || ((u32)j >= lead && (u32)j + V <= n)) { EACH { __VA_ARGS__; } } else { EACH if (LIVE) { __VA_ARGS__; } }
 
 template <typename E> __device__ inline void read(const E* from, i64 step, i64 j, C* v) {
   if (V > 1) {
@@ -358,10 +382,10 @@ __device__ inline Part join(Part a, Part b) {
 __device__ inline Part part_of(const C (&v)[K][V], u32 start, u32 n, u32 lane, u32 lead = 0) {
   Part a = {0, 0, 0};
   if (CENTRED) {
-    EACH_PACK(start) { EACH { a.mean += LIVE ? v[k][i] : C(0); a.count += LIVE ? C(1) : C(0); } }
+    EACH_PACK(start) { EACH_LIVE(a.mean += v[k][i]; a.count += C(1)) }
     if (a.count > C(0)) a.mean /= a.count;
   }
-  EACH_PACK(start) { EACH { C d = LIVE ? v[k][i] - a.mean : C(0); a.squares += d * d; } }
+  EACH_PACK(start) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
   return a;
 }
 
@@ -408,10 +432,10 @@ __device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane, u32 lead = 0)
   Part a = Part();
   if (CENTRED) {
     C sum = 0;
-    EACH_PACK(0) { EACH sum += LIVE ? v[k][i] : C(0); }
+    EACH_PACK(0) { EACH_LIVE(sum += v[k][i]) }
     a.mean = across(sum, Sum()) / C(n - lead);
   }
-  EACH_PACK(0) { EACH { C d = LIVE ? v[k][i] - a.mean : C(0); a.squares += d * d; } }
+  EACH_PACK(0) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
   a.squares = across(a.squares, Sum());
   return a;
 }
