@@ -2,7 +2,7 @@
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
-use super::movement::{Columns, head_geometry, packs_of_rows};
+use super::movement::{Columns, PACKS_OF_A_THREAD, RowPacks, head_geometry};
 use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, share};
 use super::radix::RowSort;
 use super::*;
@@ -98,17 +98,17 @@ impl Operation for Permute {
         let (x, choices, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let sort = *RowSort::of(choices.elements(), spec.attrs.int("experts") as u64).radix();
         let columns = Columns::of(y, 1, x, 1);
-        let chunks = Chunks::of(choices.elements(), &columns, x.dtype, PACKS_OF_A_THREAD);
+        let packs = row_packs(choices.elements(), &columns, x.dtype, PACKS_OF_A_THREAD);
         let found = Traffic::of(Space::Device, choices.elements() * 4) + Spec::bytes_of(&[*choices]);
         let moves = Cost {
-            instructions: PER_CHOICE * choices.elements() as f64 + chunks.per_pack() * chunks.packs as f64,
+            instructions: PER_CHOICE * choices.elements() as f64 + per_pack(&packs) * packs.count as f64,
             read: Traffic::of(x.space, y.bytes()) + found,
             written: Spec::bytes_of(&spec.outputs),
-            blocks: chunks.blocks(),
+            blocks: packs.blocks(),
             share: share(u64::from(BLOCK)),
             // A thread reads a position, then the row. One that counts the rows of an expert finds the first of them by halving, while
             // others move rows.
-            waits: match chunks.blocks() <= RESIDENT_BLOCKS {
+            waits: match packs.blocks() <= RESIDENT_BLOCKS {
                 true => f64::from((choices.elements().max(2) - 1).ilog2() + 1),
                 false => 1.0,
             },
@@ -142,7 +142,7 @@ impl Operation for Permute {
         let sort = RowSort::of(count, experts);
         let outer = head_geometry(places, choices, choices.dims.len());
         let columns = Columns::of(y, 1, x, 1);
-        let chunks = Chunks::of(count, &columns, x.dtype, PACKS_OF_A_THREAD);
+        let packs = row_packs(count, &columns, x.dtype, PACKS_OF_A_THREAD);
         let dtype = c_type(x.dtype);
         let params = [
             param("u8* workspace", Arg::Workspace(sort.radix().workspace())),
@@ -164,11 +164,11 @@ impl Operation for Permute {
         let before = format!(
             "{}{}#define SIDE {}\ntypedef {dtype} E;\n",
             sort.radix().text(),
-            chunks.text(&columns),
+            packs.text(&columns),
             sort.radix().side()
         );
         let mut launches = sort.launches(choices, 1, &outer, 1);
-        launches.push(launch("permute", &before, &params, PERMUTE, chunks.blocks(), BLOCK));
+        launches.push(launch("permute", &before, &params, PERMUTE, packs.blocks(), BLOCK));
         launches
     }
 
@@ -177,56 +177,20 @@ impl Operation for Permute {
     }
 }
 
-/// Maximum number of packs per thread, if there are enough for all threads: their loads are under way at the same time.
-const PACKS_OF_A_THREAD: u64 = 2;
-
 /// Maximum number of rows that a thread reads before it adds them.
 const AHEAD: u64 = 4;
 
-/// The division of rows among threads. Neighbouring threads process neighbouring packs, of the next row after the last pack of one, so
-/// that rows of any length keep all threads busy.
-struct Chunks {
-    /// Number of elements of a pack, and whether rows may begin inside a pack.
-    pack: u64,
-    ragged: bool,
-    /// Number of packs of a row, and of all rows.
-    of_row: u64,
-    packs: u64,
-    /// Number of packs of a thread.
-    each: u64,
+/// Returns the division of rows of this type, for threads with at most `most` packs.
+fn row_packs(rows: u64, columns: &Columns, dtype: DType, most: u64) -> RowPacks {
+    // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
+    let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
+    let (pack, ragged) = if is_large { columns.packs(dtype) } else { (columns.pack, false) };
+    RowPacks::of(rows, columns.length, pack, ragged, most)
 }
 
-impl Chunks {
-    /// Returns the division of rows of this type, for threads with at most `most` packs.
-    fn of(rows: u64, columns: &Columns, dtype: DType, most: u64) -> Chunks {
-        // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
-        let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
-        let (pack, ragged) = if is_large { columns.packs(dtype) } else { (columns.pack, false) };
-        let of_row = packs_of_rows(columns.length, pack, ragged);
-        let packs = rows * of_row;
-        let each = (packs / (RESIDENT_BLOCKS * u64::from(BLOCK))).clamp(1, most);
-        Chunks { pack, ragged, of_row, packs, each }
-    }
-
-    fn blocks(&self) -> u64 {
-        self.packs.div_ceil(self.each * u64::from(BLOCK)).max(1)
-    }
-
-    /// Number of instructions per pack.
-    fn per_pack(&self) -> f64 {
-        PER_PACK + if self.ragged { PER_RAGGED * self.pack as f64 } else { 0.0 }
-    }
-
-    /// Returns kernel text that defines the division, and what [`Columns::text_of_packs`] does.
-    fn text(&self, columns: &Columns) -> String {
-        format!(
-            "typedef {} Place;\n#define PACKS {}\n#define U {}\n{}",
-            index_type(self.packs + self.each * u64::from(BLOCK)),
-            self.of_row.max(1),
-            self.each,
-            columns.text_of_packs(self.pack, self.ragged)
-        )
-    }
+/// Number of instructions per pack.
+fn per_pack(packs: &RowPacks) -> f64 {
+    PER_PACK + if packs.ragged { PER_RAGGED * packs.pack as f64 } else { 0.0 }
 }
 
 /// Moves rows in the order of the sorted choices. Invalid choices have no position; rows without a choice become
@@ -309,16 +273,16 @@ impl Operation for Unpermute {
         let (y, places, x) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let columns = Columns::of(x, 1, y, 1);
         let terms = x.elements() * per_row(places);
-        let chunks = Chunks::of(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
+        let packs = row_packs(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
         let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
         Cost {
             flops: (flops * terms) as f64,
             instructions: PER_CHOICE * places.elements() as f64
-                + (PER_TERM + chunks.per_pack()) * (per_row(places) * chunks.packs) as f64
+                + (PER_TERM + per_pack(&packs)) * (per_row(places) * packs.count) as f64
                 + 2.0 * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: chunks.blocks(),
+            blocks: packs.blocks(),
             share: share(u64::from(BLOCK)),
             // Places, then rows: four at once.
             waits: per_row(places).div_ceil(AHEAD) as f64 * 2.0 - 1.0,
@@ -346,7 +310,7 @@ impl Operation for Unpermute {
         let weights = spec.inputs.get(2);
         let outer = head_geometry(places, weights.unwrap_or(places), places.dims.len());
         let columns = Columns::of(x, 1, y, 1);
-        let chunks = Chunks::of(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
+        let packs = row_packs(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
         let dtype = c_type(y.dtype);
         let mut params = vec![
             param(format!("{dtype}* __restrict__ x"), Arg::Operand(spec.inputs.len() as u8)),
@@ -371,9 +335,9 @@ impl Operation for Unpermute {
             c_type(compute(spec)),
             index_type(places.elements()),
             per_row(places).clamp(1, AHEAD),
-            chunks.text(&columns),
+            packs.text(&columns),
         );
-        vec![launch("unpermute", &before, &params, UNPERMUTE, chunks.blocks(), BLOCK)]
+        vec![launch("unpermute", &before, &params, UNPERMUTE, packs.blocks(), BLOCK)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -23,8 +23,6 @@ pub struct Stream {
     length: u64,
     /// Number of elements in 16 bytes, which a thread writes at once.
     pack: u64,
-    /// True if no pack holds elements of two rows and all packs are aligned in the input too.
-    aligned: bool,
     /// Number of packs per thread.
     each: u64,
 }
@@ -41,14 +39,15 @@ pub struct RowText<'a> {
 impl Stream {
     /// Returns the division of an output whose rows have `length` elements, contiguous in the input too; `None` if the output has
     /// gaps or is not aligned to 16 bytes.
-    pub fn of(y: &Tensor, length: u64, aligned: bool) -> Option<Stream> {
+    pub fn of(y: &Tensor, length: u64) -> Option<Stream> {
         if !y.contiguous() || y.align < 16 || length == 0 {
             return None;
         }
         let (total, pack) = (y.elements(), 16 / y.dtype.size());
-        let most = if aligned { UNDER_WAY / 16 } else { UNDER_WAY / 32 };
+        // Each pack is read as two.
+        let most = UNDER_WAY / 32;
         let spare = total / (pack * u64::from(BLOCK) * RESIDENT_BLOCKS);
-        Some(Stream { total, length, pack, aligned, each: spare.clamp(1, most) })
+        Some(Stream { total, length, pack, each: spare.clamp(1, most) })
     }
 
     pub fn blocks(&self) -> u64 {
@@ -66,12 +65,11 @@ impl Stream {
         ];
         params.extend(row.params);
         let before = format!(
-            "{}typedef {} Place;\ntypedef {dtype} E;\n#define V {}\n#define U {}\n#define ALIGNED {}\n{RAGGED}",
+            "{}typedef {} Place;\ntypedef {dtype} E;\n#define V {}\n#define U {}\n{RAGGED}",
             bounds(BLOCK),
             index_type(self.total + self.pack * self.each * u64::from(BLOCK)),
             self.pack,
             self.each,
-            u32::from(self.aligned),
         );
         let packs = if self.length >= self.pack { LONG_ROWS } else { SHORT_ROWS };
         let text = row.text;
@@ -99,7 +97,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
-    let stream = Stream::of(y, last, false)?;
+    let stream = Stream::of(y, last)?;
     let (params, text) = match last < pack {
         true => (Vec::new(), constant_rows(&outer)),
         false => (vec![geometry_param("outer", &outer)], "    return x + outer.offset(which, 0);\n".to_owned()),
@@ -127,24 +125,6 @@ const PLACES: &str = r#"  const Place length = (Place)row_length, total = (Place
 
 /// Kernel text for packs with elements of at most two rows.
 const LONG_ROWS: &str = r#"  Pack<E, V> v[U];
-#if ALIGNED
-  // All indices are loaded before the first row.
-  const E* from[U];
-  bool inside[U];
-#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    Place e = (first + u * 256) * V;
-    e = e < total ? e : 0;
-    Place which = e / length;
-    inside[u] = true;
-    from[u] = row(which, inside[u]) + (e - which * length);
-  }
-#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    v[u] = Pack<E, V>();
-    if (inside[u]) v[u] = *(const Pack<E, V>*)from[u];
-  }
-#else
   Held<E> held[U][2];
   Place left[U];
 #pragma unroll
@@ -169,7 +149,6 @@ const LONG_ROWS: &str = r#"  Pack<E, V> v[U];
 #pragma unroll
     for (int c = 0; c < V; c++) if (c >= left[u]) v[u].at[c] = rest.at[c];
   }
-#endif
 #pragma unroll
   for (u32 u = 0; u < U; u++) {
     Place e = (first + u * 256) * V;

@@ -328,6 +328,11 @@ impl Tiles {
             false => room / 16 * 16,
         };
         read.tile = fitted(read.length, (area / written.length.min(square)).min(MAX_SIDE));
+        // Ranges that are written in unaligned packs are longer, if those that are read stay long enough.
+        let wide = MIN_WRITTEN / size;
+        if written.pack * size <= MAX_RAGGED && written.length >= wide && area / wide * size >= MIN_READ {
+            read.tile = read.tile.min(area / wide);
+        }
         written.tile = fitted(written.length, (area / read.tile).min(MAX_SIDE));
         let count: u64 = others.dims.iter().product();
         let several = (area / (read.tile * written.tile)).min(MAX_SHARED / ((read.tile * size + WORD) * written.tile));

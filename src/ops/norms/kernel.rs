@@ -5,7 +5,7 @@ use super::super::kernel::{
 };
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share_with};
 use super::super::ragged::RAGGED;
-use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted};
+use super::super::rows::{HELD, Rows, STAGE, Sharing, UNSTAGE, common_pack, is_shifted, side_by_side};
 use super::*;
 
 /// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
@@ -21,6 +21,11 @@ const REGISTERS: u64 = 28;
 
 /// Instructions per element of a shifted row for its weights, which are shifted from aligned packs.
 const EACH_SHIFTED: f64 = 5.0;
+
+/// Maximum length of rows that are staged, and number of elements of a thread of such a row. Threads that each process a few elements
+/// would take more instructions for exchanging values, and stores of parts of a sector.
+const MAX_STAGED: u64 = 128;
+const STAGED_ELEMENTS: u64 = 8;
 
 /// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, unless a norm adds a residual.
 const SHORT_PACK: u64 = 4;
@@ -38,6 +43,8 @@ pub struct NormPartition {
     sharing: Sharing,
     /// Whether rows may start between two packs. Then the first and the last pack of a row are partial.
     shifted: bool,
+    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
+    staged: bool,
 }
 
 /// How the elements of a pack find their weights.
@@ -78,8 +85,15 @@ impl NormPartition {
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
-        let sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
-        NormPartition { rows, sharing, shifted }
+        let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
+        let is_flat = tensors.iter().all(|tensor| side_by_side(tensor) && tensor.dtype == tensors[0].dtype);
+        let staged = is_worth && is_flat && size > 1 && !shifted && !norm.adds && rows.length <= MAX_STAGED && rows.length > 1;
+        let staged = staged && rows.count * rows.length >= UNITS * UNIT_THREADS * STAGED_ELEMENTS;
+        if staged {
+            let threads = rows.length.div_ceil(STAGED_ELEMENTS).next_power_of_two();
+            sharing = Sharing { pack: 1, packs: rows.length.div_ceil(threads), threads, whole: true };
+        }
+        NormPartition { rows, sharing, shifted, staged }
     }
 
     fn blocks(&self) -> u64 {
@@ -110,7 +124,7 @@ impl NormPartition {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let NormPartition { rows, sharing, shifted } = self;
+        let NormPartition { rows, sharing, shifted, staged } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -162,6 +176,13 @@ impl NormPartition {
              bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n  \
              const {x}* from = x + g.offset(at, 1);\n  {y}* to = y + g.offset(at, 0);\n"
         );
+        if *staged {
+            body += &format!(
+                "  const u32 block = blockIdx.x, ROWS = BLOCK / T, LENGTH = {};\n{STAGE}  \
+                 to = ({y}*)staged + threadIdx.x / T * LENGTH;\n  from = ({x}*)staged + threadIdx.x / T * LENGTH;\n",
+                rows.length
+            );
+        }
         ones.into_iter().for_each(|(_, name)| body += &format!("  const i64 {name} = 1;\n"));
         if norm.adds {
             body +=
@@ -261,11 +282,16 @@ impl NormPartition {
             "EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, v[k]);\n"
         );
         // Reads the registers a second time for the squares: two sums take fewer instructions than merging means.
-        let finish = "  C scale = f_rsqrt(all.squares / C(n - lead) + eps);\n  if (!live) return;\n";
+        let finish = format!(
+            "  C scale = f_rsqrt(all.squares / C(n - lead) + eps);\n{}",
+            if *staged { "" } else { "  if (!live) return;\n" }
+        );
         body += &match whole {
             true => format!(
                 "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane, lead);\n{finish}  \
-                 EACH_PACK(0) {{\n{result}  }}\n"
+                 {}EACH_PACK(0) {{\n{result}  }}\n{}",
+                if *staged { "if (live) " } else { "" },
+                if *staged { UNSTAGE } else { "" },
             ),
             false => format!(
                 "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  for (u32 start = 0; start < n; start += T * K * V) {{\n{read}    \
