@@ -166,10 +166,12 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     let y = &spec.outputs[0];
     let alike = columns.pack == columns.written && columns.pack == columns.read;
     let is_whole = alike && (columns.pack == columns.length || columns.pack * y.dtype.size() == 16);
-    if !columns.flat() || is_whole || columns.length >= LONG_ROW * 16 / y.dtype.size() {
+    let pack = 16 / y.dtype.size();
+    if !columns.flat() || is_whole || columns.length >= LONG_ROW * pack * pack {
         return None;
     }
-    Stream::of(y, columns.length)
+    // Packs of large elements take as many loads as their elements.
+    Stream::of(y, columns.length, columns.length < pack || pack <= 4)
 }
 
 /// Division of the elements of a row among threads. A row is the part of input and output that belongs to one index.
@@ -267,8 +269,9 @@ impl Columns {
     }
 }
 
-/// Number of packs of 16 bytes of a row from which on threads process packs of a row. Packs of shorter rows are partial too often.
-const LONG_ROW: u64 = 8;
+/// Number of packs of 16 bytes of a row, per element of a pack, from which on threads process packs of a row. The partial packs at both
+/// ends of shorter rows, which take a store for each element, are too many.
+const LONG_ROW: u64 = 2;
 
 /// Maximum number of packs per thread, if there are enough for all threads: their loads are under way at the same time.
 pub(super) const PACKS_OF_A_THREAD: u64 = 2;

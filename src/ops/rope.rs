@@ -178,7 +178,7 @@ impl Staged {
         let (last, size) = (y.dims.len() - 1, y.dtype.size());
         let bytes = y.dims[last] * size;
         let is_whole = [x, y].iter().all(|tensor| tensor.contiguous() && tensor.align >= 16 && tensor.dtype == y.dtype);
-        if !is_whole || bytes % 32 == 0 || y.bytes() < STAGED {
+        if !is_whole || bytes.is_multiple_of(32) || y.bytes() < STAGED {
             return None;
         }
         // Number of rows that end at a multiple of 16 bytes.
@@ -215,13 +215,11 @@ impl Staged {
             param(format!("const {}* sines", of_angles[1]), Arg::Operand(2)),
             geometry_param("angles", &self.angles),
             u64_param("rows", self.rows),
-            u64_param("step_cosines", self.steps[0]),
-            u64_param("step_sines", self.steps[1]),
         ];
         let of_block = self.of_block * 2 * half;
         let pack = 16 / y.dtype.size();
         let before = format!(
-            "{}typedef {} C;\ntypedef {element} E;\ntypedef {} Index;\n#define V {pack}\n#define ROWS {}\n#define HALF {half}\n#define PACKS {}\n#define PAIRS {}\n\
+            "{}typedef {} C;\ntypedef {element} E;\ntypedef {} Index;\n#define V {pack}\n#define ROWS {}\n#define HALF {half}\n#define PACKS {}\n#define PAIRS {}\n#define STEP_COSINES {}\n#define STEP_SINES {}\n#define ALIKE {}\n\
              __device__ static inline void compute(C x0, C x1, C x2, C x3, C& r0, C& r1) {{\n{}}}\n",
             bounds(BLOCK),
             c_type(compute_type(spec)),
@@ -229,6 +227,9 @@ impl Staged {
             self.of_block,
             (of_block / pack).div_ceil(u64::from(BLOCK)),
             (of_block / 2).div_ceil(u64::from(BLOCK)),
+            self.steps[0],
+            self.steps[1],
+            self.angles.strides[0] == self.angles.strides[1],
             expression().c_text(),
         );
         launch("rope_staged", &before, &params, BODY, self.rows.div_ceil(self.of_block), BLOCK)
@@ -238,7 +239,9 @@ impl Staged {
 /// Kernel text: a thread loads packs of a block's rows and the angles of its pairs, rotates the pairs in shared memory, and stores packs.
 const BODY: &str = r#"  typedef Pack<u32, 4> Words;
   __shared__ Words staged[ROWS * HALF * 2 / V];
-  __shared__ i64 cosines_at[ROWS], sines_at[ROWS];
+  // Cosines and sines have the same offsets in general.
+  __shared__ i64 cosines_at[ROWS], other_at[ALIKE ? 1 : ROWS];
+  const i64* sines_at = ALIKE ? cosines_at : other_at;
   const Index first = (Index)blockIdx.x * ROWS;
   const u32 live = (Index)rows - first < ROWS ? (u32)((Index)rows - first) : ROWS, count = live * HALF * 2;
   const Words* from = (const Words*)(x + (u64)first * (HALF * 2));
@@ -252,16 +255,17 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
   for (u32 r = threadIdx.x; r < live; r += 256) {
     i64 at[2];
     angles.offsets(first + r, at);
-    cosines_at[r] = at[0], sines_at[r] = at[1];
+    cosines_at[r] = at[0];
+    if (!ALIKE) other_at[r] = at[1];
   }
   __syncthreads();
   C cosine[PAIRS], sine[PAIRS];
 #pragma unroll
   for (u32 k = 0; k < PAIRS; k++) {
     const u32 i = k * 256 + threadIdx.x, r = i / HALF, c = i - r * HALF;
-    if (r >= live) continue;
-    cosine[k] = load<C>(cosines[cosines_at[r] + (i64)c * (i64)step_cosines]);
-    sine[k] = load<C>(sines[sines_at[r] + (i64)c * (i64)step_sines]);
+    if (i >= live * HALF) continue;
+    cosine[k] = load<C>((cosines + cosines_at[r])[c * STEP_COSINES]);
+    sine[k] = load<C>((sines + sines_at[r])[c * STEP_SINES]);
   }
 #pragma unroll
   for (u32 k = 0; k < PACKS; k++) {
@@ -272,8 +276,8 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
   E* tile = (E*)staged;
 #pragma unroll
   for (u32 k = 0; k < PAIRS; k++) {
-    const u32 i = k * 256 + threadIdx.x, r = i / HALF, at = i + r * HALF;
-    if (r >= live) continue;
+    const u32 i = k * 256 + threadIdx.x, at = i + i / HALF * HALF;
+    if (i >= live * HALF) continue;
     C one, other;
     compute(load<C>(tile[at]), load<C>(tile[at + HALF]), cosine[k], sine[k], one, other);
     store<C>(tile[at], one);

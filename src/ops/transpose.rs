@@ -197,6 +197,22 @@ struct Side {
     run: Option<Run>,
 }
 
+/// Places of the elements of a tile in shared memory, in elements.
+#[derive(Debug)]
+struct Shared {
+    /// Whether rows lie along the side that is written, because the other is short: packs are read in the form in which they are written
+    /// then. Otherwise rows lie along the side that is read.
+    turned: bool,
+    /// Distance between rows. Rows begin in different banks.
+    row: u64,
+    /// Number of rows after which the distance to the next one is larger by `gap`. Neighbouring threads read elements of their packs from
+    /// different banks then.
+    of_pack: u64,
+    gap: u64,
+    /// Number of elements of a tile.
+    tile: u64,
+}
+
 /// Neighbouring elements of a tile in the tensor that is contiguous along a side.
 #[derive(Clone, Copy, Debug)]
 enum Run {
@@ -349,6 +365,25 @@ impl Tiles {
         self.several * self.read.tile * self.written.tile
     }
 
+    /// Returns the places of elements of `size` bytes in shared memory.
+    fn shared(&self, size: u64) -> Shared {
+        let (tr, tw, gap) = (self.read.tile, self.written.tile, WORD.div_ceil(size));
+        let of_pack = if self.written.run.is_some() { 16 / size } else { self.written.pack };
+        let turned = tr <= SHORT && tw * size >= BANKS;
+        match turned {
+            true => {
+                let row = ((tw * size).next_multiple_of(BANKS) + 16) / size;
+                Shared { turned, row, of_pack, gap, tile: tr * row }
+            }
+            false => {
+                let row = tr + gap;
+                // Single elements of neighbouring rows are in different banks already.
+                let gap = if of_pack > 1 { gap } else { 0 };
+                Shared { turned, row, of_pack, gap, tile: tw * row + tw.div_ceil(of_pack) * gap }
+            }
+        }
+    }
+
     /// Number of instructions that move the tensor.
     fn instructions(&self, tensor: &Tensor) -> f64 {
         let side = |side: &Side| {
@@ -379,14 +414,7 @@ impl Tiles {
             u64_param("tiles_written", tiles[1]),
         ];
         let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
-        // A row of a tile in shared memory lies along the side that is read, or along the other side if the first is short, so that
-        // packs are read in the form in which they are written. Rows begin in different banks, and so do the rows from which neighbouring
-        // threads read elements of their packs.
-        let turned = tr <= SHORT && tw * size >= BANKS;
-        let gap = WORD.div_ceil(size);
-        let row = if turned { ((tw * size).next_multiple_of(BANKS) + 16) / size } else { tr + gap };
-        let of_pack = if written.run.is_some() { 16 / size } else { pw };
-        let tile = if turned { tr * row } else { tw * row + tw.div_ceil(of_pack) * gap };
+        let Shared { turned, row, of_pack, gap, tile } = self.shared(size);
         let place = |v_read: &str, v_written: &str| match turned {
             true => format!("(s * {tr} + r{v_read}) * {row} + w{v_written}"),
             false => format!("s * {tile} + (w{v_written}) * {row} + w / {of_pack} * {gap} + r{v_read}"),
@@ -532,5 +560,36 @@ impl Tiles {
             _ => format!("#define V {whole}\n{RAGGED}"),
         };
         launch("transpose_tiled", &before, &params, &body, blocks, BLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Each element of a block's tiles has a place of its own in shared memory, of which a block has 48 KiB.
+        #[test]
+        fn tiles_fit_shared_memory(
+            sizes in prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5),
+            turn in 1..4usize,
+            dtype in prop::sample::select(vec![DType::U8, DType::BF16, DType::F32, DType::F64]),
+        ) {
+            prop_assume!(sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
+            let turned = |values: &[u64]| [&values[turn % values.len()..], &values[..turn % values.len()]].concat();
+            let axes: Vec<i64> = turned(&(0..sizes.len() as u64).collect::<Vec<_>>()).iter().map(|&axis| axis as i64).collect();
+            let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned(&sizes)));
+            let spec = Spec::new(&Transpose, Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y]);
+            let Some(tiles) = Tiles::of(&spec) else { return Ok(()) };
+            let (size, offset) = (dtype.size(), if has_wide_offsets(&spec) { 8 } else { 4 });
+            let (tr, tw, several) = (tiles.read.tile, tiles.written.tile, tiles.several);
+            let Shared { turned, row, of_pack, gap, tile } = tiles.shared(size);
+            prop_assert!(several * tile * size + 2 * offset * (several + tr + tw) <= 48 << 10);
+            let place = |r: u64, w: u64| if turned { r * row + w } else { w * row + w / of_pack * gap + r };
+            let places: std::collections::BTreeSet<u64> = (0..tr).flat_map(|r| (0..tw).map(move |w| place(r, w))).collect();
+            prop_assert_eq!(places.len() as u64, tr * tw);
+            prop_assert!(places.last() < Some(&tile));
+        }
     }
 }

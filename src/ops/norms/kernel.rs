@@ -159,7 +159,7 @@ impl NormPartition {
             params.push(i64_param(&format!("{name}_step"), tensor.strides[0]));
         }
         let is_whole = *shifted && spec.inputs[0].dtype.size() * pack == 16;
-        let held = if is_whole { RAGGED } else { "" };
+        let held = if is_whole { format!("#define RAGGED 1\n{RAGGED}") } else { String::new() };
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
              #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}",
@@ -355,11 +355,15 @@ template <typename E> __device__ inline void write_row(E* to, i64 step, i64 j, u
   if (!SHIFTED) return write(to, step, j, v);
   Pack<E, V> pack;
   EACH store<C>(pack.at[i], v[i]);
+#if RAGGED
+  put_row(to + lead, j - lead, (i64)(n - lead), pack);
+#else
   if ((u32)j >= lead && (u32)j + V <= n) {
     *(Pack<E, V>*)(to + j) = pack;
   } else {
     EACH if (LIVE) to[j + i] = pack.at[i];
   }
+#endif
 }
 
 // Loads the weights of a pack whose neighbours share them, `alike` at a time.

@@ -508,8 +508,7 @@ impl Common<'_> {
   }}
 "#
         );
-        let is_place = matches!(self.function, Function::ArgMax | Function::ArgMin);
-        if is_place {
+        if matches!(self.function, Function::ArgMax | Function::ArgMin) {
             let first = match (terms, split.ragged) {
                 (true, true) => format!("(begin + lane > 0 ? (u64)(begin + lane) * {pack} - lead : 0)"),
                 (true, false) => format!("(u64)(begin + lane) * {pack}"),
@@ -517,15 +516,6 @@ impl Common<'_> {
             };
             body += &format!(
                 "#pragma unroll\n  for (int w = 0; w < W; w++) if (begin + lane < end && {first} < terms) settled(acc[w], {first});\n"
-            );
-        }
-        // Positions in joined rows become positions in single ones.
-        let joined = split.results / split.last.results;
-        if is_place && joined > 1 {
-            body += &format!(
-                "#pragma unroll\n  for (int w = 0; w < W; w++) if (acc[w].place != ~0u) acc[w].place = acc[w].place * {joined}u + \
-                 (u32)((begins_at[w / {pack}] + w % {pack}) / ({index}){});\n",
-                split.last.results
             );
         }
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
@@ -571,7 +561,7 @@ impl Common<'_> {
             let constants = (0..expression.constants().len()).map(|i| format!(", c{i}")).collect::<String>();
             rest = format!(
                 "  for (u32 e = lane; live && e < {}; e += T) {{\n    \
-                 auto x = compute(load<C>(a0[(left + e) * results + which]){constants});\n    take(acc[0], x, left + e);\n  }}\n",
+                 auto x = compute(load<C>(a0[(left + e) * results + which]){constants});\n    take(acc[0], x, 0);\n  }}\n",
                 left.count
             );
         }

@@ -101,16 +101,18 @@ pub struct LeftOver {
 }
 
 /// Returns the number of rows that are joined to one, if terms are many whole rows of a large input: the fewest whose packs are 16
-/// bytes. `None` if packs of a single row have 8 bytes or more.
-fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry) -> Option<u64> {
+/// bytes. `None` if packs of a single row have 8 bytes or more. `argmax` and `argmin` return positions in rows, so their rows are not
+/// joined.
+fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
     let [x] = &*spec.inputs else { return None };
     let (&[terms], &[results]) = (&*reduced.dims, &*kept.dims) else { return None };
     let widest = 16 / x.dtype.size();
     let rows = widest >> results.trailing_zeros().min(widest.ilog2());
     let is_flat = *reduced.strides[1] == [results] && *kept.strides[1] == [1] && x.align >= 16;
+    let is_place = matches!(function, Function::ArgMax | Function::ArgMin);
     // A second launch costs more than it saves if packs of a row have 8 bytes, or if there are few terms.
     let is_worth = rows > 2 && terms >= MANY_STEPS * rows && x.bytes() >= LARGE_INPUT;
-    (is_flat && is_worth).then_some(rows)
+    (is_flat && !is_place && is_worth).then_some(rows)
 }
 
 /// The division of a reduction among threads.
@@ -151,7 +153,7 @@ impl Split {
     /// Returns the division for these operands, for a kernel that computes a function in `compute`.
     pub fn of(spec: &Spec, extent: &Extent, compute: DType, function: Function) -> Split {
         let [kept, reduced] = [false, true].map(|reduced| extent.walk(spec, reduced));
-        if let Some(rows) = joined_rows(spec, &kept, &reduced) {
+        if let Some(rows) = joined_rows(spec, &kept, &reduced, function) {
             let mut split = Split::of_joined(spec, rows, compute, function);
             let count = extent.terms() % rows;
             let left = LeftOver { first: extent.terms() - count, count };
