@@ -152,8 +152,8 @@ impl Operation for Rope {
 const STAGED: u64 = 8 << 20;
 
 /// Size in bytes of the rows of a block, and their maximum size if no smaller number of rows ends at a multiple of 16 bytes.
-const TILE: u64 = 8 << 10;
-const MAX_TILE: u64 = 16 << 10;
+const TILE: u64 = 4 << 10;
+const MAX_TILE: u64 = 8 << 10;
 
 /// Instructions per pair of elements, and per 16 bytes moved.
 const PER_PAIR: f64 = 28.0;
