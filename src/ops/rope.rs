@@ -264,8 +264,8 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
   for (u32 k = 0; k < PAIRS; k++) {
     const u32 i = k * 256 + threadIdx.x, r = i / HALF, c = i - r * HALF;
     if (i >= live * HALF) continue;
-    cosine[k] = load<C>((cosines + cosines_at[r])[c * STEP_COSINES]);
-    sine[k] = load<C>((sines + sines_at[r])[c * STEP_SINES]);
+    cosine[k] = load<C>((cosines + cosines_at[r])[(u64)c * STEP_COSINES]);
+    sine[k] = load<C>((sines + sines_at[r])[(u64)c * STEP_SINES]);
   }
 #pragma unroll
   for (u32 k = 0; k < PACKS; k++) {

@@ -87,7 +87,8 @@ impl NormPartition {
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
         let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
         let is_flat = tensors.iter().all(|tensor| side_by_side(tensor) && tensor.dtype == tensors[0].dtype);
-        let staged = is_worth && is_flat && size > 1 && !shifted && !norm.adds && rows.length <= MAX_STAGED && rows.length > 1;
+        let staged =
+            is_worth && is_flat && size > 1 && !shifted && !norm.adds && rows.length <= MAX_STAGED && rows.length > 1;
         let staged = staged && rows.count * rows.length >= UNITS * UNIT_THREADS * STAGED_ELEMENTS;
         if staged {
             let threads = rows.length.div_ceil(STAGED_ELEMENTS).next_power_of_two();
@@ -470,3 +471,30 @@ __device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane, u32 lead = 0)
   return a;
 }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The threads of a row hold it in their registers if they read it once, and staged blocks begin at multiples of 16 bytes.
+        #[test]
+        fn threads_hold_their_rows(
+            (count, length) in prop_oneof![(1..3_000_000u64, 1..300u64), (1..20_000u64, 1..60_000u64)],
+            dtype in prop::sample::select(vec![DType::F64, DType::F32, DType::BF16]),
+            adds in any::<bool>(),
+        ) {
+            let norm = Norm { centred: true, adds };
+            let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
+            let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
+            let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
+            let NormPartition { sharing, shifted, staged, .. } = NormPartition::of(&spec, &norm);
+            let Sharing { pack, packs, threads, whole } = sharing;
+            let reach = length + if shifted { pack - 1 } else { 0 };
+            prop_assert!(!whole || reach <= threads * packs * pack);
+            prop_assert!(packs * pack * dtype.compute().size() <= 128);
+            prop_assert!(!staged || (whole && (sharing.block_rows() * length * dtype.size()).is_multiple_of(16)));
+        }
+    }
+}
