@@ -27,7 +27,8 @@ const EACH_SHIFTED: f64 = 5.0;
 const MAX_STAGED: u64 = 128;
 const STAGED_ELEMENTS: u64 = 8;
 
-/// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, unless a norm adds a residual.
+/// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, unless a norm adds a residual: fewer than two
+/// of these per thread of a warp would leave many threads idle.
 const SHORT_PACK: u64 = 4;
 
 /// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
@@ -69,13 +70,14 @@ impl NormPartition {
         let rows = Rows::of(&tensors);
         let aligned = common_pack(&tensors);
         let size = tensors[0].dtype.size();
+        let whole = 16 / size;
+        let least = |pack: u64| if pack == whole && !norm.adds { 2 * LONG_ROW } else { LONG_ROW };
         let fits = |pack: &u64| {
-            rows.length >= LONG_ROW * pack
+            rows.length >= least(*pack) * pack
                 && rows.count * rows.length >= UNITS * UNIT_THREADS * pack
                 && is_shifted(&tensors, *pack)
         };
         let is_worth = aligned * size <= SMALL_PACK && rows.count >= UNITS;
-        let whole = 16 / size;
         let widest = [whole, if norm.adds { whole } else { SHORT_PACK.min(whole) }].into_iter().find(fits);
         let (shifted, pack) = match widest {
             Some(pack) if is_worth => (true, pack),
@@ -224,7 +226,7 @@ impl NormPartition {
         let columns = (norm.rows()..inputs).zip(["weight", "bias"]);
         let registers = columns.clone().map(|(input, _)| sharing.registers(width(input), spec.inputs[input].dtype));
         // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
-        let is_early = *whole && !shifted && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
+        let is_early = *whole && !is_whole && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
         // Weights of a shifted row are unaligned packs of 16 bytes if they are contiguous and as wide as the row's elements.
         let is_ragged = |input: usize| {
             let tensor = &spec.inputs[input];
