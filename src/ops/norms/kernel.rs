@@ -71,7 +71,7 @@ impl NormPartition {
         let aligned = common_pack(&tensors);
         let size = tensors[0].dtype.size();
         let whole = 16 / size;
-        let least = |pack: u64| if pack == whole && !norm.adds { 2 * LONG_ROW } else { LONG_ROW };
+        let least = |pack: u64| if pack > SHORT_PACK && !norm.adds { 2 * LONG_ROW } else { LONG_ROW };
         let fits = |pack: &u64| {
             rows.length >= least(*pack) * pack
                 && rows.count * rows.length >= UNITS * UNIT_THREADS * pack
