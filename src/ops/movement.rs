@@ -58,7 +58,7 @@ impl Operation for Gather {
         let columns = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1);
         let blocks = match stream(spec, &columns) {
             Some(stream) => stream.blocks(),
-            None => spec.inputs[1].elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1),
+            None => row_packs(spec, &columns).blocks(),
         };
         Cost {
             read: rows(once) + Spec::bytes_of(&spec.inputs[1..]),
@@ -101,10 +101,10 @@ impl Operation for Gather {
             };
             return vec![stream.launch("gather", spec, (2, 0), row)];
         }
-        let dtype = c_type(x.dtype);
+        let (dtype, packs) = (c_type(x.dtype), row_packs(spec, &columns));
         let params = [
-            param(format!("{dtype}* __restrict__ y"), Arg::Operand(2)),
-            param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+            param("E* __restrict__ y", Arg::Operand(2)),
+            param("const E* __restrict__ x", Arg::Operand(0)),
             param(format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
             geometry_param("outer", &outer),
             geometry_param("inner", &columns.geometry),
@@ -113,23 +113,8 @@ impl Operation for Gather {
             u64_param("sx", x.strides[0]),
             u64_param("n", columns.length),
         ];
-        let count = index_type(i.elements());
-        let body = format!(
-            r#"  u64 which = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
-  if (which >= count) return;
-  i64 index = i[outer.offset(({count})which, 1)];
-  {dtype}* to = y + outer.offset(({count})which, 0);
-  bool inside = index >= 0 && (u64)index < rows;
-  const {dtype}* from = x + (inside ? index : 0) * (i64)sx;
-  for (u64 j = threadIdx.x % LANES * V; j < n; j += LANES * V) {{
-    Pack<{dtype}, V> v = {{}};
-    if (inside) v = fetch<{dtype}>(from + COLUMN(j, 1));
-    put(to + COLUMN(j, 0), v);
-  }}
-"#
-        );
-        let blocks = i.elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1);
-        vec![launch("gather", &columns.text(), &params, &body, blocks, BLOCK)]
+        let before = format!("typedef {dtype} E;\n{}", packs.text(&columns));
+        vec![launch("gather", &before, &params, GATHER, packs.blocks(), BLOCK)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -137,25 +122,56 @@ impl Operation for Gather {
     }
 }
 
+/// Kernel text: a thread copies packs of rows. It loads the index of each, then the packs, and then stores them.
+const GATHER: &str = r#"  const Place begin = (Place)blockIdx.x * (256 * U) + threadIdx.x;
+  E* to[U];
+  i64 columns[U], indices[U];
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
+    const Place own = begin + u * 256, row = own / PACKS;
+    if (row >= (Place)count) {
+      indices[u] = -2;
+      continue;
+    }
+    i64 at[2];
+    outer.offsets(row, at);
+    to[u] = y + at[0];
+    columns[u] = (i64)(own - row * PACKS) * V - LEAD(to[u]);
+    const i64 index = (i64)i[at[1]];
+    indices[u] = index >= 0 && (u64)index < rows ? index : -1;
+  }
+  Raw held[U];
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
+    held[u] = Raw();
+    if (indices[u] >= 0) held[u] = READ_ROW(x + indices[u] * (i64)sx, columns[u]);
+  }
+#pragma unroll
+  for (u32 u = 0; u < U; u++) if (indices[u] > -2) PUT(to[u], columns[u], ELEMENTS(held[u]));
+"#;
+
 /// Kernel text that finds the row selected by an index.
 const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    inside = index >= 0 && (u64)index < rows;\n    \
                        return x + (inside ? index : 0) * (i64)sx;\n";
 
-/// Returns the division of a contiguous output that is written from one end to the other; `None` if it has gaps, or if
-/// threads that each process a row do as well.
+/// Returns the division of rows into packs of a row.
+fn row_packs(spec: &Spec, columns: &Columns) -> RowPacks {
+    let (pack, ragged) = columns.packs(spec.outputs[0].dtype);
+    RowPacks::of(spec.inputs[1].elements(), columns.length, pack, ragged, PACKS_OF_A_THREAD)
+}
+
+/// Returns the division of a contiguous output that is written from one end to the other; `None` if it has gaps, if rows are long, or if
+/// packs divide rows on both sides.
 fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
     let y = &spec.outputs[0];
-    let whole = 16 / y.dtype.size();
-    let aligned = columns.pack == whole && columns.read == whole;
-    // Threads that each process a row, or a pack of one, are as fast if there are enough of them.
     let alike = columns.pack == columns.written && columns.pack == columns.read;
-    let many = spec.inputs[1].elements().saturating_mul(columns.threads) >= RESIDENT_BLOCKS * u64::from(BLOCK);
-    // Threads of a row have one pack each, or else packs are loaded one after the other, or threads are idle.
-    let is_even = columns.length == columns.pack * columns.threads;
-    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many && is_even) {
+    let is_whole = alike && (columns.pack == columns.length || columns.pack * y.dtype.size() == 16);
+    let pack = 16 / y.dtype.size();
+    if !columns.flat() || is_whole || columns.length >= LONG_ROW * pack * pack {
         return None;
     }
-    RowDivision::of(y, columns.length, aligned)
+    // Packs of large elements take as many loads as their elements.
+    RowDivision::of(y, columns.length, columns.length < pack || pack <= 4)
 }
 
 /// Division of the elements of a row among threads. A row is the part of input and output that belongs to one index.
@@ -249,6 +265,52 @@ impl Columns {
             self.pack,
             self.written,
             self.read,
+        )
+    }
+}
+
+/// Number of packs of 16 bytes of a row, per element of a pack, from which on threads process packs of a row. The partial packs at both
+/// ends of shorter rows, which take a store for each element, are too many.
+const LONG_ROW: u64 = 2;
+
+/// Maximum number of packs per thread, if there are enough for all threads: their loads are under way at the same time.
+pub(super) const PACKS_OF_A_THREAD: u64 = 2;
+
+/// The division of rows among threads in packs of a row. Neighbouring threads process neighbouring packs, of the next row after the last
+/// pack of one, so that rows of any length keep all threads busy.
+pub(super) struct RowPacks {
+    /// Number of elements of a pack, and whether rows may begin inside a pack.
+    pub pack: u64,
+    pub ragged: bool,
+    /// Number of packs of a row, and of all rows.
+    of_row: u64,
+    pub count: u64,
+    /// Number of packs of a thread.
+    each: u64,
+}
+
+impl RowPacks {
+    /// Returns the division of rows of this length, for threads with at most `most` packs.
+    pub fn of(rows: u64, length: u64, pack: u64, ragged: bool, most: u64) -> RowPacks {
+        let of_row = packs_of_rows(length, pack, ragged).max(1);
+        let count = rows * of_row;
+        let each = (count / (RESIDENT_BLOCKS * u64::from(BLOCK))).clamp(1, most);
+        RowPacks { pack, ragged, of_row, count, each }
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.count.div_ceil(self.each * u64::from(BLOCK)).max(1)
+    }
+
+    /// Returns kernel text that defines the number of packs of a row, `PACKS`, and of a thread, `U`, the type of their numbers, `Place`,
+    /// and what [`Columns::text_of_packs`] does.
+    pub fn text(&self, columns: &Columns) -> String {
+        format!(
+            "typedef {} Place;\n#define PACKS {}\n#define U {}\n{}",
+            index_type(self.count + self.each * u64::from(BLOCK)),
+            self.of_row,
+            self.each,
+            columns.text_of_packs(self.pack, self.ragged)
         )
     }
 }

@@ -2,8 +2,8 @@
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
-use super::movement::{Columns, head_geometry, packs_of_rows};
-use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::movement::{Columns, PACKS_OF_A_THREAD, RowPacks, head_geometry};
+use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, share};
 use super::radix::RowSort;
 use super::*;
 
@@ -13,7 +13,7 @@ pub struct Permute;
 /// `unpermute(y, places, weights)`.
 pub struct Unpermute;
 
-/// Instructions per thread, for the row that its group moves, and per choice and vector moved. The first and those of ragged packs are
+/// Instructions per thread, for the rows of its packs, and per choice and vector moved. The first and those of ragged packs are
 /// executed instructions on an H100, from hardware counters.
 const PER_THREAD: f64 = 60.0;
 const PER_CHOICE: f64 = 30.0;
@@ -100,20 +100,19 @@ impl Operation for Permute {
         let (x, choices, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let sort = *RowSort::of(choices.elements(), spec.attrs.int("experts") as u64).radix();
         let columns = Columns::of(y, 1, x, 1);
-        let chunks = Chunks::of(choices.elements(), &columns, x.dtype);
-        let packs = choices.elements() * chunks.executed(&columns);
+        let packs = row_packs(choices.elements(), &columns, x.dtype, PACKS_OF_A_THREAD);
         let found = Traffic::of(Space::Device, choices.elements() * 4) + Spec::bytes_of(&[*choices]);
         let moves = Cost {
-            instructions: chunks.of_threads() + chunks.per_pack() * packs as f64,
+            instructions: of_threads(&packs) + per_pack(&packs) * packs.count as f64,
             read: Traffic::of(x.space, y.bytes()) + found,
             written: Spec::bytes_of(&spec.outputs),
-            blocks: chunks.blocks(),
+            blocks: packs.blocks(),
             share: share(u64::from(BLOCK)),
             // A thread reads a position, then the row. One that counts the rows of an expert finds the first of them by halving, while
             // others move rows.
-            waits: match chunks.blocks() <= RESIDENT_BLOCKS {
-                true => f64::from((choices.elements().max(2) - 1).ilog2() + 1).max(chunks.rounds(&columns)),
-                false => chunks.rounds(&columns),
+            waits: match packs.blocks() <= RESIDENT_BLOCKS {
+                true => f64::from((choices.elements().max(2) - 1).ilog2() + 1),
+                false => 1.0,
             },
             ..Cost::default()
         };
@@ -145,7 +144,7 @@ impl Operation for Permute {
         let sort = RowSort::of(count, experts);
         let outer = head_geometry(places, choices, choices.dims.len());
         let columns = Columns::of(y, 1, x, 1);
-        let chunks = Chunks::of(count, &columns, x.dtype);
+        let packs = row_packs(count, &columns, x.dtype, PACKS_OF_A_THREAD);
         let dtype = c_type(x.dtype);
         let params = [
             param("u8* workspace", Arg::Workspace(sort.radix().workspace())),
@@ -163,16 +162,15 @@ impl Operation for Permute {
             u64_param("sx", x.strides[0]),
             u64_param("sc", counts.strides[0]),
             u64_param("n", columns.length),
-            u32_param("chunks", chunks.of_row),
         ];
         let before = format!(
-            "{}{}#define SIDE {}\n#define ELEMENT {dtype}\n",
+            "{}{}#define SIDE {}\ntypedef {dtype} E;\n",
             sort.radix().text(),
-            chunks.text(&columns),
+            packs.text(&columns),
             sort.radix().side()
         );
         let mut launches = sort.launches(choices, 1, &outer, 1);
-        launches.push(launch("permute", &before, &params, PERMUTE, chunks.blocks(), BLOCK));
+        launches.push(launch("permute", &before, &params, PERMUTE, packs.blocks(), BLOCK));
         launches
     }
 
@@ -181,65 +179,25 @@ impl Operation for Permute {
     }
 }
 
-/// The division of rows among blocks.
-struct Chunks {
-    /// Number of blocks along the rows. A group of threads processes a row, or a chunk of it.
-    along: u64,
-    /// Number of blocks that share a row: several if one block for each group of rows leaves parts of the device idle.
-    of_row: u64,
-    /// Number of threads of a group; a power of two.
-    lanes: u64,
-    /// Number of elements of a pack, and whether rows may begin inside a pack.
-    pack: u64,
-    ragged: bool,
+/// Maximum number of rows that a thread reads before it adds them.
+const AHEAD: u64 = 4;
+
+/// Returns the division of rows of this type, for threads with at most `most` packs.
+fn row_packs(rows: u64, columns: &Columns, dtype: DType, most: u64) -> RowPacks {
+    // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
+    let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
+    let (pack, ragged) = if is_large { columns.packs(dtype) } else { (columns.pack, false) };
+    RowPacks::of(rows, columns.length, pack, ragged, most)
 }
 
-impl Chunks {
-    /// Returns the division of rows of this type.
-    fn of(rows: u64, columns: &Columns, dtype: DType) -> Chunks {
-        // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
-        let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
-        let (pack, ragged) = if is_large { columns.packs(dtype) } else { (columns.pack, false) };
-        let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = packs.next_power_of_two().min(u64::from(BLOCK));
-        let along = rows.div_ceil(u64::from(BLOCK) / lanes).max(1);
-        let steps = packs.div_ceil(lanes).max(1);
-        Chunks { along, of_row: RESIDENT_BLOCKS.div_ceil(along).min(steps), lanes, pack, ragged }
-    }
+/// Number of instructions of all threads for the rows of their packs.
+fn of_threads(packs: &RowPacks) -> f64 {
+    PER_THREAD * (packs.blocks() * u64::from(BLOCK)) as f64
+}
 
-    fn blocks(&self) -> u64 {
-        self.along * self.of_row
-    }
-
-    /// Number of packs that a thread moves one after the other.
-    fn rounds(&self, columns: &Columns) -> f64 {
-        self.packs(columns).div_ceil(self.lanes * self.of_row).max(1) as f64
-    }
-
-    /// Number of instructions of all threads for the rows of their groups.
-    fn of_threads(&self) -> f64 {
-        PER_THREAD * (self.blocks() * u64::from(BLOCK)) as f64
-    }
-
-    /// Number of packs of a row for which threads execute instructions: a warp executes them for all of its threads.
-    fn executed(&self, columns: &Columns) -> u64 {
-        self.packs(columns).next_multiple_of(self.lanes.min(WARP))
-    }
-
-    /// Number of instructions per pack.
-    fn per_pack(&self) -> f64 {
-        PER_PACK + if self.ragged { PER_RAGGED } else { 0.0 }
-    }
-
-    /// Number of packs of a row.
-    fn packs(&self, columns: &Columns) -> u64 {
-        packs_of_rows(columns.length, self.pack, self.ragged)
-    }
-
-    /// Returns kernel text that defines `LANES`, and what [`Columns::text_of_packs`] does.
-    fn text(&self, columns: &Columns) -> String {
-        format!("#define LANES {}\n{}", self.lanes, columns.text_of_packs(self.pack, self.ragged))
-    }
+/// Number of instructions per pack.
+fn per_pack(packs: &RowPacks) -> f64 {
+    PER_PACK + if packs.ragged { PER_RAGGED } else { 0.0 }
 }
 
 /// Moves rows in the order of the sorted choices. Invalid choices have no position; rows without a choice become
@@ -256,22 +214,35 @@ const PERMUTE: &str = r#"  P all = live(workspace);
     return from;
   };
   for (u64 e = GLOBAL_INDEX; e < experts; e += (u64)gridDim.x * blockDim.x) counts[e * sc] = (i32)(first(e + 1) - first(e));
-  u64 r = (u64)(blockIdx.x / chunks) * (blockDim.x / LANES) + threadIdx.x / LANES;
-  if (r >= count) return;
-  u32 lane = blockIdx.x % chunks * LANES + threadIdx.x % LANES;
-  bool taken = r < all;
-  P choice = taken ? places_of(workspace, SIDE)[r] : 0;
-  if (lane == 0) {
-    i64 own = (i64)choices[outer.offset((P)r, 1)];
-    if (own < 0 || (u64)own >= experts) places[outer.offset((P)r, 0)] = -1;
-    if (taken) places[outer.offset(choice, 0)] = (i32)r;
+  const Place begin = (Place)blockIdx.x * (256 * U) + threadIdx.x;
+  Place rows[U];
+  i64 columns[U];
+  bool taken[U];
+  P choices_of[U];
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
+    const Place own = begin + u * 256;
+    rows[u] = own / PACKS, columns[u] = (i64)(own - rows[u] * PACKS) * V;
+    taken[u] = rows[u] < all && rows[u] < (Place)count;
+    choices_of[u] = taken[u] ? places_of(workspace, SIDE)[rows[u]] : 0;
   }
-  const ELEMENT* from = x + (i64)(choice / each) * (i64)sx;
-  ELEMENT* to = y + (i64)r * (i64)sy;
-  for (i64 j = (i64)lane * V - LEAD(to); j < (i64)n; j += (i64)chunks * LANES * V) {
-    Pack<ELEMENT, V> v = {};
-    if (taken) v = FETCH(from, j);
-    PUT(to, j, v);
+  Raw held[U];
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
+    held[u] = Raw();
+    columns[u] -= LEAD(y + (i64)rows[u] * (i64)sy);
+    if (taken[u]) held[u] = READ_ROW(x + (i64)(choices_of[u] / each) * (i64)sx, columns[u]);
+  }
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
+    if (rows[u] >= (Place)count) return;
+    if (columns[u] <= 0) {
+      const P r = (P)rows[u];
+      i64 own = (i64)choices[outer.offset(r, 1)];
+      if (own < 0 || (u64)own >= experts) places[outer.offset(r, 0)] = -1;
+      if (taken[u]) places[outer.offset(choices_of[u], 0)] = (i32)r;
+    }
+    PUT(y + (i64)rows[u] * (i64)sy, columns[u], ELEMENTS(held[u]));
   }
 "#;
 
@@ -309,20 +280,20 @@ impl Operation for Unpermute {
         let (y, places, x) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let columns = Columns::of(x, 1, y, 1);
         let terms = x.elements() * per_row(places);
-        let chunks = Chunks::of(x.dims[0], &columns, x.dtype);
+        let packs = row_packs(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
         let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
         Cost {
             flops: (flops * terms) as f64,
-            instructions: chunks.of_threads()
+            instructions: of_threads(&packs)
                 + PER_CHOICE * places.elements() as f64
-                + (PER_TERM + chunks.per_pack()) * (places.elements() * chunks.executed(&columns)) as f64
+                + (PER_TERM + per_pack(&packs)) * (per_row(places) * packs.count) as f64
                 + 2.0 * terms as f64,
             read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: chunks.blocks(),
+            blocks: packs.blocks(),
             share: share(u64::from(BLOCK)),
             // Places, then rows: four at once.
-            waits: chunks.rounds(&columns) * per_row(places).div_ceil(4) as f64 * 2.0 - 1.0,
+            waits: per_row(places).div_ceil(AHEAD) as f64 * 2.0 - 1.0,
             ..Cost::default()
         }
     }
@@ -347,7 +318,7 @@ impl Operation for Unpermute {
         let weights = spec.inputs.get(2);
         let outer = head_geometry(places, weights.unwrap_or(places), places.dims.len());
         let columns = Columns::of(x, 1, y, 1);
-        let chunks = Chunks::of(x.dims[0], &columns, x.dtype);
+        let packs = row_packs(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
         let dtype = c_type(y.dtype);
         let mut params = vec![
             param(format!("{dtype}* __restrict__ x"), Arg::Operand(spec.inputs.len() as u8)),
@@ -361,7 +332,6 @@ impl Operation for Unpermute {
             u64_param("sx", x.strides[0]),
             u64_param("sy", y.strides[0]),
             u64_param("n", columns.length),
-            u32_param("chunks", chunks.of_row),
         ];
         let mut weight = "C(1)";
         if let Some(weights) = weights {
@@ -369,12 +339,13 @@ impl Operation for Unpermute {
             weight = "load<C>(weights[outer.offset(p, 1)])";
         }
         let before = format!(
-            "typedef {} C;\ntypedef {} Index;\n{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
+            "typedef {} C;\ntypedef {} Index;\n#define AHEAD {}\n{}typedef {dtype} E;\n#define WEIGHT(p) {weight}\n",
             c_type(compute(spec)),
             index_type(places.elements()),
-            chunks.text(&columns),
+            per_row(places).clamp(1, AHEAD),
+            packs.text(&columns),
         );
-        vec![launch("unpermute", &before, &params, UNPERMUTE, chunks.blocks(), BLOCK)]
+        vec![launch("unpermute", &before, &params, UNPERMUTE, packs.blocks(), BLOCK)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -389,6 +360,11 @@ fn compute(spec: &Spec) -> DType {
         .filter(|input| input.dtype.is_float())
         .map(|input| input.dtype.compute())
         .fold(DType::F32, DType::promote)
+}
+
+/// Maximum number of packs of the result per thread, whose terms fit its registers.
+fn sums_of_a_thread(places: &Tensor) -> u64 {
+    (AHEAD / per_row(places).clamp(1, AHEAD)).min(PACKS_OF_A_THREAD)
 }
 
 /// Adds the terms of each row in the order of its indices.
@@ -409,40 +385,56 @@ fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f
     }
 }
 
-/// Kernel text: a group of threads computes a row or a chunk of it. A thread reads several rows before it adds them.
-const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
-  u64 row = (u64)(blockIdx.x / chunks) * (blockDim.x / LANES) + threadIdx.x / LANES;
-  if (row >= count) return;
-  u32 lane = blockIdx.x % chunks * LANES + threadIdx.x % LANES;
-  ELEMENT* to = x + (i64)row * (i64)sx;
-  for (i64 j = (i64)lane * V - LEAD(to); j < (i64)n; j += (i64)chunks * LANES * V) {
-    C sum[V];
+/// Kernel text: a thread computes packs of the result. It reads several rows before it adds them.
+const UNPERMUTE: &str = r#"  const Place begin = (Place)blockIdx.x * (256 * U) + threadIdx.x;
+  Place own[U];
+  i64 columns[U];
+  C sum[U][V];
 #pragma unroll
-    for (int c = 0; c < V; c++) sum[c] = 0;
-    for (u32 base = 0; base < each; base += AHEAD) {
-      Pack<ELEMENT, V> v[AHEAD];
-      C weight[AHEAD];
-      bool used[AHEAD];
+  for (u32 u = 0; u < U; u++) {
+    own[u] = (begin + u * 256) / PACKS;
+    columns[u] = (i64)(begin + u * 256 - own[u] * PACKS) * V - LEAD(x + (i64)own[u] * (i64)sx);
 #pragma unroll
-      for (u32 a = 0; a < AHEAD; a++) {
-        Index p = (Index)row * each + base + a;
-        i64 place = base + a < each ? (i64)places[outer.offset(p, 0)] : -1;
-        used[a] = place >= 0 && (u64)place < rows;
-        if (!used[a]) continue;
-        v[a] = FETCH(y + place * (i64)sy, j);
-        weight[a] = WEIGHT(p);
-      }
+    for (int c = 0; c < V; c++) sum[u][c] = 0;
+  }
+  for (u32 base = 0; base < each; base += AHEAD) {
+    // Loads without branches are under way at the same time.
+    i64 from[U][AHEAD];
+    C weight[U][AHEAD];
+    Raw held[U][AHEAD];
+#pragma unroll
+    for (u32 u = 0; u < U; u++)
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
-        if (!used[a]) continue;
-#pragma unroll
-        for (int c = 0; c < V; c++) sum[c] += load<C>(v[a].at[c]) * weight[a];
+        const Index p = (Index)own[u] * each + base + a;
+        const bool exists = own[u] < (Place)count && base + a < each;
+        from[u][a] = exists ? (i64)places[outer.offset(p, 0)] : -1;
+        weight[u][a] = exists ? WEIGHT(p) : C(0);
       }
-    }
-    Pack<ELEMENT, V> result;
 #pragma unroll
-    for (int c = 0; c < V; c++) store<C>(result.at[c], sum[c]);
-    PUT(to, j, result);
+    for (u32 u = 0; u < U; u++)
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        held[u][a] = Raw();
+        if ((u64)from[u][a] < rows) held[u][a] = READ_ROW(y + from[u][a] * (i64)sy, columns[u]);
+      }
+#pragma unroll
+    for (u32 u = 0; u < U; u++)
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if ((u64)from[u][a] >= rows) continue;
+        const Pack<E, V> v = ELEMENTS(held[u][a]);
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[u][c] += load<C>(v.at[c]) * weight[u][a];
+      }
+  }
+#pragma unroll
+  for (u32 u = 0; u < U; u++) {
+    if (own[u] >= (Place)count) return;
+    Pack<E, V> result;
+#pragma unroll
+    for (int c = 0; c < V; c++) store<C>(result.at[c], sum[u][c]);
+    PUT(x + (i64)own[u] * (i64)sx, columns[u], result);
   }
 "#;
 

@@ -59,6 +59,14 @@ __device__ inline void store_words(void* to, const u32 (&w)[4]) {
 #endif
 }
 
+__device__ inline void store_word(void* to, u32 word) {
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+  *(u32*)to = word;
+#else
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+#endif
+}
+
 // Writes the V elements of a row of `n` from element `j` on, which is aligned to a pack.
 template <typename Element> __device__ inline void put_row(Element* row, i64 j, i64 n, const Pack<Element, V>& v) {
   if (j >= 0 && j + V <= n) {
@@ -69,7 +77,23 @@ template <typename Element> __device__ inline void put_row(Element* row, i64 j, 
   }
   const int low = j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
   Element* to = row + j;
+  if (sizeof(Element) >= 4) {
 #pragma unroll
-  for (int c = 0; c < V; c++) if (c >= low && c < high) to[c] = v.at[c];
+    for (int c = 0; c < V; c++) if (c >= low && c < high) to[c] = v.at[c];
+    return;
+  }
+  // Words that belong to the row as a whole, and elements of the others.
+  const int each = sizeof(Element) < 4 ? 4 / sizeof(Element) : 1;
+  union Words { Pack<Element, V> elements; u32 w[4]; __device__ Words() {} } words;
+  words.elements = v;
+#pragma unroll
+  for (int w = 0; w < 4; w++) {
+    if (w * each >= low && (w + 1) * each <= high) {
+      store_word(to + w * each, words.w[w]);
+    } else {
+#pragma unroll
+      for (int c = w * each; c < (w + 1) * each; c++) if (c >= low && c < high) to[c] = v.at[c];
+    }
+  }
 }
 "#;

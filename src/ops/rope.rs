@@ -2,7 +2,8 @@
 
 use super::elementwise::{compare, compute_type, cost, evaluate};
 use super::formula::formula;
-use super::layout::{broadcast, broadcast_strides};
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
+use super::layout::{broadcast, broadcast_strides, collapse};
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -92,7 +93,10 @@ impl Operation for Rope {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        cost(&expression(), &in_halves(spec))
+        match Staged::of(spec) {
+            Some(staged) => staged.cost(spec),
+            None => cost(&expression(), &in_halves(spec)),
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -122,6 +126,9 @@ impl Operation for Rope {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        if let Some(staged) = Staged::of(spec) {
+            return vec![staged.launch(spec)];
+        }
         let (x, y, expression) = (&spec.inputs[0], &spec.outputs[0], expression());
         let (last, dims) = (x.dims.len() - 1, half(x.dims));
         let both = |operand: Operand| [0, dims[last]].map(|from| operand.cut(last, from, dims[last]));
@@ -140,6 +147,151 @@ impl Operation for Rope {
         backward::rope(rule)
     }
 }
+
+/// Minimum size in bytes of a tensor whose rows are staged. The cache serves accesses to parts of sectors of smaller ones.
+const STAGED: u64 = 8 << 20;
+
+/// Size in bytes of the rows of a block, and their maximum size if no smaller number of rows ends at a multiple of 16 bytes.
+const TILE: u64 = 4 << 10;
+const MAX_TILE: u64 = 8 << 10;
+
+/// Instructions per pair of elements, and per 16 bytes moved.
+const PER_PAIR: f64 = 28.0;
+const PER_PACK: f64 = 16.0;
+
+/// Rows whose halves no packs of 16 bytes divide. A block loads several rows to shared memory in whole packs, rotates their pairs there,
+/// and stores them in whole packs.
+struct Staged {
+    /// Number of all rows, and of those of a block.
+    rows: u64,
+    of_block: u64,
+    /// Shape of the rows, with the strides of the cosines and the sines.
+    angles: Geometry,
+    /// Strides of both along a row.
+    steps: [u64; 2],
+}
+
+impl Staged {
+    /// Returns the rows of a rotation; `None` if packs divide their halves, for small tensors, or if a tensor has gaps.
+    fn of(spec: &Spec) -> Option<Staged> {
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let (last, size) = (y.dims.len() - 1, y.dtype.size());
+        let bytes = y.dims[last] * size;
+        let is_whole = [x, y].iter().all(|tensor| tensor.contiguous() && tensor.align >= 16 && tensor.dtype == y.dtype);
+        if !is_whole || bytes.is_multiple_of(32) || y.bytes() < STAGED {
+            return None;
+        }
+        // Number of rows that end at a multiple of 16 bytes.
+        let least = 16 >> bytes.trailing_zeros().min(4);
+        let of_block = (TILE / bytes / least * least).max(least);
+        if of_block * bytes > MAX_TILE {
+            return None;
+        }
+        let strides = [1, 2].map(|input| broadcast_strides(&spec.inputs[input], half(y.dims)));
+        let lead = |dims: &Dims| Dims::from_slice(&dims[..last]).unwrap_or_default();
+        Some(Staged {
+            rows: y.elements() / y.dims[last],
+            of_block,
+            angles: collapse(lead(&y.dims), &strides.map(|strides| lead(&strides))),
+            steps: strides.map(|strides| strides[last]),
+        })
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let y = &spec.outputs[0];
+        let (pairs, packs) = (y.elements() as f64 / 2.0, y.bytes() as f64 / 16.0);
+        let flops = f64::from(expression().flops()) * pairs;
+        let of_block = self.of_block * row(spec) as u64;
+        Cost { instructions: PER_PAIR * pairs + PER_PACK * packs, ..spec.streaming_cost(flops, of_block) }
+    }
+
+    fn launch(&self, spec: &Spec) -> Launch {
+        let (y, half) = (&spec.outputs[0], row(spec) as u64 / 2);
+        let (element, of_angles) = (c_type(y.dtype), [1, 2].map(|input| c_type(spec.inputs[input].dtype)));
+        let params = [
+            param(format!("{element}* y"), Arg::Operand(3)),
+            param(format!("const {element}* x"), Arg::Operand(0)),
+            param(format!("const {}* cosines", of_angles[0]), Arg::Operand(1)),
+            param(format!("const {}* sines", of_angles[1]), Arg::Operand(2)),
+            geometry_param("angles", &self.angles),
+            u64_param("rows", self.rows),
+        ];
+        let of_block = self.of_block * 2 * half;
+        let pack = 16 / y.dtype.size();
+        let before = format!(
+            "{}typedef {} C;\ntypedef {element} E;\ntypedef {} Index;\n#define V {pack}\n#define ROWS {}\n#define HALF {half}\n#define PACKS {}\n#define PAIRS {}\n#define STEP_COSINES {}\n#define STEP_SINES {}\n#define ALIKE {}\n\
+             __device__ static inline void compute(C x0, C x1, C x2, C x3, C& r0, C& r1) {{\n{}}}\n",
+            bounds(BLOCK),
+            c_type(compute_type(spec)),
+            index_type(self.rows + self.of_block),
+            self.of_block,
+            (of_block / pack).div_ceil(u64::from(BLOCK)),
+            (of_block / 2).div_ceil(u64::from(BLOCK)),
+            self.steps[0],
+            self.steps[1],
+            self.angles.strides[0] == self.angles.strides[1],
+            expression().c_text(),
+        );
+        launch("rope_staged", &before, &params, BODY, self.rows.div_ceil(self.of_block), BLOCK)
+    }
+}
+
+/// Kernel text: a thread loads packs of a block's rows and the angles of its pairs, rotates the pairs in shared memory, and stores packs.
+const BODY: &str = r#"  typedef Pack<u32, 4> Words;
+  __shared__ Words staged[ROWS * HALF * 2 / V];
+  // Cosines and sines have the same offsets in general.
+  __shared__ i64 cosines_at[ROWS], other_at[ALIKE ? 1 : ROWS];
+  const i64* sines_at = ALIKE ? cosines_at : other_at;
+  const Index first = (Index)blockIdx.x * ROWS;
+  const u32 live = (Index)rows - first < ROWS ? (u32)((Index)rows - first) : ROWS, count = live * HALF * 2;
+  const Words* from = (const Words*)(x + (u64)first * (HALF * 2));
+  Words held[PACKS];
+#pragma unroll
+  for (u32 k = 0; k < PACKS; k++) {
+    const u32 i = k * 256 + threadIdx.x;
+    // A pack never crosses the end of allocated memory.
+    if (i * V < count) held[k] = from[i];
+  }
+  for (u32 r = threadIdx.x; r < live; r += 256) {
+    i64 at[2];
+    angles.offsets(first + r, at);
+    cosines_at[r] = at[0];
+    if (!ALIKE) other_at[r] = at[1];
+  }
+  __syncthreads();
+  C cosine[PAIRS], sine[PAIRS];
+#pragma unroll
+  for (u32 k = 0; k < PAIRS; k++) {
+    const u32 i = k * 256 + threadIdx.x, r = i / HALF, c = i - r * HALF;
+    if (i >= live * HALF) continue;
+    cosine[k] = load<C>((cosines + cosines_at[r])[(u64)c * STEP_COSINES]);
+    sine[k] = load<C>((sines + sines_at[r])[(u64)c * STEP_SINES]);
+  }
+#pragma unroll
+  for (u32 k = 0; k < PACKS; k++) {
+    const u32 i = k * 256 + threadIdx.x;
+    if (i * V < count) staged[i] = held[k];
+  }
+  __syncthreads();
+  E* tile = (E*)staged;
+#pragma unroll
+  for (u32 k = 0; k < PAIRS; k++) {
+    const u32 i = k * 256 + threadIdx.x, at = i + i / HALF * HALF;
+    if (i >= live * HALF) continue;
+    C one, other;
+    compute(load<C>(tile[at]), load<C>(tile[at + HALF]), cosine[k], sine[k], one, other);
+    store<C>(tile[at], one);
+    store<C>(tile[at + HALF], other);
+  }
+  __syncthreads();
+  E* to = y + (u64)first * (HALF * 2);
+#pragma unroll
+  for (u32 k = 0; k < PACKS; k++) {
+    const u32 i = k * 256 + threadIdx.x;
+    if ((i + 1) * V <= count) ((Words*)to)[i] = staged[i];
+    else for (u32 e = i * V; e < count; e++) to[e] = tile[e];
+  }
+"#;
 
 #[cfg(test)]
 mod tests {

@@ -334,7 +334,7 @@ impl RowSplit {
         match self.chunks {
             1 if self.staged => {
                 let list = format!("  const u32 ROWS = {}, LENGTH = {};\n", self.block_rows(), rows.length);
-                vec![launch(name, format!("{forward}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
+                vec![launch(name, format!("{forward}{list}{STAGE}{STAGED_ROWS}{}{UNSTAGE}", bodies.once))]
             }
             1 => vec![launch(name, format!("{forward}{}", if self.whole { bodies.once } else { bodies.twice }))],
             _ => vec![
@@ -346,30 +346,33 @@ impl RowSplit {
 }
 
 /// Whether a tensor is contiguous and aligned to 16 bytes.
-fn side_by_side(tensor: &Tensor) -> bool {
+pub fn side_by_side(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
 
-/// Loads a block's rows to shared memory, where the body reads and overwrites them.
-const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
+/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements to shared memory. `block` is the number of the block.
+pub const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
   const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
-  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
+  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, of_pack = 16 / sizeof(*x);
   // A pack never crosses the end of allocated memory.
-  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
+  for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
   __syncthreads();
-  EACH_ROW {
+"#;
+
+/// Kernel text after which the body reads and overwrites staged rows.
+const STAGED_ROWS: &str = r#"  EACH_ROW {
     auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
     from[r] = own;
     to[r] = own;
   }
 "#;
 
-/// Stores the rows from shared memory.
-const UNSTAGE: &str = r#"  __syncthreads();
-  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) {
-    if ((i + 1) * each <= count) ((Packed*)(y + begin))[i] = staged[i];
-    else for (u32 e = i * each; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
+/// Kernel text that stores the rows from shared memory.
+pub const UNSTAGE: &str = r#"  __syncthreads();
+  for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) {
+    if ((i + 1) * of_pack <= count) ((Packed*)(y + begin))[i] = staged[i];
+    else for (u32 e = i * of_pack; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
   }
 "#;
 

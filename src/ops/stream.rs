@@ -4,12 +4,8 @@
 //! any alignment.
 
 use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
-use super::occupancy::RESIDENT_BLOCKS;
 use super::ragged::RAGGED;
 use super::*;
-
-/// Number of bytes that a thread reads before it writes, if the output is large enough.
-const UNDER_WAY: u64 = 64;
 
 /// Number of blocks that keeps a device busy. An output with fewer packs gets a thread for each element.
 const ENOUGH_BLOCKS: u64 = 256;
@@ -23,10 +19,8 @@ pub struct RowDivision {
     length: u64,
     /// Number of elements in 16 bytes, which a thread writes at once.
     pack: u64,
-    /// True if no pack holds elements of two rows and all packs are aligned in the input too.
-    aligned: bool,
-    /// Number of packs per thread.
-    each: u64,
+    /// Whether elements are read one by one.
+    single: bool,
 }
 
 /// Kernel text that finds the input row of an output row.
@@ -41,18 +35,16 @@ pub struct RowText<'a> {
 impl RowDivision {
     /// Returns the division of an output whose rows have `length` elements, contiguous in the input too; `None` if the output has
     /// gaps or is not aligned to 16 bytes.
-    pub fn of(y: &Tensor, length: u64, aligned: bool) -> Option<RowDivision> {
+    pub fn of(y: &Tensor, length: u64, single: bool) -> Option<RowDivision> {
         if !y.contiguous() || y.align < 16 || length == 0 {
             return None;
         }
         let (total, pack) = (y.elements(), 16 / y.dtype.size());
-        let most = if aligned { UNDER_WAY / 16 } else { UNDER_WAY / 32 };
-        let spare = total / (pack * u64::from(BLOCK) * RESIDENT_BLOCKS);
-        Some(RowDivision { total, length, pack, aligned, each: spare.clamp(1, most) })
+        Some(RowDivision { total, length, pack, single })
     }
 
     pub fn blocks(&self) -> u64 {
-        self.total.div_ceil(self.pack * self.each * u64::from(BLOCK)).max(1)
+        self.total.div_ceil(self.pack * u64::from(BLOCK)).max(1)
     }
 
     /// Returns the kernel with this name; `output` and `input` are operand numbers.
@@ -62,18 +54,16 @@ impl RowDivision {
             param(format!("{dtype}* __restrict__ y"), Arg::Operand(output)),
             param(format!("const {dtype}* __restrict__ x"), Arg::Operand(input)),
             u64_param("total_elements", self.total),
-            u64_param("row_length", self.length),
         ];
         params.extend(row.params);
         let before = format!(
-            "{}typedef {} Place;\ntypedef {dtype} E;\n#define V {}\n#define U {}\n#define ALIGNED {}\n{RAGGED}",
+            "{}typedef {} Place;\ntypedef {dtype} E;\n#define V {}\n#define LENGTH {}\n{RAGGED}",
             bounds(BLOCK),
-            index_type(self.total + self.pack * self.each * u64::from(BLOCK)),
+            index_type(self.total + self.pack * u64::from(BLOCK)),
             self.pack,
-            self.each,
-            u32::from(self.aligned),
+            self.length,
         );
-        let packs = if self.length >= self.pack { LONG_ROWS } else { SHORT_ROWS };
+        let packs = if self.single { SINGLE } else { PACKS };
         let text = row.text;
         let body = format!("{PLACES}  auto row = [&](Place which, bool& inside) -> const E* {{\n{text}  }};\n{packs}");
         kernel::launch(name, &before, &params, &body, self.blocks(), BLOCK)
@@ -99,7 +89,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
-    let stream = RowDivision::of(y, last, false)?;
+    let stream = RowDivision::of(y, last, last < pack)?;
     let (params, text) = match last < pack {
         true => (Vec::new(), constant_rows(&outer)),
         false => (vec![geometry_param("outer", &outer)], "    return x + outer.offset(which, 0);\n".to_owned()),
@@ -121,81 +111,47 @@ fn constant_rows(outer: &Geometry) -> String {
     format!("    Place rest = which, next;\n    i64 at = 0;\n{text}    return x + at;\n")
 }
 
-const PLACES: &str = r#"  const Place length = (Place)row_length, total = (Place)total_elements;
-  const Place first = (Place)blockIdx.x * (256 * U) + threadIdx.x;
+const PLACES: &str = r#"  const Place length = LENGTH, total = (Place)total_elements;
+  const Place e = (Place)GLOBAL_INDEX * V, which = e / length;
+  if (e >= total) return;
 "#;
 
-/// Kernel text for packs with elements of at most two rows.
-const LONG_ROWS: &str = r#"  Pack<E, V> v[U];
-#if ALIGNED
-  // All indices are loaded before the first row.
-  const E* from[U];
-  bool inside[U];
-#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    Place e = (first + u * 256) * V;
-    e = e < total ? e : 0;
-    Place which = e / length;
-    inside[u] = true;
-    from[u] = row(which, inside[u]) + (e - which * length);
-  }
-#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    v[u] = Pack<E, V>();
-    if (inside[u]) v[u] = *(const Pack<E, V>*)from[u];
-  }
-#else
-  Held<E> held[U][2];
-  Place left[U];
-#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    Place e = (first + u * 256) * V, which = e / length;
-    left[u] = length - (e - which * length);
-    held[u][0] = held[u][1] = Held<E>();
-    if (e >= total) continue;
-    bool inside = true;
-    const E* from = row(which, inside);
-    if (inside) held[u][0] = read_row(from, (i64)(length - left[u]), (i64)length);
-    if (left[u] >= V || e + left[u] >= total) continue;
+/// Kernel text that reads the elements of at most two rows in packs.
+const PACKS: &str = r#"  const Place left = length - (e - which * length);
+  const bool ends = left < V && e + left < total;
+  Held<E> held[2] = {};
+  bool inside = true;
+  const E* from = row(which, inside);
+  if (inside) held[0] = read_row(from, (i64)(length - left), (i64)length);
+  if (ends) {
     inside = true;
     from = row(which + 1, inside);
-    if (inside) held[u][1] = read_row(from, -(i64)left[u], (i64)length);
+    if (inside) held[1] = read_row(from, -(i64)left, (i64)length);
   }
+  Pack<E, V> v = held[0].elements();
+  if (ends) {
+    const Pack<E, V> rest = held[1].elements();
 #pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    v[u] = held[u][0].elements();
-    if (left[u] >= V) continue;
-    Pack<E, V> rest = held[u][1].elements();
-#pragma unroll
-    for (int c = 0; c < V; c++) if (c >= left[u]) v[u].at[c] = rest.at[c];
+    for (int c = 0; c < V; c++) if (c >= left) v.at[c] = rest.at[c];
   }
-#endif
-#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    Place e = (first + u * 256) * V;
-    if (e < total) put_row(y, (i64)e, (i64)total, v[u]);
-  }
+  put_row(y, (i64)e, (i64)total, v);
 "#;
 
-/// Kernel text for packs with elements of several rows.
-const SHORT_ROWS: &str = r#"#pragma unroll
-  for (u32 u = 0; u < U; u++) {
-    Place e = (first + u * 256) * V, which = e / length, column = e - which * length;
-    if (e >= total) continue;
-    Pack<E, V> v = {};
-    bool inside = true;
-    const E* from = row(which, inside);
+/// Kernel text that reads the elements of any number of rows one by one.
+const SINGLE: &str = r#"  Place at = which, column = e - which * length;
+  Pack<E, V> v = {};
+  bool inside = true;
+  const E* from = row(at, inside);
 #pragma unroll
-    for (int c = 0; c < V; c++) {
-      if (e + c >= total) continue;
-      if (column == length) {
-        column = 0;
-        inside = true;
-        from = row(++which, inside);
-      }
-      if (inside) v.at[c] = from[column];
-      column++;
+  for (int c = 0; c < V; c++) {
+    if (e + c >= total) continue;
+    if (column == length) {
+      column = 0;
+      inside = true;
+      from = row(++at, inside);
     }
-    put_row(y, (i64)e, (i64)total, v);
+    if (inside) v.at[c] = from[column];
+    column++;
   }
+  put_row(y, (i64)e, (i64)total, v);
 "#;

@@ -123,10 +123,16 @@ fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
 }
 
-/// Minimum and maximum number of elements of a tile. Large tiles are read and written in longer contiguous ranges; small tiles
-/// give more blocks.
+/// Minimum number of elements of a tile, and maximum size in bytes. Large tiles are read and written in longer contiguous ranges; small
+/// tiles give more blocks.
 const LEAST: u64 = 256;
-const MOST: u64 = 4096;
+const MOST_BYTES: u64 = 16 << 10;
+
+/// Maximum number of elements of a tile along a side, for each of which shared memory holds two offsets.
+const MAX_SIDE: u64 = 2048;
+
+/// Maximum size in bytes of the shared memory of several tiles of a block, with the space between their rows.
+const MAX_SHARED: u64 = 24 << 10;
 
 /// Minimum number of blocks for tiles above the minimum size.
 const ENOUGH_BLOCKS: u64 = 1024;
@@ -153,6 +159,9 @@ const WALKED_TILE: u64 = 4 << 10;
 /// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
 const BANKS: u64 = 128;
+
+/// Width of a bank of shared memory in bytes.
+const WORD: u64 = 4;
 
 /// Instructions for moving a pack to or from shared memory, and for each of its elements there; an access of shared memory counts
 /// as four.
@@ -186,6 +195,22 @@ struct Side {
     /// How packs of 16 bytes are moved along this side if rows of the tile may begin at any element; `None` if all packs are
     /// aligned.
     run: Option<Run>,
+}
+
+/// Places of the elements of a tile in shared memory, in elements.
+#[derive(Debug)]
+struct Shared {
+    /// Whether rows lie along the side that is written, because the other is short: packs are read in the form in which they are written
+    /// then. Otherwise rows lie along the side that is read.
+    turned: bool,
+    /// Distance between rows. Rows begin in different banks.
+    row: u64,
+    /// Number of rows after which the distance to the next one is larger by `gap`. Neighbouring threads read elements of their packs from
+    /// different banks then.
+    of_pack: u64,
+    gap: u64,
+    /// Number of elements of a tile.
+    tile: u64,
 }
 
 /// Neighbouring elements of a tile in the tensor that is contiguous along a side.
@@ -308,20 +333,26 @@ impl Tiles {
             return None;
         }
         // Shared memory holds a tile and its offsets, of which each row and column of the tile has two.
-        let most = if size > 4 || has_wide_offsets(spec) { MOST / 2 } else { MOST };
+        let most = MOST_BYTES / size / if has_wide_offsets(spec) { 2 } else { 1 };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
         // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack. A side that
         // would be cut once stays whole if there is room, since its second tile would be small.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
             true => length.min(room),
-            false if length < 2 * room && 2 * area <= most => length,
+            false if length < 2 * room && length <= MAX_SIDE && 2 * area <= most => length,
             false => room / 16 * 16,
         };
-        read.tile = fitted(read.length, area / written.length.min(square));
-        written.tile = fitted(written.length, area / read.tile);
+        read.tile = fitted(read.length, (area / written.length.min(square)).min(MAX_SIDE));
+        // Ranges that are written in unaligned packs are longer, if those that are read stay long enough.
+        let wide = MIN_WRITTEN / size;
+        if written.pack * size <= MAX_RAGGED && written.length >= wide && area / wide * size >= MIN_READ {
+            read.tile = read.tile.min(area / wide);
+        }
+        written.tile = fitted(written.length, (area / read.tile).min(MAX_SIDE));
         let count: u64 = others.dims.iter().product();
-        let several = (area / (read.tile * written.tile)).clamp(1, count.max(1));
+        let several = (area / (read.tile * written.tile)).min(MAX_SHARED / ((read.tile * size + WORD) * written.tile));
+        let several = several.clamp(1, count.max(1));
         if elements * size >= MIN_TENSOR {
             read.run = read.run(&written, 1, size, MIN_READ);
             written.run = written.run(&read, 0, size, MIN_WRITTEN);
@@ -332,6 +363,25 @@ impl Tiles {
     /// Number of elements that a block moves.
     fn elements(&self) -> u64 {
         self.several * self.read.tile * self.written.tile
+    }
+
+    /// Returns the places of elements of `size` bytes in shared memory.
+    fn shared(&self, size: u64) -> Shared {
+        let (tr, tw, gap) = (self.read.tile, self.written.tile, WORD.div_ceil(size));
+        let of_pack = if self.written.run.is_some() { 16 / size } else { self.written.pack };
+        let turned = tr <= SHORT && tw * size >= BANKS;
+        match turned {
+            true => {
+                let row = ((tw * size).next_multiple_of(BANKS) + 16) / size;
+                Shared { turned, row, of_pack, gap, tile: tr * row }
+            }
+            false => {
+                let row = tr + gap;
+                // Single elements of neighbouring rows are in different banks already.
+                let gap = if of_pack > 1 { gap } else { 0 };
+                Shared { turned, row, of_pack, gap, tile: tw * row + tw.div_ceil(of_pack) * gap }
+            }
+        }
     }
 
     /// Number of instructions that move the tensor.
@@ -364,13 +414,10 @@ impl Tiles {
             u64_param("tiles_written", tiles[1]),
         ];
         let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
-        // A row of a tile in shared memory lies along the side that is read, or along the other side if the first is short, so that
-        // packs are read in the form in which they are written. Rows begin in different banks.
-        let turned = tr <= SHORT && tw * size >= BANKS;
-        let row = if turned { ((tw * size).next_multiple_of(BANKS) + 16) / size } else { tr + 4u64.div_ceil(size) };
+        let Shared { turned, row, of_pack, gap, tile } = self.shared(size);
         let place = |v_read: &str, v_written: &str| match turned {
             true => format!("(s * {tr} + r{v_read}) * {row} + w{v_written}"),
-            false => format!("(s * {tw} + w{v_written}) * {row} + r{v_read}"),
+            false => format!("s * {tile} + (w{v_written}) * {row} + w / {of_pack} * {gap} + r{v_read}"),
         };
         let take = match turned {
             true => format!("p = *(const Pack<{element}, {pw}>*)(tiles + {});\n", place("", "")),
@@ -506,12 +553,43 @@ impl Tiles {
 {reading}  __syncthreads();
 #pragma unroll
 {writing}"#,
-            shared = (several * row * if turned { tr } else { tw } * size).div_ceil(16),
+            shared = (several * tile * size).div_ceil(16),
         );
         let before = match (read.run, written.run) {
             (None, None) => String::new(),
             _ => format!("#define V {whole}\n{RAGGED}"),
         };
         launch("transpose_tiled", &before, &params, &body, blocks, BLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Each element of a block's tiles has a place of its own in shared memory, of which a block has 48 KiB.
+        #[test]
+        fn tiles_fit_shared_memory(
+            sizes in prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5),
+            turn in 1..4usize,
+            dtype in prop::sample::select(vec![DType::U8, DType::BF16, DType::F32, DType::F64]),
+        ) {
+            prop_assume!(sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
+            let turned = |values: &[u64]| [&values[turn % values.len()..], &values[..turn % values.len()]].concat();
+            let axes: Vec<i64> = turned(&(0..sizes.len() as u64).collect::<Vec<_>>()).iter().map(|&axis| axis as i64).collect();
+            let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned(&sizes)));
+            let spec = Spec::new(&Transpose, Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y]);
+            let Some(tiles) = Tiles::of(&spec) else { return Ok(()) };
+            let (size, offset) = (dtype.size(), if has_wide_offsets(&spec) { 8 } else { 4 });
+            let (tr, tw, several) = (tiles.read.tile, tiles.written.tile, tiles.several);
+            let Shared { turned, row, of_pack, gap, tile } = tiles.shared(size);
+            prop_assert!(several * tile * size + 2 * offset * (several + tr + tw) <= 48 << 10);
+            let place = |r: u64, w: u64| if turned { r * row + w } else { w * row + w / of_pack * gap + r };
+            let places: std::collections::BTreeSet<u64> = (0..tr).flat_map(|r| (0..tw).map(move |w| place(r, w))).collect();
+            prop_assert_eq!(places.len() as u64, tr * tw);
+            prop_assert!(places.last() < Some(&tile));
+        }
     }
 }

@@ -7,8 +7,8 @@ use aorta::model::{AnalysisOptions, MemoryKind, ParamSetting};
 use aorta::ops::unit_report::reporting;
 use aorta::ops::{KernelSource, Launch, witness};
 
-/// Operations whose kernels depend on sizes that no other file has: offsets of more than 32 bits, sides that no pack divides, and
-/// lists of the terms of rows.
+/// Operations whose kernels depend on sizes that no other file has: offsets of more than 32 bits, sides and rows that no pack divides,
+/// and lists of the terms of rows.
 const SIZES: &str = "param dtype = f32
   buffer wide: dtype[2, 2147483648]
   buffer turned: dtype[2147483648, 2]
@@ -18,12 +18,31 @@ const SIZES: &str = "param dtype = f32
   buffer many, pairs: dtype[20000, 33]
   buffer rows: dtype[30000, 33]
   buffer few: dtype[600, 33]
+  buffer turns, rotated: dtype[60000, 3, 38]
+  buffer angles: dtype[3, 19]
+  buffer long, of_long: dtype[3000, 1301]
+  buffer weight, bias: dtype[1301]
+  buffer short, of_short: dtype[500000, 7]
+  buffer best: i32[1301]
+  buffer picked: dtype[20000, 1301]
+  buffer sorted: dtype[40000, 1301]
+  buffer choices, places_of_rows: i32[20000, 2]
+  buffer counts: i32[8]
+  buffer bordered: dtype[3001, 1304]
   step {
     transpose(wide -> turned)
     transpose(turned -> wide)
     transpose(odd -> of_odd)
     scatter(many, places, combine: add -> rows)
     scatter(pairs, places, combine: add -> few)
+    rope(turns, angles, angles -> rotated)
+    layer_norm(long, weight, bias -> of_long)
+    rms_norm(short -> of_short)
+    argmax(long -> best, dims: [0])
+    gather(long, places -> picked)
+    permute(picked, choices, experts: 8 -> sorted, places_of_rows, counts)
+    unpermute(sorted, places_of_rows -> picked)
+    pad(long, before: [1, 2], after: [0, 1] -> bordered)
   }";
 
 /// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there,

@@ -4,7 +4,8 @@ use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share_with};
-use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted};
+use super::super::ragged::RAGGED;
+use super::super::rows::{HELD, Rows, STAGE, Sharing, UNSTAGE, common_pack, is_shifted, side_by_side};
 use super::*;
 
 /// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
@@ -18,18 +19,23 @@ const PER_PACK: f64 = 12.0;
 /// Registers of a thread beside the elements that it holds.
 const REGISTERS: u64 = 28;
 
-/// Instructions per element of a shifted row, which compare its position with both ends.
-const EACH_SHIFTED: f64 = 6.0;
+/// Instructions per element of a shifted row for its weights, which are shifted from aligned packs.
+const EACH_SHIFTED: f64 = 5.0;
+
+/// Maximum length of rows that are staged, and number of elements of a thread of such a row. Threads that each process a few elements
+/// would take more instructions for exchanging values, and stores of parts of a sector.
+const MAX_STAGED: u64 = 128;
+const STAGED_ELEMENTS: u64 = 8;
+
+/// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, unless a norm adds a residual: fewer than two
+/// of these per thread of a warp would leave many threads idle.
+const SHORT_PACK: u64 = 4;
 
 /// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
 /// of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
 /// for others.
 const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
-
-/// Maximum number of elements of a shifted pack if a norm does not add a residual: larger ones take more instructions at both ends of
-/// a row than they save.
-const MAX_SHIFTED_PACK: u64 = 4;
 
 /// Division of rows among threads.
 pub struct NormPartition {
@@ -38,6 +44,8 @@ pub struct NormPartition {
     sharing: Sharing,
     /// Whether rows may start between two packs. Then the first and the last pack of a row are partial.
     shifted: bool,
+    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
+    staged: bool,
 }
 
 /// How the elements of a pack find their weights.
@@ -61,22 +69,34 @@ impl NormPartition {
         }
         let rows = Rows::of(&tensors);
         let aligned = common_pack(&tensors);
-        let widest = match norm.adds {
-            true => 16 / tensors[0].dtype.size(),
-            false => MAX_SHIFTED_PACK.min(16 / tensors[0].dtype.size()),
+        let size = tensors[0].dtype.size();
+        let whole = 16 / size;
+        let least = |pack: u64| if pack > SHORT_PACK && !norm.adds { 2 * LONG_ROW } else { LONG_ROW };
+        let fits = |pack: &u64| {
+            rows.length >= least(*pack) * pack
+                && rows.count * rows.length >= UNITS * UNIT_THREADS * pack
+                && is_shifted(&tensors, *pack)
         };
-        let is_worth = aligned * tensors[0].dtype.size() <= SMALL_PACK
-            && rows.length >= LONG_ROW * widest
-            && rows.count >= UNITS
-            && rows.count * rows.length >= UNITS * UNIT_THREADS * widest;
-        let shifted = is_worth && is_shifted(&tensors, widest);
-        let pack = if shifted { widest } else { aligned };
+        let is_worth = aligned * size <= SMALL_PACK && rows.count >= UNITS;
+        let widest = [whole, if norm.adds { whole } else { SHORT_PACK.min(whole) }].into_iter().find(fits);
+        let (shifted, pack) = match widest {
+            Some(pack) if is_worth => (true, pack),
+            _ => (false, aligned),
+        };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
-        let sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
-        NormPartition { rows, sharing, shifted }
+        let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
+        let is_flat = tensors.iter().all(|tensor| side_by_side(tensor) && tensor.dtype == tensors[0].dtype);
+        let staged =
+            is_worth && is_flat && size > 1 && !shifted && !norm.adds && rows.length <= MAX_STAGED && rows.length > 1;
+        let staged = staged && rows.count * rows.length >= UNITS * UNIT_THREADS * STAGED_ELEMENTS;
+        if staged {
+            let threads = rows.length.div_ceil(STAGED_ELEMENTS).next_power_of_two();
+            sharing = Sharing { pack: 1, packs: rows.length.div_ceil(threads), threads, whole: true };
+        }
+        NormPartition { rows, sharing, shifted, staged }
     }
 
     fn blocks(&self) -> u64 {
@@ -107,7 +127,7 @@ impl NormPartition {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let NormPartition { rows, sharing, shifted } = self;
+        let NormPartition { rows, sharing, shifted, staged } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -141,9 +161,11 @@ impl NormPartition {
             params.push(param(format!("const {}* {name}", c_type(tensor.dtype)), Arg::Operand(input as u8)));
             params.push(i64_param(&format!("{name}_step"), tensor.strides[0]));
         }
+        let is_whole = *shifted && spec.inputs[0].dtype.size() * pack == 16;
+        let held = if is_whole { format!("#define RAGGED 1\n{RAGGED}") } else { String::new() };
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
-             #define SHIFTED {}\n#define CENTRED {}\n{HELPERS}",
+             #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}",
             bounds(sharing.block() as u32),
             c_type(compute),
             sharing.block(),
@@ -157,6 +179,13 @@ impl NormPartition {
              bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n  \
              const {x}* from = x + g.offset(at, 1);\n  {y}* to = y + g.offset(at, 0);\n"
         );
+        if *staged {
+            body += &format!(
+                "  const u32 block = blockIdx.x, ROWS = BLOCK / T, LENGTH = {};\n{STAGE}  \
+                 to = ({y}*)staged + threadIdx.x / T * LENGTH;\n  from = ({x}*)staged + threadIdx.x / T * LENGTH;\n",
+                rows.length
+            );
+        }
         ones.into_iter().for_each(|(_, name)| body += &format!("  const i64 {name} = 1;\n"));
         if norm.adds {
             body +=
@@ -197,14 +226,29 @@ impl NormPartition {
         let columns = (norm.rows()..inputs).zip(["weight", "bias"]);
         let registers = columns.clone().map(|(input, _)| sharing.registers(width(input), spec.inputs[input].dtype));
         // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
-        let is_early = *whole && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
-        let (mut early, mut result) = (String::new(), "      ".to_owned());
+        let is_early = *whole && !is_whole && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
+        // Weights of a shifted row are unaligned packs of 16 bytes if they are contiguous and as wide as the row's elements.
+        let is_ragged = |input: usize| {
+            let tensor = &spec.inputs[input];
+            is_whole && tensor.strides[0] == 1 && tensor.dtype.size() == spec.inputs[0].dtype.size()
+        };
+        let (mut early, mut result, mut used) = (String::new(), "      ".to_owned(), String::new());
         for (input, name) in columns {
             let (dtype, width) = (c_type(spec.inputs[input].dtype), width(input));
             let step = if spec.inputs[input].strides[0] == 1 { "1".to_owned() } else { format!("{name}_step") };
             match weights {
                 Weights::Columns => {
                     let fetched = match shifted {
+                        true if is_ragged(input) => {
+                            let from = format!("{name} + ({of_group}0)");
+                            result += &format!(
+                                "const Held<{dtype}> {name}_held = read_row({from}, j - lead, (i64)(n - lead)); "
+                            );
+                            used += &format!(
+                                "C {name}s[V]; {{ const Pack<{dtype}, V> p = {name}_held.elements(); EACH {name}s[i] = load<C>(p.at[i]); }} "
+                            );
+                            continue;
+                        }
                         true => format!("fetch_row({name} + ({of_group}0) * {step}, {step}, j, lead, n, "),
                         false => format!("fetch({name}, {step}, {of_group}j, "),
                     };
@@ -236,15 +280,21 @@ impl NormPartition {
         }
         let weight = if inputs > norm.rows() { " * weights[i]" } else { "" };
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
+        result += &used;
         result += &format!(
             "EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, v[k]);\n"
         );
         // Reads the registers a second time for the squares: two sums take fewer instructions than merging means.
-        let finish = "  C scale = f_rsqrt(all.squares / C(n - lead) + eps);\n  if (!live) return;\n";
+        let finish = format!(
+            "  C scale = f_rsqrt(all.squares / C(n - lead) + eps);\n{}",
+            if *staged { "" } else { "  if (!live) return;\n" }
+        );
         body += &match whole {
             true => format!(
                 "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane, lead);\n{finish}  \
-                 EACH_PACK(0) {{\n{result}  }}\n"
+                 {}EACH_PACK(0) {{\n{result}  }}\n{}",
+                if *staged { "if (live) " } else { "" },
+                if *staged { UNSTAGE } else { "" },
             ),
             false => format!(
                 "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  for (u32 start = 0; start < n; start += T * K * V) {{\n{read}    \
@@ -279,6 +329,9 @@ pub const HELPERS: &str = r#"
 #define EACH_PACK(start) EACH_HELD if (INSIDE(start))
 // Whether element `i` of the pack at `j` belongs to the row. The first and the last pack of a `SHIFTED` row may be partial.
 #define LIVE (!SHIFTED || ((u32)j + i >= lead && (u32)j + i < n))
+// Executes a statement for each element of a pack that belongs to the row. Most packs need no comparison for each element.
+#define EACH_LIVE(...) \
+  if (!SHIFTED || ((u32)j >= lead && (u32)j + V <= n)) { EACH { __VA_ARGS__; } } else { EACH if (LIVE) { __VA_ARGS__; } }
 
 template <typename E> __device__ inline void read(const E* from, i64 step, i64 j, C* v) {
   if (V > 1) {
@@ -305,11 +358,15 @@ template <typename E> __device__ inline void write_row(E* to, i64 step, i64 j, u
   if (!SHIFTED) return write(to, step, j, v);
   Pack<E, V> pack;
   EACH store<C>(pack.at[i], v[i]);
+#if RAGGED
+  put_row(to + lead, j - lead, (i64)(n - lead), pack);
+#else
   if ((u32)j >= lead && (u32)j + V <= n) {
     *(Pack<E, V>*)(to + j) = pack;
   } else {
     EACH if (LIVE) to[j + i] = pack.at[i];
   }
+#endif
 }
 
 // Loads the weights of a pack whose neighbours share them, `alike` at a time.
@@ -358,10 +415,10 @@ __device__ inline Part join(Part a, Part b) {
 __device__ inline Part part_of(const C (&v)[K][V], u32 start, u32 n, u32 lane, u32 lead = 0) {
   Part a = {0, 0, 0};
   if (CENTRED) {
-    EACH_PACK(start) { EACH { a.mean += LIVE ? v[k][i] : C(0); a.count += LIVE ? C(1) : C(0); } }
+    EACH_PACK(start) { EACH_LIVE(a.mean += v[k][i]; a.count += C(1)) }
     if (a.count > C(0)) a.mean /= a.count;
   }
-  EACH_PACK(start) { EACH { C d = LIVE ? v[k][i] - a.mean : C(0); a.squares += d * d; } }
+  EACH_PACK(start) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
   return a;
 }
 
@@ -408,11 +465,38 @@ __device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane, u32 lead = 0)
   Part a = Part();
   if (CENTRED) {
     C sum = 0;
-    EACH_PACK(0) { EACH sum += LIVE ? v[k][i] : C(0); }
+    EACH_PACK(0) { EACH_LIVE(sum += v[k][i]) }
     a.mean = across(sum, Sum()) / C(n - lead);
   }
-  EACH_PACK(0) { EACH { C d = LIVE ? v[k][i] - a.mean : C(0); a.squares += d * d; } }
+  EACH_PACK(0) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
   a.squares = across(a.squares, Sum());
   return a;
 }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The threads of a row hold it in their registers if they read it once, and staged blocks begin at multiples of 16 bytes.
+        #[test]
+        fn threads_hold_their_rows(
+            (count, length) in prop_oneof![(1..3_000_000u64, 1..300u64), (1..20_000u64, 1..60_000u64)],
+            dtype in prop::sample::select(vec![DType::F64, DType::F32, DType::BF16]),
+            adds in any::<bool>(),
+        ) {
+            let norm = Norm { centred: true, adds };
+            let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
+            let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
+            let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
+            let NormPartition { sharing, shifted, staged, .. } = NormPartition::of(&spec, &norm);
+            let Sharing { pack, packs, threads, whole } = sharing;
+            let reach = length + if shifted { pack - 1 } else { 0 };
+            prop_assert!(!whole || reach <= threads * packs * pack);
+            prop_assert!(packs * pack * dtype.compute().size() <= 128);
+            prop_assert!(!staged || (whole && (sharing.block_rows() * length * dtype.size()).is_multiple_of(16)));
+        }
+    }
+}
