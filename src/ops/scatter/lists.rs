@@ -10,7 +10,6 @@
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of};
 use super::super::radix::EQUALS;
-use super::look::lanes;
 use super::*;
 
 /// Number of positions that a block sorts in shared memory.
@@ -270,6 +269,16 @@ impl Lists {
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
         ]
     }
+}
+
+/// Returns the number of threads that share the packs of a row: a power of two that leaves few threads idle.
+fn lanes(packs: u64) -> u64 {
+    if packs <= WARP {
+        return packs.next_power_of_two();
+    }
+    let all = [32, 64, 128, 256].map(|lanes| (packs.div_ceil(lanes) * lanes, lanes));
+    let least = all.iter().map(|(idle, _)| *idle).min().unwrap_or(packs);
+    all.into_iter().filter(|(idle, _)| idle * 8 <= least * 9).map(|(_, lanes)| lanes).max().unwrap_or(WARP)
 }
 
 /// Kernel text: the parts of the workspace. `next[row]` is the place in the pool of the second array of a list, whose first word is

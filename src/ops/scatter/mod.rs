@@ -4,8 +4,7 @@ mod bucket_kernels;
 mod buckets;
 mod direct;
 mod lists;
-mod look;
-mod owned;
+mod search;
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
@@ -18,8 +17,7 @@ use super::*;
 use buckets::Buckets;
 use direct::Direct;
 use lists::Lists;
-use look::Look;
-use owned::Owned;
+use search::Search;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -136,9 +134,8 @@ impl Operation for Scatter {
         let columns = &split.columns;
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
-            Finder::Owned(owned) => return owned.launches(spec, columns),
+            Finder::Search(search) => return search.launches(spec, columns),
             Finder::Lists(lists) => return lists.launches(spec, columns),
-            Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
             Finder::Sort(_) | Finder::Last => {}
         }
@@ -198,9 +195,6 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
-const FAR: u64 = 1 << 20;
-
 /// Instructions per element that is added, and per index that is examined.
 const PER_ELEMENT: f64 = 3.0;
 const PER_INDEX: f64 = 12.0;
@@ -210,14 +204,12 @@ const PER_INDEX: f64 = 12.0;
 enum Finder {
     /// Warps compare all indices with one row each, and add its terms.
     Direct(Direct),
-    /// Warps compare all indices with one index each, and add the terms of the row that it names.
-    Owned(Owned),
-    /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
+    /// Blocks search all indices for the terms of their rows.
+    Search(Search),
+    /// Blocks add the terms of consecutive rows, which they find in tiles of sorted positions.
     Buckets(Buckets),
     /// Kernels make a list of the terms of each row, and add them.
     Lists(Lists),
-    /// Blocks search all indices for the last term of each of their rows.
-    Look(Look),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -278,11 +270,6 @@ impl Parts {
     }
 }
 
-/// The cost of a launch that sets the output to zero, if there is one.
-fn zeros(is_sparse: bool, spec: &Spec) -> Option<Cost> {
-    is_sparse.then(|| Cost { written: Spec::bytes_of(&spec.outputs), blocks: 1, ..Cost::default() })
-}
-
 /// The division of the work among blocks.
 struct Split {
     columns: Columns,
@@ -307,9 +294,8 @@ impl Split {
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let mut costs = match self.finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
-            Finder::Owned(owned) => owned.launch_costs(spec),
+            Finder::Search(search) => search.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
-            Finder::Look(look) => look.launch_costs(spec),
             Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
         };
         if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
@@ -330,21 +316,17 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let owned = || Owned::of(spec, &columns).filter(|_| sparse && y.bytes() >= FAR).map(Finder::Owned);
-        let (_, ragged) = columns.packs(x.dtype);
         let direct = || Direct::of(spec, &columns).map(Finder::Direct);
-        let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
+        let search = || Search::of(spec, &columns).map(Finder::Search);
         let lists = || Lists::of(spec, &columns).map(Finder::Lists);
-        let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
+        let sorted = || Buckets::of(spec, &columns).map(Finder::Buckets);
+        let trial = std::env::var("AORTA_TRIAL").unwrap_or_default();
         let finder = match adds {
-            // Warps write all rows slowly if packs do not divide them.
-            true if ragged => owned().or_else(direct).or_else(searched).or_else(lists).or_else(sorted),
-            true => direct().or_else(owned).or_else(searched).or_else(lists).or_else(sorted),
-            false => match Look::of(spec, &columns, sparse) {
-                Some(look) => Some(Finder::Look(look)),
-                None if sparse => None,
-                None => Some(Finder::Last),
-            },
+            true if trial == "search" => search().or_else(lists).or_else(sorted),
+            true if trial == "lists" => lists().or_else(sorted),
+            true if trial == "tiles" => sorted(),
+            true => direct().or_else(search).or_else(lists).or_else(sorted),
+            false => search().or_else(|| (!sparse).then_some(Finder::Last)),
         };
         let finder = finder.unwrap_or(Finder::Sort(sort));
         // Groups of threads, one for each row with terms.
@@ -384,7 +366,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Owned(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
+            Finder::Direct(_) | Finder::Search(_) | Finder::Buckets(_) | Finder::Lists(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }

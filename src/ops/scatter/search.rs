@@ -1,0 +1,579 @@
+//! The kernel of a `scatter` of up to some ten thousand indices: each block searches all indices for the terms of its rows.
+//!
+//! A block owns consecutive rows, or some columns of them. It counts the terms of each of its rows, sorts their positions by row in shared
+//! memory, and adds the terms of a row in the order of their positions. The terms of a row with more than an even share of the block's
+//! terms are divided into parts, which all threads of the block add, whatever row they belong to. Many blocks share the columns of wide rows,
+//! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
+
+use super::super::movement::{Columns, packs_of_rows};
+use super::super::occupancy::{SECTOR, UNITS, WARP, sectors_of, share};
+use super::super::radix::EQUALS;
+use super::direct::VOTES;
+use super::*;
+
+/// Minimum and maximum number of threads of a block.
+const THREADS: [u64; 2] = [128, 1024];
+
+/// Number of resident threads per SM: a thread with packs of 16 bytes has up to 64 registers.
+const RESIDENT_THREADS: u64 = 1024;
+
+/// Number of indices that a thread reads at once, and number of such steps up to which a block has the minimum number of threads.
+const EACH: u64 = 8;
+const STEPS: u64 = 2;
+
+/// Number of terms that a thread reads at once: packs that are aligned, and those that take two loads.
+const AHEAD: [u64; 2] = [8, 4];
+
+/// Maximum number of sorted positions that a block holds in shared memory, of bytes of sums there, and of rows per block.
+const ROUND: u64 = 8192;
+const SUMS: u64 = 16 << 10;
+const MAX_ROWS: u64 = 127;
+
+/// Maximum number of terms of a block that are sorted by comparing each with all others.
+const FEW: u64 = 256;
+
+/// Minimum number of threads that process neighbouring packs of a wide row: 128 bytes, a cache line. Maximum number of bytes of one
+/// row's terms that a block with more threads per row reads: an SM receives 64 bytes a cycle, so that they take half a microsecond.
+const LINE: u64 = 8;
+const ROW_BYTES: u64 = 64 << 10;
+
+/// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of a
+/// launch.
+const MAX_INSTRUCTIONS: u64 = 3 << 19;
+
+/// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
+const BYTES_OF_AN_INSTRUCTION: u64 = 4;
+
+/// Maximum number of bytes of terms of a block, on average, if there are fewer blocks than SMs.
+const BLOCK_BYTES: u64 = 128 << 10;
+
+/// Maximum number of indices per thread, unless the operation moves many bytes, and per block, whose positions have 16 bits.
+const MAX_EACH: u64 = 40;
+const BYTES_OF_A_STEP: u64 = 4 << 20;
+const MAX_SHARE: u64 = 1 << 16;
+
+/// Minimum average number of terms of a row that blocks which share the indices have each, and number of their sums that a thread adds.
+const MIN_TERMS: u64 = 16;
+const SUMS_OF_A_JOINER: u64 = 4;
+
+/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread.
+const PER_LOOK: f64 = 14.0;
+const PER_TERM: f64 = 20.0;
+const PER_SUM: f64 = 40.0;
+const PER_THREAD: f64 = 400.0;
+
+/// The division of rows and columns among blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// True if rows are not aligned to a pack.
+    ragged: bool,
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    pack: u64,
+    lanes: u64,
+    chunks: u64,
+    threads: u64,
+    /// Number of rows per block, and of blocks that share the indices.
+    own: u64,
+    segments: u64,
+    rows: u64,
+    count: u64,
+}
+
+impl Search {
+    /// Returns the division; `None` if blocks would examine too many indices, or add too many terms.
+    pub fn of(spec: &Spec, columns: &Columns) -> Option<Search> {
+        let bytes = spec.inputs[0].bytes() + spec.outputs[0].bytes();
+        let adds = spec.attrs.word("combine") == "add";
+        let is_fast = |search: &Search| {
+            let looks = search.looks() * PER_LOOK / WARP as f64;
+            let most_each = knob("EACHMAX", MAX_EACH) + bytes / BYTES_OF_A_STEP;
+            search.share() <= (search.threads * most_each).min(MAX_SHARE)
+                && looks <= (knob("MAXI", MAX_INSTRUCTIONS) + bytes / BYTES_OF_AN_INSTRUCTION) as f64
+        };
+        let is_divided = |search: &Search| {
+            !adds || search.blocks() >= UNITS || spec.inputs[0].bytes() / search.blocks() <= BLOCK_BYTES
+        };
+        let whole = Search::whole(spec, columns);
+        let divided = || Search::divided(spec, columns).filter(|_| adds);
+        Some(whole).filter(|whole| is_fast(whole) && is_divided(whole)).or_else(|| divided().filter(is_fast).filter(is_divided))
+    }
+
+    /// Blocks that search all indices for the terms of few rows.
+    fn whole(spec: &Spec, columns: &Columns) -> Search {
+        let count = spec.inputs[1].elements();
+        let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(knob("LINE", LINE), WARP), count);
+        let groups = UNITS * knob("RESIDENT", RESIDENT_THREADS) / search.threads / search.chunks;
+        search.owning(search.rows.div_ceil(groups.max(1)), spec)
+    }
+
+    /// Blocks that search a part of the indices for the terms of as many rows as possible; `None` if rows have too few terms.
+    fn divided(spec: &Spec, columns: &Columns) -> Option<Search> {
+        let count = spec.inputs[1].elements();
+        let blocks = UNITS * RESIDENT_THREADS / u64::from(BLOCK);
+        let own = Search::with(spec, columns, LINE, count.div_ceil(blocks)).owning(MAX_ROWS, spec);
+        let room = UNITS * RESIDENT_THREADS / own.threads / own.blocks();
+        let segments = room.min(count / own.rows / MIN_TERMS);
+        let share = count.div_ceil(segments.max(1)).max(1);
+        (segments > 1).then(|| Search { segments: count.div_ceil(share), ..own }.owning(MAX_ROWS, spec))
+    }
+
+    /// Blocks that own one row and search all indices, with threads for a `share` of them.
+    fn with(spec: &Spec, columns: &Columns, most_lanes: u64, share: u64) -> Search {
+        let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
+        let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = lanes(packs, knob("LANES", most_lanes));
+        let chunks = packs.div_ceil(lanes).max(1);
+        let [least, most] = THREADS;
+        let wanted = share.div_ceil(EACH * STEPS).next_power_of_two().max(u64::from(BLOCK));
+        let threads = wanted.min(SUMS / 2 / (pack * scatter_type(spec).size())).clamp(least, most);
+        Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
+    }
+
+    /// Blocks that own this many rows, or as many as have room for their sums.
+    fn owning(self, own: u64, spec: &Spec) -> Search {
+        let sums = SUMS / 2 / (self.lanes * self.pack * scatter_type(spec).size());
+        let most = if self.overflows() { sums.min(MAX_ROWS) } else { MAX_ROWS };
+        Search { own: own.min(self.rows).clamp(1, most.max(1)), ..self }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.rows.div_ceil(self.own).saturating_mul(self.chunks * self.segments)
+    }
+
+    /// Number of indices that a block searches.
+    fn share(&self) -> u64 {
+        self.count.div_ceil(self.segments).max(1)
+    }
+
+    /// Number of indices that all blocks search.
+    fn looks(&self) -> f64 {
+        self.blocks() as f64 * self.share() as f64
+    }
+
+    /// Number of positions that a block sorts at once.
+    fn round(&self) -> u64 {
+        self.share().next_multiple_of(WARP).min(ROUND)
+    }
+
+    /// Whether a block may have more terms than it can sort at once.
+    fn overflows(&self) -> bool {
+        self.share() > ROUND
+    }
+
+    /// Whether random indices seldom name the rows of a block more often than each thread can compare its term with all others.
+    fn finds_few(&self) -> bool {
+        self.share() * self.own / self.rows <= FEW.min(self.threads) * 2 / 3
+    }
+
+    /// Number of the segments' sums of packs.
+    fn partials(&self) -> u64 {
+        if self.segments == 1 { 0 } else { self.segments * self.rows * self.chunks * self.lanes }
+    }
+
+    /// Number of blocks of the kernel that adds the segments' sums.
+    fn joining(&self) -> u64 {
+        if self.segments == 1 { 0 } else { joining(self.rows * self.chunks * self.lanes, self.segments) }
+    }
+
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let lanes = (self.chunks * self.lanes) as f64;
+        let instructions = PER_LOOK * self.looks()
+            + (PER_TERM * self.count as f64 + PER_SUM * (self.rows * self.segments) as f64) * lanes
+            + PER_THREAD * (self.blocks() * self.threads) as f64;
+        let groups = self.rows.div_ceil(self.own) * self.segments * (self.threads / self.lanes);
+        let partials = Traffic::of(Space::Device, self.partials() * self.pack * scatter_type(spec).size());
+        let is_whole = self.segments == 1;
+        let mut costs = vec![Cost {
+            instructions,
+            read: Spec::bytes_of(&spec.inputs),
+            written: if is_whole { Spec::bytes_of(&spec.outputs) } else { partials },
+            sectors: self.sectors(spec),
+            blocks: self.blocks(),
+            share: share(self.threads),
+            // A thread reads its indices, then its terms.
+            waits: (self.share().div_ceil(self.threads * EACH) - 1 + self.count.div_ceil(groups * self.ahead())) as f64,
+            ..Cost::default()
+        }];
+        if !is_whole {
+            costs.push(Cost {
+                instructions: PER_SUM * (self.joining() * u64::from(BLOCK)) as f64,
+                read: partials,
+                written: Spec::bytes_of(&spec.outputs),
+                blocks: self.joining(),
+                share: share(u64::from(BLOCK)),
+                ..Cost::default()
+            });
+        }
+        costs
+    }
+
+    /// Number of sectors of memory that blocks access. A row of terms begins in any sector.
+    fn sectors(&self, spec: &Spec) -> f64 {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let streamed = (self.blocks() / self.segments * i.bytes() + y.bytes()) / SECTOR;
+        streamed as f64 + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
+    }
+
+    fn ahead(&self) -> u64 {
+        AHEAD[usize::from(self.ragged || self.pack > 4)]
+    }
+
+    pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
+        let sum = self.pack * scatter_type(spec).size();
+        let parts = Parts::of(spec, columns, 0, self.partials() * sum);
+        let adds = spec.attrs.word("combine") == "add";
+        let before = format!(
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+             #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS {}\n#define EACH {}\n#define AHEAD {}\n\
+             #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
+            c_type(spec.inputs[1].dtype),
+            u32::from(adds),
+            self.lanes,
+            self.chunks,
+            self.own,
+            self.segments,
+            self.share(),
+            self.round(),
+            u32::from(self.overflows()),
+            self.share().div_ceil(self.threads).min(EACH),
+            self.ahead(),
+            FEW.min(self.threads),
+            u32::from(self.finds_few()),
+            joiners(self.segments),
+            columns.text_of_packs(self.pack, self.ragged),
+        );
+        let launch = |name, body: &str, grid: u64, threads: u64| {
+            let resident = RESIDENT_THREADS / threads;
+            let bounds = format!(
+                "#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {resident})\n#define THREADS {threads}u\n"
+            );
+            parts.launch(name, &format!("{before}{bounds}"), body, grid, threads as u32)
+        };
+        let mut launches = vec![launch("scatter", &format!("{FIND}{SORT}{ADD}"), self.blocks(), self.threads)];
+        if self.segments > 1 {
+            launches.push(launch("scatter_join", JOIN, self.joining(), u64::from(BLOCK)));
+        }
+        launches
+    }
+}
+
+/// Number of threads that add the sums of this many segments.
+pub fn joiners(segments: u64) -> u64 {
+    segments.div_ceil(SUMS_OF_A_JOINER).next_power_of_two().min(WARP)
+}
+
+/// Number of blocks that add the sums of segments of this many packs.
+pub fn joining(packs: u64, segments: u64) -> u64 {
+    (packs * joiners(segments)).div_ceil(u64::from(BLOCK))
+}
+
+pub fn knob(name: &str, default: u64) -> u64 {
+    std::env::var(format!("AORTA_{name}")).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Returns the number of threads that share the packs of a row: a power of two of at most `most` that leaves few threads idle.
+fn lanes(packs: u64, most: u64) -> u64 {
+    let idle = |lanes: u64| packs.next_multiple_of(lanes);
+    let mut lanes = packs.next_power_of_two().min(most);
+    while lanes > LINE && idle(lanes) * 8 > idle(LINE) * 9 {
+        lanes /= 2;
+    }
+    lanes
+}
+
+/// Kernel text: the block has the indices from `all_begin` to `all_end`. `count_rows` counts the terms of each row and warp among the positions
+/// from `begin` to `end`, of which each warp has consecutive ones. `found` is the number of all.
+const FIND: &str = r#"  typedef Pack<C, V> Sum;
+  const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
+  const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
+  const u32 chunk = blockIdx.x % CHUNKS, segment = blockIdx.x / CHUNKS % SEGMENTS;
+  const u64 first = (u64)(blockIdx.x / CHUNKS / SEGMENTS) * OWN;
+  const P all_begin = segment * SHARE, all_end = count - all_begin < SHARE ? (P)count : all_begin + SHARE;
+  const u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
+  __shared__ union Room { u32 keys[FEW]; Pack<u32, 4> fours[FEW / 4]; u32 counts[WARPS * OWN]; Sum parts[2 * GROUPS * LANES]; } room;
+  __shared__ u32 starts[OWN + 1], part_starts[OWN + 1], found;
+  __shared__ unsigned short order[ROUND];
+  Block block = {0};
+  // Indices of 32 bits name no row beyond.
+  const u32 reach = sizeof(Index) == 4 && first >> 31 != 0 ? 0 : own_rows;
+  auto row_of = [&](Index index) {
+    if (sizeof(Index) == 4) return (u32)index - (u32)first < reach ? (u32)index - (u32)first : OWN;
+    return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
+  };
+  auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
+  // Lists the terms of few rows, in any order, as keys of the row and the position.
+  auto find_few = [&]() {
+    if (t < FEW) room.keys[t] = 0xffffffffu;
+    if (t == 0) found = 0;
+    __syncthreads();
+    for (P base = all_begin + t; base < all_end; base += 2 * EACH * THREADS) {
+      u32 bits = 0;
+#pragma unroll
+      for (u32 e = 0; e < 2 * EACH; e++) {
+        const P p = base + e * THREADS;
+        bits |= (u32)(p < all_end && row_of(INDEX(p)) < OWN) << e;
+      }
+      for (; bits != 0; bits &= bits - 1) {
+        const P p = base + (__ffsll((i64)bits) - 1) * THREADS;
+        const u32 slot = atomicAdd(&found, 1u);
+        if (slot < FEW) room.keys[slot] = row_of(INDEX(p)) << 16 | (p - all_begin);
+      }
+    }
+    __syncthreads();
+  };
+  // The warp's first and last position among those from `begin` to `end`.
+  P from = 0, to = 0;
+  auto count_rows = [&](P begin, P end) {
+    const u32 share = ((end - begin + 31) / 32 + WARPS - 1) / WARPS * 32;
+    from = begin + warp * share;
+    to = from + share < end ? from + share : end;
+    for (u32 k = t; k < WARPS * OWN; k += THREADS) room.counts[k] = 0;
+    if (t == 0) found = 0;
+    __syncthreads();
+    u32 mine = 0;
+    for (P base = from; base < to; base += 32 * EACH) {
+      u32 own[EACH];
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) own[e] = base + e * 32 + lane32 < to ? row_of(INDEX(base + e * 32 + lane32)) : OWN;
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) {
+        if (own[e] < OWN) atomicAdd(&room.counts[warp * OWN + own[e]], 1u);
+        mine += own[e] < OWN;
+      }
+    }
+    mine = sum32(mine);
+    if (lane32 == 0 && mine > 0) atomicAdd(&found, mine);
+    __syncthreads();
+  };
+"#;
+
+/// Kernel text: `sort_few` sorts the listed terms by row and position: the place of a term is the number of lower keys. `sort_rows` sorts the
+/// counted positions by row; those of a row keep their order. `part` is the maximum number of terms that a group of threads adds, and `parts`
+/// the number of parts of rows that have more.
+const SORT: &str = r#"  u32 part = 0, parts = 0;
+  // At most twice as many parts as groups have terms.
+  auto parts_of = [&](u32 terms) { return ADDS && terms > part ? (terms + part - 1) / part : 0; };
+  auto set_part = [&]() { part = ((found + GROUPS - 1) / GROUPS + AHEAD - 1) / AHEAD * AHEAD; };
+  auto sort_few = [&]() {
+    set_part();
+    const u32 held = found, mine = t < held ? room.keys[t] : 0, row = t << 16;
+    u32 lower = 0, before_row = 0;
+    if (t < held || t <= OWN) {
+      for (u32 k = 0; k < held; k += 4) {
+        const Pack<u32, 4> four = room.fours[k / 4];
+#pragma unroll
+        for (u32 o = 0; o < 4; o++) {
+          lower += four.at[o] < mine;
+          before_row += four.at[o] < row;
+        }
+      }
+    }
+    if (t < held) order[lower] = (unsigned short)mine;
+    if (t <= OWN) starts[t] = before_row;
+    __syncthreads();
+    const u32 own_parts = t < OWN ? parts_of(starts[t + 1] - starts[t]) : 0;
+    parts = 0;
+    if (block.votes(own_parts > 0) == 0) return;
+    const u32 before = block.before(own_parts, parts);
+    if (t < OWN) part_starts[t] = before;
+    if (t == 0) part_starts[OWN] = parts;
+    __syncthreads();
+  };
+  auto sort_rows = [&](P begin) {
+    set_part();
+    u32 terms = 0, all_terms = 0;
+    if (t < OWN) {
+#pragma unroll
+      for (u32 w = 0; w < WARPS; w++) terms += room.counts[w * OWN + t];
+    }
+    const u32 before = block.before(terms | parts_of(terms) << 16, all_terms);
+    parts = all_terms >> 16;
+    if (t < OWN) {
+      u32 at = before & 0xffffu;
+      starts[t] = at;
+      part_starts[t] = before >> 16;
+#pragma unroll
+      for (u32 w = 0; w < WARPS; w++) {
+        const u32 of_warp = room.counts[w * OWN + t];
+        room.counts[w * OWN + t] = at;
+        at += of_warp;
+      }
+    }
+    if (t == 0) {
+      starts[OWN] = all_terms & 0xffffu;
+      part_starts[OWN] = parts;
+    }
+    __syncthreads();
+    for (P base = from; base < to; base += 32 * EACH) {
+      u32 own[EACH];
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) own[e] = base + e * 32 + lane32 < to ? row_of(INDEX(base + e * 32 + lane32)) : OWN;
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) {
+        if (!any_vote(own[e] < OWN)) continue;
+        u32 same, leader, lower = equals32(own[e], same, leader), slot = 0;
+        if (lower == 0 && own[e] < OWN) {
+          slot = room.counts[warp * OWN + own[e]];
+          room.counts[warp * OWN + own[e]] = slot + same;
+        }
+        slot = SHUFFLE(slot, leader) + lower;
+        if (own[e] < OWN) order[slot] = (unsigned short)(base + e * 32 + lane32 - begin);
+        order_warp();
+      }
+    }
+    __syncthreads();
+  };
+"#;
+
+/// Kernel text: a group of `LANES` threads adds the terms of every `GROUPS`-th row. Rows of more than `part` terms are divided into parts of so
+/// many; a warp adds the sums of the parts of a row.
+const ADD: &str = r#"#if OVERFLOWS
+  __shared__ Sum sums[OWN * LANES];
+  for (u32 k = t; k < OWN * LANES; k += THREADS) {
+#pragma unroll
+    for (int c = 0; c < V; c++) sums[k].at[c] = 0;
+  }
+#endif
+  auto write = [&](u32 own, i64 column, const C* sum) {
+#if SEGMENTS > 1
+    Sum& partial = ((Sum*)partials)[(((u64)segment * rows + first + own) * CHUNKS + chunk) * LANES + lane];
+#pragma unroll
+    for (int c = 0; c < V; c++) partial.at[c] = sum[c];
+#else
+    Pack<E, V> v;
+#pragma unroll
+    for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
+    PUT(y + (first + own) * sy, column, v);
+#endif
+  };
+  // Takes the sum of a row's terms of a round.
+  auto take = [&](u32 own, i64 column, const C* sum) {
+#if OVERFLOWS
+#pragma unroll
+    for (int c = 0; c < V; c++) sums[own * LANES + lane].at[c] += sum[c];
+#else
+    write(own, column, sum);
+#endif
+  };
+  auto add_round = [&](P begin) {
+    auto add_terms = [&](u32 l, u32 end, i64 column, C* sum) {
+      for (; l < end; l += AHEAD) {
+        Raw raw[AHEAD];
+        C weight[AHEAD];
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+          if (l + a >= end) continue;
+          const P p = begin + order[l + a];
+          raw[a] = READ_ROW(x + outer.offset(p, 0), column);
+          weight[a] = WEIGHT(p);
+        }
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+          if (l + a >= end) continue;
+          const Pack<E, V> v = ELEMENTS(raw[a]);
+#pragma unroll
+          for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v.at[c]);
+        }
+      }
+    };
+    for (u32 item = group; item < own_rows + parts; item += GROUPS) {
+      const bool is_part = item >= own_rows;
+      u32 own = item, l, end;
+      if (is_part) {
+        // The last row whose parts do not begin behind this one.
+        own = 0;
+        for (u32 past = OWN; past - own > 1;) {
+          const u32 middle = (own + past) / 2;
+          if (part_starts[middle] <= item - own_rows) own = middle;
+          else past = middle;
+        }
+        l = starts[own] + (item - own_rows - part_starts[own]) * part;
+        end = l + part < starts[own + 1] ? l + part : starts[own + 1];
+      } else {
+        l = starts[own];
+        end = starts[own + 1];
+        if (ADDS && end - l > part) continue;
+        if (!ADDS && l < end) l = end - 1;
+      }
+      const i64 column = column_of(own);
+      C sum[V] = {};
+      if (column < (i64)n) add_terms(l, end, column, sum);
+      if (is_part) {
+#pragma unroll
+        for (int c = 0; c < V; c++) room.parts[(item - own_rows) * LANES + lane].at[c] = sum[c];
+      } else if (column < (i64)n) {
+        take(own, column, sum);
+      }
+    }
+    if (parts == 0) return;
+    __syncthreads();
+    for (u32 own = warp; own < own_rows; own += WARPS) {
+      if (starts[own + 1] - starts[own] <= part) continue;
+      C sum[V] = {};
+#pragma unroll 4
+      for (u32 item = part_starts[own] + lane32 / LANES; item < part_starts[own + 1]; item += 32 / LANES) {
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[c] += room.parts[item * LANES + lane].at[c];
+      }
+#pragma unroll
+      for (u32 mask = LANES; mask < 32; mask *= 2) {
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[c] += SHUFFLE_XOR(sum[c], mask);
+      }
+      const i64 column = column_of(own);
+      if (lane32 < LANES && column < (i64)n) take(own, column, sum);
+    }
+  };
+#if FEW_EXPECTED
+  find_few();
+  const bool is_counted = false;
+#else
+  count_rows(all_begin, all_end);
+  const bool is_counted = found <= ROUND;
+#endif
+  const bool is_few = FEW_EXPECTED && found <= FEW;
+  const P step = found <= ROUND ? SHARE : ROUND;
+  for (P begin = all_begin; begin < all_end; begin += step) {
+    if (is_few) {
+      sort_few();
+    } else {
+      if (!is_counted) {
+        __syncthreads();
+        count_rows(begin, all_end - begin < step ? all_end : begin + step);
+      }
+      sort_rows(begin);
+    }
+    add_round(begin);
+  }
+#if OVERFLOWS
+  __syncthreads();
+  for (u32 own = group; own < own_rows; own += GROUPS) {
+    const i64 column = column_of(own);
+    if (column < (i64)n) write(own, column, sums[own * LANES + lane].at);
+  }
+#endif
+"#;
+
+/// Kernel text: `JOINERS` threads add the segments' sums of one pack of a row.
+pub const JOIN: &str = r#"  const u64 item = GLOBAL_INDEX / JOINERS, row = item / (CHUNKS * LANES), pack = item % (CHUNKS * LANES);
+  const bool makes = row < rows;
+  C sum[V] = {};
+#pragma unroll 4
+  for (u32 segment = threadIdx.x % JOINERS; makes && segment < SEGMENTS; segment += JOINERS) {
+    const Pack<C, V> partial = ((const Pack<C, V>*)partials)[(segment * rows + row) * (CHUNKS * LANES) + pack];
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] += partial.at[c];
+  }
+#pragma unroll
+  for (u32 mask = 1; mask < JOINERS; mask *= 2) {
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] += SHUFFLE_XOR(sum[c], mask);
+  }
+  const i64 column = makes ? (i64)pack * V - LEAD(y + row * sy) : 0;
+  if (!makes || threadIdx.x % JOINERS != 0 || column >= (i64)n) return;
+  Pack<E, V> v;
+#pragma unroll
+  for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
+  PUT(y + row * sy, column, v);
+"#;
