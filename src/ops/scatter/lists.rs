@@ -49,6 +49,9 @@ const AHEAD: u64 = 4;
 /// Number of blocks for long lists.
 const LONG_BLOCKS: u64 = UNITS;
 
+/// Number of resident blocks per SM, which leaves registers for the terms that a thread reads at once.
+const RESIDENT: u64 = 4;
+
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
 /// the instructions of long lists, which are about half of the 832 to 1168 of the second.
 const PER_PLACE: f64 = 80.0;
@@ -245,7 +248,7 @@ impl Lists {
             "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
              #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
-             #define PLACE(l) order[l]\n#define TERM(row, j) FETCH(row, j)\n{}",
+             #define PLACE(l) order[l]\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n",
             self.lanes,
             self.chunks,
             self.terms,
@@ -430,7 +433,7 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
         return true;
       };
       for (bool has_more = column < (i64)n; has_more;) {
-        Pack<E, V> v[AHEAD];
+        Raw raw[AHEAD];
         C weight[AHEAD];
         u32 taken = 0;
 #pragma unroll
@@ -438,14 +441,15 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
           u32 p = 0;
           if (!has_next(p)) continue;
           taken++;
-          v[a] = TERM(x + outer.offset(p, 0), column);
+          raw[a] = READ_ROW(x + outer.offset(p, 0), column);
           weight[a] = WEIGHT(p);
         }
 #pragma unroll
         for (u32 a = 0; a < AHEAD; a++) {
           if (a >= taken) continue;
+          const Pack<E, V> v = ELEMENTS(raw[a]);
 #pragma unroll
-          for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v[a].at[c]);
+          for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v.at[c]);
         }
         has_more = taken == AHEAD;
       }

@@ -146,7 +146,7 @@ impl Operation for Scatter {
             let before = format!(
                 "{}#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
                  #define CHUNKS {chunks}\n#define AHEAD 8\n#define PLACE(l) (ADDS || SPARSE ? order[l] : (l))\n\
-                 #define TERM(row, j) fetch((row) + COLUMN(j, 1))\n#define SIDE {side}\n#define SPARSE {}\n{}",
+                 #define Raw Pack<E, V>\n#define READ_ROW(row, j) fetch((row) + COLUMN(j, 1))\n#define ELEMENTS(raw) (raw)\n#define SIDE {side}\n#define SPARSE {}\n{}",
                 split.sort.radix().text(),
                 split.window,
                 u32::from(split.windows > 0),
@@ -389,25 +389,26 @@ const OWN_PLACE: &str = "  u32 lane = threadIdx.x % LANES, own_term = threadIdx.
 /// Kernel text that adds up the terms of a row. `LANES` threads process neighbouring packs of columns, and `TERMS` such groups
 /// share the terms: `add_terms` adds a thread's terms to its sum, and `total` combines the sums of the groups.
 ///
-/// `PLACE(l)` is the position of a term, and `TERM(row, j)` its pack from column `j` on.
+/// `PLACE(l)` is the position of a term. `READ_ROW(row, j)` loads its pack from column `j` on, and `ELEMENTS(raw)` waits for it.
 const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of columns.
   auto add_terms = [&](P l, P end, i64 j, C* sum) {
     for (l += own_term; l < end; l += AHEAD * TERMS) {
-      Pack<E, V> v[AHEAD];
+      Raw raw[AHEAD];
       C weight[AHEAD];
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
         P p = PLACE(l + a * TERMS);
-        v[a] = TERM(x + outer.offset(p, 0), j);
+        raw[a] = READ_ROW(x + outer.offset(p, 0), j);
         weight[a] = WEIGHT(p);
       }
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
+        const Pack<E, V> v = ELEMENTS(raw[a]);
 #pragma unroll
         for (int c = 0; c < V; c++) {
-          C term = weight[a] * load<C>(v[a].at[c]);
+          C term = weight[a] * load<C>(v.at[c]);
           sum[c] = ADDS ? sum[c] + term : term;
         }
       }
