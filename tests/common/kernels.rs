@@ -18,12 +18,25 @@ const SIZES: &str = "param dtype = f32
   buffer many, pairs: dtype[20000, 33]
   buffer rows: dtype[30000, 33]
   buffer few: dtype[600, 33]
+  buffer at: i32[9500]
+  buffer short: dtype[9500, 5]
+  buffer sums: dtype[300, 5]
+  buffer spread: dtype[25000, 5]
+  buffer three: dtype[3, 33]
+  buffer everywhere: i32[140000]
+  buffer numbers: dtype[140000]
+  buffer totals: dtype[1400]
   step {
     transpose(wide -> turned)
     transpose(turned -> wide)
     transpose(odd -> of_odd)
     scatter(many, places, combine: add -> rows)
     scatter(pairs, places, combine: add -> few)
+    scatter(pairs, places, combine: add -> three)
+    scatter(short, at, combine: add -> sums)
+    scatter(short, at -> sums)
+    scatter(numbers, everywhere, combine: add -> totals)
+    scatter(short[0..500], at[0..500], combine: add -> spread)
   }";
 
 /// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there, or both with

@@ -49,7 +49,7 @@ const AHEAD: u64 = 4;
 /// Number of blocks for long lists.
 const LONG_BLOCKS: u64 = UNITS;
 
-/// Number of resident blocks per SM, which leaves registers for the terms that a thread reads at once.
+/// Number of resident blocks per SM if terms are not aligned: it leaves registers for those that a thread reads at once.
 const RESIDENT: u64 = 4;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
@@ -244,11 +244,12 @@ impl Lists {
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
         let parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
+        let bounds = format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
         let before = format!(
             "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
              #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
-             #define PLACE(l) order[l]\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n",
+             #define PLACE(l) order[l]\n{}{}",
             self.lanes,
             self.chunks,
             self.terms,
@@ -263,6 +264,7 @@ impl Lists {
             self.huges_at(),
             self.pool_at(),
             columns.text_of_packs(self.pack, self.ragged),
+            if self.ragged { bounds } else { String::new() },
         );
         let launch = |name, body: &str, grid: u64| parts.launch(name, &before, &format!("{PARTS}{body}"), grid, BLOCK);
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK)).max(1);

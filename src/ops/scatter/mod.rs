@@ -195,6 +195,9 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
+/// Minimum size in bytes of a mostly zero output for which blocks that set rows to zero as a whole pay off.
+const FAR: u64 = 1 << 20;
+
 /// Instructions per element that is added, and per index that is examined.
 const PER_ELEMENT: f64 = 3.0;
 const PER_INDEX: f64 = 12.0;
@@ -317,14 +320,13 @@ impl Split {
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let direct = || Direct::of(spec, &columns).map(Finder::Direct);
-        let search = || Search::of(spec, &columns).map(Finder::Search);
+        let search = || Search::of(spec, &columns, sparse).map(Finder::Search);
         let lists = || Lists::of(spec, &columns).map(Finder::Lists);
         let sorted = || Buckets::of(spec, &columns).map(Finder::Buckets);
-        let trial = std::env::var("AORTA_TRIAL").unwrap_or_default();
+        let (_, ragged) = columns.packs(x.dtype);
         let finder = match adds {
-            true if trial == "search" => search().or_else(lists).or_else(sorted),
-            true if trial == "lists" => lists().or_else(sorted),
-            true if trial == "tiles" => sorted(),
+            // Warps write rows slowly if packs do not divide them.
+            true if ragged && sparse && y.bytes() >= FAR => search().or_else(direct).or_else(lists).or_else(sorted),
             true => direct().or_else(search).or_else(lists).or_else(sorted),
             false => search().or_else(|| (!sparse).then_some(Finder::Last)),
         };

@@ -6,20 +6,17 @@
 //! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{SECTOR, UNITS, WARP, sectors_of, share};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share};
 use super::super::radix::EQUALS;
 use super::direct::VOTES;
 use super::*;
 
-/// Minimum and maximum number of threads of a block.
-const THREADS: [u64; 2] = [128, 1024];
-
-/// Number of resident threads per SM: a thread with packs of 16 bytes has up to 64 registers.
+/// Number of resident threads per SM: a thread has up to 64 registers, or 80 if it adds packs of more than four elements.
 const RESIDENT_THREADS: u64 = 1024;
+const RESIDENT_WIDE: u64 = 768;
 
-/// Number of indices that a thread reads at once, and number of such steps up to which a block has the minimum number of threads.
+/// Number of indices that a thread reads at once.
 const EACH: u64 = 8;
-const STEPS: u64 = 2;
 
 /// Number of terms that a thread reads at once: packs that are aligned, and those that take two loads.
 const AHEAD: [u64; 2] = [8, 4];
@@ -37,41 +34,49 @@ const FEW: u64 = 256;
 const LINE: u64 = 8;
 const ROW_BYTES: u64 = 64 << 10;
 
-/// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of a
+/// Maximum number of instructions of all warps, unless the operation writes many zeros: about as many as the SMs execute in the time of a
 /// launch.
-const MAX_INSTRUCTIONS: u64 = 3 << 19;
+const MAX_INSTRUCTIONS: u64 = 1 << 20;
 
-/// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
-const BYTES_OF_AN_INSTRUCTION: u64 = 4;
+/// Number of bytes of a mostly zero output that allows one more instruction of a warp, since SMs search while memory is busy.
+const BYTES_OF_AN_INSTRUCTION: u64 = 16;
 
-/// Maximum number of bytes of terms of a block, on average, if there are fewer blocks than SMs.
-const BLOCK_BYTES: u64 = 128 << 10;
+/// Maximum number of instructions of a thread for its indices and terms if there are fewer blocks than SMs: they take about 5 µs.
+const THREAD_INSTRUCTIONS: f64 = 2000.0;
+
+/// Number of bytes of a mostly zero output that a block sets to zero.
+const ZEROS: u64 = 32 << 10;
 
 /// Maximum number of indices per thread, unless the operation moves many bytes, and per block, whose positions have 16 bits.
 const MAX_EACH: u64 = 40;
 const BYTES_OF_A_STEP: u64 = 4 << 20;
 const MAX_SHARE: u64 = 1 << 16;
 
-/// Minimum average number of terms of a row that blocks which share the indices have each, and number of their sums that a thread adds.
+/// Minimum average number of terms of a row that blocks which share the indices have each, minimum number of indices per thread of such
+/// blocks, and number of their sums that a thread adds.
 const MIN_TERMS: u64 = 16;
+const MIN_EACH: u64 = 2;
 const SUMS_OF_A_JOINER: u64 = 4;
 
-/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread.
-const PER_LOOK: f64 = 14.0;
-const PER_TERM: f64 = 20.0;
-const PER_SUM: f64 = 40.0;
-const PER_THREAD: f64 = 400.0;
+/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread: executed
+/// instructions of scatters on an H100, from hardware counters.
+const PER_LOOK: f64 = 11.0;
+const PER_TERM: f64 = 60.0;
+const PER_SUM: f64 = 45.0;
+const PER_THREAD: f64 = 200.0;
 
 /// The division of rows and columns among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of such groups of packs of a row.
     pack: u64,
     lanes: u64,
     chunks: u64,
     threads: u64,
+    /// True if most rows have no term. A block sets all of its rows to zero first, and then writes those that have terms.
+    sparse: bool,
     /// Number of rows per block, and of blocks that share the indices.
     own: u64,
     segments: u64,
@@ -80,65 +85,78 @@ pub struct Search {
 }
 
 impl Search {
-    /// Returns the division; `None` if blocks would examine too many indices, or add too many terms.
-    pub fn of(spec: &Spec, columns: &Columns) -> Option<Search> {
-        let bytes = spec.inputs[0].bytes() + spec.outputs[0].bytes();
+    /// Returns the division; `None` if blocks would examine too many indices, or add too many terms. `sparse` means that most rows of a
+    /// contiguous output have no term.
+    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Search> {
         let adds = spec.attrs.word("combine") == "add";
+        let bytes = spec.outputs[0].bytes();
         let is_fast = |search: &Search| {
             let looks = search.looks() * PER_LOOK / WARP as f64;
-            let most_each = knob("EACHMAX", MAX_EACH) + bytes / BYTES_OF_A_STEP;
-            search.share() <= (search.threads * most_each).min(MAX_SHARE)
-                && looks <= (knob("MAXI", MAX_INSTRUCTIONS) + bytes / BYTES_OF_AN_INSTRUCTION) as f64
+            let most = MAX_INSTRUCTIONS + if search.sparse { bytes / BYTES_OF_AN_INSTRUCTION } else { 0 };
+            let terms = (search.share() * search.own / search.rows) as f64 * search.lanes as f64 * PER_TERM;
+            let of_thread = (PER_LOOK * search.share() as f64 + terms) / search.threads as f64;
+            search.share() <= search.threads * MAX_EACH
+                && looks <= most as f64
+                && (!adds || search.blocks() >= UNITS || of_thread <= THREAD_INSTRUCTIONS)
         };
-        let is_divided = |search: &Search| {
-            !adds || search.blocks() >= UNITS || spec.inputs[0].bytes() / search.blocks() <= BLOCK_BYTES
-        };
-        let whole = Search::whole(spec, columns);
-        let divided = || Search::divided(spec, columns).filter(|_| adds);
-        Some(whole).filter(|whole| is_fast(whole) && is_divided(whole)).or_else(|| divided().filter(is_fast).filter(is_divided))
+        let whole = Some(Search::whole(spec, columns, sparse)).filter(is_fast);
+        whole.or_else(|| Search::divided(spec, columns).filter(|_| adds).filter(is_fast))
     }
 
     /// Blocks that search all indices for the terms of few rows.
-    fn whole(spec: &Spec, columns: &Columns) -> Search {
+    fn whole(spec: &Spec, columns: &Columns, sparse: bool) -> Search {
         let count = spec.inputs[1].elements();
-        let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(knob("LINE", LINE), WARP), count);
-        let groups = UNITS * knob("RESIDENT", RESIDENT_THREADS) / search.threads / search.chunks;
-        search.owning(search.rows.div_ceil(groups.max(1)), spec)
+        if sparse && count <= ROUND {
+            let search = Search { sparse, ..Search::with(spec, columns, WARP) };
+            let own = ZEROS / (spec.outputs[0].bytes() / search.rows).max(1);
+            return search.owning(own.min(search.rows.div_ceil(BUSY_BLOCKS)), spec);
+        }
+        let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(LINE, WARP));
+        search.among(UNITS * RESIDENT_THREADS / search.threads, spec)
     }
 
-    /// Blocks that search a part of the indices for the terms of as many rows as possible; `None` if rows have too few terms.
+    /// Blocks that search a part of the indices for the terms of several rows; `None` if rows have too few terms.
     fn divided(spec: &Spec, columns: &Columns) -> Option<Search> {
-        let count = spec.inputs[1].elements();
-        let blocks = UNITS * RESIDENT_THREADS / u64::from(BLOCK);
-        let own = Search::with(spec, columns, LINE, count.div_ceil(blocks)).owning(MAX_ROWS, spec);
-        let room = UNITS * RESIDENT_THREADS / own.threads / own.blocks();
-        let segments = room.min(count / own.rows / MIN_TERMS);
+        let search = Search::with(spec, columns, LINE);
+        let (count, rows) = (search.count, search.rows);
+        let all_rows = Search { segments: count.div_ceil(ROUND).max(1), ..search }.owning(MAX_ROWS, spec);
+        let room = UNITS * RESIDENT_THREADS / search.threads / (all_rows.blocks() / all_rows.segments);
+        let segments = room.min(count / rows / MIN_TERMS).min(count / (search.threads * MIN_EACH));
         let share = count.div_ceil(segments.max(1)).max(1);
-        (segments > 1).then(|| Search { segments: count.div_ceil(share), ..own }.owning(MAX_ROWS, spec))
+        (segments > 1).then(|| Search { segments: count.div_ceil(share), ..search }.among(BUSY_BLOCKS, spec))
     }
 
-    /// Blocks that own one row and search all indices, with threads for a `share` of them.
-    fn with(spec: &Spec, columns: &Columns, most_lanes: u64, share: u64) -> Search {
+    /// Blocks that own one row and search all indices.
+    fn with(spec: &Spec, columns: &Columns, most_lanes: u64) -> Search {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = lanes(packs, knob("LANES", most_lanes));
+        let lanes = lanes(packs, most_lanes);
         let chunks = packs.div_ceil(lanes).max(1);
-        let [least, most] = THREADS;
-        let wanted = share.div_ceil(EACH * STEPS).next_power_of_two().max(u64::from(BLOCK));
-        let threads = wanted.min(SUMS / 2 / (pack * scatter_type(spec).size())).clamp(least, most);
-        Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
+        let threads = u64::from(BLOCK).min(SUMS / 2 / (pack * scatter_type(spec).size()));
+        Search { ragged, pack, lanes, chunks, threads, sparse: false, own: 1, segments: 1, rows, count }
     }
 
-    /// Blocks that own this many rows, or as many as have room for their sums.
+    /// About this many blocks that divide the rows among themselves.
+    fn among(self, blocks: u64, spec: &Spec) -> Search {
+        let groups = blocks / (self.chunks * self.segments);
+        self.owning(self.rows.div_ceil(groups.max(1)), spec)
+    }
+
+    /// Blocks that own this many rows, or as many as have room for their sums. A thread finds where a row's terms begin, and one where all end.
     fn owning(self, own: u64, spec: &Spec) -> Search {
         let sums = SUMS / 2 / (self.lanes * self.pack * scatter_type(spec).size());
-        let most = if self.overflows() { sums.min(MAX_ROWS) } else { MAX_ROWS };
-        Search { own: own.min(self.rows).clamp(1, most.max(1)), ..self }
+        let most = if self.overflows() { sums.clamp(1, self.threads - 1) } else { self.threads - 1 };
+        Search { own: own.min(self.rows).clamp(1, most.min(MAX_ROWS)), ..self }
+    }
+
+    /// Number of blocks that share the columns of a row. One block sets rows of a mostly zero output to zero.
+    fn column_blocks(&self) -> u64 {
+        if self.sparse { 1 } else { self.chunks }
     }
 
     fn blocks(&self) -> u64 {
-        self.rows.div_ceil(self.own).saturating_mul(self.chunks * self.segments)
+        self.rows.div_ceil(self.own).saturating_mul(self.column_blocks() * self.segments)
     }
 
     /// Number of indices that a block searches.
@@ -178,8 +196,9 @@ impl Search {
 
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let lanes = (self.chunks * self.lanes) as f64;
+        let written = if self.sparse { self.count } else { self.rows };
         let instructions = PER_LOOK * self.looks()
-            + (PER_TERM * self.count as f64 + PER_SUM * (self.rows * self.segments) as f64) * lanes
+            + (PER_TERM * self.count as f64 + PER_SUM * (written * self.segments) as f64) * lanes
             + PER_THREAD * (self.blocks() * self.threads) as f64;
         let groups = self.rows.div_ceil(self.own) * self.segments * (self.threads / self.lanes);
         let partials = Traffic::of(Space::Device, self.partials() * self.pack * scatter_type(spec).size());
@@ -224,13 +243,15 @@ impl Search {
         let parts = Parts::of(spec, columns, 0, self.partials() * sum);
         let adds = spec.attrs.word("combine") == "add";
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define COLUMN_BLOCKS {}\n#define SPARSE {}\n#define OWN {}u\n\
              #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS {}\n#define EACH {}\n#define AHEAD {}\n\
              #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),
             u32::from(adds),
             self.lanes,
             self.chunks,
+            self.column_blocks(),
+            u32::from(self.sparse),
             self.own,
             self.segments,
             self.share(),
@@ -244,7 +265,7 @@ impl Search {
             columns.text_of_packs(self.pack, self.ragged),
         );
         let launch = |name, body: &str, grid: u64, threads: u64| {
-            let resident = RESIDENT_THREADS / threads;
+            let resident = if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT_THREADS } / threads;
             let bounds = format!(
                 "#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {resident})\n#define THREADS {threads}u\n"
             );
@@ -268,10 +289,6 @@ pub fn joining(packs: u64, segments: u64) -> u64 {
     (packs * joiners(segments)).div_ceil(u64::from(BLOCK))
 }
 
-pub fn knob(name: &str, default: u64) -> u64 {
-    std::env::var(format!("AORTA_{name}")).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
 /// Returns the number of threads that share the packs of a row: a power of two of at most `most` that leaves few threads idle.
 fn lanes(packs: u64, most: u64) -> u64 {
     let idle = |lanes: u64| packs.next_multiple_of(lanes);
@@ -287,8 +304,9 @@ fn lanes(packs: u64, most: u64) -> u64 {
 const FIND: &str = r#"  typedef Pack<C, V> Sum;
   const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
   const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
-  const u32 chunk = blockIdx.x % CHUNKS, segment = blockIdx.x / CHUNKS % SEGMENTS;
-  const u64 first = (u64)(blockIdx.x / CHUNKS / SEGMENTS) * OWN;
+  u32 chunk = blockIdx.x % COLUMN_BLOCKS;
+  const u32 segment = blockIdx.x / COLUMN_BLOCKS % SEGMENTS;
+  const u64 first = (u64)(blockIdx.x / COLUMN_BLOCKS / SEGMENTS) * OWN;
   const P all_begin = segment * SHARE, all_end = count - all_begin < SHARE ? (P)count : all_begin + SHARE;
   const u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
   __shared__ union Room { u32 keys[FEW]; Pack<u32, 4> fours[FEW / 4]; u32 counts[WARPS * OWN]; Sum parts[2 * GROUPS * LANES]; } room;
@@ -302,22 +320,36 @@ const FIND: &str = r#"  typedef Pack<C, V> Sum;
     return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
   };
   auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
+#if SPARSE
+  // Sets the block's rows to zero: whole packs, and the elements before and behind them.
+  {
+    E *low = y + first * sy, *high = low + own_rows * sy;
+    E *low_pack = (E*)(((u64)low + 15) / 16 * 16), *high_pack = (E*)((u64)high / 16 * 16);
+    const E zero = {};
+    if (low_pack > high_pack) low_pack = high_pack = high;
+    for (Pack<u32, 4>* pack = (Pack<u32, 4>*)low_pack + t; pack < (Pack<u32, 4>*)high_pack; pack += THREADS) *pack = {};
+    if (t < low_pack - low) low[t] = zero;
+    if (t < high - high_pack) high_pack[t] = zero;
+  }
+#endif
   // Lists the terms of few rows, in any order, as keys of the row and the position.
   auto find_few = [&]() {
     if (t < FEW) room.keys[t] = 0xffffffffu;
     if (t == 0) found = 0;
     __syncthreads();
-    for (P base = all_begin + t; base < all_end; base += 2 * EACH * THREADS) {
+    for (P base = all_begin + t; base < all_end; base += EACH * THREADS) {
       u32 bits = 0;
 #pragma unroll
-      for (u32 e = 0; e < 2 * EACH; e++) {
+      for (u32 e = 0; e < EACH; e++) {
         const P p = base + e * THREADS;
         bits |= (u32)(p < all_end && row_of(INDEX(p)) < OWN) << e;
       }
       for (; bits != 0; bits &= bits - 1) {
         const P p = base + (__ffsll((i64)bits) - 1) * THREADS;
         const u32 slot = atomicAdd(&found, 1u);
-        if (slot < FEW) room.keys[slot] = row_of(INDEX(p)) << 16 | (p - all_begin);
+        // The terms are counted again.
+        if (slot >= FEW) break;
+        room.keys[slot] = row_of(INDEX(p)) << 16 | (p - all_begin);
       }
     }
     __syncthreads();
@@ -495,6 +527,7 @@ const ADD: &str = r#"#if OVERFLOWS
         end = starts[own + 1];
         if (ADDS && end - l > part) continue;
         if (!ADDS && l < end) l = end - 1;
+        if (SPARSE && l == end) continue;
       }
       const i64 column = column_of(own);
       C sum[V] = {};
@@ -527,24 +560,31 @@ const ADD: &str = r#"#if OVERFLOWS
   };
 #if FEW_EXPECTED
   find_few();
-  const bool is_counted = false;
+  const bool is_few = found <= FEW;
+  if (!is_few) {
+    __syncthreads();
+    count_rows(all_begin, all_end);
+  }
 #else
+  const bool is_few = false;
   count_rows(all_begin, all_end);
-  const bool is_counted = found <= ROUND;
 #endif
-  const bool is_few = FEW_EXPECTED && found <= FEW;
-  const P step = found <= ROUND ? SHARE : ROUND;
+  const bool is_counted = !OVERFLOWS || found <= ROUND;
+  const P step = is_counted ? SHARE : ROUND;
   for (P begin = all_begin; begin < all_end; begin += step) {
-    if (is_few) {
-      sort_few();
-    } else {
-      if (!is_counted) {
-        __syncthreads();
-        count_rows(begin, all_end - begin < step ? all_end : begin + step);
-      }
-      sort_rows(begin);
+    if (!is_counted) {
+      __syncthreads();
+      count_rows(begin, all_end - begin < step ? all_end : begin + step);
     }
-    add_round(begin);
+    if (is_few) sort_few();
+    else sort_rows(begin);
+#pragma unroll 1
+    for (; chunk < CHUNKS; chunk += COLUMN_BLOCKS) {
+      add_round(begin);
+      // The next columns take the place of the sums of parts.
+      if (COLUMN_BLOCKS < CHUNKS && parts > 0) __syncthreads();
+    }
+    chunk = blockIdx.x % COLUMN_BLOCKS;
   }
 #if OVERFLOWS
   __syncthreads();
