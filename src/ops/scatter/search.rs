@@ -47,10 +47,8 @@ const THREAD_INSTRUCTIONS: f64 = 2000.0;
 /// Number of bytes of a mostly zero output that a block sets to zero.
 const ZEROS: u64 = 32 << 10;
 
-/// Maximum number of indices per thread, unless the operation moves many bytes, and per block, whose positions have 16 bits.
+/// Maximum number of indices per thread. Positions within a block's share have 16 bits.
 const MAX_EACH: u64 = 40;
-const BYTES_OF_A_STEP: u64 = 4 << 20;
-const MAX_SHARE: u64 = 1 << 16;
 
 /// Minimum average number of terms of a row that blocks which share the indices have each, minimum number of indices per thread of such
 /// blocks, and number of their sums that a thread adds.
