@@ -9,7 +9,8 @@ use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, shar
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ADD_RANKED, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
-use super::search::{JOIN, joiners, joining};
+use super::search::{joiners, joining};
+use super::search_kernels::JOIN;
 use super::*;
 
 /// Minimum and maximum number of positions that a block groups by row at once.

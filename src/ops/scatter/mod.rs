@@ -5,6 +5,7 @@ mod buckets;
 mod direct;
 mod lists;
 mod search;
+mod search_kernels;
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
