@@ -196,9 +196,6 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Minimum size in bytes of a mostly zero output for which blocks that set rows to zero as a whole pay off.
-const FAR: u64 = 1 << 20;
-
 /// Instructions per element that is added, and per index that is examined.
 const PER_ELEMENT: f64 = 3.0;
 const PER_INDEX: f64 = 12.0;
@@ -324,10 +321,7 @@ impl Split {
         let search = || Search::of(spec, &columns, sparse).map(Finder::Search);
         let lists = || Lists::of(spec, &columns).map(Finder::Lists);
         let sorted = || Buckets::of(spec, &columns).map(Finder::Buckets);
-        let (_, ragged) = columns.packs(x.dtype);
         let finder = match adds {
-            // Warps write rows slowly if packs do not divide them.
-            true if ragged && sparse && y.bytes() >= FAR => search().or_else(direct).or_else(lists).or_else(sorted),
             true => direct().or_else(search).or_else(lists).or_else(sorted),
             false => search().or_else(|| (!sparse).then_some(Finder::Last)),
         };

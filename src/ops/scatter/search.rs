@@ -45,11 +45,8 @@ const BYTES_OF_AN_INSTRUCTION: u64 = 16;
 /// Maximum number of instructions of a thread for its indices and terms if there are fewer blocks than SMs: they take about 5 µs.
 const THREAD_INSTRUCTIONS: f64 = 2000.0;
 
-/// Number of bytes of a mostly zero output that a block sets to zero.
-const ZEROS: u64 = 32 << 10;
-
 /// Maximum number of indices per thread. Positions within a block's share have 16 bits.
-const MAX_EACH: u64 = 40;
+const MAX_EACH: u64 = 24;
 
 /// Minimum average number of terms of a row that blocks which share the indices have each, minimum number of indices per thread of such
 /// blocks, and number of their sums that a thread adds.
@@ -69,13 +66,11 @@ const PER_THREAD: f64 = 200.0;
 pub struct Search {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of such groups of packs of a row.
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
     pack: u64,
     lanes: u64,
     chunks: u64,
     threads: u64,
-    /// True if most rows have no term. A block sets all of its rows to zero first, and then writes those that have terms.
-    sparse: bool,
     /// Number of rows per block, and of blocks that share the indices.
     own: u64,
     segments: u64,
@@ -91,25 +86,20 @@ impl Search {
         let bytes = spec.outputs[0].bytes();
         let is_fast = |search: &Search| {
             let looks = search.looks() * PER_LOOK / WARP as f64;
-            let most = MAX_INSTRUCTIONS + if search.sparse { bytes / BYTES_OF_AN_INSTRUCTION } else { 0 };
+            let most = MAX_INSTRUCTIONS + if sparse { bytes / BYTES_OF_AN_INSTRUCTION } else { 0 };
             let terms = (search.share() * search.own / search.rows) as f64 * search.lanes as f64 * PER_TERM;
             let of_thread = (PER_LOOK * search.share() as f64 + terms) / search.threads as f64;
             search.share() <= search.threads * MAX_EACH
                 && looks <= most as f64
                 && (!adds || search.blocks() >= UNITS || of_thread <= THREAD_INSTRUCTIONS)
         };
-        let whole = Some(Search::whole(spec, columns, sparse)).filter(is_fast);
+        let whole = Some(Search::whole(spec, columns)).filter(is_fast);
         whole.or_else(|| Search::divided(spec, columns).filter(|_| adds).filter(is_fast))
     }
 
     /// Blocks that search all indices for the terms of few rows.
-    fn whole(spec: &Spec, columns: &Columns, sparse: bool) -> Search {
+    fn whole(spec: &Spec, columns: &Columns) -> Search {
         let count = spec.inputs[1].elements();
-        if sparse && count <= ROUND {
-            let search = Search { sparse, ..Search::with(spec, columns, WARP) };
-            let own = ZEROS / (spec.outputs[0].bytes() / search.rows).max(1);
-            return search.owning(own.min(search.rows.div_ceil(BUSY_BLOCKS)), spec);
-        }
         let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(LINE, WARP));
         search.among(UNITS * RESIDENT_THREADS / search.threads, spec)
     }
@@ -133,7 +123,7 @@ impl Search {
         let lanes = lanes(packs, most_lanes);
         let chunks = packs.div_ceil(lanes).max(1);
         let threads = u64::from(BLOCK).min(SUMS / 2 / (pack * scatter_type(spec).size()));
-        Search { ragged, pack, lanes, chunks, threads, sparse: false, own: 1, segments: 1, rows, count }
+        Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
     }
 
     /// About this many blocks that divide the rows among themselves.
@@ -149,13 +139,8 @@ impl Search {
         Search { own: own.min(self.rows).clamp(1, most.min(MAX_ROWS)), ..self }
     }
 
-    /// Number of blocks that share the columns of a row. One block sets rows of a mostly zero output to zero.
-    fn column_blocks(&self) -> u64 {
-        if self.sparse { 1 } else { self.chunks }
-    }
-
     fn blocks(&self) -> u64 {
-        self.rows.div_ceil(self.own).saturating_mul(self.column_blocks() * self.segments)
+        self.rows.div_ceil(self.own).saturating_mul(self.chunks * self.segments)
     }
 
     /// Number of indices that a block searches.
@@ -195,9 +180,8 @@ impl Search {
 
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let lanes = (self.chunks * self.lanes) as f64;
-        let written = if self.sparse { self.count } else { self.rows };
         let instructions = PER_LOOK * self.looks()
-            + (PER_TERM * self.count as f64 + PER_SUM * (written * self.segments) as f64) * lanes
+            + (PER_TERM * self.count as f64 + PER_SUM * (self.rows * self.segments) as f64) * lanes
             + PER_THREAD * (self.blocks() * self.threads) as f64;
         let groups = self.rows.div_ceil(self.own) * self.segments * (self.threads / self.lanes);
         let partials = Traffic::of(Space::Device, self.partials() * self.pack * scatter_type(spec).size());
@@ -242,15 +226,13 @@ impl Search {
         let parts = Parts::of(spec, columns, 0, self.partials() * sum);
         let adds = spec.attrs.word("combine") == "add";
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define COLUMN_BLOCKS {}\n#define SPARSE {}\n#define OWN {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
              #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS {}\n#define EACH {}\n#define AHEAD {}\n\
              #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),
             u32::from(adds),
             self.lanes,
             self.chunks,
-            self.column_blocks(),
-            u32::from(self.sparse),
             self.own,
             self.segments,
             self.share(),
@@ -291,7 +273,7 @@ pub fn joining(packs: u64, segments: u64) -> u64 {
 /// Returns the number of threads that share the packs of a row: a power of two of at most `most` that leaves few threads idle.
 fn lanes(packs: u64, most: u64) -> u64 {
     let idle = |lanes: u64| packs.next_multiple_of(lanes);
-    let mut lanes = packs.next_power_of_two().min(most);
+    let mut lanes = packs.next_power_of_two().min(1 << most.ilog2());
     while lanes > LINE && idle(lanes) * 8 > idle(LINE) * 9 {
         lanes /= 2;
     }

@@ -5,9 +5,8 @@
 pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
   const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
   const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
-  u32 chunk = blockIdx.x % COLUMN_BLOCKS;
-  const u32 segment = blockIdx.x / COLUMN_BLOCKS % SEGMENTS;
-  const u64 first = (u64)(blockIdx.x / COLUMN_BLOCKS / SEGMENTS) * OWN;
+  const u32 chunk = blockIdx.x % CHUNKS, segment = blockIdx.x / CHUNKS % SEGMENTS;
+  const u64 first = (u64)(blockIdx.x / CHUNKS / SEGMENTS) * OWN;
   const P all_begin = segment * SHARE, all_end = count - all_begin < SHARE ? (P)count : all_begin + SHARE;
   const u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
   __shared__ union Room { u32 keys[FEW]; Pack<u32, 4> fours[FEW / 4]; u32 counts[WARPS * OWN]; Sum parts[2 * GROUPS * LANES]; } room;
@@ -21,18 +20,6 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
     return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
   };
   auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
-#if SPARSE
-  // Sets the block's rows to zero: whole packs, and the elements before and behind them.
-  {
-    E *low = y + first * sy, *high = low + own_rows * sy;
-    E *low_pack = (E*)(((u64)low + 15) / 16 * 16), *high_pack = (E*)((u64)high / 16 * 16);
-    const E zero = {};
-    if (low_pack > high_pack) low_pack = high_pack = high;
-    for (Pack<u32, 4>* pack = (Pack<u32, 4>*)low_pack + t; pack < (Pack<u32, 4>*)high_pack; pack += THREADS) *pack = {};
-    if (t < low_pack - low) low[t] = zero;
-    if (t < high - high_pack) high_pack[t] = zero;
-  }
-#endif
   // Lists the terms of few rows, in any order, as keys of the row and the position.
   auto find_few = [&]() {
     if (t < FEW) room.keys[t] = 0xffffffffu;
@@ -228,7 +215,6 @@ pub const ADD: &str = r#"#if OVERFLOWS
         end = starts[own + 1];
         if (ADDS && end - l > part) continue;
         if (!ADDS && l < end) l = end - 1;
-        if (SPARSE && l == end) continue;
       }
       const i64 column = column_of(own);
       C sum[V] = {};
@@ -279,13 +265,7 @@ pub const ADD: &str = r#"#if OVERFLOWS
     }
     if (is_few) sort_few();
     else sort_rows(begin);
-#pragma unroll 1
-    for (; chunk < CHUNKS; chunk += COLUMN_BLOCKS) {
-      add_round(begin);
-      // The next columns take the place of the sums of parts.
-      if (COLUMN_BLOCKS < CHUNKS && parts > 0) __syncthreads();
-    }
-    chunk = blockIdx.x % COLUMN_BLOCKS;
+    add_round(begin);
   }
 #if OVERFLOWS
   __syncthreads();
