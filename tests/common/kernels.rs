@@ -29,6 +29,14 @@ const SIZES: &str = "param dtype = f32
   buffer choices, places_of_rows: i32[20000, 2]
   buffer counts: i32[8]
   buffer bordered: dtype[3001, 1304]
+  buffer at: i32[9500]
+  buffer narrow: dtype[9500, 5]
+  buffer sums: dtype[300, 5]
+  buffer spread: dtype[25000, 5]
+  buffer three: dtype[3, 33]
+  buffer everywhere: i32[140000]
+  buffer numbers: dtype[140000]
+  buffer totals: dtype[1400]
   step {
     transpose(wide -> turned)
     transpose(turned -> wide)
@@ -43,6 +51,11 @@ const SIZES: &str = "param dtype = f32
     permute(picked, choices, experts: 8 -> sorted, places_of_rows, counts)
     unpermute(sorted, places_of_rows -> picked)
     pad(long, before: [1, 2], after: [0, 1] -> bordered)
+    scatter(pairs, places, combine: add -> three)
+    scatter(narrow, at, combine: add -> sums)
+    scatter(narrow, at -> sums)
+    scatter(numbers, everywhere, combine: add -> totals)
+    scatter(narrow[0..500], at[0..500], combine: add -> spread)
   }";
 
 /// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there,

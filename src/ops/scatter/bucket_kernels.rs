@@ -98,18 +98,6 @@ pub const GROUP: &str = r#"#if SORTS
 #endif
   auto arrange = [&](u32 m) {
 #if SORTS
-    if (m <= FEW) {
-      // The place of a position is the number of those with a lower row, or the same row and a lower position.
-      if (t < m) {
-        const u32 mine = row_of[t], p = found.at[t];
-        u32 rank = 0;
-#pragma unroll 8
-        for (u32 k = 0; k < m; k++) rank += row_of[k] < mine + (found.at[k] < p);
-        order[rank] = (unsigned short)t;
-      }
-      __syncthreads();
-      return;
-    }
     for (u32 k = t; k < WARPS * WORDS; k += THREADS) (&cursor[0][0])[k] = 0;
     __syncthreads();
     const u32 each = (m + THREADS - 1) / THREADS;
@@ -328,91 +316,6 @@ pub const ADD_RANKED: &str = r#"  // A bit for each thread of the warp with the 
   };
 "#;
 
-/// Kernel text: a block searches the indices of its segment for those of its rows. Threads write few positions in any order, since they are
-/// grouped by comparisons. More are written in their order, and their terms added whenever the list is full.
-pub const ALL: &str = r#"  __shared__ u32 counted[2][WARPS], found_all;
-  take_item(blockIdx.x);
-  const u32 STEP = THREADS * EACH, share = ((u32)count + SEGMENTS - 1) / SEGMENTS, begin = segment * share;
-  const u32 end = begin + share < (u32)count ? begin + share : (u32)count;
-  // Indices of 32 bits name no row beyond.
-  const u32 reach = sizeof(Index) == 4 && first >> 31 != 0 ? 0 : own_rows;
-  auto row_of_index = [&](Index index) {
-    if (sizeof(Index) == 4) return (u32)index - (u32)first < reach ? (u32)index - (u32)first : OWN;
-    return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
-  };
-  u32 base = begin, held = 0;
-#if FEW_EXPECTED
-  if (t == 0) found_all = 0;
-  __syncthreads();
-  for (; base < end; base += 2 * STEP) {
-    u32 bits = 0;
-#pragma unroll
-    for (u32 e = 0; e < 2 * EACH; e++) {
-      const u32 p = base + e * THREADS + t;
-      bits |= (u32)(p < end && row_of_index(INDEX(p)) < OWN) << e;
-    }
-    for (; bits != 0; bits &= bits - 1) {
-      const u32 p = base + (__ffsll((i64)bits) - 1) * THREADS + t, slot = atomicAdd(&found_all, 1u);
-      if (slot >= FEW) continue;
-      found.at[slot] = p;
-      row_of[slot] = (unsigned short)row_of_index(INDEX(p));
-    }
-  }
-  __syncthreads();
-  if (found_all <= FEW) held = found_all;
-  else base = begin;
-#endif
-  u32 turn = 0, all = 0, before = 0, placed = 0, row[EACH], votes[EACH];
-  for (;;) {
-    if (placed == all && base < end) {
-      const u32 own = base + warp * (32 * EACH) + lane32;
-      u32 of_warp = 0;
-#pragma unroll
-      for (u32 e = 0; e < EACH; e++) row[e] = own + 32 * e < end ? row_of_index(INDEX(own + 32 * e)) : OWN;
-#pragma unroll
-      for (u32 e = 0; e < EACH; e++) {
-        votes[e] = votes32(row[e] < OWN);
-        of_warp += __popc(votes[e]);
-      }
-      if (lane32 == 0) counted[turn][warp] = of_warp;
-      __syncthreads();
-      all = before = placed = 0;
-#pragma unroll
-      for (u32 w = 0; w < WARPS; w++) {
-        if (w == warp) before = all;
-        all += counted[turn][w];
-      }
-      turn = 1 - turn;
-      base += STEP;
-    }
-    if (placed < all) {
-      u32 at = held + before - placed;
-#pragma unroll
-      for (u32 e = 0; e < EACH; e++) {
-        const u32 slot = at + __popc(votes[e] & ((1u << lane32) - 1));
-        if (row[e] < OWN && slot >= held && slot < ROUND) {
-          found.at[slot] = base - STEP + warp * (32 * EACH) + lane32 + 32 * e;
-          row_of[slot] = (unsigned short)row[e];
-        }
-        at += __popc(votes[e]);
-      }
-      const u32 taken = all - placed < ROUND - held ? all - placed : ROUND - held;
-      placed += taken;
-      held += taken;
-    }
-    const bool is_last = placed == all && base >= end;
-    if (held < ROUND && !is_last) continue;
-    __syncthreads();
-    if (held > 0) {
-      arrange(held);
-      add(held);
-    }
-    held = 0;
-    if (is_last) break;
-  }
-  write_sums();
-"#;
-
 /// Kernel text: a block reads the runs of its bucket, one for each tile.
 ///
 /// An item of more than `HEAVY` positions is divided into parts of `PART` positions, which depend on the indices alone. Its block lists
@@ -576,22 +479,4 @@ pub const WRITE: &str = r#"  auto write_sums = [&]() {
 #endif
     }
   };
-"#;
-
-/// Kernel text: a thread adds the segments' sums of one pack of a row.
-pub const JOIN: &str = r#"  const u64 row = GLOBAL_INDEX / (CHUNKS * LANES), pack = GLOBAL_INDEX % (CHUNKS * LANES);
-  if (row >= rows) return;
-  const i64 column = (i64)pack * V - LEAD(y + row * sy);
-  if (column >= (i64)n) return;
-  C sum[V] = {};
-#pragma unroll 8
-  for (u32 number = 0; number < SEGMENTS; number++) {
-    const Pack<C, V> partial = ((const Pack<C, V>*)partials)[(number * rows + row) * (CHUNKS * LANES) + pack];
-#pragma unroll
-    for (int c = 0; c < V; c++) sum[c] += partial.at[c];
-  }
-  Pack<E, V> v;
-#pragma unroll
-  for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
-  PUT(y + row * sy, column, v);
 "#;

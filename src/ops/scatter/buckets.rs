@@ -1,34 +1,20 @@
-//! The kernels of a `scatter` with `combine: add` whose blocks own buckets of consecutive rows.
+//! The kernels of a `scatter` with `combine: add` of many indices, whose blocks own buckets of consecutive rows.
 //!
-//! A block collects the positions of its rows' terms, groups them by row in their order, and divides all terms evenly among its threads,
-//! however many belong to one row. So every run adds terms in the same order. There are two ways to collect positions ([`Source`]): few
-//! indices are searched by every block; for more, a first kernel sorts the positions of each tile of indices by bucket, and blocks read
-//! the runs of their bucket in all tiles. In the second way, blocks share a bucket that has far more positions than others.
+//! A first kernel sorts the positions of each tile of indices by bucket. A block reads the runs of its bucket in all tiles, groups their
+//! positions by row in their order, and divides all terms evenly among its threads, however many belong to one row. Blocks share a bucket
+//! that has far more positions than others. So every run adds terms in the same order.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD, ADD_RANKED, ALL, GROUP, JOIN, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::bucket_kernels::{ADD, ADD_RANKED, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
-use super::lists::MAX_TERMS;
+use super::search::{joiners, joining};
+use super::search_kernels::JOIN;
 use super::*;
 
-/// Minimum and maximum number of positions that a block groups by row at once, and number up to which each thread compares its
-/// position with all others.
+/// Minimum and maximum number of positions that a block groups by row at once.
 const ROUND: [u64; 2] = [512, 2816];
-const FEW: u64 = 192;
-
-/// Maximum number of steps in which the SMs search: if lists of few terms are the alternative; if blocks divide the indices among
-/// themselves, which no popular row makes uneven; and otherwise.
-const MAX_BESIDE_LISTS: u64 = 3;
-const MAX_OF_DIVIDED: u64 = 16;
-const MAX_STEPS: u64 = 5;
-
-/// Number of indices that a block examines per step, number of steps that justifies a second launch, and minimum average number of terms
-/// per row and segment of the indices.
-const STEP: u64 = EACH * BLOCK as u64;
-const STEPS: u64 = 4;
-const MIN_TERMS: u64 = 16;
 
 /// Size in bytes of the shared memory of a block, without that of sums over its threads.
 const SHARED: u64 = 46 << 10;
@@ -72,10 +58,9 @@ const CROWD: u64 = 6;
 const EACH: u64 = 8;
 const AHEAD: [u64; 2] = [4, 8];
 
-/// Instructions of the kernel that adds: per index that a block examines, per position that it groups by row, per thread that adds a term,
-/// per thread that writes a sum, and others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed
-/// instructions of ten scatters on an H100, from hardware counters.
-const PER_LOOK: f64 = 12.5;
+/// Instructions of the kernel that adds: per position that it groups by row, per thread that adds a term, per thread that writes a sum, and
+/// others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed instructions of ten scatters on an
+/// H100, from hardware counters.
 const PER_PLACE: f64 = 142.0;
 const PER_TERM: f64 = 48.0;
 const PER_SUM: f64 = 45.0;
@@ -83,19 +68,12 @@ const PER_THREAD: f64 = 500.0;
 const PER_SPLIT: f64 = 163.0;
 const PER_SPLITTER: f64 = 162.0;
 
-/// The way in which a block finds the positions of its rows' terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// It searches all indices.
-    All,
-    /// It reads the runs of its bucket in tiles, each of which a block of this many threads has sorted, with `held` positions each.
-    Tiles { threads: u64, held: u64 },
-}
-
 /// The division of rows, columns and indices among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
-    source: Source,
+    /// Number of threads of a block that sorts a tile, and of positions per thread.
+    splitters: u64,
+    held: u64,
     /// True if each warp has sums of all rows of a bucket, to which it adds terms in their order without grouping them by row.
     is_ranked: bool,
     /// True if rows are not aligned to a pack.
@@ -104,7 +82,7 @@ pub struct Buckets {
     pack: u64,
     lanes: u64,
     chunks: u64,
-    /// Number of rows per bucket, and of blocks that share the indices or the tiles of a bucket.
+    /// Number of rows per bucket, and of blocks that share the tiles of a bucket.
     own: u64,
     segments: u64,
     /// Number of positions that a block groups by row at once.
@@ -114,34 +92,17 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Returns the division if blocks search all indices; `None` if that is not fast.
-    pub fn searching(spec: &Spec, columns: &Columns) -> Option<Buckets> {
-        let one = Buckets::with(spec, columns, ROUND[1])?;
-        let mut all = one.owning(BUSY_BLOCKS, spec);
-        if one.count > STEPS * STEP {
-            let room = BUSY_BLOCKS / all.blocks();
-            all.segments = (one.count / STEP * 2).min(room).min(one.count / one.rows / MIN_TERMS).max(1);
-        }
-        let steps = (one.count / all.segments).div_ceil(STEP) * all.blocks().div_ceil(all.resident() * UNITS);
-        let most = match one.count / one.rows <= MAX_TERMS[0] {
-            true => MAX_BESIDE_LISTS,
-            false if all.segments > 1 => MAX_OF_DIVIDED,
-            false => MAX_STEPS,
-        };
-        (steps <= most).then_some(all)
-    }
-
-    /// Returns the division if tiles of indices are sorted by bucket; `None` if there are too many buckets or indices.
-    pub fn sorting(spec: &Spec, columns: &Columns) -> Option<Buckets> {
+    /// Returns the division; `None` if there are too many buckets or indices.
+    pub fn of(spec: &Spec, columns: &Columns) -> Option<Buckets> {
         let count = spec.inputs[1].elements();
         let [least_round, most_round] = ROUND;
         let wanted = (count / PER_BUCKET).clamp(BUSY_BLOCKS, RESIDENT * UNITS);
         let average = count.div_ceil(wanted);
         let round = (average + average / 4).next_multiple_of(u64::from(BLOCK)).clamp(least_round, most_round);
         let mut tiled = Buckets::with(spec, columns, round)?.owning(wanted, spec);
-        let (_, threads, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
-        let held = count.div_ceil(ENOUGH_TILES * threads).next_power_of_two().clamp(MIN_HELD, most_held);
-        tiled.source = Source::Tiles { threads, held };
+        let (_, splitters, most_held) = SPLITS.into_iter().find(|(most, ..)| tiled.buckets() <= *most)?;
+        tiled.splitters = splitters;
+        tiled.held = count.div_ceil(ENOUGH_TILES * splitters).next_power_of_two().clamp(MIN_HELD, most_held);
         let own = Buckets { own: tiled.rows.div_ceil((wanted / tiled.chunks).max(1)).min(MAX_ROWS), ..tiled };
         let of_warps = u64::from(BLOCK) / WARP * own.own * own.lanes * own.pack * scatter_type(spec).size();
         let is_spread = own.own * own.lanes >= MIN_SPREAD && own.lanes <= MAX_RANKED_LANES;
@@ -153,16 +114,26 @@ impl Buckets {
         Some(tiled)
     }
 
-    /// Blocks that own one row and search all indices; `None` if positions need more than 31 bits.
+    /// Buckets of one row; `None` if positions need more than 31 bits.
     fn with(spec: &Spec, columns: &Columns, round: u64) -> Option<Buckets> {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes_of_warp(packs);
-        let chunks = packs.div_ceil(lanes).max(1);
-        let source = Source::All;
-        let one =
-            Buckets { source, is_ranked: false, ragged, pack, lanes, chunks, own: 1, segments: 1, round, rows, count };
+        let one = Buckets {
+            splitters: u64::from(BLOCK),
+            held: 1,
+            is_ranked: false,
+            ragged,
+            pack,
+            lanes,
+            chunks: packs.div_ceil(lanes).max(1),
+            own: 1,
+            segments: 1,
+            round,
+            rows,
+            count,
+        };
         (count < 1 << 31).then_some(one)
     }
 
@@ -180,17 +151,13 @@ impl Buckets {
         self.rows.div_ceil(self.own)
     }
 
-    /// Whether random indices seldom name the rows of a block more often than each thread can compare its position with all others.
-    fn finds_few(&self) -> bool {
-        self.source == Source::All && self.count / self.segments * self.own / self.rows <= FEW * 2 / 3
-    }
-
+    /// Number of positions of a tile.
     fn tile(&self) -> u64 {
-        if let Source::Tiles { threads, held } = self.source { threads * held } else { 0 }
+        self.splitters * self.held
     }
 
     fn tiles(&self) -> u64 {
-        self.count.div_ceil(self.tile().max(1))
+        self.count.div_ceil(self.tile())
     }
 
     /// Number of blocks per SM of the kernel that adds.
@@ -219,7 +186,7 @@ impl Buckets {
     }
 
     fn workspace(&self) -> u64 {
-        if self.source == Source::All { 0 } else { self.heads_at() + 4 * self.heads() }
+        self.heads_at() + 4 * self.heads()
     }
 
     /// Number of positions of a part of an item. A block reads all runs of the item to find those of its part.
@@ -259,23 +226,18 @@ impl Buckets {
 
     /// Number of the sums of all parts.
     fn shared(&self) -> u64 {
-        if self.source == Source::All { 0 } else { self.parts() * self.own * self.lanes * self.pack }
+        self.parts() * self.own * self.lanes * self.pack
     }
 
     /// Number of blocks of the kernel that adds the segments' sums.
     fn joining(&self) -> u64 {
-        if self.segments == 1 { 0 } else { (self.rows * self.chunks * self.lanes).div_ceil(u64::from(BLOCK)) }
+        if self.segments == 1 { 0 } else { joining(self.rows * self.chunks * self.lanes, self.segments) }
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
         let threads = (self.blocks() * u64::from(BLOCK)) as f64;
-        let (found, before) = match self.source {
-            Source::All => (PER_LOOK * count * (self.blocks() / self.segments) as f64, 0),
-            Source::Tiles { threads, .. } => {
-                (PER_SPLIT * count + PER_SPLITTER * (self.tiles() * threads) as f64, self.tiles())
-            }
-        };
+        let found = PER_SPLIT * count + PER_SPLITTER * (self.tiles() * self.splitters) as f64;
         let grouped = count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes);
         let written = PER_SUM * (self.segments * self.rows) as f64 * lanes;
         let partials = Traffic::of(Space::Device, self.partials() * scatter_type(spec).size());
@@ -284,7 +246,7 @@ impl Buckets {
             read: Spec::bytes_of(&spec.inputs) + partials,
             written: Spec::bytes_of(&spec.outputs) + partials,
             sectors: self.sectors(spec),
-            blocks: before + self.blocks() + self.joining(),
+            blocks: self.tiles() + self.blocks() + self.joining(),
             share: share(BLOCK.into()),
             ..Cost::default()
         }
@@ -295,11 +257,7 @@ impl Buckets {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let streamed = (i.bytes() + y.bytes() + self.workspace()) / SECTOR;
         let runs = self.tiles() * self.buckets() * self.chunks;
-        let of_runs = if self.source == Source::All {
-            0.0
-        } else {
-            runs as f64 * (1.0 + sectors_of(4 * self.count / runs.max(1)))
-        };
+        let of_runs = runs as f64 * (1.0 + sectors_of(4 * self.count / runs.max(1)));
         streamed as f64 + of_runs + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
     }
 
@@ -309,16 +267,14 @@ impl Buckets {
         parts.bind("offsets_at", self.offsets_at());
         parts.bind("heads_at", self.heads_at());
         let buckets = self.buckets();
-        let is_few = self.finds_few();
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define FEW {FEW}\n#define FEW_EXPECTED {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n#define BUCKETS_BITS {}\n#define CROWD {CROWD}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
-             #define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define SEGMENTS {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n\
+             #define BUCKETS_BITS {}\n#define CROWD {CROWD}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n#define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define SEGMENTS {}u\n\
              #define PART {}u\n#define HEAVY {}u\n#define HEADS {}u\n#define RECORDS {}u\n#define JOINED {JOINED}u\n#define SHARED_AT {}ull\n\
-             #define EACH {EACH}\n#define AHEAD {}\n{}",
+             #define EACH {EACH}\n#define AHEAD {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),
             self.round,
-            u32::from(is_few),
-            u32::from((self.own > 1 || is_few) && !self.is_ranked),
+            u32::from(self.own > 1 && !self.is_ranked),
             if self.is_ranked { u64::from(BLOCK) / WARP } else { 1 },
             self.own.ilog2() + 1,
             buckets.ilog2() + 1,
@@ -334,6 +290,7 @@ impl Buckets {
             self.records(),
             self.partials(),
             AHEAD[usize::from(self.pack <= 4)],
+            joiners(self.segments),
             columns.text_of_packs(self.pack, self.ragged),
         );
         let resident = self.resident();
@@ -344,13 +301,12 @@ impl Buckets {
             );
             parts.launch(name, &format!("{before}{bounds}"), body, grid, threads as u32)
         };
-        let mut launches = Vec::new();
-        let find = if self.source == Source::All { ALL.to_owned() } else { format!("{JOIN_PARTS}{RUNS}") };
         let add = if self.is_ranked { ADD_RANKED } else { ADD };
-        if let Source::Tiles { threads, .. } = self.source {
-            launches.push(launch("scatter_split", SPLIT, self.tiles(), threads));
-        }
-        launches.push(launch("scatter", &format!("{OWN_ROWS}{GROUP}{add}{WRITE}{find}"), self.blocks(), BLOCK.into()));
+        let body = format!("{OWN_ROWS}{GROUP}{add}{WRITE}{JOIN_PARTS}{RUNS}");
+        let mut launches = vec![
+            launch("scatter_split", SPLIT, self.tiles(), self.splitters),
+            launch("scatter", &body, self.blocks(), BLOCK.into()),
+        ];
         if self.segments > 1 {
             launches.push(launch("scatter_join", JOIN, self.joining(), BLOCK.into()));
         }

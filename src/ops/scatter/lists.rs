@@ -10,7 +10,6 @@
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of};
 use super::super::radix::EQUALS;
-use super::look::lanes;
 use super::*;
 
 /// Number of positions that a block sorts in shared memory.
@@ -49,6 +48,9 @@ const AHEAD: u64 = 4;
 
 /// Number of blocks for long lists.
 const LONG_BLOCKS: u64 = UNITS;
+
+/// Number of resident blocks per SM if terms are not aligned: it leaves registers for those that a thread reads at once.
+const RESIDENT: u64 = 4;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
 /// the instructions of long lists, which are about half of the 832 to 1168 of the second.
@@ -242,11 +244,12 @@ impl Lists {
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
         let parts = Parts::of(spec, columns, self.workspace(), self.partials(spec));
+        let bounds = format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
         let before = format!(
             "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
              #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
-             #define PLACE(l) order[l]\n#define TERM(row, j) FETCH(row, j)\n{}",
+             #define PLACE(l) order[l]\n{}{}",
             self.lanes,
             self.chunks,
             self.terms,
@@ -261,6 +264,7 @@ impl Lists {
             self.huges_at(),
             self.pool_at(),
             columns.text_of_packs(self.pack, self.ragged),
+            if self.ragged { bounds } else { String::new() },
         );
         let launch = |name, body: &str, grid: u64| parts.launch(name, &before, &format!("{PARTS}{body}"), grid, BLOCK);
         let of_each = |items: u64| items.div_ceil(u64::from(BLOCK)).max(1);
@@ -270,6 +274,16 @@ impl Lists {
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
         ]
     }
+}
+
+/// Returns the number of threads that share the packs of a row: a power of two that leaves few threads idle.
+fn lanes(packs: u64) -> u64 {
+    if packs <= WARP {
+        return packs.next_power_of_two();
+    }
+    let all = [32, 64, 128, 256].map(|lanes| (packs.div_ceil(lanes) * lanes, lanes));
+    let least = all.iter().map(|(idle, _)| *idle).min().unwrap_or(packs);
+    all.into_iter().filter(|(idle, _)| idle * 8 <= least * 9).map(|(_, lanes)| lanes).max().unwrap_or(WARP)
 }
 
 /// Kernel text: the parts of the workspace. `next[row]` is the place in the pool of the second array of a list, whose first word is
@@ -421,7 +435,7 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
         return true;
       };
       for (bool has_more = column < (i64)n; has_more;) {
-        Pack<E, V> v[AHEAD];
+        Raw raw[AHEAD];
         C weight[AHEAD];
         u32 taken = 0;
 #pragma unroll
@@ -429,14 +443,15 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
           u32 p = 0;
           if (!has_next(p)) continue;
           taken++;
-          v[a] = TERM(x + outer.offset(p, 0), column);
+          raw[a] = READ_ROW(x + outer.offset(p, 0), column);
           weight[a] = WEIGHT(p);
         }
 #pragma unroll
         for (u32 a = 0; a < AHEAD; a++) {
           if (a >= taken) continue;
+          const Pack<E, V> v = ELEMENTS(raw[a]);
 #pragma unroll
-          for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v[a].at[c]);
+          for (int c = 0; c < V; c++) sum[c] += weight[a] * load<C>(v.at[c]);
         }
         has_more = taken == AHEAD;
       }

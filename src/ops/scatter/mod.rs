@@ -4,8 +4,8 @@ mod bucket_kernels;
 mod buckets;
 mod direct;
 mod lists;
-mod look;
-mod owned;
+mod search;
+mod search_kernels;
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
@@ -18,8 +18,7 @@ use super::*;
 use buckets::Buckets;
 use direct::Direct;
 use lists::Lists;
-use look::Look;
-use owned::Owned;
+use search::Search;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -136,9 +135,8 @@ impl Operation for Scatter {
         let columns = &split.columns;
         match split.finder {
             Finder::Direct(direct) => return direct.launches(spec, columns),
-            Finder::Owned(owned) => return owned.launches(spec, columns),
+            Finder::Search(search) => return search.launches(spec, columns),
             Finder::Lists(lists) => return lists.launches(spec, columns),
-            Finder::Look(look) => return look.launches(spec, columns),
             Finder::Buckets(buckets) => return buckets.launches(spec, columns),
             Finder::Sort(_) | Finder::Last => {}
         }
@@ -149,7 +147,7 @@ impl Operation for Scatter {
             let before = format!(
                 "{}#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
                  #define CHUNKS {chunks}\n#define AHEAD 8\n#define PLACE(l) (ADDS || SPARSE ? order[l] : (l))\n\
-                 #define TERM(row, j) fetch((row) + COLUMN(j, 1))\n#define SIDE {side}\n#define SPARSE {}\n{}",
+                 #define Raw Pack<E, V>\n#define READ_ROW(row, j) fetch((row) + COLUMN(j, 1))\n#define ELEMENTS(raw) (raw)\n#define SIDE {side}\n#define SPARSE {}\n{}",
                 split.sort.radix().text(),
                 split.window,
                 u32::from(split.windows > 0),
@@ -198,9 +196,6 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
-const FAR: u64 = 1 << 20;
-
 /// Instructions per element that is added, and per index that is examined.
 const PER_ELEMENT: f64 = 3.0;
 const PER_INDEX: f64 = 12.0;
@@ -210,14 +205,12 @@ const PER_INDEX: f64 = 12.0;
 enum Finder {
     /// Warps compare all indices with one row each, and add its terms.
     Direct(Direct),
-    /// Warps compare all indices with one index each, and add the terms of the row that it names.
-    Owned(Owned),
-    /// Blocks add the terms of consecutive rows, for which they search all indices or tiles of sorted positions.
+    /// Blocks search all indices for the terms of their rows.
+    Search(Search),
+    /// Blocks add the terms of consecutive rows, which they find in tiles of sorted positions.
     Buckets(Buckets),
     /// Kernels make a list of the terms of each row, and add them.
     Lists(Lists),
-    /// Blocks search all indices for the last term of each of their rows.
-    Look(Look),
     /// Kernels sort the positions of indices by row.
     Sort(RowSort),
     /// A kernel finds the last position of each row.
@@ -278,11 +271,6 @@ impl Parts {
     }
 }
 
-/// The cost of a launch that sets the output to zero, if there is one.
-fn zeros(is_sparse: bool, spec: &Spec) -> Option<Cost> {
-    is_sparse.then(|| Cost { written: Spec::bytes_of(&spec.outputs), blocks: 1, ..Cost::default() })
-}
-
 /// The division of the work among blocks.
 struct Split {
     columns: Columns,
@@ -307,9 +295,8 @@ impl Split {
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let mut costs = match self.finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
-            Finder::Owned(owned) => owned.launch_costs(spec),
+            Finder::Search(search) => search.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
-            Finder::Look(look) => look.launch_costs(spec),
             Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
         };
         if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
@@ -330,21 +317,13 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let owned = || Owned::of(spec, &columns).filter(|_| sparse && y.bytes() >= FAR).map(Finder::Owned);
-        let (_, ragged) = columns.packs(x.dtype);
         let direct = || Direct::of(spec, &columns).map(Finder::Direct);
-        let searched = || Buckets::searching(spec, &columns).map(Finder::Buckets);
+        let search = || Search::of(spec, &columns, sparse).map(Finder::Search);
         let lists = || Lists::of(spec, &columns).map(Finder::Lists);
-        let sorted = || Buckets::sorting(spec, &columns).map(Finder::Buckets);
+        let sorted = || Buckets::of(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            // Warps write all rows slowly if packs do not divide them.
-            true if ragged => owned().or_else(direct).or_else(searched).or_else(lists).or_else(sorted),
-            true => direct().or_else(owned).or_else(searched).or_else(lists).or_else(sorted),
-            false => match Look::of(spec, &columns, sparse) {
-                Some(look) => Some(Finder::Look(look)),
-                None if sparse => None,
-                None => Some(Finder::Last),
-            },
+            true => direct().or_else(search).or_else(lists).or_else(sorted),
+            false => search().or_else(|| (!sparse).then_some(Finder::Last)),
         };
         let finder = finder.unwrap_or(Finder::Sort(sort));
         // Groups of threads, one for each row with terms.
@@ -384,7 +363,7 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Owned(_) | Finder::Buckets(_) | Finder::Lists(_) | Finder::Look(_) => 0,
+            Finder::Direct(_) | Finder::Search(_) | Finder::Buckets(_) | Finder::Lists(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
@@ -407,25 +386,26 @@ const OWN_PLACE: &str = "  u32 lane = threadIdx.x % LANES, own_term = threadIdx.
 /// Kernel text that adds up the terms of a row. `LANES` threads process neighbouring packs of columns, and `TERMS` such groups
 /// share the terms: `add_terms` adds a thread's terms to its sum, and `total` combines the sums of the groups.
 ///
-/// `PLACE(l)` is the position of a term, and `TERM(row, j)` its pack from column `j` on.
+/// `PLACE(l)` is the position of a term. `READ_ROW(row, j)` loads its pack from column `j` on, and `ELEMENTS(raw)` waits for it.
 const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of columns.
   auto add_terms = [&](P l, P end, i64 j, C* sum) {
     for (l += own_term; l < end; l += AHEAD * TERMS) {
-      Pack<E, V> v[AHEAD];
+      Raw raw[AHEAD];
       C weight[AHEAD];
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
         P p = PLACE(l + a * TERMS);
-        v[a] = TERM(x + outer.offset(p, 0), j);
+        raw[a] = READ_ROW(x + outer.offset(p, 0), j);
         weight[a] = WEIGHT(p);
       }
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
+        const Pack<E, V> v = ELEMENTS(raw[a]);
 #pragma unroll
         for (int c = 0; c < V; c++) {
-          C term = weight[a] * load<C>(v[a].at[c]);
+          C term = weight[a] * load<C>(v.at[c]);
           sum[c] = ADDS ? sum[c] + term : term;
         }
       }

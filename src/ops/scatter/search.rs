@@ -1,0 +1,281 @@
+//! The kernel of a `scatter` of up to some ten thousand indices: each block searches all indices for the terms of its rows.
+//!
+//! A block owns consecutive rows, or some columns of them. It counts the terms of each of its rows, sorts their positions by row in shared
+//! memory, and adds the terms of a row in the order of their positions. The terms of a row with more than an even share of the block's
+//! terms are divided into parts, which all threads of the block add, whatever row they belong to. Many blocks share the columns of wide rows,
+//! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
+
+use super::super::movement::{Columns, packs_of_rows};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share};
+use super::super::radix::EQUALS;
+use super::direct::VOTES;
+use super::search_kernels::{ADD, FIND, JOIN, SORT};
+use super::*;
+
+/// Number of resident threads per SM: a thread has up to 64 registers, or 80 if it adds packs of more than four elements.
+const RESIDENT_THREADS: u64 = 1024;
+const RESIDENT_WIDE: u64 = 768;
+
+/// Number of indices that a thread reads at once.
+const EACH: u64 = 8;
+
+/// Number of terms that a thread reads at once: packs that are aligned, and those that take two loads.
+const AHEAD: [u64; 2] = [8, 4];
+
+/// Maximum number of sorted positions that a block holds in shared memory, of bytes of sums there, and of rows per block.
+const ROUND: u64 = 8192;
+const SUMS: u64 = 16 << 10;
+const MAX_ROWS: u64 = 127;
+
+/// Maximum number of terms of a block that are sorted by comparing each with all others.
+const FEW: u64 = 256;
+
+/// Minimum number of threads that process neighbouring packs of a wide row: 128 bytes, a cache line. Maximum number of bytes of one
+/// row's terms that a block with more threads per row reads: an SM receives 64 bytes a cycle, so that they take half a microsecond.
+const LINE: u64 = 8;
+const ROW_BYTES: u64 = 64 << 10;
+
+/// Maximum number of instructions of all warps, unless the operation writes many zeros: about as many as the SMs execute in the time of a
+/// launch.
+const MAX_INSTRUCTIONS: u64 = 1 << 20;
+
+/// Number of bytes of a mostly zero output that allows one more instruction of a warp, since SMs search while memory is busy.
+const BYTES_OF_AN_INSTRUCTION: u64 = 16;
+
+/// Maximum number of instructions of a thread for its indices and terms if there are fewer blocks than SMs: they take about 5 µs.
+const THREAD_INSTRUCTIONS: f64 = 2000.0;
+
+/// Maximum number of indices per thread. Positions within a block's share have 16 bits.
+const MAX_EACH: u64 = 24;
+
+/// Minimum average number of terms of a row that blocks which share the indices have each, minimum number of indices per thread of such
+/// blocks, and number of their sums that a thread adds.
+const MIN_TERMS: u64 = 16;
+const MIN_EACH: u64 = 2;
+const SUMS_OF_A_JOINER: u64 = 4;
+
+/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread: executed
+/// instructions of scatters on an H100, from hardware counters.
+const PER_LOOK: f64 = 11.0;
+const PER_TERM: f64 = 60.0;
+const PER_SUM: f64 = 45.0;
+const PER_THREAD: f64 = 200.0;
+
+/// The division of rows and columns among blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// True if rows are not aligned to a pack.
+    ragged: bool,
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    pack: u64,
+    lanes: u64,
+    chunks: u64,
+    threads: u64,
+    /// Number of rows per block, and of blocks that share the indices.
+    own: u64,
+    segments: u64,
+    rows: u64,
+    count: u64,
+}
+
+impl Search {
+    /// Returns the division; `None` if blocks would examine too many indices, or add too many terms. `sparse` means that most rows of a
+    /// contiguous output have no term.
+    pub fn of(spec: &Spec, columns: &Columns, sparse: bool) -> Option<Search> {
+        let adds = spec.attrs.word("combine") == "add";
+        let bytes = spec.outputs[0].bytes();
+        let is_fast = |search: &Search| {
+            let looks = search.looks() * PER_LOOK / WARP as f64;
+            let most = MAX_INSTRUCTIONS + if sparse { bytes / BYTES_OF_AN_INSTRUCTION } else { 0 };
+            let terms = (search.share() * search.own / search.rows) as f64 * search.lanes as f64 * PER_TERM;
+            let of_thread = (PER_LOOK * search.share() as f64 + terms) / search.threads as f64;
+            search.share() <= search.threads * MAX_EACH
+                && looks <= most as f64
+                && (!adds || search.blocks() >= UNITS || of_thread <= THREAD_INSTRUCTIONS)
+        };
+        let whole = Some(Search::whole(spec, columns)).filter(is_fast);
+        whole.or_else(|| Search::divided(spec, columns).filter(|_| adds).filter(is_fast))
+    }
+
+    /// Blocks that search all indices for the terms of few rows.
+    fn whole(spec: &Spec, columns: &Columns) -> Search {
+        let count = spec.inputs[1].elements();
+        let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(LINE, WARP));
+        search.among(UNITS * RESIDENT_THREADS / search.threads, spec)
+    }
+
+    /// Blocks that search a part of the indices for the terms of several rows; `None` if rows have too few terms.
+    fn divided(spec: &Spec, columns: &Columns) -> Option<Search> {
+        let search = Search::with(spec, columns, LINE);
+        let (count, rows) = (search.count, search.rows);
+        let all_rows = Search { segments: count.div_ceil(ROUND).max(1), ..search }.owning(MAX_ROWS, spec);
+        let room = UNITS * RESIDENT_THREADS / search.threads / (all_rows.blocks() / all_rows.segments);
+        let segments = room.min(count / rows / MIN_TERMS).min(count / (search.threads * MIN_EACH));
+        let share = count.div_ceil(segments.max(1)).max(1);
+        (segments > 1).then(|| Search { segments: count.div_ceil(share), ..search }.among(BUSY_BLOCKS, spec))
+    }
+
+    /// Blocks that own one row and search all indices.
+    fn with(spec: &Spec, columns: &Columns, most_lanes: u64) -> Search {
+        let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
+        let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = lanes(packs, most_lanes);
+        let chunks = packs.div_ceil(lanes).max(1);
+        let threads = u64::from(BLOCK).min(SUMS / 2 / (pack * scatter_type(spec).size()));
+        Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
+    }
+
+    /// About this many blocks that divide the rows among themselves.
+    fn among(self, blocks: u64, spec: &Spec) -> Search {
+        let groups = blocks / (self.chunks * self.segments);
+        self.owning(self.rows.div_ceil(groups.max(1)), spec)
+    }
+
+    /// Blocks that own this many rows, or as many as have room for their sums. A thread finds where a row's terms begin, and one where all end.
+    fn owning(self, own: u64, spec: &Spec) -> Search {
+        let sums = SUMS / 2 / (self.lanes * self.pack * scatter_type(spec).size());
+        let most = if self.overflows() { sums.clamp(1, self.threads - 1) } else { self.threads - 1 };
+        Search { own: own.min(self.rows).clamp(1, most.min(MAX_ROWS)), ..self }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.rows.div_ceil(self.own).saturating_mul(self.chunks * self.segments)
+    }
+
+    /// Number of indices that a block searches.
+    fn share(&self) -> u64 {
+        self.count.div_ceil(self.segments).max(1)
+    }
+
+    /// Number of indices that all blocks search.
+    fn looks(&self) -> f64 {
+        self.blocks() as f64 * self.share() as f64
+    }
+
+    /// Number of positions that a block sorts at once.
+    fn round(&self) -> u64 {
+        self.share().next_multiple_of(WARP).min(ROUND)
+    }
+
+    /// Whether a block may have more terms than it can sort at once.
+    fn overflows(&self) -> bool {
+        self.share() > ROUND
+    }
+
+    /// Whether random indices seldom name the rows of a block more often than each thread can compare its term with all others.
+    fn finds_few(&self) -> bool {
+        self.share() * self.own / self.rows <= FEW.min(self.threads) * 2 / 3
+    }
+
+    /// Number of the segments' sums of packs.
+    fn partials(&self) -> u64 {
+        if self.segments == 1 { 0 } else { self.segments * self.rows * self.chunks * self.lanes }
+    }
+
+    /// Number of blocks of the kernel that adds the segments' sums.
+    fn joining(&self) -> u64 {
+        if self.segments == 1 { 0 } else { joining(self.rows * self.chunks * self.lanes, self.segments) }
+    }
+
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let lanes = (self.chunks * self.lanes) as f64;
+        let instructions = PER_LOOK * self.looks()
+            + (PER_TERM * self.count as f64 + PER_SUM * (self.rows * self.segments) as f64) * lanes
+            + PER_THREAD * (self.blocks() * self.threads) as f64;
+        let groups = self.rows.div_ceil(self.own) * self.segments * (self.threads / self.lanes);
+        let partials = Traffic::of(Space::Device, self.partials() * self.pack * scatter_type(spec).size());
+        let is_whole = self.segments == 1;
+        let mut costs = vec![Cost {
+            instructions,
+            read: Spec::bytes_of(&spec.inputs),
+            written: if is_whole { Spec::bytes_of(&spec.outputs) } else { partials },
+            sectors: self.sectors(spec),
+            blocks: self.blocks(),
+            share: share(self.threads),
+            // A thread reads its indices, then its terms.
+            waits: (self.share().div_ceil(self.threads * EACH) - 1 + self.count.div_ceil(groups * self.ahead())) as f64,
+            ..Cost::default()
+        }];
+        if !is_whole {
+            costs.push(Cost {
+                instructions: PER_SUM * (self.joining() * u64::from(BLOCK)) as f64,
+                read: partials,
+                written: Spec::bytes_of(&spec.outputs),
+                blocks: self.joining(),
+                share: share(u64::from(BLOCK)),
+                ..Cost::default()
+            });
+        }
+        costs
+    }
+
+    /// Number of sectors of memory that blocks access. A row of terms begins in any sector.
+    fn sectors(&self, spec: &Spec) -> f64 {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let streamed = (self.blocks() / self.segments * i.bytes() + y.bytes()) / SECTOR;
+        streamed as f64 + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
+    }
+
+    fn ahead(&self) -> u64 {
+        AHEAD[usize::from(self.ragged || self.pack > 4)]
+    }
+
+    pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {
+        let sum = self.pack * scatter_type(spec).size();
+        let parts = Parts::of(spec, columns, 0, self.partials() * sum);
+        let adds = spec.attrs.word("combine") == "add";
+        let before = format!(
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+             #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS {}\n#define EACH {}\n#define AHEAD {}\n\
+             #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
+            c_type(spec.inputs[1].dtype),
+            u32::from(adds),
+            self.lanes,
+            self.chunks,
+            self.own,
+            self.segments,
+            self.share(),
+            self.round(),
+            u32::from(self.overflows()),
+            self.share().div_ceil(self.threads).min(EACH),
+            self.ahead(),
+            FEW.min(self.threads),
+            u32::from(self.finds_few()),
+            joiners(self.segments),
+            columns.text_of_packs(self.pack, self.ragged),
+        );
+        let launch = |name, body: &str, grid: u64, threads: u64| {
+            let resident = if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT_THREADS } / threads;
+            let bounds = format!(
+                "#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {resident})\n#define THREADS {threads}u\n"
+            );
+            parts.launch(name, &format!("{before}{bounds}"), body, grid, threads as u32)
+        };
+        let mut launches = vec![launch("scatter", &format!("{FIND}{SORT}{ADD}"), self.blocks(), self.threads)];
+        if self.segments > 1 {
+            launches.push(launch("scatter_join", JOIN, self.joining(), u64::from(BLOCK)));
+        }
+        launches
+    }
+}
+
+/// Number of threads that add the sums of this many segments.
+pub fn joiners(segments: u64) -> u64 {
+    segments.div_ceil(SUMS_OF_A_JOINER).next_power_of_two().min(WARP)
+}
+
+/// Number of blocks that add the sums of segments of this many packs.
+pub fn joining(packs: u64, segments: u64) -> u64 {
+    (packs * joiners(segments)).div_ceil(u64::from(BLOCK))
+}
+
+/// Returns the number of threads that share the packs of a row: a power of two of at most `most` that leaves few threads idle.
+fn lanes(packs: u64, most: u64) -> u64 {
+    let idle = |lanes: u64| packs.next_multiple_of(lanes);
+    let mut lanes = packs.next_power_of_two().min(1 << most.ilog2());
+    while lanes > LINE && idle(lanes) * 8 > idle(LINE) * 9 {
+        lanes /= 2;
+    }
+    lanes
+}
