@@ -222,16 +222,16 @@ impl Merged {
         let rank = x.dims.len();
         let (total, pack) = (y.elements(), self.pack());
         let compute = compute_type(spec);
-        let border = [&*y.dims, before, &*x.dims, &*x.strides].concat();
+        let border = [("DIMS", &*y.dims), ("BEFORE", before.as_slice()), ("SIZES", &*x.dims), ("STRIDES", &*x.strides)];
+        let border: String = border.iter().map(|(name, values)| of_axes(name, values)).collect();
         let params = [
             param(format!("{}* __restrict__ y", c_type(y.dtype)), Arg::Operand(1)),
             param(format!("const {}* __restrict__ x", c_type(x.dtype)), Arg::Operand(0)),
-            param("const Border border", Arg::Words(border)),
             u64_param("total", total),
             param(format!("{} value", c_type(compute)), Arg::real(compute, spec.attrs.number("value"))),
         ];
         let text = format!(
-            "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
+            "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{border}",
             bounds(BLOCK),
             c_type(y.dtype),
             c_type(compute),
@@ -244,8 +244,13 @@ impl Merged {
     }
 }
 
-/// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.
-const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
+/// Returns the definition of a macro with a constant for each axis, by which the compiler divides without a division.
+fn of_axes(name: &str, values: &[u64]) -> String {
+    let (last, others) = values.split_last().expect("a tensor that is written in packs has a dimension");
+    let choices: String =
+        others.iter().enumerate().map(|(axis, value)| format!("(a) == {axis} ? {value}ull : ")).collect();
+    format!("#define {name}(a) ({choices}{last}ull)\n")
+}
 
 /// Kernel text: the position of a thread's pack in the output, filled with the value of the border.
 const POSITION: &str = r#"  const int LAST = RANK - 1;
@@ -253,8 +258,8 @@ const POSITION: &str = r#"  const int LAST = RANK - 1;
   if (first >= (Place)total) return;
 #pragma unroll
   for (int axis = LAST; axis > 0; axis--) {
-    Place next = rest / (Place)border.dims[axis];
-    at[axis] = rest - next * (Place)border.dims[axis];
+    Place next = rest / (Place)DIMS(axis);
+    at[axis] = rest - next * (Place)DIMS(axis);
     rest = next;
   }
   at[0] = rest;
@@ -265,7 +270,7 @@ const POSITION: &str = r#"  const int LAST = RANK - 1;
 
 /// Kernel text: for each row with elements in a pack, reads the aligned packs that contain these elements, shifts them,
 /// and combines them with the border by byte masks.
-const LONG_ROWS: &str = r#"  const Signed size = (Signed)border.sizes[LAST], length = (Signed)border.dims[LAST];
+const LONG_ROWS: &str = r#"  const Signed size = (Signed)SIZES(LAST), length = (Signed)DIMS(LAST);
   // Index in the pack of the row's first element; negative if the row begins before the pack. No row follows the last one.
   Signed begin = -(Signed)at[LAST];
   bool more = true;
@@ -278,12 +283,12 @@ const LONG_ROWS: &str = r#"  const Signed size = (Signed)border.sizes[LAST], len
     const E* from = x;
 #pragma unroll
     for (int axis = 0; axis < LAST; axis++) {
-      Place place = at[axis] - (Place)border.before[axis];
-      inside = inside && place < (Place)border.sizes[axis];
-      from += (i64)place * border.strides[axis];
+      Place place = at[axis] - (Place)BEFORE(axis);
+      inside = inside && place < (Place)SIZES(axis);
+      from += (i64)place * (i64)STRIDES(axis);
     }
     // Index of the input element that belongs to the pack's first element; it can lie before the row.
-    const Signed place = -begin - (Signed)border.before[LAST];
+    const Signed place = -begin - (Signed)BEFORE(LAST);
     if (inside && place > -V && place < size) {
       part.low = place < 0 ? (int)-place : 0;
       part.high = size - place < V ? (int)(size - place) : V;
@@ -301,7 +306,7 @@ const LONG_ROWS: &str = r#"  const Signed size = (Signed)border.sizes[LAST], len
 #pragma unroll
     for (int axis = LAST - 1; axis >= 0; axis--) {
       at[axis] += ends;
-      ends = at[axis] == (Place)border.dims[axis];
+      ends = at[axis] == (Place)DIMS(axis);
       if (ends) at[axis] = 0;
     }
     more = !ends;
@@ -332,7 +337,7 @@ const LONG_ROWS: &str = r#"  const Signed size = (Signed)border.sizes[LAST], len
 "#;
 
 /// Kernel text: reads the elements of a pack one by one.
-const SHORT_ROWS: &str = r#"  const Place size = (Place)border.sizes[LAST], length = (Place)border.dims[LAST], before = (Place)border.before[LAST];
+const SHORT_ROWS: &str = r#"  const Place size = (Place)SIZES(LAST), length = (Place)DIMS(LAST), before = (Place)BEFORE(LAST);
   // The input's row, and whether the output's row has one.
   const E* from;
   bool inside;
@@ -341,9 +346,9 @@ const SHORT_ROWS: &str = r#"  const Place size = (Place)border.sizes[LAST], leng
 #pragma unroll
     for (int axis = 0; axis < LAST; axis++) {
       // Positions before the input wrap around to large numbers.
-      const Place place = at[axis] - (Place)border.before[axis];
-      inside = inside && place < (Place)border.sizes[axis];
-      from += (i64)place * border.strides[axis];
+      const Place place = at[axis] - (Place)BEFORE(axis);
+      inside = inside && place < (Place)SIZES(axis);
+      from += (i64)place * (i64)STRIDES(axis);
     }
   };
   find_row();
@@ -356,7 +361,7 @@ const SHORT_ROWS: &str = r#"  const Place size = (Place)border.sizes[LAST], leng
 #pragma unroll
       for (int axis = LAST - 1; axis >= 0; axis--) {
         at[axis] += ends;
-        ends = ends && axis > 0 && at[axis] == (Place)border.dims[axis];
+        ends = ends && axis > 0 && at[axis] == (Place)DIMS(axis);
         if (ends) at[axis] = 0;
       }
       find_row();

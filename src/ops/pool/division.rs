@@ -152,7 +152,7 @@ impl Kernels<'_> {
             return 1;
         }
         // Elements of neighbouring windows are all read at once.
-        let largest = if task == Task::Gather { LARGEST_REGION } else { AT_ONCE };
+        let largest = if task == Task::Gather { LARGEST_REGION } else { 2 * AT_ONCE };
         let fits = |tall: &u64| {
             self.region(task, *tall) <= largest && *tall <= self.grid.y[1] && self.windows() / tall >= ENOUGH_THREADS
         };
@@ -204,6 +204,12 @@ impl Kernels<'_> {
         let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
         // A power of two.
         1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
+    }
+
+    /// Whether the threads of a window write zeros to the gradients of its elements, as they read it. Adaptive windows contain all elements.
+    pub(super) fn zeros_windows(&self, task: Task) -> bool {
+        let reads_all = task == Task::PlacesAndZeros && self.grid.steps.is_none() && self.threads(task) > 1;
+        task == Task::Spread || reads_all
     }
 
     /// Number of parts of a window, for each of which there is a block.

@@ -2,6 +2,7 @@
 
 use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::occupancy::{UNITS, WARP};
+use super::cluster;
 use super::columns;
 use super::grid::{Grid, Three, each};
 use super::*;
@@ -241,7 +242,7 @@ impl<'a> Kernels<'a> {
             });
         let (_, threads) = self.division(task);
         // A warp or more writes the elements at the ends of rows that are no whole packs, and fewer threads their own.
-        let is_spread = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1;
+        let is_spread = self.zeros_windows(task) && self.threads(task) >= WARP && self.pack() > 1;
         let has_edges = is_spread && (!self.has_whole_packs() || self.leads(2));
         let is_relative = self.is_relative() && task != Task::Held;
         let types = [
@@ -280,7 +281,7 @@ impl<'a> Kernels<'a> {
                 },
             ),
             ("BLOCK", self.block(task)),
-            ("SPREADS", u64::from(task == Task::Spread)),
+            ("SPREADS", u64::from(self.zeros_windows(task))),
             ("EDGES", u64::from(has_edges)),
             ("HALVES", u64::from(shape.is_max && dtype.size() == 2 && self.pack() > 1)),
             ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
@@ -360,7 +361,8 @@ impl<'a> Kernels<'a> {
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
             Task::Spread if self.clusters(task) => {
-                [partial, shared, join, text::STORE_PART, text::JOIN_CLUSTER, text::STORE_GRADIENT, "#endif\n"].concat()
+                [partial, shared, join, text::STORE_PART, cluster::JOIN_CLUSTER, text::STORE_GRADIENT, "#endif\n"]
+                    .concat()
             }
             Task::Spread if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             Task::Spread => [shared, join, text::AFTER_ZEROS, text::STORE_GRADIENT].concat(),
@@ -370,7 +372,8 @@ impl<'a> Kernels<'a> {
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
             _ => [text::PER_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
-        let zeros = if task == Task::PlacesAndZeros && !joins { text::ZERO } else { "" };
+        let writes_zeros = task == Task::PlacesAndZeros && !joins && !self.zeros_windows(task);
+        let zeros = if writes_zeros { text::ZERO } else { "" };
         let name = match (task, joins) {
             (Task::Forward, false) => "pool",
             (Task::Forward, true) => "pool_join",
@@ -389,7 +392,7 @@ impl<'a> Kernels<'a> {
             _ => "",
         };
         let cluster = match self.clusters(task) && !joins {
-            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", text::CLUSTER),
+            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", cluster::CLUSTER),
             false if block > u64::from(BLOCK) => bounds(block as u32),
             false => String::new(),
         };
