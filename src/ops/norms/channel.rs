@@ -6,15 +6,16 @@ use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, 
 use super::super::rows::{Rows, Sharing};
 use super::*;
 
-/// Instructions per element and per thread, as in the kernel of a row norm, and per pack for its address.
-const EACH: f64 = 11.0;
-const PER_PACK: f64 = 12.0;
-const PER_THREAD: f64 = 170.0;
+/// Instructions per element, per pack and per thread: counts in code for sm_90a by NVRTC 13.0.
+const EACH: f64 = 6.0;
+const PER_PACK: f64 = 43.0;
+const PER_THREAD: f64 = 200.0;
 
-/// Additional instructions per element and per pack if packs may contain elements of other channels: for a bit that marks an element,
-/// its two uses, and the place of the pack.
-const EACH_LEADING: f64 = 3.0;
-const PER_LEADING_PACK: f64 = 12.0;
+/// The same per element and pack if packs may contain elements of other channels, and per element of packs that are written element by
+/// element.
+const EACH_LEADING: f64 = 17.0;
+const PER_LEADING_PACK: f64 = 9.0;
+const EACH_ALONE: f64 = 6.0;
 
 /// Registers of a thread beside the elements that it holds.
 const REGISTERS: u64 = 32;
@@ -139,14 +140,19 @@ impl HeldChannels {
             u32_param("samples", self.samples),
             u32_param("n", self.length()),
         ]);
-        for (name, [sample, channel]) in ["y", "x"].into_iter().zip(self.strides) {
-            params
-                .extend([u64_param(&format!("{name}_sample"), sample), u64_param(&format!("{name}_channel"), channel)]);
-        }
+        let [[y_sample, y_channel], [x_sample, x_channel]] = self.strides;
+        params.extend([u64_param("y_channel", y_channel), u64_param("x_channel", x_channel)]);
+        // Offsets in a channel, which both tensors have in common if their samples are at the same distance.
+        let is_narrow = y_sample.max(x_sample) * self.samples <= i32::MAX as u64;
+        let mut samples = vec![("x_sample", x_sample)];
+        samples.extend((y_sample != x_sample).then_some(("y_sample", y_sample)));
+        let step = |(name, step): &(&str, u64)| if is_narrow { u32_param(name, *step) } else { u64_param(name, *step) };
+        params.extend(samples.iter().map(step));
         let of_a_segment = segment_packs(self.segment, pack, self.leads);
         let before = format!(
             "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\n{}#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n\
-             #define CENTRED true\n#define SEGMENT {}\n#define SEGMENT_PACKS {of_a_segment}u\n#define LEADS {}\n{HELPERS}",
+             #define CENTRED true\n#define SEGMENT {}\n#define SEGMENT_PACKS {of_a_segment}u\n#define LEADS {}\n#define Y_SAMPLE {}\n\
+             typedef {} Offset;\n{HELPERS}",
             self.sharing.block(),
             // With so many resident blocks, all of them run at the same time.
             self.blocks().div_ceil(UNITS).clamp(1, self.resident(spec).max(1)),
@@ -155,6 +161,8 @@ impl HeldChannels {
             self.samples * of_a_segment == threads * packs,
             self.segment,
             u32::from(self.leads),
+            if y_sample == x_sample { "x_sample" } else { "y_sample" },
+            if is_narrow { "i32" } else { "i64" },
         );
         let index = index_type(self.channels);
         let (weight, bias) = (operands.weight, operands.bias);
@@ -173,8 +181,13 @@ fn segment_packs(segment: u64, pack: u64, leads: bool) -> u64 {
 
 /// Number of instructions for the elements of a channel in one sample.
 fn instructions(segment: u64, pack: u64, leads: bool) -> f64 {
-    let (each, per_pack) = if leads { (EACH + EACH_LEADING, PER_PACK + PER_LEADING_PACK) } else { (EACH, PER_PACK) };
-    segment_packs(segment, pack, leads) as f64 * (pack as f64 * each + per_pack)
+    let packs = segment_packs(segment, pack, leads) as f64;
+    if !leads {
+        return packs * (PER_PACK + EACH * pack as f64);
+    }
+    // All threads of a warp with the first or the last pack wait while it is written.
+    let alone = (2.0 * WARP as f64 / packs).min(1.0);
+    packs * (PER_LEADING_PACK + (EACH_LEADING + alone * EACH_ALONE) * pack as f64)
 }
 
 /// Tensors of a batch norm in kernels that process channels.
@@ -225,34 +238,40 @@ const PLACE: &str = r#"  const u32 lane = threadIdx.x % T;
   const bool live = channel < channels;
 "#;
 
-/// Kernel text: the threads of a channel read and normalize it. Packs are numbered through all samples.
+/// Kernel text: the threads of a channel read and normalize it. Packs are numbered through all samples; only the last pack of a thread can
+/// be missing.
 const BODY: &str = r#"  const X* from = x + at * x_channel;
   Y* to = y + at * y_channel;
   const C first = load<C>(*from);
-#define EACH_OWN EACH_HELD if (const u32 own = lane + k * T, sample = own / SEGMENT_PACKS; EVEN || sample < samples)
+#define EACH_OWN EACH_HELD if (const u32 own = lane + k * T, sample = own / SEGMENT_PACKS; EXISTS)
+#define EXISTS (EVEN || k + 1 < K || own < samples * SEGMENT_PACKS)
+  // Bit `k * V + i` is set if element `i` of pack `k` belongs to the channel.
+  u32 members = 0;
+  const u32 ALL = (1u << V) - 1;
+#define IS_MEMBER (LEADS ? (members >> (k * V + i) & 1) != 0 : EXISTS)
   // Index in the segment of a pack's first element, which can be negative.
+  const u32 lead = (u32)((u64)from / sizeof(X));
   auto begin_of = [&](u32 own, u32 sample) {
-    const u32 lead = LEADS ? (u32)((u64)(from + sample * x_sample) / sizeof(X) % V) : 0;
-    return (i32)(own % SEGMENT_PACKS * V) - (i32)lead;
+    return (i32)(own % SEGMENT_PACKS * V) - (LEADS ? (i32)((lead + sample * (u32)x_sample) % V) : 0);
   };
   Pack<X, V> packs[K];
   C v[K][V], sum = 0, squares = 0;
-  // Bit `k * V + i` is set if element `i` of pack `k` belongs to the channel.
-  u32 members = 0;
-#define IS_MEMBER ((EVEN && !LEADS) || (members >> (k * V + i) & 1))
   EACH_OWN {
     const i32 begin = begin_of(own, sample);
     if (LEADS && begin >= SEGMENT) continue;
-    packs[k] = *(const Pack<X, V>*)(from + sample * x_sample + begin);
-    EACH if (!LEADS || (u32)(begin + i) < SEGMENT) members |= 1u << (k * V + i);
+    packs[k] = *(const Pack<X, V>*)(from + (Offset)(sample * x_sample + begin));
+    const i32 before = begin < 0 ? -begin : 0, behind = begin + V > SEGMENT ? begin + V - SEGMENT : 0;
+    if (LEADS) members |= (ALL >> behind & ALL << before) << (k * V);
   }
   // Differences to the first element keep the precision of a variance that is small relative to the mean.
   EACH_HELD EACH {
+    const u32 own = lane + k * T;
     v[k][i] = IS_MEMBER ? load<C>(packs[k].at[i]) - first : C(0);
     sum += v[k][i];
   }
   const C mean = across(sum, Sum()) / C(n);
   EACH_HELD EACH {
+    const u32 own = lane + k * T;
     const C difference = IS_MEMBER ? v[k][i] - mean : C(0);
     squares += difference * difference;
   }
@@ -264,7 +283,7 @@ const BODY: &str = r#"  const X* from = x + at * x_channel;
   }
   EACH_OWN {
     const i32 begin = begin_of(own, sample);
-    Y* row = to + sample * y_sample + begin;
+    Y* row = to + (Offset)(sample * Y_SAMPLE + begin);
     Pack<Y, V> pack;
     EACH store<C>(pack.at[i], (v[k][i] - mean) * scale + bias_of);
     if (!LEADS || (begin >= 0 && begin + V <= SEGMENT)) {

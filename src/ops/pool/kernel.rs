@@ -242,7 +242,7 @@ impl<'a> Kernels<'a> {
             });
         let (_, threads) = self.division(task);
         // A warp or more writes the elements at the ends of rows that are no whole packs, and fewer threads their own.
-        let is_spread = self.zeros_windows(task) && self.threads(task) >= WARP && self.pack() > 1;
+        let is_spread = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1;
         let has_edges = is_spread && (!self.has_whole_packs() || self.leads(2));
         let is_relative = self.is_relative() && task != Task::Held;
         let types = [
@@ -281,7 +281,7 @@ impl<'a> Kernels<'a> {
                 },
             ),
             ("BLOCK", self.block(task)),
-            ("SPREADS", u64::from(self.zeros_windows(task))),
+            ("SPREADS", u64::from(task == Task::Spread)),
             ("EDGES", u64::from(has_edges)),
             ("HALVES", u64::from(shape.is_max && dtype.size() == 2 && self.pack() > 1)),
             ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
@@ -372,8 +372,7 @@ impl<'a> Kernels<'a> {
             _ if lanes > 1 => [shared, join, text::STORE].concat(),
             _ => [text::PER_THREAD, text::STORE_OF_A_THREAD].concat(),
         };
-        let writes_zeros = task == Task::PlacesAndZeros && !joins && !self.zeros_windows(task);
-        let zeros = if writes_zeros { text::ZERO } else { "" };
+        let zeros = if task == Task::PlacesAndZeros && !joins { text::ZERO } else { "" };
         let name = match (task, joins) {
             (Task::Forward, false) => "pool",
             (Task::Forward, true) => "pool_join",

@@ -176,24 +176,27 @@ pub const PER_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   // The last windows of a thread may not exist.
   auto is_inside = [&](int j, u32 e) { return (PADDING(j) == 0 && (j != 1 || Y(1) % TALL == 0)) || at(j, e) < X(j); };
   auto has_row = [&](u32 row) { return is_inside(0, row / HEIGHT) && is_inside(1, row % HEIGHT); };
-  C values[SIZE(0) * HEIGHT][SIZE(2)][PLANES];
+  // Loads do not wait for each other, since elements are converted after all of them.
+  T values[SIZE(0) * HEIGHT][SIZE(2)][PLANES];
   if (exists) {
     EACH_ROW {
       const i64 start = row / HEIGHT * DILATION(0) * SX(0) + row % HEIGHT * DILATION(1) * SX(1);
       // A condition for each load: a branch around a row would wait for the loads of the row before.
-      EACH_OF_ROW if (has_row(row) && is_inside(2, c)) {
-        EACH_PLANE(r) values[row][c][r] = load<C>(from[r][start + c * DILATION(2) * SX(2)]);
+      EACH_OF_ROW EACH_PLANE(r) {
+        if (!PLACES) store<C>(values[row][c][r], nothing().value);
+        if (has_row(row) && is_inside(2, c)) values[row][c][r] = from[r][start + c * DILATION(2) * SX(2)];
       }
     }
     EACH_ROW {
-      if (!has_row(row)) continue;
+      // Without places, an element outside changes nothing.
+      if (PLACES && !has_row(row)) continue;
       const u32 place = RELATIVE ? 0 : (at(0, row / HEIGHT) * X(1) + at(1, row % HEIGHT)) * X(2);
       EACH_PLANE(r) {
         // Windows of a thread that share a row take its result.
         Best joined = nothing();
         Best& taker = TALL > 1 ? joined : best[0][r];
         const u32 before = RELATIVE && TALL == 1 ? row * SIZE(2) : place;
-        EACH_OF_ROW if (is_inside(2, c)) taker.take(values[row][c][r], before + (RELATIVE ? c : at(2, c)));
+        EACH_OF_ROW if (!PLACES || is_inside(2, c)) taker.take(load<C>(values[row][c][r]), before + (RELATIVE ? c : at(2, c)));
         if (TALL == 1) continue;
         EACH_WINDOW_OF_THREAD(t) {
           const u32 a = row / HEIGHT, b = row % HEIGHT - t * STRIDE(1);
