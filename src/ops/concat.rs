@@ -239,12 +239,12 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the division into tiles. `None` if rows are few or long, if every input's part of a row is a whole number of packs, or
-    /// if the tensors are not flat.
+    /// Returns the division into tiles. `None` if rows are long or too few for a tile on each SM, if every input's part of a row is a
+    /// whole number of packs, or if the tensors are not flat.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (all, row) = rows(spec);
         let size = spec.outputs[0].dtype.size();
-        if all < ROWS || row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec) {
+        if all.div_ceil(ROWS) < UNITS || row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec) {
             return None;
         }
         let fitting = TILE / (row * size) / ROWS;

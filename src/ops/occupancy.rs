@@ -83,10 +83,14 @@ pub const RESIDENT_BLOCKS: u64 = UNITS * UNIT_THREADS / BLOCK as u64;
 /// Number of registers of 32 bits of an SM (CUDA C++ Programming Guide, the same table).
 const UNIT_REGISTERS: u64 = 64 << 10;
 
+/// Number of blocks of this many threads with this many registers each that an SM can run at the same time.
+pub fn resident_blocks(threads: u64, registers: u64) -> u64 {
+    (UNIT_THREADS / threads).min(UNIT_REGISTERS / (threads * registers.next_multiple_of(8)))
+}
+
 /// Part of an SM that a block of this many threads with this many registers each occupies, in units of [`Cost::share`].
 pub fn share_with(threads: u64, registers: u64) -> u32 {
-    let all = threads * registers.next_multiple_of(8);
-    let fit = (UNIT_REGISTERS / all.max(1)).max(1);
+    let fit = resident_blocks(threads.max(1), registers.max(1)).max(1);
     share(threads).max(u64::from(Cost::WHOLE_UNIT).div_ceil(fit) as u32)
 }
 

@@ -3,7 +3,7 @@
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::{BUSY_BLOCKS, share};
+use super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, share};
 use super::rows::{Rows, row_length};
 use super::select::{is_wide, keys};
 use super::*;
@@ -184,6 +184,9 @@ const FEW_ROUNDS: u64 = 16;
 const LONG_ROW: u64 = 1 << 15;
 const MIN_PART: u64 = 1 << 12;
 
+/// Maximum number of threads of a row.
+const MOST_THREADS: u64 = 512;
+
 /// Capacity of the list of candidates, and number of elements that enter it without a comparison.
 const ROOM: u64 = 2048;
 const FEW: u64 = 512;
@@ -215,7 +218,11 @@ fn stages(spec: &Spec) -> Vec<Stage> {
     }
     let stage = |source, length: u64, parts: u64| {
         let span = length.div_ceil(parts);
-        let threads = span.div_ceil(most).next_power_of_two().clamp(64, 512);
+        let mut threads = span.div_ceil(most).next_power_of_two().clamp(64, MOST_THREADS);
+        // Few rows have more threads each, up to one for each pair of elements that a step of the sort compares.
+        while threads < MOST_THREADS && 2 * threads < span && 2 * threads * count * parts <= UNITS * UNIT_THREADS / 2 {
+            threads *= 2;
+        }
         let held = span.div_ceil(threads).next_power_of_two().min(most);
         Stage { source, length, parts, threads: threads as u32, held, blocks: (count * parts).max(1) }
     };
@@ -265,13 +272,20 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
 
 /// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
 const SORT: &str = r#"
+#if defined(__HIPCC_RTC__) || defined(__HIP__)
+#define ORDER_WARP() __syncthreads()
+#else
+#define ORDER_WARP() __syncwarp()
+#endif
 __device__ inline void sort(K* best, u32* places, u32 count) {
-  u32 size = 2;
+  // The 32 pairs of a warp lie in 64 neighbouring elements if they are at most 32 apart.
+  u32 size = 2, before = ~0u;
   while (size < count) size *= 2;
   for (u32 i = count + threadIdx.x; i < size; i += blockDim.x) { best[i] = 0; places[i] = ~0u; }
   for (u32 width = 2; width <= size; width *= 2)
-    for (u32 step = width / 2; step > 0; step /= 2) {
-      __syncthreads();
+    for (u32 step = width / 2; step > 0; before = step, step /= 2) {
+      if (before > 32 || step > 32) __syncthreads();
+      else ORDER_WARP();
       for (u32 pair = threadIdx.x; pair < size / 2; pair += blockDim.x) {
         u32 i = 2 * pair - (pair & (step - 1)), j = i + step;
         K a = best[i], b = best[j];

@@ -155,7 +155,10 @@ impl Walk {
         let halves = |most: u64| std::iter::successors(Some(most), |pack| (*pack > 1).then_some(pack / 2));
         // Outputs are written in whole packs; inputs may be read in smaller pieces.
         let along = (0..outputs).all(|output| inner(output) == 1);
-        let fits = |pack: &u64| *pack == 1 || (along && *pack <= length && enough(*pack));
+        // Neighbouring elements of these inputs share a sector, which neighbouring threads access together.
+        let is_near = |input: usize| inner(input) > 1 && inner(input) * size(input) < SECTOR;
+        let is_packed = along && !(outputs..operands.len()).any(is_near);
+        let fits = |pack: &u64| *pack == 1 || (is_packed && *pack <= length && enough(*pack));
         let widths = |operand: usize, pack: u64| {
             let piece = |piece: &u64| piece * size(operand) <= 16 && begins(operand, *piece);
             halves(pack).find(piece).unwrap_or(1)

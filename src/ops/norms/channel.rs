@@ -1,17 +1,27 @@
 //! The kernel of a batch norm whose channels fit into registers: the threads of a channel read it once, exchange sums, and
 //! normalize it.
 
-use super::super::kernel::{bounds, c_type, index_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{SECTOR, UNIT_THREADS, UNITS, share};
+use super::super::kernel::{Parameter, c_type, index_type, launch, param, u32_param, u64_param};
+use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
 use super::super::rows::{Rows, Sharing};
 use super::*;
 
-/// Instructions per element and per thread, as in the kernel of a row norm, and per pack for its address.
-const EACH: f64 = 11.0;
-const PER_PACK: f64 = 12.0;
-const PER_THREAD: f64 = 170.0;
+/// Instructions per element, per pack and per thread: counts in code for sm_90a by NVRTC 13.0.
+const EACH: f64 = 6.0;
+const PER_PACK: f64 = 43.0;
+const PER_THREAD: f64 = 200.0;
 
-/// Number of bytes of channels for each SM up to which its blocks take less time than two passes over memory.
+/// The same per element and pack if packs may contain elements of other channels, and per element of packs that are written element by
+/// element.
+const EACH_LEADING: f64 = 17.0;
+const PER_LEADING_PACK: f64 = 9.0;
+const EACH_ALONE: f64 = 6.0;
+
+/// Registers of a thread beside the elements that it holds.
+const REGISTERS: u64 = 32;
+
+/// Number of bytes of channels for each SM up to which its blocks take less time than two passes over memory, even if not all of them
+/// run at the same time.
 const HELD_BYTES: u64 = 64 << 10;
 
 /// Number of bytes of a block's channels up to which few blocks take less time than a second kernel.
@@ -25,17 +35,18 @@ const SMALLEST_PACK: u64 = 8;
 pub struct HeldChannels {
     /// Number of elements of a channel in one sample. They are contiguous.
     segment: u64,
+    /// Whether the elements of a channel in one sample may begin inside a pack. Then the first and the last pack may be partial.
+    leads: bool,
+    samples: u64,
     /// Strides of `y` and `x` from sample to sample and from channel to channel, in elements.
     strides: [[u64; 2]; 2],
     channels: u64,
-    /// Number of elements of a channel.
-    length: u64,
     sharing: Sharing,
 }
 
 impl HeldChannels {
     /// Returns the division; `None` if a channel does not fit into the registers of a block, if not all channels fit into those of the
-    /// device or few blocks read large ones, or if its elements in one sample are not contiguous or neither fill a sector of memory nor half a pack.
+    /// device or few blocks read large ones, or if the elements of a channel in one sample are not contiguous or neither fill a sector of memory nor half a pack.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;
@@ -48,115 +59,279 @@ impl HeldChannels {
         if !tensors.iter().all(is_contiguous) {
             return None;
         }
-        let fits = |pack: &u64| {
-            segment.is_multiple_of(*pack)
-                && tensors.iter().all(|tensor| {
-                    let bytes = pack * tensor.dtype.size();
-                    let is_aligned = u64::from(tensor.align).is_multiple_of(bytes);
-                    bytes <= 16 && is_aligned && tensor.strides[..2].iter().all(|stride| stride.is_multiple_of(*pack))
-                })
-        };
-        let widest = 16 / tensors[1].dtype.size();
-        let pack = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(fits)?;
+        let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
         let size = tensors[1].dtype.size();
-        if segment * size < SECTOR && pack * size < SMALLEST_PACK {
+        let packs = || std::iter::successors(Some(16 / size), |pack| (*pack > 1).then_some(pack / 2));
+        let is_aligned = |pack: &u64| {
+            tensors.iter().all(|tensor| {
+                let bytes = pack * tensor.dtype.size();
+                bytes <= 16 && u64::from(tensor.align).is_multiple_of(bytes)
+            })
+        };
+        let divides =
+            |pack: &u64| strides.as_flattened().iter().chain([&segment]).all(|size| size.is_multiple_of(*pack));
+        let is_alike = |pack: &u64| (0..2).all(|axis| strides[0][axis] % pack == strides[1][axis] % pack);
+        let whole = packs().find(|pack| is_aligned(pack) && divides(pack))?;
+        let wide = packs().find(|pack| is_aligned(pack) && is_alike(pack)).unwrap_or(whole);
+        if segment * size < SECTOR && whole * size < SMALLEST_PACK {
             return None;
         }
-        let (channels, length) = (dims[1], dims[0] * segment);
+        let leads = instructions(segment, wide, true) < instructions(segment, whole, false);
+        let pack = if leads { wide } else { whole };
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
-        let rows = Rows { length, count: channels, ..Rows::of(&tensors) };
-        let sharing = Sharing::of(&rows, pack, most);
-        let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
-        let held = HeldChannels { segment, strides, channels, length, sharing };
+        let (channels, samples) = (dims[1], dims[0]);
+        let length = samples * segment_packs(segment, pack, leads) * pack;
+        // As few threads as hold a channel leave room for more blocks.
+        let threads = length.div_ceil(most).next_multiple_of(WARP);
+        let few = Sharing { pack, packs: length.div_ceil(threads * pack), threads, whole: threads <= LARGEST_BLOCK };
+        let usual = Sharing::of(&Rows { length, count: channels, ..Rows::of(&tensors) }, pack, most);
+        let [usual, few] =
+            [usual, few].map(|sharing| HeldChannels { segment, leads, samples, strides, channels, sharing });
         // A block takes several microseconds, so that all of them have to run at the same time, and on a fair part of the SMs.
-        let resident = UNITS * (UNIT_THREADS / held.sharing.block());
-        let is_one_wave = channels * length * size <= UNITS * HELD_BYTES && held.blocks() <= resident;
-        let is_small = held.sharing.block_rows() * length * size <= SMALL_BLOCK_BYTES;
-        (held.sharing.whole && is_one_wave && (is_small || held.blocks() > UNITS / 8)).then_some(held)
+        let runs_at_once = |held: &HeldChannels| held.blocks() <= UNITS * held.resident(spec);
+        let is_short = usual.blocks() <= UNITS * (UNIT_THREADS / usual.sharing.block())
+            && channels * usual.length() * size <= UNITS * HELD_BYTES;
+        let held = match [runs_at_once(&usual), runs_at_once(&few)] {
+            [false, true] => few,
+            [false, false] if !is_short => return None,
+            _ => usual,
+        };
+        let is_small = held.sharing.block_rows() * held.length() * size <= SMALL_BLOCK_BYTES;
+        (held.sharing.whole && (is_small || held.blocks() > UNITS / 8)).then_some(held)
+    }
+
+    /// Number of elements of a channel.
+    fn length(&self) -> u64 {
+        self.samples * self.segment
     }
 
     fn blocks(&self) -> u64 {
         self.channels.div_ceil(self.sharing.block_rows()).max(1)
     }
 
+    /// Number of registers of a thread.
+    fn registers(&self, spec: &Spec) -> u64 {
+        REGISTERS + self.sharing.pack * self.sharing.packs * compute_type(spec).size() / 4
+    }
+
+    /// Number of blocks that an SM can run at the same time.
+    fn resident(&self, spec: &Spec) -> u64 {
+        resident_blocks(self.sharing.block(), self.registers(spec))
+    }
+
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let elements = spec.inputs[0].elements() as f64;
         let threads = (self.channels * self.sharing.threads) as f64;
+        let of_a_segment = instructions(self.segment, self.sharing.pack, self.leads);
         Cost {
-            instructions: EACH * elements + PER_PACK * elements / self.sharing.pack as f64 + PER_THREAD * threads,
+            instructions: of_a_segment * (self.samples * self.channels) as f64 + PER_THREAD * threads,
             special: threads,
             blocks: self.blocks(),
-            share: share(self.sharing.block()),
-            ..spec.streaming_cost(4.0 * elements, 1)
+            share: share_with(self.sharing.block(), self.registers(spec)),
+            ..spec.streaming_cost(4.0 * spec.inputs[0].elements() as f64, 1)
         }
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {
         let Sharing { pack, packs, threads, .. } = self.sharing;
-        let compute = compute_type(spec);
-        let inputs = spec.inputs.len();
-        let [x, y] = [&spec.inputs[0], &spec.outputs[0]].map(|tensor| c_type(tensor.dtype));
-        let statistics = c_type(spec.outputs[1].dtype);
-        let mut params = vec![
-            param(format!("{y}* y"), Arg::Operand(inputs as u8)),
-            param(format!("const {x}* x"), Arg::Operand(0)),
-            param(format!("{statistics}* means"), Arg::Operand(inputs as u8 + 1)),
-            param(format!("{statistics}* variances"), Arg::Operand(inputs as u8 + 2)),
-            param("C eps", Arg::real(compute, spec.attrs.number("eps"))),
+        let operands = ChannelOperands::of(spec, "");
+        let mut params = operands.params;
+        params.extend([
             u64_param("channels", self.channels),
-            u32_param("n", self.length),
-        ];
-        let mut steps = Vec::new();
-        for (name, [sample, channel]) in ["y", "x"].into_iter().zip(self.strides) {
-            steps.extend([(format!("{name}_sample"), sample), (format!("{name}_channel"), channel)]);
-        }
-        steps.push(("mean_step".to_owned(), spec.outputs[1].strides[0]));
-        steps.push(("variance_step".to_owned(), spec.outputs[2].strides[0]));
-        let mut factors = String::new();
-        for (input, name) in (1..inputs).zip(["weight", "bias"]) {
-            params
-                .push(param(format!("const {}* {name}", c_type(spec.inputs[input].dtype)), Arg::Operand(input as u8)));
-            steps.push((format!("{name}_step"), spec.inputs[input].strides[0]));
-            factors += &format!("  const C {name}s = load<C>({name}[at * {name}_step]);\n");
-        }
-        params.extend(steps.iter().map(|(name, step)| u64_param(name, *step)));
+            u32_param("samples", self.samples),
+            u32_param("n", self.length()),
+        ]);
+        let [[y_sample, y_channel], [x_sample, x_channel]] = self.strides;
+        params.extend([u64_param("y_channel", y_channel), u64_param("x_channel", x_channel)]);
+        // Offsets in a channel, which both tensors have in common if their samples are at the same distance.
+        let is_narrow = y_sample.max(x_sample) * self.samples <= i32::MAX as u64;
+        let mut samples = vec![("x_sample", x_sample)];
+        samples.extend((y_sample != x_sample).then_some(("y_sample", y_sample)));
+        let step = |(name, step): &(&str, u64)| if is_narrow { u32_param(name, *step) } else { u64_param(name, *step) };
+        params.extend(samples.iter().map(step));
+        let of_a_segment = segment_packs(self.segment, pack, self.leads);
         let before = format!(
-            "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
-             #define SHIFTED 0\n#define CENTRED true\n#define SEGMENT {}u\n{HELPERS}",
-            bounds(self.sharing.block() as u32),
-            c_type(compute),
+            "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\n{}#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n\
+             #define CENTRED true\n#define SEGMENT {}\n#define SEGMENT_PACKS {of_a_segment}u\n#define LEADS {}\n#define Y_SAMPLE {}\n\
+             typedef {} Offset;\n{HELPERS}",
             self.sharing.block(),
-            self.length.is_multiple_of(threads * pack * packs),
+            // With so many resident blocks, all of them run at the same time.
+            self.blocks().div_ceil(UNITS).clamp(1, self.resident(spec).max(1)),
+            operands.types,
+            self.sharing.block(),
+            self.samples * of_a_segment == threads * packs,
             self.segment,
+            u32::from(self.leads),
+            if y_sample == x_sample { "x_sample" } else { "y_sample" },
+            if is_narrow { "i32" } else { "i64" },
         );
-        let weight = if inputs > 1 { " * weights" } else { "" };
-        let bias = if inputs > 2 { " + biass" } else { "" };
         let index = index_type(self.channels);
-        let body = format!(
-            r#"  const u32 lane = threadIdx.x % T;
+        let (weight, bias) = (operands.weight, operands.bias);
+        let place = format!(
+            "  const {index} at = ({index})(live ? channel : 0);\n  const C weight_of = {weight}, bias_of = {bias};\n"
+        );
+        let body = [PLACE, &place, BODY].concat();
+        launch("batch_norm", &before, &params, &body, self.blocks(), self.sharing.block() as u32)
+    }
+}
+
+/// Number of packs with elements of a channel in one sample.
+fn segment_packs(segment: u64, pack: u64, leads: bool) -> u64 {
+    (segment + if leads { pack - 1 } else { 0 }).div_ceil(pack)
+}
+
+/// Number of instructions for the elements of a channel in one sample.
+fn instructions(segment: u64, pack: u64, leads: bool) -> f64 {
+    let packs = segment_packs(segment, pack, leads) as f64;
+    if !leads {
+        return packs * (PER_PACK + EACH * pack as f64);
+    }
+    // All threads of a warp with the first or the last pack wait while it is written.
+    let alone = (2.0 * WARP as f64 / packs).min(1.0);
+    packs * (PER_LEADING_PACK + (EACH_LEADING + alone * EACH_ALONE) * pack as f64)
+}
+
+/// Tensors of a batch norm in kernels that process channels.
+pub struct ChannelOperands {
+    /// Parameters `y`, `x`, `means`, `variances` and `eps`, and `weight` and `bias` if the operation has them; the strides of those with
+    /// an element per channel.
+    pub params: Vec<Parameter>,
+    /// Kernel text that defines the types `X` and `Y` of elements, and `C`, that of the arithmetic.
+    pub types: String,
+    /// Kernel text of the weight and the bias of channel `at`.
+    pub weight: String,
+    pub bias: String,
+}
+
+impl ChannelOperands {
+    /// Returns the operands. `access` is the qualifier of the means and variances: empty, or `const` in a kernel that reads them.
+    pub fn of(spec: &Spec, access: &str) -> ChannelOperands {
+        let (compute, inputs) = (compute_type(spec), spec.inputs.len());
+        let mut params = vec![
+            param("Y* y", Arg::Operand(inputs as u8)),
+            param("const X* x", Arg::Operand(0)),
+            param("C eps", Arg::real(compute, spec.attrs.number("eps"))),
+        ];
+        let mut of_channel = |name: &str, operand: usize, access: &str| {
+            let tensor = spec.operand(operand);
+            params.push(param(
+                format!("{access} {}* __restrict__ {name}", c_type(tensor.dtype)),
+                Arg::Operand(operand as u8),
+            ));
+            params.push(u64_param(&format!("{name}_step"), tensor.strides[0]));
+            format!("load<C>({name}[at * {name}_step])")
+        };
+        of_channel("means", inputs + 1, access);
+        of_channel("variances", inputs + 2, access);
+        let mut factor = |name: &str, input: usize, absent: &str| {
+            if input < inputs { of_channel(name, input, "const") } else { absent.to_owned() }
+        };
+        let (weight, bias) = (factor("weight", 1, "C(1)"), factor("bias", 2, "C(0)"));
+        let types = [("X", spec.inputs[0].dtype), ("Y", spec.outputs[0].dtype), ("C", compute)];
+        let types = types.iter().map(|(name, dtype)| format!("typedef {} {name};\n", c_type(*dtype))).collect();
+        ChannelOperands { params, types, weight, bias }
+    }
+}
+
+/// Kernel text: the channel of a thread.
+const PLACE: &str = r#"  const u32 lane = threadIdx.x % T;
   const u64 channel = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;
   const bool live = channel < channels;
-  const {index} at = ({index})(live ? channel : 0);
-  const {x}* from = x + at * x_channel;
-  {y}* to = y + at * y_channel;
-{factors}  const C first = load<C>(*from);
-  C v[K][V];
-  EACH_PACK(0) {{ read(from + (u32)j / SEGMENT * x_sample, 1, (u32)j % SEGMENT, v[k]); }}
+"#;
+
+/// Kernel text: the threads of a channel read and normalize it. Packs are numbered through all samples; only the last pack of a thread can
+/// be missing.
+const BODY: &str = r#"  const X* from = x + at * x_channel;
+  Y* to = y + at * y_channel;
+  const C first = load<C>(*from);
+#define EACH_OWN EACH_HELD if (const u32 own = lane + k * T, sample = own / SEGMENT_PACKS; EXISTS)
+#define EXISTS (EVEN || k + 1 < K || own < samples * SEGMENT_PACKS)
+  // Bit `k * V + i` is set if element `i` of pack `k` belongs to the channel.
+  u32 members = 0;
+  const u32 ALL = (1u << V) - 1;
+#define IS_MEMBER (LEADS ? (members >> (k * V + i) & 1) != 0 : EXISTS)
+  // Index in the segment of a pack's first element, which can be negative.
+  const u32 lead = (u32)((u64)from / sizeof(X));
+  auto begin_of = [&](u32 own, u32 sample) {
+    return (i32)(own % SEGMENT_PACKS * V) - (LEADS ? (i32)((lead + sample * (u32)x_sample) % V) : 0);
+  };
+  Pack<X, V> packs[K];
+  C v[K][V], sum = 0, squares = 0;
+  EACH_OWN {
+    const i32 begin = begin_of(own, sample);
+    if (LEADS && begin >= SEGMENT) continue;
+    packs[k] = *(const Pack<X, V>*)(from + (Offset)(sample * x_sample + begin));
+    const i32 before = begin < 0 ? -begin : 0, behind = begin + V > SEGMENT ? begin + V - SEGMENT : 0;
+    if (LEADS) members |= (ALL >> behind & ALL << before) << (k * V);
+  }
   // Differences to the first element keep the precision of a variance that is small relative to the mean.
-  EACH_PACK(0) {{ EACH v[k][i] -= first; }}
-  const Part all = of_row(v, n, lane);
-  const C variance = all.squares / C(n), scale = f_rsqrt(variance + eps){weight};
+  EACH_HELD EACH {
+    const u32 own = lane + k * T;
+    v[k][i] = IS_MEMBER ? load<C>(packs[k].at[i]) - first : C(0);
+    sum += v[k][i];
+  }
+  const C mean = across(sum, Sum()) / C(n);
+  EACH_HELD EACH {
+    const u32 own = lane + k * T;
+    const C difference = IS_MEMBER ? v[k][i] - mean : C(0);
+    squares += difference * difference;
+  }
+  const C variance = across(squares, Sum()) / C(n), scale = f_rsqrt(variance + eps) * weight_of;
   if (!live) return;
-  if (lane == 0) {{
-    store<C>(means[at * mean_step], first + all.mean);
-    store<C>(variances[at * variance_step], variance);
-  }}
-  EACH_PACK(0) {{
-    EACH v[k][i] = (v[k][i] - all.mean) * scale{bias};
-    write(to + (u32)j / SEGMENT * y_sample, 1, (u32)j % SEGMENT, v[k]);
-  }}
-"#
-        );
-        launch("batch_norm", &before, &params, &body, self.blocks(), self.sharing.block() as u32)
+  if (lane == 0) {
+    store<C>(means[at * means_step], first + mean);
+    store<C>(variances[at * variances_step], variance);
+  }
+  EACH_OWN {
+    const i32 begin = begin_of(own, sample);
+    Y* row = to + (Offset)(sample * Y_SAMPLE + begin);
+    Pack<Y, V> pack;
+    EACH store<C>(pack.at[i], (v[k][i] - mean) * scale + bias_of);
+    if (!LEADS || (begin >= 0 && begin + V <= SEGMENT)) {
+      *(Pack<Y, V>*)row = pack;
+    } else {
+      EACH if (IS_MEMBER) row[i] = pack.at[i];
+    }
+  }
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(dtype: DType, dims: &[u64]) -> Option<HeldChannels> {
+        let (x, each) = (Tensor::packed(dtype, dims), Tensor::packed(DType::F32, &dims[1..2]));
+        let attrs = Attrs::of([("eps", Attr::Number(1e-5))]);
+        HeldChannels::of(&Spec::new(&BatchNorm, attrs, vec![x, each, each], vec![x, each, each]))
+    }
+
+    #[test]
+    fn odd_planes_are_read_in_wide_packs() {
+        for (dims, pack, leads) in [([7, 512, 25, 25], 4, true), ([8, 64, 14, 14], 4, false), ([4, 64, 3, 6], 2, false)]
+        {
+            let held = held(DType::F32, &dims).expect("the channels fit registers");
+            assert_eq!((held.sharing.pack, held.leads), (pack, leads), "{dims:?}");
+        }
+    }
+
+    /// Each thread holds up to 32 elements, as many as `members` has bits, and all packs have a thread.
+    #[test]
+    fn threads_hold_all_packs() {
+        for dtype in [DType::F32, DType::BF16, DType::F64] {
+            for side in 1..=29 {
+                for samples in [1, 3, 32, 285] {
+                    let Some(held) = held(dtype, &[samples, 512, side, side]) else { continue };
+                    let Sharing { pack, packs, threads, .. } = held.sharing;
+                    assert!(pack * packs <= 32, "{side}");
+                    let all = samples * segment_packs(side * side, pack, held.leads);
+                    assert!(threads * packs >= all && threads * (packs - 1) < all, "{dtype:?} {samples} {side}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn channels_that_do_not_fit_at_once_are_read_twice() {
+        assert!(held(DType::F32, &[285, 512, 5, 5]).is_some());
+        assert!(held(DType::F32, &[35, 512, 29, 29]).is_none());
     }
 }

@@ -1,7 +1,8 @@
 //! The second kernel of a batch norm whose channels have no whole number of packs in a sample: threads move aligned packs, which hold
 //! elements of one channel or two.
 
-use super::super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
+use super::super::kernel::{BLOCK, bounds, index_type, launch, u64_param};
+use super::channel::ChannelOperands;
 use super::*;
 
 /// Instructions per pack for its place, for two channels and their factors, and to load and store; an estimate.
@@ -42,42 +43,23 @@ impl FlatChannels {
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {
-        let compute = compute_type(spec);
-        let inputs = spec.inputs.len();
-        let [x, y] = [&spec.inputs[0], &spec.outputs[0]].map(|tensor| c_type(tensor.dtype));
-        let statistics = c_type(spec.outputs[1].dtype);
-        let mut params = vec![
-            param(format!("{y}* y"), Arg::Operand(inputs as u8)),
-            param(format!("const {x}* x"), Arg::Operand(0)),
-            param(format!("const {statistics}* __restrict__ means"), Arg::Operand(inputs as u8 + 1)),
-            param(format!("const {statistics}* __restrict__ variances"), Arg::Operand(inputs as u8 + 2)),
-            param("C eps", Arg::real(compute, spec.attrs.number("eps"))),
-            u64_param("total", self.total),
-            u64_param("mean_step", spec.outputs[1].strides[0]),
-            u64_param("variance_step", spec.outputs[2].strides[0]),
-        ];
-        let (mut scale, mut shift) =
-            ("f_rsqrt(load<C>(variances[at * variance_step]) + eps)".to_owned(), "C(0)".to_owned());
-        for (input, name) in (1..inputs).zip(["weight", "bias"]) {
-            let tensor = &spec.inputs[input];
-            params
-                .push(param(format!("const {}* __restrict__ {name}", c_type(tensor.dtype)), Arg::Operand(input as u8)));
-            params.push(u64_param(&format!("{name}_step"), tensor.strides[0]));
-            let value = format!("load<C>({name}[at * {name}_step])");
-            if input == 1 { scale += &format!(" * {value}") } else { shift = value }
-        }
+        let operands = ChannelOperands::of(spec, "const");
+        let mut params = operands.params;
+        params.push(u64_param("total", self.total));
         let before = format!(
-            "{}typedef {} C;\ntypedef {} Index;\ntypedef {x} X;\ntypedef {y} Y;\n#define V {}\n#define SEGMENT {}u\n#define CHANNELS {}u\n\
+            "{}{}typedef {} Index;\n#define V {}\n#define SEGMENT {}u\n#define CHANNELS {}u\n\
              struct Factors {{ C mean, scale, shift; }};\n",
             bounds(BLOCK),
-            c_type(compute),
+            operands.types,
             index_type(self.total + self.pack * u64::from(BLOCK)),
             self.pack,
             self.segment,
             self.channels,
         );
+        let (weight, bias) = (operands.weight, operands.bias);
         let body = format!(
-            "  auto factors_of = [&](u32 at) -> Factors {{\n    return {{load<C>(means[at * mean_step]), {scale}, {shift}}};\n  }};\n{BODY}"
+            "  auto factors_of = [&](u32 at) -> Factors {{\n    const C scale = f_rsqrt(load<C>(variances[at * variances_step]) + eps) * {weight};\n    \
+             return {{load<C>(means[at * means_step]), scale, {bias}}};\n  }};\n{BODY}"
         );
         launch("batch_norm", &before, &params, &body, self.blocks(), BLOCK)
     }

@@ -14,7 +14,7 @@ const SMALL: u64 = 8;
 /// fill the device with warps.
 const LARGER: u64 = 1024;
 
-/// Maximum number of gradients and places that a thread reads for neighbouring cells.
+/// Maximum number of elements that a thread reads for neighbouring windows, or of gradients and places for neighbouring cells.
 const LARGEST_REGION: u64 = 40;
 
 /// Maximum number of planes in which a thread computes the same position.
@@ -26,6 +26,9 @@ const CACHED: u64 = 64;
 
 /// Number of threads among which planes are divided: half of those that can be resident.
 const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
+
+/// Number of threads of four rounds of blocks, of which an SM runs three at the same time: the registers of packs leave room for so many.
+const MANY_THREADS: u64 = 4 * 3 * UNITS * BLOCK as u64;
 
 /// Number of threads of a block whose window occupies an SM by itself.
 const LARGER_BLOCK: u64 = 512;
@@ -85,7 +88,12 @@ impl Kernels<'_> {
         }
         let lanes = match task {
             Task::Spread => {
-                let enough = |lanes: &u64| packs <= lanes * 4 * AHEAD && windows * lanes >= 2 * FEW_THREADS;
+                // One step of all threads reads the window, or several do and the last blocks, which may leave SMs idle, are few.
+                let enough = |lanes: &u64| {
+                    let threads = windows * lanes;
+                    (packs <= lanes * 4 * AHEAD && threads >= MANY_THREADS)
+                        || (packs <= lanes * AHEAD && threads >= 2 * FEW_THREADS)
+                };
                 let lanes = [2, 4, 8, 16, 32, 64, 128].into_iter().find(enough).unwrap_or(u64::from(BLOCK));
                 lanes.min(packs.next_power_of_two()).max(2)
             }
@@ -93,7 +101,12 @@ impl Kernels<'_> {
             _ => {
                 let enough = |lanes: &u64| packs <= lanes * 2 * AHEAD && windows * lanes >= FEW_THREADS;
                 let fits_warp = packs <= LARGER && (packs <= AHEAD * WARP || windows * WARP >= UNITS * UNIT_THREADS);
-                let larger = if fits_warp { WARP } else { u64::from(BLOCK) };
+                let larger = match task {
+                    Task::Forward if fits_warp => WARP,
+                    Task::Forward => u64::from(BLOCK),
+                    // One step reads the window, so that a thread waits for memory once.
+                    _ => [WARP, 64, 128].into_iter().find(|lanes| packs <= lanes * AHEAD).unwrap_or(u64::from(BLOCK)),
+                };
                 [2, 4, 8, 16].into_iter().find(enough).unwrap_or(larger)
             }
         };
@@ -152,9 +165,10 @@ impl Kernels<'_> {
             return 1;
         }
         // Elements of neighbouring windows are all read at once.
-        let largest = if task == Task::Gather { LARGEST_REGION } else { AT_ONCE };
         let fits = |tall: &u64| {
-            self.region(task, *tall) <= largest && *tall <= self.grid.y[1] && self.windows() / tall >= ENOUGH_THREADS
+            self.region(task, *tall) <= LARGEST_REGION
+                && *tall <= self.grid.y[1]
+                && self.windows() / tall >= ENOUGH_THREADS
         };
         [4, 2].into_iter().find(fits).unwrap_or(1)
     }

@@ -2,6 +2,7 @@
 
 use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::occupancy::{UNITS, WARP};
+use super::cluster;
 use super::columns;
 use super::grid::{Grid, Three, each};
 use super::*;
@@ -360,7 +361,8 @@ impl<'a> Kernels<'a> {
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
             Task::Spread if self.clusters(task) => {
-                [partial, shared, join, text::STORE_PART, text::JOIN_CLUSTER, text::STORE_GRADIENT, "#endif\n"].concat()
+                [partial, shared, join, text::STORE_PART, cluster::JOIN_CLUSTER, text::STORE_GRADIENT, "#endif\n"]
+                    .concat()
             }
             Task::Spread if parts > 1 => [partial, shared, join, text::STORE_PART].concat(),
             Task::Spread => [shared, join, text::AFTER_ZEROS, text::STORE_GRADIENT].concat(),
@@ -389,7 +391,7 @@ impl<'a> Kernels<'a> {
             _ => "",
         };
         let cluster = match self.clusters(task) && !joins {
-            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", text::CLUSTER),
+            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", cluster::CLUSTER),
             false if block > u64::from(BLOCK) => bounds(block as u32),
             false => String::new(),
         };

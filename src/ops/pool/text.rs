@@ -176,21 +176,28 @@ pub const PER_THREAD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   // The last windows of a thread may not exist.
   auto is_inside = [&](int j, u32 e) { return (PADDING(j) == 0 && (j != 1 || Y(1) % TALL == 0)) || at(j, e) < X(j); };
   auto has_row = [&](u32 row) { return is_inside(0, row / HEIGHT) && is_inside(1, row % HEIGHT); };
-  C values[SIZE(0) * HEIGHT][SIZE(2)][PLANES];
+  // Loads do not wait for each other, since elements are converted after all of them.
+  T values[SIZE(0) * HEIGHT][SIZE(2)][PLANES];
   if (exists) {
     EACH_ROW {
       const i64 start = row / HEIGHT * DILATION(0) * SX(0) + row % HEIGHT * DILATION(1) * SX(1);
       // A condition for each load: a branch around a row would wait for the loads of the row before.
-      EACH_OF_ROW if (has_row(row) && is_inside(2, c)) {
-        EACH_PLANE(r) values[row][c][r] = load<C>(from[r][start + c * DILATION(2) * SX(2)]);
+      EACH_OF_ROW EACH_PLANE(r) {
+        if (!PLACES) store<C>(values[row][c][r], nothing().value);
+        if (has_row(row) && is_inside(2, c)) values[row][c][r] = from[r][start + c * DILATION(2) * SX(2)];
       }
     }
     EACH_ROW {
-      if (!has_row(row)) continue;
+      // Without places, an element outside changes nothing.
+      if (PLACES && !has_row(row)) continue;
       const u32 place = RELATIVE ? 0 : (at(0, row / HEIGHT) * X(1) + at(1, row % HEIGHT)) * X(2);
       EACH_PLANE(r) {
+        // Windows of a thread that share a row take its result.
         Best joined = nothing();
-        EACH_OF_ROW if (is_inside(2, c)) joined.take(values[row][c][r], RELATIVE ? c : place + at(2, c));
+        Best& taker = TALL > 1 ? joined : best[0][r];
+        const u32 before = RELATIVE && TALL == 1 ? row * SIZE(2) : place;
+        EACH_OF_ROW if (!PLACES || is_inside(2, c)) taker.take(load<C>(values[row][c][r]), before + (RELATIVE ? c : at(2, c)));
+        if (TALL == 1) continue;
         EACH_WINDOW_OF_THREAD(t) {
           const u32 a = row / HEIGHT, b = row % HEIGHT - t * STRIDE(1);
           if (b < SIZE(1)) best[t][r].take(joined.value, joined.place + (RELATIVE ? (a * SIZE(1) + b) * SIZE(2) : 0));
@@ -407,18 +414,6 @@ pub const JOIN: &str = r#"  auto join = [&](int masks) {
 /// Kernel text: writes the result of a part of a window.
 pub const STORE_PART: &str = "  if (lane == 0) partial[index * PARTS + part] = best;\n";
 
-/// Kernel text: the first block of a cluster joins the results of a window's parts, one for each block. `partial` is read after the
-/// barrier, which also orders the zeros of all blocks before the gradient.
-pub const JOIN_CLUSTER: &str = r#"#if CLUSTER == 1
-  return;
-#else
-  cluster_barrier();
-  if (part > 0 || lane >= 32) return;
-  best = nothing();
-  if (lane < PARTS) best = partial[index * PARTS + lane];
-  join(PARTS);
-"#;
-
 /// Kernel text: writes the gradient of a maximum.
 pub const STORE_SUM: &str = "  if (leads) store<C>(dx[plane_at(plane, so) + OFFSET(SD, own)], sum);\n";
 
@@ -581,20 +576,4 @@ pub const GATHER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
         write(row, to + i * SD(0) + j * SD(1), start[2]);
       }
   }
-"#;
-
-/// Kernel text: the barrier of a cluster, on devices that have clusters.
-pub const CLUSTER: &str = r#"
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define CLUSTER CLUSTER_BLOCKS
-#undef BOUNDS
-#define BOUNDS __launch_bounds__(THREADS) __cluster_dims__(CLUSTER, 1, 1)
-__device__ inline void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-#else
-#define CLUSTER 1
-#undef BOUNDS
-#define BOUNDS __launch_bounds__(THREADS)
-#endif
 "#;

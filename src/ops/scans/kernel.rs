@@ -7,7 +7,7 @@ use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
 use super::super::layout::collapse;
-use super::super::occupancy::{BUSY_BLOCKS, UNITS, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Minimum number of elements per part. Shorter parts do not justify a second launch.
@@ -33,6 +33,9 @@ const TOTALS_AT_ONCE: u64 = 8;
 /// Instructions per element, and per pack for the exchange between threads.
 pub const EACH: f64 = 5.0;
 pub const PER_PACK: f64 = 40.0;
+
+/// Instructions per element of a pack that may hold elements of other lines, to compare its place with the line.
+const EACH_LEADING: f64 = 2.0;
 
 /// Instructions of a thread that shares a line, for its place and for exchanging values.
 const PER_THREAD: f64 = 60.0;
@@ -86,6 +89,8 @@ pub struct Split {
     lines: Lines,
     /// Elements per pack: of a line, or of neighbouring lines.
     pack: u64,
+    /// Whether lines that threads share may begin inside a pack. Then the first and the last pack may be partial.
+    leads: bool,
     /// Threads per line.
     threads: u64,
     /// Number of parts per line, each processed by a block.
@@ -117,17 +122,21 @@ impl Split {
         let widest = 16 / tensors[1].dtype.size();
         let mut halves = std::iter::successors(Some(widest.min(MAX_PACK)), |pack| (*pack > 1).then_some(pack / 2));
         let aligned = halves.find(fits).unwrap_or(1);
+        let wide = wide_pack(spec, &lines)
+            .filter(|wide| packed_instructions(length, *wide, true) < packed_instructions(length, aligned, false));
+        let leads = wide.is_some();
         let pack = match along {
-            true => aligned,
+            true => wide.unwrap_or(aligned),
             // Few short lines are spread over more threads.
             false => std::iter::successors(Some(aligned), |pack| (*pack > 1).then_some(pack / 2))
                 .find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS)
                 .unwrap_or(1),
         };
         let block = u64::from(BLOCK);
-        let threads = if along { length.div_ceil(pack * 2).next_power_of_two().min(block) } else { 1 };
+        let reach = reach(length, pack, leads);
+        let threads = if along { threads_of(reach.div_ceil(pack), count) } else { 1 };
         let under_way = match along {
-            true => length.div_ceil(threads * pack).clamp(1, UNDER_WAY),
+            true => reach.div_ceil(threads * pack).clamp(1, UNDER_WAY),
             false => (ELEMENTS_UNDER_WAY / pack).max(UNDER_WAY).min(length.max(1)),
         };
         let blocks = (count / pack).div_ceil(block);
@@ -135,7 +144,12 @@ impl Split {
             true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / MIN_ROWS).clamp(1, MAX_PARTS),
             false => 1,
         };
-        Split { lines, pack, threads, parts, under_way }
+        Split { lines, pack, leads, threads, parts, under_way }
+    }
+
+    /// Number of elements from the pack in which a line begins to the one in which it ends.
+    fn reach(&self) -> u64 {
+        reach(self.lines.length, self.pack, self.leads)
     }
 
     /// Lines, or packs of lines, side by side in a block.
@@ -161,20 +175,25 @@ impl Split {
         let elements = spec.inputs[0].elements() as f64;
         let totals = self.lines.count * self.parts * compute_type(spec).size();
         let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
+        let along = self.lines.along;
         // A thread that has its own lines waits for each element: its loads depend on a condition, so that they do not overlap.
-        let rounds = match self.lines.along {
-            true => self.span().div_ceil(self.threads * self.pack).div_ceil(self.under_way),
+        let rounds = match along {
+            true => self.reach().div_ceil(self.threads * self.pack).div_ceil(self.under_way),
             false => self.span(),
         };
-        let (of_pack, of_thread) = if self.lines.along { (PER_PACK, PER_THREAD) } else { (0.0, 0.0) };
+        let of_elements = match along {
+            true => {
+                let of_threads = PER_THREAD * (self.blocks() * u64::from(BLOCK)) as f64;
+                self.lines.count as f64 * packed_instructions(self.lines.length, self.pack, self.leads) + of_threads
+            }
+            false => EACH * elements,
+        };
         let cost = Cost {
-            instructions: EACH * elements
-                + of_pack * elements / self.pack as f64
-                + of_thread * (self.blocks() * u64::from(BLOCK)) as f64,
+            instructions: of_elements,
             blocks: self.blocks(),
             share: share(u64::from(BLOCK)),
             waits: rounds.saturating_sub(1) as f64,
-            exchanges: if self.lines.along { rounds as f64 } else { 0.0 },
+            exchanges: if along { rounds as f64 } else { 0.0 },
             ..spec.streaming_cost(elements, 1)
         };
         let writes = Cost { share: cost.share.max(self.registers_share(compute_type(spec))), ..cost };
@@ -225,20 +244,61 @@ impl Split {
         let index = index_type(count * length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
         let before = format!(
             "{}typedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n#define PARTS {}\n#define WRITES {writes}\n\
-             #define SHORT {}\n",
+             #define SHORT {}\n#define LEADS {}\n",
             definitions(scan, spec),
             self.threads,
             self.beside(),
             self.pack,
             self.under_way,
             self.parts > 1,
-            *along && !length.is_multiple_of(self.pack),
+            *along && (self.leads || !length.is_multiple_of(self.pack)),
+            self.leads,
         );
         let body = if *along { SHARED_LINES } else { OWN_LINES };
         let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
         launch(&name, &before, &params, &body, self.blocks(), BLOCK)
     }
+}
+
+/// Number of elements from the pack in which a line begins to the one in which it ends.
+fn reach(length: u64, pack: u64, leads: bool) -> u64 {
+    length + if leads { pack - 1 } else { 0 }
+}
+
+/// Number of instructions for the elements of a line that threads share.
+fn packed_instructions(length: u64, pack: u64, leads: bool) -> f64 {
+    let each = if leads { EACH + EACH_LEADING } else { EACH };
+    reach(length, pack, leads).div_ceil(pack) as f64 * (PER_PACK + each * pack as f64)
+}
+
+/// Number of elements of the widest aligned packs if lines along the last dimension begin at the same place in a pack of both tensors.
+/// `None` for a scan in reverse, whose packs end where the line ends.
+fn wide_pack(spec: &Spec, lines: &Lines) -> Option<u64> {
+    let tensors = [&spec.outputs[0], &spec.inputs[0]];
+    let fits = |pack: &u64| {
+        let is_aligned = |tensor: &&Tensor| {
+            let bytes = pack * tensor.dtype.size();
+            bytes <= 16 && u64::from(tensor.align).is_multiple_of(bytes)
+        };
+        let mut strides = lines.geometry.strides[0].iter().zip(&*lines.geometry.strides[1]);
+        tensors.iter().all(is_aligned) && strides.all(|(to, from)| to % pack == from % pack)
+    };
+    let is_simple = lines.along && lines.steps == [1, 1] && !reverse(spec);
+    std::iter::successors(is_simple.then_some(MAX_PACK), |pack| (*pack > 2).then_some(pack / 2)).find(fits)
+}
+
+/// Number of threads that share a line of this many packs: about one for each two packs, or fewer that have fewer places without a pack
+/// if there are enough lines to occupy the device.
+fn threads_of(packs: u64, lines: u64) -> u64 {
+    let most = packs.div_ceil(2).next_power_of_two().min(u64::from(BLOCK));
+    let places = |threads: u64| threads * packs.div_ceil(threads);
+    let halves = std::iter::successors(Some(most), |threads| (*threads > 1).then_some(threads / 2));
+    let fits = |threads: &u64| packs.div_ceil(*threads) <= UNDER_WAY && lines * threads >= UNITS * UNIT_THREADS;
+    halves
+        .skip(1)
+        .take_while(fits)
+        .fold(most, |best, threads| if places(threads) < places(best) { threads } else { best })
 }
 
 /// Each thread processes `V` neighbouring lines.
@@ -288,7 +348,10 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   if (!live) group = 0;
   const X* from = x + g.offset(group, 1);
   Y* to = y + g.offset(group, 0);
-  const Index end = (Index)n;
+  // Positions count from the first pack, which may begin before the line.
+  const Index lead = LEADS ? (Index)((u64)from / sizeof(X) % V) : 0, end = (Index)n + lead;
+  from -= lead;
+  to -= lead;
   C carry = NONE;
   u32 turn = 0;
   for (Index base = 0; base < end; base += T * V * U) {
@@ -297,7 +360,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
-      // A partial pack is loaded whole: allocated memory never ends within 16 bytes.
+      // A partial pack is loaded whole: allocated memory never begins or ends within 16 bytes.
       if (j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
     }
 #pragma unroll
@@ -306,7 +369,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
       C sum = NONE;
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if (SHORT ? j + v < end : j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
+        if ((!LEADS || j + v >= lead) && (SHORT ? j + v < end : j < end)) sum = JOIN(sum, load<C>(packs[u].at[v]));
         held[u][v] = sum;
       }
       // Sums over the lower threads of the warp, and over all its threads.
@@ -346,11 +409,11 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         Pack<Y, V> r;
 #pragma unroll
         for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(own, held[u][v]));
-        if (!SHORT || j + V <= end) {
+        if (!SHORT || ((!LEADS || j >= lead) && j + V <= end)) {
           *(Pack<Y, V>*)(to + (u64)j * sy) = r;
         } else {
 #pragma unroll
-          for (int v = 0; v < V; v++) if (j + v < end) to[(u64)(j + v) * sy] = r.at[v];
+          for (int v = 0; v < V; v++) if ((!LEADS || j + v >= lead) && j + v < end) to[(u64)(j + v) * sy] = r.at[v];
         }
       }
       carry = JOIN(carry, all[u]);
@@ -378,5 +441,30 @@ mod tests {
             let count: usize = [OWN_LINES, SHARED_LINES].map(|text| text.matches(plain).count()).iter().sum();
             assert_eq!(count, 1, "{plain}");
         }
+    }
+
+    /// 70 packs fill three rounds of 32 threads better than two of 64; 256 packs fill both.
+    #[test]
+    fn many_lines_have_threads_that_their_packs_fill() {
+        assert_eq!((threads_of(70, 1 << 16), threads_of(70, 64)), (32, 64));
+        assert_eq!(threads_of(256, 1 << 16), 128);
+        for packs in 1..2000 {
+            let (few, many) = (threads_of(packs, 1), threads_of(packs, 1 << 20));
+            let places = |threads: u64| packs.div_ceil(threads) * threads;
+            assert!(many.is_power_of_two() && places(many) <= places(few), "{packs}");
+        }
+    }
+
+    #[test]
+    fn lines_of_odd_length_are_read_in_wide_packs() {
+        let split = |dtype, dims: &[u64], reverse| {
+            let x = Tensor::packed(dtype, dims);
+            let attrs = Attrs::of([("dim", Attr::Int(-1)), ("reverse", Attr::Bool(reverse))]);
+            let split = Split::of(&Spec::new(&Scan { multiplies: false }, attrs, vec![x], vec![x]));
+            (split.pack, split.leads)
+        };
+        assert_eq!(split(DType::F32, &[25284, 273], false), (4, true));
+        assert_eq!(split(DType::BF16, &[25284, 272], false), (8, false));
+        assert_eq!(split(DType::F32, &[25284, 273], true), (1, false));
     }
 }
