@@ -75,8 +75,8 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 #endif
 "#;
 
-/// Product of 16-bit factors. A thread behind the first `THREADS` copies the factors; a warpgroup of its own gives its registers to those that
-/// multiply.
+/// Product of 16-bit factors. A thread behind the first `THREADS` copies the factors. If it is in a warpgroup of its own, this gives
+/// registers to those that multiply.
 pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
     prefetch_map(map_a);
     prefetch_map(map_b);

@@ -38,8 +38,8 @@ pub struct Tiling {
 /// Depth of a stage in terms, and elements of a box of a tensor map in both directions.
 pub const DEPTH: u64 = 64;
 
-/// Threads that multiply, threads behind them of which one copies by tensor maps, and registers of each of both. An SM has 2^16 registers; blocks of
-/// more than 128 threads move them from the threads that copy to the threads that multiply.
+/// Threads that multiply, threads behind them of which one copies by tensor maps, and registers of each of both. Blocks of more than
+/// 128 threads move registers from the threads that copy to those that multiply.
 const GROUPS_OF_THREADS: [(u64, u64, [u64; 2]); 3] =
     [(128, 32, [248, 248]), (256, 128, [224, 56]), (384, 128, [152, 56])];
 
@@ -457,15 +457,18 @@ fn tile_threads(rows: u64) -> (u64, u64, [u64; 2]) {
     }]
 }
 
-/// Returns the number of warps that share the rows of a tile on devices without `wgmma`. All warps have equal parts, of pairs of 16
-/// columns.
+/// Returns the maximum number of warps that share the rows of a tile on devices without `wgmma`. All warps have equal parts, of pairs
+/// of 16 columns, also if a warp has twice the threads.
 fn row_warps(rows: u64, columns: u64, warps: u64) -> u64 {
-    let divides = |count: &u64| {
-        warps.is_multiple_of(*count)
-            && (rows / 16).is_multiple_of(*count)
-            && (columns / 32).is_multiple_of(warps / count)
+    let divides = |count: u64| {
+        [warps, warps / 2].into_iter().all(|warps| {
+            let of_rows = count.min(warps);
+            warps.is_multiple_of(of_rows)
+                && (rows / 16).is_multiple_of(of_rows)
+                && (columns / 32).is_multiple_of(warps / of_rows)
+        })
     };
-    (2..=warps).find(divides).unwrap_or(1)
+    (2..=warps).find(|&count| divides(count)).unwrap_or(1)
 }
 
 /// Whether groups divide the rows in memory of each factor. A group may begin at any position, so its packs may be unaligned.
