@@ -317,7 +317,8 @@ impl Thin {
             u64_param("term_small", term_small),
         ]);
         let body = if self.along { text::ALONG_DEPTH } else { text::ACROSS_DEPTH };
-        kernel("gemm_thin", &self.before(spec), &params, body, self.blocks(), THREADS as u32)
+        let body = format!("{}{body}", text::PLACE);
+        kernel("gemm_thin", &self.before(spec), &params, &body, self.blocks(), THREADS as u32)
     }
 
     fn join(&self, spec: &Spec) -> Kernel {

@@ -43,8 +43,8 @@ __device__ inline void finish(C sum, u64 row, u32 column, O* c, const O* bias, c
 }
 "#;
 
-/// Kernel text: `GROUP` threads compute `ROWS` rows of the large matrix, which lie along the depth.
-pub const ALONG_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, own = threadIdx.x / GROUP;
+/// Kernel text before either body: the tile and the part of the depth of a block, and its product.
+pub const PLACE: &str = r#"  const u32 lane = threadIdx.x % GROUP, slice = threadIdx.x / GROUP;
   u64 rest = blockIdx.x;
   const u32 tile = (u32)(rest % tiles);
   rest /= tiles;
@@ -52,12 +52,15 @@ pub const ALONG_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, own = t
   rest /= splits;
   i64 at[3];
   batches.offsets(rest, at);
-  const T* large = (WIDE_COLUMNS ? b : a) + (WIDE_COLUMNS ? at[1] : at[0]);
-  const T* small = (WIDE_COLUMNS ? a : b) + (WIDE_COLUMNS ? at[0] : at[1]);
+  const T* large = WIDE_COLUMNS ? b + at[1] : a + at[0];
+  const T* small = WIDE_COLUMNS ? a + at[0] : b + at[1];
   c += at[2];
   const u64 part = rest * splits + split;
-  const u32 first_row = (tile * (THREADS / GROUP) + own) * ROWS, begin = split * share;
-  const u32 end = depth - begin < share ? depth : begin + share;
+  const u32 begin = split * share, end = depth - begin < share ? depth : begin + share;
+"#;
+
+/// Kernel text: `GROUP` threads compute `ROWS` rows of the large matrix, which lie along the depth.
+pub const ALONG_DEPTH: &str = r#"  const u32 first_row = (tile * SLICES + slice) * ROWS;
   const T* rows[ROWS];
   EACH(r, ROWS) rows[r] = large + (first_row + r < wide ? first_row + r : wide - 1) * row_large;
   C sums[ROWS][THIN];
@@ -71,17 +74,15 @@ pub const ALONG_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, own = t
     }
   };
   u32 term = begin + lane * V;
-  // Several packs of each row are under way.
-  for (; term + (AHEAD - 1) * GROUP * V < end; term += AHEAD * GROUP * V) {
-    Pack<T, V> packs[AHEAD][ROWS];
-    EACH(u, AHEAD) EACH(r, ROWS) packs[u][r] = *(const Pack<T, V>*)(rows[r] + term + u * GROUP * V);
-    EACH(u, AHEAD) add(packs[u], term + u * GROUP * V);
+  // The loads of `COUNT` packs of each row are under way together.
+#define ADD_PACKS(COUNT) \
+  for (; term + (COUNT - 1) * GROUP * V < end; term += COUNT * GROUP * V) { \
+    Pack<T, V> packs[COUNT][ROWS]; \
+    EACH(u, COUNT) EACH(r, ROWS) packs[u][r] = *(const Pack<T, V>*)(rows[r] + term + u * GROUP * V); \
+    EACH(u, COUNT) add(packs[u], term + u * GROUP * V); \
   }
-  for (; term < end; term += GROUP * V) {
-    Pack<T, V> packs[ROWS];
-    EACH(r, ROWS) packs[r] = *(const Pack<T, V>*)(rows[r] + term);
-    add(packs, term);
-  }
+  ADD_PACKS(AHEAD)
+  ADD_PACKS(1)
   // Each step of the reduction halves the number of sums of a thread while it has several.
   C all[MANY];
   EACH(i, MANY) all[i] = i < ROWS * THIN ? sums[i / THIN % ROWS][i % THIN] : C(0);
@@ -104,8 +105,8 @@ pub const ALONG_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, own = t
   __shared__ C shared[THREADS / WARP][MANY];
   if (writes) shared[threadIdx.x / WARP][index] = all[0];
   __syncthreads();
-  for (u32 i = threadIdx.x; i < THREADS / GROUP * ROWS * THIN; i += THREADS) {
-    const u32 group = i / (ROWS * THIN), which = i % (ROWS * THIN), row = (tile * (THREADS / GROUP) + group) * ROWS + which / THIN;
+  for (u32 i = threadIdx.x; i < SLICES * ROWS * THIN; i += THREADS) {
+    const u32 group = i / (ROWS * THIN), which = i % (ROWS * THIN), row = (tile * SLICES + group) * ROWS + which / THIN;
     C sum = 0;
     EACH(w, GROUP / WARP) sum += shared[group * (GROUP / WARP) + w][which];
     if (row < wide) PUT(sum, row, which % THIN);
@@ -116,20 +117,8 @@ pub const ALONG_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, own = t
 "#;
 
 /// Kernel text: a thread computes `V` neighbouring columns of the large matrix over every `SLICES`-th term.
-pub const ACROSS_DEPTH: &str = r#"  const u32 lane = threadIdx.x % GROUP, slice = threadIdx.x / GROUP;
-  u64 rest = blockIdx.x;
-  const u32 tile = (u32)(rest % tiles);
-  rest /= tiles;
-  const u32 split = (u32)(rest % splits);
-  rest /= splits;
-  i64 at[3];
-  batches.offsets(rest, at);
-  const T* small = (WIDE_COLUMNS ? a : b) + (WIDE_COLUMNS ? at[0] : at[1]);
-  c += at[2];
-  const u64 part = rest * splits + split;
-  const u32 column = (tile * GROUP + lane) * V, begin = split * share;
-  const u32 end = depth - begin < share ? depth : begin + share;
-  const T* large = (WIDE_COLUMNS ? b : a) + (WIDE_COLUMNS ? at[1] : at[0]) + (column < wide ? column : 0);
+pub const ACROSS_DEPTH: &str = r#"  const u32 column = (tile * GROUP + lane) * V;
+  large += column < wide ? column : 0;
   C sums[THIN][V];
   EACH(n, THIN) EACH(v, V) sums[n][v] = 0;
   // The small matrix is read from shared memory, a part of the depth after the other.

@@ -75,7 +75,8 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 #endif
 "#;
 
-/// Product of 16-bit factors. A warp behind the first `THREADS` copies the factors.
+/// Product of 16-bit factors. A thread behind the first `THREADS` copies the factors. If it is in a warpgroup of its own, this gives
+/// registers to those that multiply.
 pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
     prefetch_map(map_a);
     prefetch_map(map_b);
@@ -109,6 +110,9 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
   };
   Work work(shares);
   if (threadIdx.x >= THREADS) {
+#if COPIERS == 128
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COPIER_REGISTERS));
+#endif
     if (threadIdx.x == THREADS) {
       while (work.next(schedule, shares, rows, depth)) {
         const Place& place = work.place;
@@ -127,6 +131,9 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
       }
     }
   } else {
+#if COPIERS == 128
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(REGISTERS));
+#endif
     O* room = rooms + threadIdx.x / LANES * WARP_ROOM;
     auto release = [&](u32 stage) { arrive(empty + stage, lane_of(), lane_of() < CLUSTER); };
     while (work.next(schedule, shares, rows, depth)) {

@@ -3,7 +3,7 @@
 use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
-use super::super::super::occupancy::UNITS;
+use super::super::super::occupancy::{UNITS, WARP};
 use super::super::super::warpgroups;
 use super::align::Source;
 use super::*;
@@ -38,8 +38,10 @@ pub struct Tiling {
 /// Depth of a stage in terms, and elements of a box of a tensor map in both directions.
 pub const DEPTH: u64 = 64;
 
-/// Threads that copy by tensor maps, behind those that multiply.
-const COPIERS: u64 = 32;
+/// Threads that multiply, threads behind them of which one copies by tensor maps, and registers of each of both. Blocks of more than
+/// 128 threads move registers from the threads that copy to those that multiply.
+const GROUPS_OF_THREADS: [(u64, u64, [u64; 2]); 3] =
+    [(128, 32, [248, 248]), (256, 128, [224, 56]), (384, 128, [152, 56])];
 
 /// Bytes of shared memory, if a block copies by tensor maps, for the results of a warp and for barriers.
 const WARP_RESULTS: u64 = 16 * 176;
@@ -66,6 +68,16 @@ const FASTEST: f64 = 5400.0;
 /// Time of shifting the packs of an unaligned factor into place, in seconds per operation of the product: from products of 6 to 43 GFLOP on
 /// an H100.
 const SHIFTING: f64 = 2.5e-15;
+
+/// Bytes of shared memory for the stages of a block that copies by tensor maps.
+const STAGES_BYTES: u64 = 200 << 10;
+
+/// Maximum number of columns of a tile: those of an instruction.
+const MAX_COLUMNS: u64 = 256;
+
+/// Registers of an SM, and those of a thread besides its sums.
+const REGISTERS: u64 = 1 << 16;
+const OTHER_REGISTERS: u64 = 28;
 
 /// Number of blocks that add the parts of tiles, and threads of each.
 const JOINERS: u64 = 2 * UNITS;
@@ -114,40 +126,26 @@ impl Tiling {
             ..with(rows, columns, threads, row_warps, stages, resident)
         };
         let timed = |step, tiling| Tiling { step, ..tiling };
-        let mapped = |rows, columns, threads, stages, cluster| {
-            let tiling = Tiling { cluster: Some(cluster), ..with(rows, columns, threads, 2, stages, 1) };
-            Tiling { step: tiling.mapped_step(), ..tiling }
-        };
         // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
-        let all = [
+        let copied = [
             timed(1400, with(192, 256, 384, 3, 4, 1)),
             timed(960, with(128, 256, 256, 2, 4, 1)),
             timed(1100, with(128, 128, 256, 2, 3, 2)),
             timed(680, with(64, 128, 128, 2, 4, 2)),
-            mapped(128, 256, 256, 4, [2, 1]),
-            mapped(128, 256, 256, 4, [1, 2]),
-            mapped(128, 256, 256, 4, [1, 1]),
-            mapped(256, 128, 256, 4, [2, 1]),
-            mapped(256, 128, 256, 4, [1, 2]),
-            mapped(256, 128, 256, 4, [1, 1]),
-            mapped(128, 192, 256, 5, [2, 1]),
-            mapped(128, 192, 256, 5, [1, 2]),
-            mapped(128, 192, 256, 5, [1, 1]),
-            mapped(128, 128, 256, 6, [2, 1]),
-            mapped(128, 128, 256, 6, [1, 1]),
-            mapped(64, 256, 128, 5, [1, 1]),
-            mapped(64, 192, 128, 6, [1, 1]),
-            mapped(64, 128, 128, 8, [1, 1]),
-            mapped(64, 64, 128, 12, [1, 1]),
-            mapped(128, 64, 256, 8, [1, 1]),
-            mapped(192, 128, 384, 5, [1, 1]),
-            mapped(192, 128, 384, 5, [2, 1]),
         ];
-        let fits = |tiling: &Tiling| match tiling.cluster {
-            Some(_) => can_map,
-            None => (!can_map || tiling.is_shallow()) && (tiling.rows < 192 || shape.groups <= FEW_GROUPS),
+        let mapped = mapped_tiles(spec.attrs.bool("transpose_b")).map(|(rows, columns, cluster)| {
+            let (threads, ..) = tile_threads(rows);
+            let stages = STAGES_BYTES / (2 * DEPTH * (rows + columns));
+            let row_warps = row_warps(rows, columns, threads / WARP);
+            let tiling = Tiling { cluster: Some(cluster), ..with(rows, columns, threads, row_warps, stages, 1) };
+            Tiling { step: tiling.mapped_step(), ..tiling }
+        });
+        let fits = |tiling: &Tiling| {
+            let has_room = tiling.rows < 192 || shape.groups <= FEW_GROUPS;
+            has_room && if tiling.cluster.is_some() { can_map } else { !can_map || tiling.is_shallow() }
         };
-        let best = all.into_iter().filter(fits).min_by_key(|tiling| tiling.time(bytes)).unwrap_or(small);
+        let best =
+            copied.into_iter().chain(mapped).filter(fits).min_by_key(|tiling| tiling.time(bytes)).unwrap_or(small);
         Tiling { splits: best.may_share(), ..best }
     }
 
@@ -325,10 +323,11 @@ impl Tiling {
             u32_param("columns", columns),
             u32_param("depth", depth),
         ];
-        let block = self.threads + if self.cluster.is_some() { COPIERS } else { 0 };
+        let (_, copiers, registers) = if self.cluster.is_some() { tile_threads(self.rows) } else { (0, 0, [0; 2]) };
+        let block = self.threads + copiers;
         let cluster = self.cluster.unwrap_or([1, 1]);
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\n#define COPIERS {copiers}\n#define REGISTERS {}\n#define COPIER_REGISTERS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
              typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n#define ALONG_A {}\n#define ALONG_B {}\n\
              #define MAX_GROUPS {MAX_GROUPS}\n",
             block,
@@ -336,6 +335,8 @@ impl Tiling {
             u32::from(self.cluster.is_some()),
             cluster[0],
             cluster[1],
+            registers[0],
+            registers[1],
             c_type(a.dtype),
             c_type(c.dtype),
             c_type(ends.dtype),
@@ -426,6 +427,50 @@ impl Tiling {
     }
 }
 
+/// Returns the rows and columns of the tiles that blocks copy by tensor maps, and of their clusters.
+///
+/// Columns of `b` that lie along the depth are copied in any multiple of 32, others in multiples of a box.
+fn mapped_tiles(turned_b: bool) -> impl Iterator<Item = (u64, u64, [u64; 2])> {
+    let step = if turned_b { DEPTH / 2 } else { DEPTH };
+    let rows = (1..=4).map(|boxes| boxes * DEPTH);
+    let tiles =
+        rows.flat_map(move |rows| (DEPTH..=MAX_COLUMNS).step_by(step as usize).map(move |columns| (rows, columns)));
+    let fits = |&(rows, columns): &(u64, u64)| {
+        let (threads, copiers, [registers, _]) = tile_threads(rows);
+        // The compiler needs the registers of an instruction, of 64 rows, in each thread of the block.
+        let of_instruction = DEPTH * columns / 128 + OTHER_REGISTERS;
+        of_instruction <= REGISTERS / (threads + copiers) && rows * columns / threads + OTHER_REGISTERS <= registers
+    };
+    let clusters = |(rows, columns): (u64, u64)| {
+        let count = if rows.min(columns) >= 2 * DEPTH { 3 } else { 1 };
+        [[1, 1], [2, 1], [1, 2]].into_iter().take(count).map(move |cluster| (rows, columns, cluster))
+    };
+    tiles.filter(fits).flat_map(clusters)
+}
+
+/// Returns the threads of a block for tiles of this many rows: a warpgroup multiplies 64 or 128 of them.
+fn tile_threads(rows: u64) -> (u64, u64, [u64; 2]) {
+    GROUPS_OF_THREADS[match rows {
+        DEPTH => 0,
+        192 => 2,
+        _ => 1,
+    }]
+}
+
+/// Returns the maximum number of warps that share the rows of a tile on devices without `wgmma`. All warps have equal parts, of pairs
+/// of 16 columns, also if a warp has twice the threads.
+fn row_warps(rows: u64, columns: u64, warps: u64) -> u64 {
+    let divides = |count: u64| {
+        [warps, warps / 2].into_iter().all(|warps| {
+            let of_rows = count.min(warps);
+            warps.is_multiple_of(of_rows)
+                && (rows / 16).is_multiple_of(of_rows)
+                && (columns / 32).is_multiple_of(warps / of_rows)
+        })
+    };
+    (2..=warps).find(|&count| divides(count)).unwrap_or(1)
+}
+
 /// Whether groups divide the rows in memory of each factor. A group may begin at any position, so its packs may be unaligned.
 fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
@@ -441,4 +486,34 @@ fn extent(length: u64, blocks: u64, along_depth: bool) -> [u32; 2] {
         false => DEPTH / blocks,
     };
     [DEPTH as u32, rows as u32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The threads of every tile have equal parts of it, and its copies are boxes that tensor maps can describe.
+    #[test]
+    fn tiles_divide_among_threads_and_boxes() {
+        for turned in [false, true] {
+            for (rows, columns, cluster) in mapped_tiles(turned) {
+                let (threads, copiers, registers) = tile_threads(rows);
+                assert!(threads * registers[0] + copiers * registers[1] <= REGISTERS);
+                assert!(rows.is_multiple_of(threads / 2), "each warpgroup multiplies whole instructions of 64 rows");
+                let row_warps = row_warps(rows, columns, threads / WARP);
+                for lanes in [WARP, 2 * WARP] {
+                    let warps = threads / lanes;
+                    let of_rows = row_warps.min(warps);
+                    assert!(warps.is_multiple_of(of_rows) && rows.is_multiple_of(16 * of_rows));
+                    assert!(columns.is_multiple_of(32 * (warps / of_rows)), "{rows} x {columns}");
+                }
+                assert!(STAGES_BYTES / (2 * DEPTH * (rows + columns)) >= 3, "{rows} x {columns}");
+                for (length, blocks, along_depth) in [(rows, cluster[1], true), (columns, cluster[0], turned)] {
+                    let [_, count] = extent(length, blocks, along_depth);
+                    assert!(count <= 256 && count.is_multiple_of(8), "copies begin at swizzled rows");
+                    assert!(along_depth || length.is_multiple_of(DEPTH), "{rows} x {columns}");
+                }
+            }
+        }
+    }
 }

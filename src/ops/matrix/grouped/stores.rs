@@ -3,8 +3,8 @@
 /// How warps write their sums by way of shared memory, and how blocks write tiles without terms. [`super::text::TILES`] comes
 /// before.
 pub const STORES: &str = r#"
-// Number of tiles of 16 columns that a warp writes together: rows of up to 128 bytes.
-#define CHUNK (NT < 8 / (int)sizeof(O) ? NT : 8 / (int)sizeof(O))
+// Number of tiles of 16 columns that a warp writes together: rows of up to 128 bytes. It divides the number of tiles.
+#define CHUNK (8 / (int)sizeof(O) >= 4 && NT % 4 == 0 ? 4 : NT % 2 == 0 ? 2 : 1)
 // Elements of a pack of 16 bytes, and of a sector of 32 bytes, the unit in which the memory is written.
 #define PACK (16 / (int)sizeof(O))
 #define SECTOR (2 * PACK)

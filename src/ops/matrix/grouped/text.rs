@@ -16,7 +16,7 @@ pub const SCHEDULE: &str = r#"
 #else
 #define WARPGROUPS 0
 #endif
-// Whether a further warp copies the factors by tensor maps; in clusters of blocks.
+// Whether one of the `COPIERS` threads behind the others copies the factors by tensor maps; in clusters of blocks.
 #define BULK (MAPS && WARPGROUPS)
 #if !BULK
 #undef CLUSTER_ROWS
@@ -38,7 +38,7 @@ pub const SCHEDULE: &str = r#"
 #define ALIGNS (BULK && (ALONG_A || ALONG_B))
 #define FIRST(begin) (ALIGNS ? (begin) / 8 * 8 : (begin))
 #define CLUSTER (CLUSTER_ROWS * CLUSTER_COLUMNS)
-#define ALL_THREADS (THREADS + (BULK ? 32 : 0))
+#define ALL_THREADS (THREADS + (BULK ? COPIERS : 0))
 #define BAND (16 / CLUSTER_ROWS)
 // Blocks of a cluster compute the parts of a tile.
 #define TILE_ROWS (BM * CLUSTER_ROWS)
@@ -312,6 +312,7 @@ pub const TILES: &str = r#"
 #define MT (WARPGROUPS ? BM / 64 / (THREADS / 128) : BM / 16 / ROW_WARPS)
 #define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
 #define ROW_STEP (WARPGROUPS ? 64 : 16)
+static_assert(WARPGROUPS || (MT * ROW_WARPS * 16 == BM && NT * (WARPS / ROW_WARPS) * 16 == BN), "all warps have equal parts of a tile");
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
 // First row and column of the sums `m` and `n` of a warp within a tile.
 __device__ inline u32 row_of(u32 warp, u32 m) {
@@ -351,7 +352,7 @@ pub const MEMORY: &str = r#"#if MMA
 "#;
 
 /// Product of 16-bit factors that all threads copy.
-pub const UNITS: &str = r#"  // The last warp is for copies by tensor maps.
+pub const UNITS: &str = r#"  // The last threads are for copies by tensor maps.
   if (MAPS && threadIdx.x >= THREADS) return;
   u16 *placed = (u16*)memory, *stages = placed + PLACED;
   // The table is built before the first loads overwrite the shared memory that it uses temporarily.
