@@ -33,11 +33,7 @@ pub(super) fn reads<'a>(
                     Some(grid) => format!("view({}, {grid})", name(memory)),
                     None => name(memory),
                 };
-                errors.push(ModelError::Unwritten {
-                    name,
-                    missing: text(&missing),
-                    at: step.op(op).span.into(),
-                });
+                errors.push(ModelError::Unwritten { name, missing: text(&missing), at: step.op(op).span.into() });
             }
             step.outputs(op).iter().for_each(|&view| written.write(view));
         }
