@@ -44,7 +44,10 @@ pub(super) fn boxed(grid: &Dims, offset: u64, dims: &[u64], strides: &[u64]) -> 
         let Some(mut axis) = (0..grid.len()).find(|&axis| steps[axis] == stride && grid[axis] > 1) else {
             let of_axis = |axis: usize| {
                 let whole = steps[axis] * grid[axis];
-                steps[axis] < stride && stride < whole && stride.is_multiple_of(steps[axis]) && whole.is_multiple_of(stride)
+                steps[axis] < stride
+                    && stride < whole
+                    && stride.is_multiple_of(steps[axis])
+                    && whole.is_multiple_of(stride)
             };
             let axis = (0..grid.len()).find(|&axis| of_axis(axis)).ok_or(NoBox::Never)?;
             return Err(NoBox::Divide { axis, part: stride / steps[axis] });

@@ -19,8 +19,8 @@
 /// - `left_of<T>`: converts sums to a left factor, rounded to `T`.
 /// - `across_row(value, join)`: combines the values of all lanes that hold sums of the same rows.
 /// - `load_rows`, `load_matrix`: copy rows from global memory to a `Tile`, asynchronously if the device supports it.
-///   `loads_issued` ends a group of copies, `loads_done` waits for all groups, and `loads_pending<N>` until at most `N` groups are
-///   in flight.
+///   `loads_issued` ends a group of copies, `loads_done` waits for all copies, also those that are in no group yet, and
+///   `loads_pending<N>` until at most `N` groups are in flight.
 pub const FUNCTIONS: &str = r#"
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MMA 1
@@ -244,7 +244,7 @@ __device__ inline void loads_issued() {
 }
 __device__ inline void loads_done() {
 #if MMA
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 template <int N> __device__ inline void loads_pending() {

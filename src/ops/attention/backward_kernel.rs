@@ -5,8 +5,9 @@ use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_pa
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::cost::PER_BIAS;
 use super::cost::Tiles;
-use super::kernel::{PER_BIAS, RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
+use super::kernel::{RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
 use super::shape::{Axes, bias};
 use super::*;
 

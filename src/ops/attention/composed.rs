@@ -9,7 +9,8 @@ use super::super::launch::{Gemm, Matrix};
 use super::super::layout::in_packs;
 use super::super::matrix::arithmetic;
 use super::composed_text as text;
-use super::kernel::{PER_BIAS, size_params, steps};
+use super::cost::PER_BIAS;
+use super::kernel::{size_params, steps};
 use super::shape::{Axes, bias};
 use super::*;
 

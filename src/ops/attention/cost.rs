@@ -3,8 +3,10 @@
 use super::super::cost::{Tiling, Traffic};
 use super::super::matrix::product_cost;
 use super::super::occupancy::{UNITS, share};
-use super::kernel::PER_BIAS;
 use super::*;
+
+/// Instructions per score for the bias: load, conversion, address and addition.
+pub const PER_BIAS: f64 = 4.0;
 
 /// Queries and keys of a tile of the library's kernels, and queries of a tile of its kernels for gradients and for single queries.
 const TILE: u64 = 128;

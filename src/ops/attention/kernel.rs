@@ -6,7 +6,7 @@ use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::cost::Tiles as Visited;
+use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -53,9 +53,6 @@ const PER_SCORE: f64 = 6.0;
 /// Rate of the products of these kernels as a share of those of the library: their tiles are smaller, and each multiplication waits for the
 /// loads of its tile.
 pub const RATE: f64 = 0.4;
-
-/// Instructions per score for the bias: load, conversion, address and addition.
-pub const PER_BIAS: f64 = 4.0;
 
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
