@@ -44,8 +44,9 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
   };
   // The warp's first and last position among those from `begin` to `end`.
   P from = 0, to = 0;
+  u32 share = 0;
   auto count_rows = [&](P begin, P end) {
-    const u32 share = ((end - begin + 31) / 32 + WARPS - 1) / WARPS * 32;
+    share = ((end - begin + 31) / 32 + WARPS - 1) / WARPS * 32;
     from = begin + warp * share;
     to = from + share < end ? from + share : end;
     for (u32 k = t; k < WARPS * OWN; k += THREADS) room.counts[k] = 0;
@@ -125,7 +126,9 @@ pub const SORT: &str = r#"  u32 part = 0, parts = 0;
       part_starts[OWN] = parts;
     }
     __syncthreads();
-    for (P base = from; base < to; base += 32 * EACH) {
+    // Votes and shuffles need all threads of a wavefront, which can be two of these warps.
+    for (u32 done = 0; done < share; done += 32 * EACH) {
+      const P base = from + done;
       u32 own[EACH];
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) own[e] = base + e * 32 + lane32 < to ? row_of(INDEX(base + e * 32 + lane32)) : OWN;
@@ -228,11 +231,13 @@ pub const ADD: &str = r#"#if OVERFLOWS
     }
     if (parts == 0) return;
     __syncthreads();
-    for (u32 own = warp; own < own_rows; own += WARPS) {
-      if (starts[own + 1] - starts[own] <= part) continue;
+    for (u32 base = 0; base < own_rows; base += WARPS) {
+      const u32 own = base + warp;
+      const bool divided = own < own_rows && starts[own + 1] - starts[own] > part;
+      if (!any_vote(divided)) continue;
       C sum[V] = {};
 #pragma unroll 4
-      for (u32 item = part_starts[own] + lane32 / LANES; item < part_starts[own + 1]; item += 32 / LANES) {
+      for (u32 item = divided ? part_starts[own] + lane32 / LANES : 0; divided && item < part_starts[own + 1]; item += 32 / LANES) {
 #pragma unroll
         for (int c = 0; c < V; c++) sum[c] += room.parts[item * LANES + lane].at[c];
       }
@@ -241,7 +246,7 @@ pub const ADD: &str = r#"#if OVERFLOWS
 #pragma unroll
         for (int c = 0; c < V; c++) sum[c] += SHUFFLE_XOR(sum[c], mask);
       }
-      const i64 column = column_of(own);
+      const i64 column = divided ? column_of(own) : (i64)n;
       if (lane32 < LANES && column < (i64)n) take(own, column, sum);
     }
   };
