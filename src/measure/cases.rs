@@ -1,6 +1,6 @@
 //! The file of cases of a sweep or a suite.
 //!
-//! Its format is JSON lines: first a [`CasesHeader`], then one [`Case`] per line, appended when the case has ended. The file
+//! The file of cases has JSON lines: first a [`CasesHeader`], then one [`Case`] per line, appended when the case has ended. The file
 //! is readable at any time; if the writer is killed, only the current case is missing.
 
 mod merge;

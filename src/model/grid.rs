@@ -1,6 +1,6 @@
 //! The grid of a memory: dimensions in which every slice of it is a box.
 //!
-//! It begins as the dimensions of the memory. A slice of a view in finer dimensions, such as some elements of each head of
+//! The grid begins as the dimensions of the memory. A slice of a view in finer dimensions, such as some elements of each head of
 //! `[tokens, heads * elements]`, divides a dimension of the grid.
 
 use crate::base::Dims;
@@ -29,9 +29,9 @@ impl Extent {
 /// The reason why elements are no box in a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoBox {
-    /// They may be one if this dimension is divided into parts of `part` elements.
+    /// The elements may be one box if this dimension is divided into parts of `part` elements.
     Divide { axis: usize, part: u64 },
-    /// They are none in any finer grid.
+    /// The elements are no box in any finer grid.
     Never,
 }
 

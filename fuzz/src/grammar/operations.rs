@@ -250,7 +250,7 @@ impl Generator<'_> {
             return Use::new("nop()".to_owned());
         }
         let elements: u64 = x.dims.iter().product();
-        // All elements of a view are a box, however the memory is sliced elsewhere.
+        // A whole view is a box, however the memory is sliced elsewhere.
         let (all, slice, sizes) = [
             (vec![elements], "", vec![elements]),
             (vec![1, elements], "", vec![1, elements]),

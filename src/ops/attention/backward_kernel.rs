@@ -200,7 +200,7 @@ impl BackwardPartition {
                 Some(_) => Spec::bytes_of(&spec.inputs),
                 None => Traffic::of(Space::Device, (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size()),
             },
-            // Both kernels have blocks of their own, one after the other.
+            // The two kernels run one after the other.
             blocks: self.blocks(false).max(self.blocks(true)).max(1),
             waits: steps as f64,
             exchanges: 2.0 * steps as f64,

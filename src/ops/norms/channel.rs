@@ -185,7 +185,7 @@ fn instructions(segment: u64, pack: u64, leads: bool) -> f64 {
     if !leads {
         return packs * (PER_PACK + EACH * pack as f64);
     }
-    // All threads of a warp with the first or the last pack wait while it is written.
+    // A warp waits while its thread with the first or the last pack writes that pack.
     let alone = (2.0 * WARP as f64 / packs).min(1.0);
     packs * (PER_LEADING_PACK + (EACH_LEADING + alone * EACH_ALONE) * pack as f64)
 }

@@ -88,7 +88,7 @@ impl Kernels<'_> {
         }
         let lanes = match task {
             Task::Spread => {
-                // One step of all threads reads the window, or several do and the last blocks, which may leave SMs idle, are few.
+                // Threads read a window in one step; in several, only if the last blocks, which may leave SMs idle, are few.
                 let enough = |lanes: &u64| {
                     let threads = windows * lanes;
                     (packs <= lanes * 4 * AHEAD && threads >= MANY_THREADS)
