@@ -29,7 +29,7 @@ const SIZES: &str = "param dtype = f32
   buffer choices, places_of_rows: i32[20000, 2]
   buffer counts: i32[8]
   buffer bordered: dtype[3001, 1304]
-  buffer at: i32[9500]
+  buffer targets: i32[9500]
   buffer narrow: dtype[9500, 5]
   buffer sums: dtype[300, 5]
   buffer spread: dtype[25000, 5]
@@ -52,10 +52,10 @@ const SIZES: &str = "param dtype = f32
     unpermute(sorted, places_of_rows -> picked)
     pad(long, before: [1, 2], after: [0, 1] -> bordered)
     scatter(pairs, places, combine: add -> three)
-    scatter(narrow, at, combine: add -> sums)
-    scatter(narrow, at -> sums)
+    scatter(narrow, targets, combine: add -> sums)
+    scatter(narrow, targets -> sums)
     scatter(numbers, everywhere, combine: add -> totals)
-    scatter(narrow[0..500], at[0..500], combine: add -> spread)
+    scatter(narrow[0..500], targets[0..500], combine: add -> spread)
   }";
 
 /// All kernels by name and source. Of two kernels for `f16` and `bf16` that differ in the name of the type alone, one is there,

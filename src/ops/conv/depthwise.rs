@@ -40,9 +40,7 @@ impl Depthwise {
         let dtype = spec.inputs[0].dtype;
         let is_row = shape.kernel.len() == 1 && shape.form != Form::Weights && shape.stride[0] == 1;
         let fits = operands.iter().all(|tensor| tensor.contiguous() && u64::from(tensor.align) >= PACK_BYTES);
-        // The kernel reads all elements of a row of weights.
-        let is_whole = spec.operand(shape.form.operands(spec)[1]).dims[2..] == *shape.kernel;
-        if !is_row || !is_whole || !fits || shape.gathered() != 1 || dtype.size() == 8 {
+        if !is_row || !fits || shape.gathered() != 1 || dtype.size() == 8 {
             return None;
         }
         let (rows, places, _) = shape.product();

@@ -80,12 +80,13 @@ pub struct Tiles {
 
 /// Returns the division of the work for each phase.
 pub fn splits(spec: &Spec) -> Vec<Split> {
-    let phase = Phase::trimmed(Shape::of(spec));
-    let shape = phase.shape;
-    let method = Depthwise::of(spec, &shape).map(Method::Depthwise).or_else(|| Few::of(spec, &shape).map(Method::Few));
-    match method {
-        Some(method) => vec![Split { phase, shape, method, splits: 1, share: shape.product().2 }],
-        None => phase.divided().into_iter().map(|phase| Split::of(spec, phase)).collect(),
+    let shape = Shape::of(spec);
+    let whole = Depthwise::of(spec, &shape).map(Method::Depthwise).or_else(|| Few::of(spec, &shape).map(Method::Few));
+    match whole {
+        Some(method) => {
+            vec![Split { phase: Phase::whole(shape), shape, method, splits: 1, share: shape.product().2 }]
+        }
+        None => Phase::all(shape).into_iter().map(|phase| Split::of(spec, phase)).collect(),
     }
 }
 
@@ -343,9 +344,7 @@ impl Split {
         let packs = dense
             && bytes <= 16
             && u64::from(weights.align).is_multiple_of(bytes)
-            && [depth, self.share, weights.strides[0], self.first(spec, 1)]
-                .iter()
-                .all(|size| size.is_multiple_of(tiles.pack));
+            && [depth, self.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
         let before = format!(
             "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define ROW_THREADS {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
             if tiles.units { mma::FUNCTIONS } else { "" },

@@ -31,13 +31,13 @@ pub struct Phase {
 
 impl Phase {
     /// Returns the phases of a convolution: a single one unless it is a large, strided, transposed convolution.
-    pub fn divided(self) -> Vec<Phase> {
-        let shape = self.shape;
+    pub fn all(shape: Shape) -> Vec<Phase> {
+        let whole = Phase::whole(shape);
         let count: u64 = shape.stride.iter().product();
         let is_divided = shape.form == Form::Transposed
             && (2..=MAX_PHASES).contains(&count)
             && shape.multiplications() >= MIN_MULTIPLICATIONS * count as f64;
-        let mut phases = vec![self];
+        let mut phases = vec![whole];
         if is_divided {
             for axis in 0..shape.stride.len() {
                 phases = phases.iter().flat_map(|phase| phase.along(axis)).collect();
@@ -46,27 +46,8 @@ impl Phase {
         phases
     }
 
-    /// Returns a convolution as a single phase, without the kernel elements at both ends of each dimension that meet only padding.
-    pub fn trimmed(shape: Shape) -> Phase {
-        let mut phase = Phase::whole(shape);
-        // The gradient of weights has results for all kernel elements.
-        let axes = if shape.form == Form::Weights { 0 } else { shape.kernel.len() };
-        for axis in 0..axes {
-            let meets = |tap: &u64| shape.meets_elements(axis, *tap);
-            let Some(last) = (0..shape.kernel[axis]).rfind(meets) else { continue };
-            let (padding, dilation) = (shape.padding[axis], shape.dilation[axis]);
-            // The padding stays positive, as that of a convolution.
-            let first = (0..last).find(meets).unwrap_or(last).min(padding / dilation);
-            phase.taps[axis].0 = first;
-            phase.padding[axis] -= (first * dilation) as i64;
-            phase.shape.padding.set(axis, padding - first * dilation);
-            phase.shape.kernel.set(axis, last - first + 1);
-        }
-        phase
-    }
-
     /// Returns a convolution as a single phase.
-    fn whole(shape: Shape) -> Phase {
+    pub fn whole(shape: Shape) -> Phase {
         let mut padding = [0; 3];
         for (own, &size) in padding.iter_mut().zip(shape.padding.iter()) {
             *own = size as i64;
@@ -94,7 +75,7 @@ impl Phase {
         shape.x.set(axis, (self.shape.x[axis] - first).div_ceil(stride));
         shape.kernel.set(axis, tap.map_or(1, |tap| (size - tap).div_ceil(step)));
         shape.dilation.set(axis, dilation * step / stride);
-        phase.taps[axis] = (self.taps[axis].0 + tap.unwrap_or(0), step);
+        phase.taps[axis] = (tap.unwrap_or(0), step);
         phase.places[axis] = (first, stride);
         phase.padding[axis] = tap.map_or(NOWHERE, |tap| (start as i64 - (tap * dilation) as i64) / stride as i64);
         phase
@@ -109,67 +90,6 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::base::random::hash;
-
-    /// A phase without the kernel elements that meet only padding has the same products.
-    #[test]
-    fn trimmed_phases_have_all_products() {
-        let mut trimmed = 0;
-        for seed in 0..600 {
-            let draw = |count: u64, limit: u64| hash(seed, count) % limit;
-            let (kernel, stride, padding, dilation) = (1 + draw(0, 7), 1 + draw(1, 3), draw(2, 7), 1 + draw(3, 3));
-            let form = [Form::Forward, Form::Transposed][draw(4, 2) as usize];
-            let sizes = |size| Dims::from_slice(&[size]).expect("one dimension");
-            let steps = [stride, padding, dilation];
-            let [x, y] = match form {
-                Form::Transposed => {
-                    let y = 1 + draw(5, 4);
-                    [elements_of(y, kernel, 0, steps), Some(y)]
-                }
-                _ => {
-                    let x = 1 + draw(5, 6);
-                    [Some(x), windows_of(x, kernel, steps)]
-                }
-            };
-            let (Some(x), Some(y)) = (x, y) else { continue };
-            let shape = Shape {
-                form,
-                samples: 1,
-                groups: 1,
-                inputs: 1,
-                outputs: 1,
-                x: sizes(x),
-                kernel: sizes(kernel),
-                y: sizes(y),
-                stride: sizes(stride),
-                padding: sizes(padding),
-                dilation: sizes(dilation),
-            };
-            let phase = Phase::trimmed(shape);
-            let ((first, step), taps) = (phase.taps[0], phase.shape.kernel[0]);
-            trimmed += u64::from(taps < kernel);
-            for (position, element) in
-                (0..shape.positions()[0]).flat_map(|p| (0..kernel).map(move |element| (p, element)))
-            {
-                let source = shape.source(0, position, element);
-                let is_kept = (first..first + taps).contains(&element);
-                assert!(step == 1 && (is_kept || source.is_none()), "{shape:?}: element {element}");
-                let shift = phase.padding[0] - ((element - first.min(element)) * dilation) as i64;
-                let own = match form {
-                    Form::Transposed => position as i64 + shift,
-                    _ => (position * stride) as i64 - shift,
-                };
-                let own = match form {
-                    Form::Transposed => (own % stride as i64 == 0).then_some(own.div_euclid(stride as i64)),
-                    _ => Some(own),
-                };
-                let own = own.filter(|own| (0..shape.sources()[0] as i64).contains(own));
-                assert!(!is_kept || own == source.map(|source| source as i64), "{shape:?}: element {element}");
-            }
-            let is_met = |end: u64| (0..shape.positions()[0]).any(|position| shape.source(0, position, end).is_some());
-            assert!(taps == kernel || is_met(first + taps - 1), "{shape:?}: the last element meets only padding");
-        }
-        assert!(trimmed > 50, "{trimmed} of the drawn kernels have elements that meet only padding");
-    }
 
     /// Each position of the result belongs to exactly one phase, which uses the same kernel elements as the whole
     /// convolution.

@@ -140,22 +140,6 @@ impl Shape {
         };
         (source < self.sources()[axis]).then_some(source)
     }
-
-    /// Whether a kernel element meets an element of the gathered tensor at any position along a dimension, and not only padding.
-    pub fn meets_elements(&self, axis: usize, element: u64) -> bool {
-        let (stride, padding, shift) = (self.stride[axis], self.padding[axis], element * self.dilation[axis]);
-        let (positions, sources) = (self.positions()[axis], self.sources()[axis]);
-        match self.form {
-            Form::Transposed => {
-                let source = padding.saturating_sub(shift).div_ceil(stride);
-                source < sources && source * stride + shift < positions + padding
-            }
-            Form::Forward | Form::Weights => {
-                let position = padding.saturating_sub(shift).div_ceil(stride);
-                position < positions && position * stride + shift < sources + padding
-            }
-        }
-    }
 }
 
 /// Number of windows along a dimension; `None` if the kernel is larger than the padded tensor.
