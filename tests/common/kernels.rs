@@ -29,6 +29,8 @@ const SIZES: &str = "param dtype = f32
   buffer choices, places_of_rows: i32[20000, 2]
   buffer counts: i32[8]
   buffer bordered: dtype[3001, 1304]
+  buffer heads, mixed: dtype[2, 4, 50, 40]
+  buffer biases: dtype[4, 50, 51]
   buffer targets: i32[9500]
   buffer narrow: dtype[9500, 5]
   buffer sums: dtype[300, 5]
@@ -51,6 +53,7 @@ const SIZES: &str = "param dtype = f32
     permute(picked, choices, experts: 8 -> sorted, places_of_rows, counts)
     unpermute(sorted, places_of_rows -> picked)
     pad(long, before: [1, 2], after: [0, 1] -> bordered)
+    attention(heads, heads, heads, biases[.., .., 1..51] -> mixed)
     scatter(pairs, places, combine: add -> three)
     scatter(narrow, targets, combine: add -> sums)
     scatter(narrow, targets -> sums)
