@@ -37,12 +37,12 @@ pub struct Reparsed {
 /// `base` of the source map; `text` is the new one.
 ///
 /// ```
-/// use aorta::syntax::{Edit, Limits, parse, reparse};
+/// use aorta::syntax::{Edit, SyntaxLimits, parse, reparse};
 ///
-/// let (before, _) = parse("step { nop()  map(x + 1 -> y) }", 0, &Limits::default());
+/// let (before, _) = parse("step { nop()  map(x + 1 -> y) }", 0, &SyntaxLimits::default());
 /// // `1` becomes `20`.
 /// let edit = Edit { range: 22..23, len: 2 };
-/// let after = reparse(before, &edit, "step { nop()  map(x + 20 -> y) }", 0, &Limits::default());
+/// let after = reparse(before, &edit, "step { nop()  map(x + 20 -> y) }", 0, &SyntaxLimits::default());
 /// assert_eq!((after.errors.len(), after.parsed), (0, 1));
 /// ```
 pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32, limits: &SyntaxLimits) -> Reparsed {
