@@ -90,8 +90,12 @@ pub fn resident_blocks(threads: u64, registers: u64) -> u64 {
 
 /// Part of an SM that a block of this many threads with this many registers each occupies, in units of [`Cost::share`].
 pub fn share_with(threads: u64, registers: u64) -> u32 {
-    let fit = resident_blocks(threads.max(1), registers.max(1)).max(1);
-    share(threads).max(u64::from(Cost::WHOLE_UNIT).div_ceil(fit) as u32)
+    share_among(resident_blocks(threads.max(1), registers.max(1))).max(share(threads))
+}
+
+/// Part of an SM that a block occupies if this many are resident at the same time, in units of [`Cost::share`].
+pub fn share_among(blocks: u64) -> u32 {
+    u64::from(Cost::WHOLE_UNIT).div_ceil(blocks.max(1)) as u32
 }
 
 /// Part of an SM that a block of this many threads occupies, in units of [`Cost::share`].

@@ -3,9 +3,9 @@
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, share};
+use super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share_with};
 use super::rows::{Rows, row_length};
-use super::select::{is_wide, keys};
+use super::select::{in_turn, is_wide, keys};
 use super::*;
 
 /// `top_k(x, k: n)`.
@@ -59,8 +59,9 @@ impl Operation for TopK {
         let cost = |stage: &Stage| {
             let elements = rows * stage.length;
             let threads = u64::from(stage.threads);
-            let pieces = stage.length.div_ceil(stage.parts).div_ceil(threads * stage.held);
-            let is_long = stage.length.div_ceil(stage.parts) > FEW;
+            let span = stage.length.div_ceil(stage.parts);
+            let pieces = span.div_ceil(threads * stage.held);
+            let is_long = span > FEW;
             // The list holds all elements of a short row; otherwise those above a threshold, which are more than `k`.
             let listed = if is_long { (3 * k).min(ROOM) } else { stage.length }.next_power_of_two();
             let steps = listed.ilog2() * (listed.ilog2() + 1) / 2;
@@ -74,15 +75,22 @@ impl Operation for TopK {
                 }
             };
             let places = Traffic::of(Space::Device, rows * k * stage.parts * 4);
+            // A thread reads the elements of a piece at once, or one after the other.
+            let loads = match (in_turn(x.dtype), &stage.source) {
+                (true, Candidates::Short) => span.div_ceil(WARP),
+                (true, _) => span.div_ceil(threads),
+                (false, Candidates::Short) => 1,
+                (false, _) => pieces,
+            };
             Cost {
                 instructions: (each * stage.blocks * threads) as f64,
                 exchanges,
                 read: Traffic::of(x.space, elements * x.dtype.size()),
                 written: if stage.parts > 1 { places } else { Spec::bytes_of(&spec.outputs) },
                 blocks: stage.blocks,
-                share: share(threads),
+                share: share_with(threads, OTHER_REGISTERS + 2 * stage.held),
                 // The chosen elements are read again, and candidates by their places.
-                waits: (pieces - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts)))
+                waits: (loads - 1 + u64::from(stage.parts == 1) + u64::from(matches!(stage.source, Candidates::Parts)))
                     as f64,
                 ..Cost::default()
             }
@@ -204,6 +212,9 @@ const PER_PIECE: u64 = 150;
 const PER_BIT: u64 = 12;
 const PER_PAIR: u64 = 28;
 const PER_SELECTION: u64 = 300;
+
+/// Registers of a thread besides its elements, of which each takes two.
+const OTHER_REGISTERS: u64 = 16;
 
 /// Returns the selection kernels: one, or two for few long rows, where the second selects from the results of the
 /// parts.

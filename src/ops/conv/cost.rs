@@ -69,6 +69,9 @@ const INSTRUCTION: f64 = 1.1;
 const UNITS_REGISTERS: u64 = 128;
 const VECTOR_REGISTERS: u64 = 80;
 
+/// Registers of other threads besides their sums and operands: kernels with 3 to 96 of these have 28 to 128 registers on an H100.
+const OTHER_REGISTERS: u64 = 28;
+
 /// Instructions of a thread for its place in a tile, and per result of it.
 const PER_TILE: f64 = 300.0;
 const PER_RESULT: f64 = 40.0;
@@ -128,7 +131,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
         waits: steps as f64,
         exchanges: exchanges as f64,
         blocks,
-        share: splits.iter().map(share_of).max().unwrap_or(1),
+        share: splits.iter().map(|split| share_of(split, spec)).max().unwrap_or(1),
         matrix,
         tiling: Tiling { flops: padded, further: launches - 1, ..Tiling::default() },
         ..Cost::default()
@@ -182,7 +185,10 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     // The steps of a block take their time, unless other blocks compute in between.
     let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
-    let (further, converted) = (CONVERSIONS, (x.elements() + y.elements()) * CONVERTED_BYTES);
+    // The bias is added by a kernel of its own.
+    let bias = u64::from(spec.inputs.len() > 2);
+    let moved = x.elements() + y.elements() * (1 + bias);
+    let (further, converted) = (CONVERSIONS + bias, moved * CONVERTED_BYTES);
     let cost = Cost {
         flops: shape.flops(),
         read: Spec::bytes_of(&spec.inputs),
@@ -238,13 +244,18 @@ fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
 }
 
 /// Part of an SM that a block of our kernels occupies.
-fn share_of(split: &Split) -> u32 {
-    let registers = match &split.method {
-        Method::Tiles(tiles) if tiles.units => UNITS_REGISTERS,
-        Method::Tiles(_) => VECTOR_REGISTERS,
-        Method::Few(_) | Method::Depthwise(_) | Method::Direct => return share(THREADS),
+fn share_of(split: &Split, spec: &Spec) -> u32 {
+    let held = match &split.method {
+        Method::Tiles(tiles) if tiles.units => return share_with(THREADS, UNITS_REGISTERS),
+        Method::Tiles(_) => return share_with(THREADS, VECTOR_REGISTERS),
+        Method::Few(few) => few.held(&split.shape),
+        Method::Direct if split.shape.form == Form::Weights => {
+            let (rows, columns) = split.thread_weights(spec);
+            rows * columns + rows + columns
+        }
+        Method::Depthwise(_) | Method::Direct => return share(THREADS),
     };
-    share_with(THREADS, registers)
+    share_with(THREADS, OTHER_REGISTERS + held * spec.inputs[0].dtype.compute().size() / 4)
 }
 
 /// Number of operations of matrix units for whole tiles of our kernels.

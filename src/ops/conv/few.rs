@@ -129,6 +129,15 @@ impl Few {
         apart * (0..dims).map(along).product::<u64>()
     }
 
+    /// Number of sums and of gathered elements that a thread holds.
+    pub fn held(&self, shape: &Shape) -> u64 {
+        // Positions that meet no element of the kernel have no sum.
+        let phases =
+            shape.stride.iter().zip(shape.kernel.iter()).map(|(&stride, &size)| stride.min(size)).product::<u64>();
+        let phases = if shape.form == Form::Transposed { phases } else { 1 };
+        self.own * phases * self.rows + self.values(shape)
+    }
+
     /// Threads of a group that have other positions.
     fn threads(&self) -> u64 {
         self.samples * self.count.iter().product::<u64>()

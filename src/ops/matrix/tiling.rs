@@ -114,7 +114,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
-    let by_row = matches!(gemm, Gemm::Scaled) && spec.inputs[2..].iter().take(2).any(|factor| factor.elements() > 1);
+    let by_row = scales(spec).is_some_and(|scales| scales.form == ScaleForm::RowsAndColumns);
     // The kernels for any alignment of the result are slow with all operands.
     let is_odd = spec.outputs.iter().any(|tensor| !has_rows_at(tensor, RESULT_ALIGNMENT));
     let operands = spec.inputs[..2].iter().chain(if is_odd { &*spec.outputs } else { &[] });

@@ -5,7 +5,7 @@
 //! that has far more positions than others. So every run adds terms in the same order.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ADD_RANKED, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
@@ -67,6 +67,12 @@ const PER_SUM: f64 = 45.0;
 const PER_THREAD: f64 = 500.0;
 const PER_SPLIT: f64 = 163.0;
 const PER_SPLITTER: f64 = 162.0;
+
+/// Exchanges among the threads of a block: of one that sorts a tile; of a round of positions that are grouped by row; and of a round of
+/// those of one row.
+const SPLITTING: u64 = 4;
+const GROUPING: u64 = 8;
+const ADDING: u64 = 4;
 
 /// The division of rows, columns and indices among blocks.
 #[derive(Clone, Copy, Debug)]
@@ -234,31 +240,59 @@ impl Buckets {
         if self.segments == 1 { 0 } else { joining(self.rows * self.chunks * self.lanes, self.segments) }
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let device = |bytes| Traffic { device: bytes, host: 0 };
         let (count, lanes) = (self.count as f64, (self.chunks * self.lanes) as f64);
-        let threads = (self.blocks() * u64::from(BLOCK)) as f64;
-        let found = PER_SPLIT * count + PER_SPLITTER * (self.tiles() * self.splitters) as f64;
-        let grouped = count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes);
-        let written = PER_SUM * (self.segments * self.rows) as f64 * lanes;
-        let partials = Traffic::of(Space::Device, self.partials() * scatter_type(spec).size());
-        Cost {
-            instructions: found + grouped + written + PER_THREAD * threads,
-            read: Spec::bytes_of(&spec.inputs) + partials,
-            written: Spec::bytes_of(&spec.outputs) + partials,
-            sectors: self.sectors(spec),
-            blocks: self.tiles() + self.blocks() + self.joining(),
-            share: share(BLOCK.into()),
-            ..Cost::default()
-        }
-    }
-
-    /// Number of sectors of memory that the kernels access. A row of terms and the run of a bucket begin in any sector.
-    fn sectors(&self, spec: &Spec) -> f64 {
-        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
-        let streamed = (i.bytes() + y.bytes() + self.workspace()) / SECTOR;
+        let (block, partials) = (u64::from(BLOCK), device(self.partials() * scatter_type(spec).size()));
+        let found = device(self.workspace());
+        // The run of a bucket and a row of terms begin in any sector.
         let runs = self.tiles() * self.buckets() * self.chunks;
         let of_runs = runs as f64 * (1.0 + sectors_of(4 * self.count / runs.max(1)));
-        streamed as f64 + of_runs + self.count as f64 * sectors_of(x.bytes() / self.count.max(1))
+        let of_terms = count * sectors_of(x.bytes() / self.count.max(1));
+        // A block takes the positions of its item in rounds.
+        let positions = self.count.div_ceil(self.buckets() * self.segments).max(1);
+        let (rounds, groups) = (positions.div_ceil(self.round), block / self.lanes);
+        let terms = positions.div_ceil(groups * AHEAD[usize::from(self.pack <= 4)]).max(rounds);
+        let lookups = self.tiles().div_ceil(self.segments * block) + positions.div_ceil(EACH * block).max(rounds);
+        // The threads of a warp compare the rows of their positions, one of each thread at a time.
+        let compared = positions.div_ceil(if self.is_ranked { groups } else { block });
+        let of_rounds = rounds * if self.own > 1 { GROUPING } else { ADDING };
+        let mut costs = vec![
+            Cost {
+                instructions: PER_SPLIT * count + PER_SPLITTER * (self.tiles() * self.splitters) as f64,
+                read: Spec::bytes_of(&spec.inputs[1..2]),
+                written: found,
+                exchanges: (self.held + SPLITTING) as f64,
+                blocks: self.tiles(),
+                share: share(self.splitters),
+                ..Cost::default()
+            },
+            Cost {
+                instructions: count * (PER_PLACE * self.chunks as f64 + PER_TERM * lanes)
+                    + PER_SUM * (self.segments * self.rows) as f64 * lanes
+                    + PER_THREAD * (self.blocks() * block) as f64,
+                read: Spec::bytes_of(&spec.inputs) + found,
+                written: if self.segments > 1 { partials } else { Spec::bytes_of(&spec.outputs) },
+                sectors: (y.bytes() / SECTOR) as f64 + of_runs + of_terms,
+                waits: (lookups + terms) as f64,
+                exchanges: (of_rounds + if self.own > 1 { compared } else { 0 }) as f64,
+                blocks: self.blocks(),
+                share: share_among(self.resident()),
+                ..Cost::default()
+            },
+        ];
+        if self.segments > 1 {
+            costs.push(Cost {
+                instructions: PER_SUM * (self.joining() * block) as f64,
+                read: partials,
+                written: Spec::bytes_of(&spec.outputs),
+                blocks: self.joining(),
+                share: share(block),
+                ..Cost::default()
+            });
+        }
+        costs
     }
 
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Vec<Launch> {

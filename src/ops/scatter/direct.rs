@@ -121,6 +121,8 @@ impl Direct {
             blocks: self.blocks(),
             share: super::super::occupancy::share(self.threads()),
             waits: (rounds - 1 + batches) as f64,
+            // The groups of a warp add their sums, and then the warps of a block.
+            exchanges: if self.segments > 1 { 2.0 } else { 1.0 },
             ..Cost::default()
         };
         vec![kernel]

@@ -8,7 +8,7 @@
 //! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::*;
 
@@ -56,6 +56,9 @@ const RESIDENT: u64 = 4;
 /// the instructions of long lists, which are about half of the 832 to 1168 of the second.
 const PER_PLACE: f64 = 80.0;
 const PER_THREAD: f64 = 500.0;
+
+/// Exchanges among the threads of a block that sorts lists.
+const EXCHANGES: f64 = 2.0;
 
 /// The division of rows and columns among blocks.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +209,7 @@ impl Lists {
             read,
             written,
             blocks,
-            share: super::super::occupancy::share(u64::from(BLOCK)),
+            share: share(u64::from(BLOCK)),
             ..Cost::default()
         };
         let blocks = LONG_BLOCKS + self.blocks();
@@ -229,7 +232,9 @@ impl Lists {
             // A block reads the lengths of its lists, then the lists, then their terms.
             Cost {
                 sectors: self.sectors(spec),
+                share: if self.ragged { share_among(RESIDENT) } else { share(u64::from(BLOCK)) },
                 waits: (2 + terms) as f64,
+                exchanges: EXCHANGES + if self.terms > 1 { self.several as f64 } else { 0.0 },
                 ..cost(adding, Spec::bytes_of(&spec.inputs) + found, Spec::bytes_of(&spec.outputs), blocks)
             },
         ]

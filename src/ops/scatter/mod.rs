@@ -81,9 +81,6 @@ impl Operation for Scatter {
         if !costs.is_empty() {
             return costs.into_iter().sum();
         }
-        if let Finder::Buckets(buckets) = split.finder {
-            return Cost { flops: split.flops(spec), ..buckets.cost(spec) };
-        }
         let count = spec.inputs[1].elements();
         let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
         let (found, of_indices, before) = match split.finder {
@@ -297,7 +294,8 @@ impl Split {
             Finder::Direct(direct) => direct.launch_costs(spec),
             Finder::Search(search) => search.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
-            Finder::Buckets(_) | Finder::Sort(_) | Finder::Last => Vec::new(),
+            Finder::Buckets(buckets) => buckets.launch_costs(spec),
+            Finder::Sort(_) | Finder::Last => Vec::new(),
         };
         if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
             adds.flops = self.flops(spec);

@@ -6,7 +6,7 @@
 //! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share};
+use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::direct::VOTES;
 use super::search_kernels::{ADD, FIND, JOIN, SORT};
@@ -60,6 +60,15 @@ const PER_LOOK: f64 = 11.0;
 const PER_TERM: f64 = 60.0;
 const PER_SUM: f64 = 45.0;
 const PER_THREAD: f64 = 200.0;
+
+/// Instructions per listed term and pair of terms that a thread compares.
+const PER_PAIR: f64 = 4.5;
+
+/// Exchanges among the threads of a block: while it lists few terms or counts the terms of each row, while it sorts them, and while it
+/// adds the sums of parts of a row.
+const LISTING: u64 = 3;
+const SORTING: u64 = 3;
+const JOINING: u64 = 2;
 
 /// The division of rows and columns among blocks.
 #[derive(Clone, Copy, Debug)]
@@ -183,18 +192,18 @@ impl Search {
         let instructions = PER_LOOK * self.looks()
             + (PER_TERM * self.count as f64 + PER_SUM * (self.rows * self.segments) as f64) * lanes
             + PER_THREAD * (self.blocks() * self.threads) as f64;
-        let groups = self.rows.div_ceil(self.own) * self.segments * (self.threads / self.lanes);
+        let (sorting, exchanges) = self.sorting(spec);
         let partials = Traffic::of(Space::Device, self.partials() * self.pack * scatter_type(spec).size());
         let is_whole = self.segments == 1;
         let mut costs = vec![Cost {
-            instructions,
+            instructions: instructions + sorting,
             read: Spec::bytes_of(&spec.inputs),
             written: if is_whole { Spec::bytes_of(&spec.outputs) } else { partials },
             sectors: self.sectors(spec),
             blocks: self.blocks(),
-            share: share(self.threads),
-            // A thread reads its indices, then its terms.
-            waits: (self.share().div_ceil(self.threads * EACH) - 1 + self.count.div_ceil(groups * self.ahead())) as f64,
+            share: share_among(self.resident()),
+            waits: self.waits(spec) as f64,
+            exchanges,
             ..Cost::default()
         }];
         if !is_whole {
@@ -208,6 +217,63 @@ impl Search {
             });
         }
         costs
+    }
+
+    /// Maximum number of resident blocks per SM.
+    fn resident(&self) -> u64 {
+        if self.pack > 4 { RESIDENT_WIDE / self.threads } else { RESIDENT_THREADS / self.threads }
+    }
+
+    /// Average number of terms of a block.
+    fn terms(&self) -> u64 {
+        self.share() * self.own / self.rows
+    }
+
+    /// Maximum number of terms of a row that a group of threads adds, if the block has an average number of terms.
+    fn part(&self) -> u64 {
+        self.terms().div_ceil(self.threads / self.lanes).next_multiple_of(self.ahead()).max(1)
+    }
+
+    /// Whether groups of threads add parts of rows with an average number of terms.
+    fn divides_rows(&self, spec: &Spec) -> bool {
+        spec.attrs.word("combine") == "add" && self.terms().div_ceil(self.own) > self.part()
+    }
+
+    /// Number of accesses after the first for which a thread waits: its indices, twice if it counts them before it sorts them, and then its
+    /// terms, several at a time.
+    fn waits(&self, spec: &Spec) -> u64 {
+        let (groups, terms) = (self.threads / self.lanes, self.terms());
+        let looks = self.share().div_ceil(self.threads * EACH) * if self.finds_few() { 1 } else { 2 };
+        // Rows without terms take no time.
+        let named = self.own.min(terms.max(1));
+        let adds = match spec.attrs.word("combine") == "add" {
+            true if self.divides_rows(spec) => {
+                terms.div_ceil(self.part()).div_ceil(groups) * self.part().div_ceil(self.ahead())
+            }
+            true => named.div_ceil(groups) * terms.div_ceil(named).div_ceil(self.ahead()),
+            false => named.div_ceil(groups),
+        };
+        looks - 1 + adds
+    }
+
+    /// Instructions of all threads that sort the terms of blocks by row, and exchanges among the threads of a block, of all its steps.
+    ///
+    /// Few terms are compared with each other. Otherwise the threads of a warp compare their indices, one of each thread at a time, unless
+    /// none of them names a row of the block.
+    fn sorting(&self, spec: &Spec) -> (f64, f64) {
+        let terms = self.terms() as f64;
+        let (instructions, of_indices) = match self.finds_few() {
+            true => {
+                let comparing = (self.terms().max(self.own) + 1).next_multiple_of(WARP).min(self.threads);
+                (PER_PAIR * terms * (self.blocks() * comparing) as f64, 0.0)
+            }
+            false => {
+                let named = 1.0 - (1.0 - self.own as f64 / self.rows as f64).powi(WARP as i32);
+                (0.0, named * self.share().div_ceil(self.threads) as f64)
+            }
+        };
+        let joins = if self.divides_rows(spec) { JOINING } else { 0 };
+        (instructions, of_indices + (LISTING + SORTING + joins) as f64)
     }
 
     /// Number of sectors of memory that blocks access. A row of terms begins in any sector.
