@@ -2,7 +2,7 @@
 
 use super::super::launch::{Gemm, Matrix};
 use super::super::matrix::product_cost;
-use super::super::occupancy::{UNITS, share, share_with};
+use super::super::occupancy::{SECTOR, UNITS, share, share_with};
 use super::kernel::{FEW_ROWS, Method, Split, THREADS, splits};
 use super::*;
 
@@ -56,9 +56,10 @@ const STAGES: f64 = 1.5;
 /// Instructions per thread and sum of weights, to add those of other threads.
 const PER_SUM: f64 = 20.0;
 
-/// Instructions per ns of an H100; bytes per ns; and time in ns of a launch.
+/// Instructions per ns of an H100; bytes per ns of its memory and of its cache; and time in ns of a launch.
 const INSTRUCTIONS: f64 = 24e3;
 const BANDWIDTH: f64 = 2970.0;
+const CACHE_BANDWIDTH: f64 = 7600.0;
 const LAUNCH: f64 = 1600.0;
 
 /// Time in ns for which a step of a block waits, and of an instruction of a thread.
@@ -184,23 +185,28 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
     // The steps of a block take their time, unless other blocks compute in between.
     let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
+    // Tiles have up to four times as many rows or columns if enough of them remain, and load each term of both.
+    let wide = [4, 2].into_iter().find(|wide| tiles / wide >= UNITS).unwrap_or(1) as f64;
+    let loaded = (tiles * TILE * spec.inputs[0].dtype.size()) as f64 * (1.0 + 1.0 / wide) * depth;
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
     // The bias is added by a kernel of its own.
     let bias = u64::from(spec.inputs.len() > 2);
-    let moved = x.elements() + y.elements() * (1 + bias);
-    let (further, converted) = (CONVERSIONS + bias, moved * CONVERTED_BYTES);
+    let elements = x.elements() + y.elements() * (1 + bias);
+    let (further, converted) = (CONVERSIONS + bias, elements * CONVERTED_BYTES);
     let cost = Cost {
         flops: shape.flops(),
         read: Spec::bytes_of(&spec.inputs),
         written: Spec::bytes_of(&spec.outputs),
         waits: steps,
+        sectors: loaded / SECTOR as f64,
         blocks: (tiles * parts).max(1),
         share: Cost::WHOLE_UNIT,
         matrix: Some(arithmetic),
         tiling: Tiling { flops: padded, shares_depth: parts > 1, further, converted, ..Tiling::default() },
         ..Cost::default()
     };
-    let computed = (padded / library.units).max(cost.bytes() as f64 / BANDWIDTH).max(steps * STEP_TIME);
+    let moved = (cost.bytes() as f64 / BANDWIDTH).max(loaded / CACHE_BANDWIDTH);
+    let computed = (padded / library.units).max(moved).max(steps * STEP_TIME);
     let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
     let conversions = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
     Some((cost, computed + conversions + LAUNCH + join))

@@ -222,7 +222,12 @@ impl Operation for Gemm {
             false => Traffic::NONE,
         };
         let (blocks, tiling) = tiling::tiling(self, spec);
+        // The blocks of a library's product apply its epilogue.
+        let applied = if library_epilogue(spec).is_some() { output.elements() as f64 } else { 0.0 };
+        let expression = finish.expression();
         Cost {
+            instructions: f64::from(expression.instructions()) * applied,
+            special: f64::from(expression.special()) * applied,
             flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
