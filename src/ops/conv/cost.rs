@@ -38,6 +38,9 @@ struct Library {
 const LIBRARY_16: Library = Library { units: 720e3, rate: 0.42, tile_depth: 100.0 };
 const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
 
+/// Operations per ns of the vector units in products, on an H100.
+const VECTOR_UNITS: f64 = 51e3;
+
 /// Rate of products whose rows do not begin at multiples of 16 bytes, as a share of others.
 const UNALIGNED_RATE: f64 = 0.14;
 
@@ -240,11 +243,24 @@ fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
         }
     };
     let arithmetic = arithmetic(spec);
-    let product = Gemm { m, n, k, batch, a, b, c, arithmetic, accumulate: false, epilogue: None, scales: None };
-    let cost = product_cost(&product);
+    let mut product = Gemm { m, n, k, batch, a, b, c, arithmetic, accumulate: false, epilogue: None, scales: None };
+    let rounded = timed(spec, &product, library.units);
+    if arithmetic != Arithmetic::Tf32 {
+        return rounded;
+    }
+    // A library that may round factors need not.
+    product.arithmetic = Arithmetic::F32;
+    let exact = timed(spec, &product, VECTOR_UNITS);
+    if exact.1 < rounded.1 { exact } else { rounded }
+}
+
+/// Returns the cost of the library's product with the operands of a convolution, and its time in ns on an H100, whose units execute this
+/// many operations per ns in products.
+fn timed(spec: &Spec, product: &Gemm, units: f64) -> (Cost, f64) {
+    let cost = product_cost(product);
     let cost = Cost { read: Spec::bytes_of(&spec.inputs), written: Spec::bytes_of(&spec.outputs), ..cost };
     let rate = if cost.tiling.unaligned > 0 { UNALIGNED_RATE } else { 1.0 };
-    let computed = cost.tiling.flops / library.units / rate;
+    let computed = cost.tiling.flops / units / rate;
     let join = if cost.tiling.shares_depth { 2.0 * LAUNCH } else { 0.0 };
     (cost, computed.max(cost.bytes() as f64 / BANDWIDTH) + LAUNCH + join)
 }
