@@ -546,3 +546,39 @@ fn scattered(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], of: impl Fn(f64
     }
     terms
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Each way to find terms knows the cost of each of its launches, which together move all operands.
+        #[test]
+        fn each_launch_has_a_cost(
+            count in prop_oneof![1..40u64, 40..5_000u64, 5_000..2_000_000u64],
+            rows in prop_oneof![1..40u64, 40..5_000u64, 5_000..200_000u64],
+            inner in prop_oneof![1..20u64, 20..2_000u64],
+            dtype in prop::sample::select(vec![DType::BF16, DType::F32]),
+            combine in prop::sample::select(vec!["add", "set"]),
+        ) {
+            prop_assume!(count.max(rows) * inner < 1 << 30);
+            let inputs = vec![Tensor::packed(dtype, &[count, inner]), Tensor::packed(DType::I32, &[count])];
+            let attrs = Attrs::of([("combine", Attr::Word(combine))]);
+            let spec = Spec::new(&Scatter, attrs, inputs, vec![Tensor::packed(dtype, &[rows, inner])]);
+            let launches = spec.launch();
+            let is_known = !matches!(Split::of(&spec).finder, Finder::Sort(_) | Finder::Last);
+            prop_assert_eq!(is_known, launches.len() == 1 || spec.launch_costs(launches.len()).is_some());
+            let Some(costs) = spec.launch_costs(launches.len()) else { return Ok(()) };
+            let all: Cost = costs.iter().copied().sum();
+            prop_assert!(all.read.device >= spec.inputs.iter().map(Tensor::bytes).sum());
+            prop_assert!(all.written.device >= spec.outputs[0].bytes());
+            for (launch, cost) in launches.iter().zip(&costs) {
+                let Launch::Kernel(kernel) = launch else { continue };
+                prop_assert_eq!(kernel.grid.iter().product::<u64>(), cost.blocks);
+                prop_assert!((1..=Cost::WHOLE_UNIT).contains(&cost.share));
+                prop_assert!(cost.waits >= 0.0 && cost.exchanges >= 0.0);
+            }
+        }
+    }
+}
