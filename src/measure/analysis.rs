@@ -33,6 +33,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
     let around = TimeSplitContext {
         plan: subject.plan,
         earlier: subject.earlier,
+        depth: subject.program.step.under_way() as usize,
         alone: subject.alone,
         host_bound: subject.host_bound,
         queues: &queues,

@@ -160,13 +160,13 @@ fn size(spec: &Spec) -> String {
     largest.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
 }
 
-/// What precedes the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `about 512 of `
+/// What precedes the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `
 /// if they are assumed, `up to ` if nothing is known of them; empty if the shape determines them.
 fn live_rows(spec: &Spec, tensor: &Tensor) -> String {
     match spec.live {
         Some(LiveRows { rows, .. }) if tensor.dims.first().is_some_and(|all| *all <= rows) => "up to ".to_owned(),
         Some(LiveRows { rows, exact: true }) => format!("{rows} of "),
-        Some(LiveRows { rows, exact: false }) => format!("about {rows} of "),
+        Some(LiveRows { rows, exact: false }) => format!("~{rows} of "),
         None => String::new(),
     }
 }

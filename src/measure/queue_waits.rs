@@ -165,7 +165,7 @@ mod tests {
     use super::super::tests::{planned, trace};
     use super::*;
 
-    /// `waits` needs `long`; `free` and `after` need nothing of the other streams.
+    /// `waits` needs `long`; `free` and `behind` need nothing of the other streams.
     const BLOCKED: &str = "
         stream s[4]
         buffer x[4]: f32[8]
@@ -173,7 +173,7 @@ mod tests {
           on s[0] { long: map(x[0] + 1 -> x[0]) }
           on s[1] { waits: map(x[0] + x[1] -> x[1]) }
           on s[2] { free: map(x[2] + 1 -> x[2]) }
-          on s[3] { after: map(x[3] + 1 -> x[3]) }
+          on s[3] { behind: map(x[3] + 1 -> x[3]) }
         }";
 
     fn found(spans: &[(u32, i64, i64)], rule: QueueRule) -> (Vec<Option<i64>>, Vec<(u32, u32, usize, i64)>) {

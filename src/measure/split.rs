@@ -1,11 +1,20 @@
 //! Splits the time of an observed iteration along the chain of operations that it waited for.
 //!
 //! The chain is followed backwards: from the operation that ended last, to the last of those that it waited for, and so
-//! on. If iterations overlap, it continues in earlier iterations, which are assumed to look like the observed ones of their
-//! slots, until it has covered the time of one iteration. Each moment of the iteration belongs to one link or to the gap
-//! before one, so the parts always add up to the iteration's time.
+//! on. Each moment of the iteration belongs to one link or to the gap before one, so the parts always add up to the
+//! iteration's time.
+//!
+//! If iterations overlap, the chain continues in earlier ones, which are assumed to look like the observed ones of their slots. The
+//! last operations of an iteration only add to its latency, so the parts are those of the chain during earlier iterations of the
+//! same slot, on average: what follows there determines the rate.
 
-use crate::base::{Nanos, OpId};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+
+use crate::base::{LaneId, Nanos, OpId};
 use crate::exec::Trace;
 use crate::plan::Plan;
 
@@ -14,16 +23,22 @@ use super::queue_waits::{QueueWaits, places};
 use super::record::TimeSplitRecord;
 use super::waiting::Iteration;
 
+/// Maximum number of earlier iterations of the slot over which the parts are averaged. A chain may take several iterations to repeat;
+/// this number is a multiple of the usual ones.
+pub const AVERAGED: usize = 12;
+
 /// Context of the split besides the trace.
 pub struct TimeSplitContext<'a> {
     pub plan: &'a Plan,
     /// The iterations before this one, the nearest first; empty if iterations do not overlap.
     pub earlier: &'a [&'a Iteration<'a>],
+    /// Number of iterations under way at once.
+    pub depth: usize,
     /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
     /// True if the host issues too slowly: unexplained gaps are then attributed to the host.
     pub host_bound: bool,
-    /// Waiting in hardware queues, of the observed iteration of each slot of this rank's cycle.
+    /// Waiting in hardware queues during an iteration of this rank.
     pub queues: &'a dyn Fn(&Trace) -> QueueWaits,
 }
 
@@ -47,41 +62,61 @@ struct Placed<'a> {
     iteration: &'a Iteration<'a>,
     /// Time from the begin of the iteration that is split to the begin of this one, in ns; at most 0.
     begin: i64,
-    /// Index of each operation's span in the trace.
+    order: Rc<TraceOrder>,
+}
+
+/// Where operations are in a trace.
+struct TraceOrder {
+    /// Index of each operation's span.
     places: Vec<Option<usize>>,
+    /// Index of the first and of the last span of each real stream.
+    of_lane: BTreeMap<LaneId, (usize, usize)>,
     queues: QueueWaits,
+}
+
+impl TraceOrder {
+    fn of(trace: &Trace, around: &TimeSplitContext) -> TraceOrder {
+        let mut of_lane = BTreeMap::new();
+        for (at, span) in trace.spans.iter().enumerate() {
+            of_lane.entry(span.lane).or_insert((at, at)).1 = at;
+        }
+        let places = places(trace, around.plan.steps[trace.step].operations());
+        TraceOrder { places, of_lane, queues: (around.queues)(trace) }
+    }
 }
 
 /// An operation of one of several iterations: the number of iterations by which it is earlier, and the index of its span.
 type Occurrence = (usize, usize);
 
-impl<'a> Placed<'a> {
-    fn of(iteration: &'a Iteration<'a>, begin: i64, around: &TimeSplitContext) -> Placed<'a> {
-        let trace = iteration.trace;
-        let places = places(trace, around.plan.steps[trace.step].operations());
-        Placed { iteration, begin, places, queues: (around.queues)(trace) }
-    }
-
+impl Placed<'_> {
     /// Start and end of a span.
     fn times(&self, at: usize) -> (i64, i64) {
         let span = &self.iteration.trace.spans[at];
         (span.start.0 + self.begin, span.end.0 + self.begin)
     }
+
+    /// Begin and end of the iteration.
+    fn range(&self) -> (i64, i64) {
+        (self.begin, self.begin + self.iteration.trace.time.0.max(0))
+    }
 }
 
-/// The iteration and those before it that reach into it, each placed before the one that follows it.
+/// The iteration and those before it, each placed before the one that follows it.
 fn placed<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> Vec<Placed<'a>> {
-    let mut placed = vec![Placed::of(iteration, 0, around)];
+    let mut known: BTreeMap<usize, Rc<_>> = BTreeMap::new();
     let mut begin = 0;
-    for earlier in around.earlier {
-        begin -= earlier.trace.time.0.max(0);
-        let last = earlier.trace.spans.iter().map(|span| span.end.0 + begin).max();
-        if last.is_none_or(|last| last <= 0) {
-            break;
+    let all = std::iter::once(&iteration).chain(around.earlier).enumerate();
+    let place = |(age, &iteration): (usize, &&'a Iteration<'a>)| {
+        let trace = iteration.trace;
+        if age > 0 {
+            begin -= trace.time.0.max(0);
         }
-        placed.push(Placed::of(earlier, begin, around));
-    }
-    placed
+        let order = || Rc::new(TraceOrder::of(trace, around));
+        // Iterations of one slot have the same trace, except for the one that is split.
+        let order = if age == 0 { order() } else { known.entry(trace.slot).or_insert_with(order).clone() };
+        Placed { iteration, begin, order }
+    };
+    all.map(place).collect()
 }
 
 /// The last of the operations that an operation waited for; `None` if it waited for none in these iterations.
@@ -92,39 +127,129 @@ fn predecessor(placed: &[Placed], (age, at): Occurrence, plan: &Plan) -> Option<
     let first = step.across.partition_point(|edge| edge.to < op);
     let across = step.across[first..].iter().take_while(|edge| edge.to == op);
     let across = across.map(|edge| (age + edge.distance as usize, edge.from));
-    let occurrence = |(age, from): (usize, OpId)| Some((age, (*placed.get(age)?.places.get(from.index())?)?));
+    let occurrence =
+        |(age, from): (usize, OpId)| Some((age, placed.get(age)?.order.places.get(from.index()).copied().flatten()?));
+    // A stream executes its iterations in order, also where the plan needs no edge for it.
+    let lane = trace.spans[at].lane;
+    let is_first = placed[age].order.of_lane.get(&lane).is_some_and(|(first, _)| *first == at);
+    let on_lane = (age + 1..placed.len()).find_map(|age| Some((age, placed[age].order.of_lane.get(&lane)?.1)));
+    let on_lane = on_lane.filter(|_| is_first);
     let ended = |&(age, at): &Occurrence| (placed[age].times(at).1, std::cmp::Reverse((age, at)));
-    within.chain(across).filter_map(occurrence).max_by_key(ended)
+    within.chain(across).filter_map(occurrence).chain(on_lane).max_by_key(ended)
+}
+
+/// Time ranges along the chain that are split, the latest first. Each is as long as the iteration.
+struct Windows(Vec<(i64, i64)>);
+
+impl Windows {
+    /// Earlier iterations of the same slot that are at least as far back as iterations overlap; empty if there are none.
+    fn steady(placed: &[Placed], depth: usize) -> Windows {
+        let own = placed[0].iteration.trace;
+        let same = |age: &usize| placed[*age].iteration.trace.slot == own.slot;
+        let ages = (depth.max(1)..placed.len().saturating_sub(depth.max(1))).filter(same).take(AVERAGED);
+        Windows(ages.map(|age| placed[age].range()).filter(|(from, to)| to - from == own.time.0.max(0)).collect())
+    }
+
+    /// Begin of the earliest window.
+    fn floor(&self) -> i64 {
+        self.0.last().map_or(0, |(from, _)| *from)
+    }
+
+    /// Time from `from` to `to` within the windows.
+    fn inside(&self, from: i64, to: i64) -> i64 {
+        let common = |(begin, end): &(i64, i64)| (to.min(*end) - from.max(*begin)).max(0);
+        self.0.iter().map(common).sum()
+    }
 }
 
 /// Splits an iteration. Returns the links from its start to its end.
 pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> (TimeSplitRecord, Vec<Link>) {
-    let trace = iteration.trace;
     let placed = placed(iteration, around);
+    let steady = Windows::steady(&placed, around.depth);
+    let plain = Windows(vec![placed[0].range()]);
+    let repeated = Some(steady).filter(|windows| !windows.0.is_empty()).and_then(|windows| {
+        let (links, reached) = chain(&placed, &windows, around);
+        reached.then_some((links, windows.0.len() as i64))
+    });
+    let (mut links, count) = repeated.unwrap_or_else(|| (chain(&placed, &plain, around).0, 1));
+    let trace = iteration.trace;
+    let mut split = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
+    if count > 1 {
+        links = averaged(links, count);
+    }
+    // Rounding down leaves a few ns.
+    let left = trace.time.0.max(0) - links.iter().map(|link| link.parts.sum().0).sum::<i64>();
+    match links.first_mut() {
+        Some(first) if count > 1 => first.parts.dependency_ns.0 += left,
+        Some(_) => {}
+        None if around.host_bound => split.launch_ns.0 += left,
+        None => split.idle_ns.0 += left,
+    }
+    for link in &mut links {
+        link.parts.time_ns = link.parts.sum();
+        // Operations of other slots have numbers of their own.
+        link.parts.chain = if link.step == trace.step { vec![link.op.0] } else { Vec::new() };
+        split.add(&link.parts);
+    }
+    split.time_ns = trace.time;
+    (split, links)
+}
+
+/// Joins the links of each operation in this many iterations, with the mean of their times, rounded down.
+fn averaged(links: Vec<Link>, count: i64) -> Vec<Link> {
+    let mut joined: IndexMap<(usize, OpId), Link> = IndexMap::new();
+    for link in links {
+        match joined.entry((link.step, link.op)) {
+            Entry::Occupied(mut all) => {
+                all.get_mut().time += link.time;
+                all.get_mut().parts.add(&link.parts);
+            }
+            Entry::Vacant(place) => _ = place.insert(link),
+        }
+    }
+    let mut links: Vec<Link> = joined.into_values().collect();
+    for link in &mut links {
+        link.time = link.time.div_euclid(count);
+        divide(&mut link.parts, count);
+    }
+    links
+}
+
+/// Divides all parts, rounding down.
+fn divide(parts: &mut TimeSplitRecord, count: i64) {
+    let TimeSplitRecord { operations_ns, stretch_ns, wait_ns, launch_ns, queue_ns, dependency_ns, idle_ns, .. } = parts;
+    let all = [operations_ns, wait_ns, launch_ns, queue_ns, dependency_ns, idle_ns];
+    all.into_iter().chain(stretch_ns.as_mut()).for_each(|part| part.0 = part.0.div_euclid(count));
+}
+
+/// The links of the chain that have a part of the windows, from the first to the last, and whether the chain reaches the begin of the
+/// earliest window.
+fn chain(placed: &[Placed], windows: &Windows, around: &TimeSplitContext) -> (Vec<Link>, bool) {
+    let (own, floor) = (placed[0].iteration.trace, windows.floor());
     let mut links: Vec<Link> = Vec::new();
     // Everything after the cursor is attributed.
-    let mut cursor = trace.time.0.max(0);
-    let last = (0..trace.spans.len()).max_by_key(|&at| (trace.spans[at].end, std::cmp::Reverse(at)));
+    let mut cursor = own.time.0.max(0);
+    let last = (0..own.spans.len()).max_by_key(|&at| (own.spans[at].end, std::cmp::Reverse(at)));
     let mut next: Option<Occurrence> = None;
     let mut current = last.map(|at| (0, at));
     // Until when the queue of an operation held it up.
-    let held = |(age, at): Occurrence| Some(placed[age].queues.until(at)? + placed[age].begin);
+    let held = |(age, at): Occurrence| Some(placed[age].order.queues.until(at)? + placed[age].begin);
     while let Some((age, at)) = current {
-        let Placed { iteration, .. } = placed[age];
+        let iteration = placed[age].iteration;
         let span = &iteration.trace.spans[at];
         let (began, ended) = placed[age].times(at);
-        let end = ended.clamp(0, cursor);
+        let end = ended.clamp(floor, cursor);
         let mut parts = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
         match (next, links.last_mut()) {
-            (Some(next), Some(link)) => wait(&mut link.parts, (end, cursor), held(next), around),
-            _ => parts.idle_ns.0 += cursor - end,
+            (Some(next), Some(link)) => wait(&mut link.parts, (end, cursor), held(next), (windows, around.host_bound)),
+            _ => parts.idle_ns.0 += windows.inside(end, cursor),
         }
-        let start = began.clamp(0, end);
+        let start = began.clamp(floor, end);
         let whole = iteration.work(span).0;
         // An operation first waits for other ranks, then works.
         let works = (ended - whole).clamp(start, end);
-        parts.wait_ns.0 += works - start;
-        let time = end - works;
+        parts.wait_ns.0 += windows.inside(start, works);
+        let time = windows.inside(works, end);
         let alone = around.alone.and_then(|alone| alone.of(iteration.trace.step, span.op));
         let own = match (alone, &mut parts.stretch_ns) {
             // If only a part of an operation is on the chain, the same part of its time alone counts.
@@ -139,39 +264,40 @@ pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) ->
         links.push(Link { step: iteration.trace.step, op: span.op, time, whole, parts });
         cursor = start;
         next = Some((age, at));
-        current = if cursor > 0 { predecessor(&placed, (age, at), around.plan) } else { None };
+        current = if cursor > floor { predecessor(placed, (age, at), around.plan) } else { None };
     }
-    let mut split = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
-    let first = links.last_mut().map_or(&mut split, |link| &mut link.parts);
-    if around.host_bound {
-        first.launch_ns.0 += cursor;
-    } else {
-        let queued = next.and_then(held).map_or(0, |until| until.clamp(0, cursor));
-        first.queue_ns.0 += queued;
-        first.idle_ns.0 += cursor - queued;
+    if let Some(first) = links.last_mut() {
+        if around.host_bound {
+            first.parts.launch_ns.0 += windows.inside(floor, cursor);
+        } else {
+            let queued = next.and_then(held).map_or(floor, |until| until.clamp(floor, cursor));
+            first.parts.queue_ns.0 += windows.inside(floor, queued);
+            first.parts.idle_ns.0 += windows.inside(queued, cursor);
+        }
     }
-    for link in links.iter_mut().rev() {
-        link.parts.time_ns = link.parts.sum();
-        // Operations of other slots have numbers of their own.
-        link.parts.chain = if link.step == trace.step { vec![link.op.0] } else { Vec::new() };
-        split.add(&link.parts);
+    if windows.0.len() > 1 || floor < 0 {
+        links.retain(|link| link.parts.sum() > Nanos(0));
     }
-    split.time_ns = trace.time;
     links.reverse();
-    (split, links)
+    (links, cursor <= floor)
 }
 
 /// Attributes the gap between the end of the last dependency of an operation and its start. `held` is the moment until which
 /// the operation's queue held it up; `None` if it did not.
-fn wait(split: &mut TimeSplitRecord, (from, to): (i64, i64), held: Option<i64>, around: &TimeSplitContext) {
+fn wait(
+    split: &mut TimeSplitRecord,
+    (from, to): (i64, i64),
+    held: Option<i64>,
+    (windows, host_bound): (&Windows, bool),
+) {
     // If the host limits, the operation that held the queue started late for the same reason.
-    if around.host_bound {
-        split.launch_ns.0 += to - from;
+    if host_bound {
+        split.launch_ns.0 += windows.inside(from, to);
         return;
     }
     let queued = held.map_or(from, |until| until.clamp(from, to));
-    split.queue_ns.0 += queued - from;
-    split.dependency_ns.0 += to - queued;
+    split.queue_ns.0 += windows.inside(from, queued);
+    split.dependency_ns.0 += windows.inside(queued, to);
 }
 
 #[cfg(test)]
@@ -216,7 +342,7 @@ step {
         let alone =
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
-        let mut around = TimeSplitContext { plan: &plan, earlier: &[], alone: None, host_bound: false, queues: &|_| QueueWaits::default() };
+        let mut around = TimeSplitContext { plan: &plan, earlier: &[], depth: 1, alone: None, host_bound: false, queues: &|_| QueueWaits::default() };
         let (whole, _) = split(&observed, &around);
         // Operation 1 ends at 300 and operation 3 starts 40 later; the next gaps are 10, 20 and 10. 100 are idle before
         // the first operation and 50 after the last.
@@ -246,14 +372,13 @@ step {
         // at 150.
         let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
         let queue = |trace: &Trace| QueueWaits::of(trace, &plan.steps[0], &|_| Some(3), QueueRule::HeadOfLine);
-        let around = TimeSplitContext { plan: &plan, earlier: &[], alone: None, host_bound: false, queues: &queue };
+        let around = TimeSplitContext { plan: &plan, earlier: &[], depth: 1, alone: None, host_bound: false, queues: &queue };
         let (split, links) = split(&observed, &around);
         assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(1, 140), (3, 370)]);
         assert_eq!(parts(&split), [510, 0, 0, 450, 20, 20]);
     }
 
-    /// The chain of an overlapping iteration continues in the iteration before it: the map of an iteration waits for that of the
-    /// one before, not for its own copy, which ended long ago.
+    /// The chain of overlapping iterations continues in earlier ones, where the latency of the last iteration is no part of it.
     #[test]
     fn the_chain_continues_in_earlier_iterations() {
         let (_, plan) = planned(
@@ -267,28 +392,31 @@ step {
                on c { map(y + x[0] -> x[1])  map(x[1] + 1 -> y) }
              }",
         );
-        // The maps take 990 of 1000 ns; the copy of this iteration ran during the iteration before.
-        let observed = trace(1000, &[(0, -900, -800), (1, 5, 400), (1, 405, 1000)]);
-        let iteration = Iteration::alone(&observed);
-        let mut around = TimeSplitContext {
-            plan: &plan,
-            earlier: &[&iteration, &iteration],
-            alone: None,
-            host_bound: false,
-            queues: &|_| QueueWaits::default(),
+        let parts_of = |spans: &[(u32, i64, i64)], earlier: usize| {
+            let observed = trace(1000, spans);
+            let iteration = Iteration::alone(&observed);
+            let earlier = vec![&iteration; earlier];
+            let around = TimeSplitContext {
+                plan: &plan,
+                earlier: &earlier,
+                depth: 2,
+                alone: None,
+                host_bound: false,
+                queues: &|_| QueueWaits::default(),
+            };
+            let (whole, links) = super::split(&iteration, &around);
+            let mut times = BTreeMap::new();
+            links.iter().for_each(|link| *times.entry(link.op.0).or_default() += link.time);
+            (parts(&whole), times.into_iter().collect::<Vec<(u32, i64)>>())
         };
-        let (whole, links) = super::split(&iteration, &around);
-        assert_eq!(whole.chain, [2, 1, 2]);
-        assert_eq!(parts(&whole), [990, 0, 0, 0, 10, 0]);
-        assert_eq!(links.iter().map(|link| link.time).collect::<Vec<_>>(), [0, 395, 595]);
-        // A copy that is always under way takes all of the time, most of it in the iteration before.
-        let observed = trace(1000, &[(0, -100, 890), (1, 900, 940), (1, 950, 1000)]);
-        let iteration = Iteration::alone(&observed);
-        let earlier = [&iteration];
-        around.earlier = &earlier;
-        let (whole, links) = super::split(&iteration, &around);
-        assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(0, 890), (1, 40), (2, 50)]);
-        assert_eq!(parts(&whole), [980, 0, 0, 0, 20, 0]);
+        // The maps take 990 of 1000 ns; the copy of an iteration runs during the one before.
+        let maps = [(0, -900, -800), (1, 5, 400), (1, 405, 1000)];
+        assert_eq!(parts_of(&maps, 9), ([990, 0, 0, 0, 10, 0], vec![(1, 395), (2, 595)]));
+        // The copies follow each other without a gap; the maps after one of them are beside the next.
+        let copies = [(0, -300, 690), (1, 700, 800), (1, 805, 1000)];
+        assert_eq!(parts_of(&copies, 9), ([990, 0, 0, 0, 10, 0], vec![(0, 990)]));
+        // Without earlier iterations, only the last one is known.
+        assert_eq!(parts_of(&copies, 0), ([985, 0, 0, 0, 15, 0], vec![(0, 690), (1, 100), (2, 195)]));
     }
 
     proptest! {
@@ -317,6 +445,7 @@ step {
             let around = TimeSplitContext {
                 plan: &plan,
                 earlier: &earlier,
+                depth: 1,
                 alone: timed_alone.then_some(&alone),
                 host_bound,
                 queues: &queue,

@@ -21,6 +21,7 @@ use super::record::{ExpectationRecord, HealthRecord, OperationRecord, RankRecord
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
+use super::split;
 use super::subject::{Peaks, Subject};
 use super::summary::Summary;
 use super::verdict;
@@ -33,7 +34,7 @@ const OBSERVER: f64 = 0.02;
 const HOST: f64 = 0.9;
 
 /// Maximum number of earlier iterations in which the chain of an overlapping one continues.
-const MAX_EARLIER: usize = 64;
+const MAX_EARLIER: usize = 256;
 
 /// Maximum number of operations for which the record of a run that ends early lists every operation and has the hash of
 /// the plan. For a million operations this takes seconds, for which a user who has pressed Ctrl-C would wait.
@@ -233,7 +234,9 @@ impl<'a> VariantData<'a> {
         };
         let medians: Vec<_> = (0..slots).map(of_slot).collect();
         let before = |age: usize| medians[(self.slot + slots - age % slots) % slots];
-        (1..=MAX_EARLIER).map_while(before).collect()
+        let depth = program.step.under_way() as usize;
+        let count = 2 * depth + slots * (split::AVERAGED / slots).max(1);
+        (1..=count.min(MAX_EARLIER)).map_while(before).collect()
     }
 
     fn rank(&self, index: usize) -> RankRecord {

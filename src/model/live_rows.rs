@@ -50,7 +50,6 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::model;
     use crate::syntax;
 

@@ -17,7 +17,7 @@ const ROWS: usize = 16;
 
 /// Maximum length in characters of a name, and of a kind with its size.
 const NAME: usize = 24;
-const KIND: usize = 34;
+const KIND: usize = 40;
 
 /// Maximum length in characters of the name of a kernel's function.
 const FUNCTION: usize = 60;

@@ -256,7 +256,7 @@ impl Tiling {
             matrix: Some(arithmetic(spec)),
             tiling: super::super::super::Tiling {
                 flops: if self.by_units {
-                    self.block_time(spec) * FASTEST / f64::from(resident) * self.blocks() as f64
+                    self.block_time((read + written).total()) * FASTEST / f64::from(resident) * self.blocks() as f64
                 } else {
                     0.0
                 },
@@ -287,10 +287,9 @@ impl Tiling {
         copies.chain([products]).chain(joins).collect()
     }
 
-    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first.
-    fn block_time(&self, spec: &Spec) -> f64 {
+    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first. `bytes` are those of all operands.
+    fn block_time(&self, bytes: u64) -> f64 {
         let (whole, shared) = self.steps();
-        let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
         let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time(bytes) };
         // Threads shift each pack of an unaligned factor into place.
         let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
