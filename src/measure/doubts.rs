@@ -134,7 +134,10 @@ mod tests {
         };
         assert_eq!(of("stream", &times(&|index| index * 37 % 7), &SETTLED, 3), Vec::<String>::new());
         let told = of("stream", &times(&|index| index * 37 % 7 * 60), &SETTLED, 3).join("\n");
-        assert!(told.starts_with("stream: the times vary by 10 % of the mean of their slot (standard deviation; usual is"), "{told}");
+        assert!(
+            told.starts_with("stream: the times vary by 10 % of the mean of their slot (standard deviation; usual is"),
+            "{told}"
+        );
         let told = of("stream", &times(&|index| index * 2), &SETTLED, 3).join("\n");
         assert!(told.contains("the times rose by 11.0 % from the first third to the last"), "{told}");
     }

@@ -138,16 +138,17 @@ impl QueueWaits {
 fn help(queues: &LaneQueues) -> String {
     let streams = queues.of_lane.iter().flatten().count();
     let share = format!("{streams} streams share {}", counted(queues.numbers.len(), "queue"));
-    let earlier = "launch what can start at once before what waits";
+    let otherwise = "launch what can start at once before what waits, or use `--launch graph`";
     match queues.vendor.as_deref() {
-        Some("amd") => format!("{share}: `--env GPU_MAX_HW_QUEUES={streams}` gives each its own; or {earlier}"),
+        Some("amd") => format!("{share}: `--env GPU_MAX_HW_QUEUES={streams}` gives each its own; or {otherwise}"),
         _ if streams <= MOST_CONNECTIONS => {
-            format!("{share}: `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own; or {earlier}")
+            format!("{share}: `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own; or {otherwise}")
         }
-        _ => format!(
-            "{share}: `--env CUDA_DEVICE_MAX_CONNECTIONS={MOST_CONNECTIONS}` gives the most that CUDA has; use at most as many \
-             streams, or {earlier}"
+        _ if queues.numbers.len() < MOST_CONNECTIONS => format!(
+            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MOST_CONNECTIONS}` gives the most that CUDA has: use at most as many \
+             streams, {otherwise}"
         ),
+        _ => format!("{share}, the most that CUDA has: use at most as many streams, {otherwise}"),
     }
 }
 
@@ -179,13 +180,12 @@ mod tests {
     fn found(spans: &[(u32, i64, i64)], rule: QueueRule) -> (Vec<Option<i64>>, Vec<(u32, u32, usize, i64)>) {
         let (_, plan) = planned(BLOCKED);
         let observed = trace(1000, spans);
-        let queues = LaneQueues { of_lane: vec![Some(0), Some(1), Some(1), Some(1)], numbers: vec![0, 1], rule, vendor: None };
+        let queues =
+            LaneQueues { of_lane: vec![Some(0), Some(1), Some(1), Some(1)], numbers: vec![0, 1], rule, vendor: None };
         let queue = |span: &Span| queues.of_lane[span.lane.index()];
         let waits = QueueWaits::of(&observed, &plan.steps[0], &queue, rule);
         let records = waits.records(&observed, &queues);
-        let short = |record: &QueueWaitRecord| {
-            (record.operation, record.behind, record.operations, record.time_ns.0)
-        };
+        let short = |record: &QueueWaitRecord| (record.operation, record.behind, record.operations, record.time_ns.0);
         ((0..4).map(|at| waits.until(at)).collect(), records.iter().map(short).collect())
     }
 
@@ -217,8 +217,12 @@ mod tests {
             rule: QueueRule::HeadOfLine,
             vendor: Some(vendor.to_owned()),
         };
-        assert!(help(&queues(12, "nvidia")).contains("12 streams share 8 queues: `--env CUDA_DEVICE_MAX_CONNECTIONS=12`"));
+        assert!(
+            help(&queues(12, "nvidia")).contains("12 streams share 8 queues: `--env CUDA_DEVICE_MAX_CONNECTIONS=12`")
+        );
         assert!(help(&queues(64, "nvidia")).contains("CUDA_DEVICE_MAX_CONNECTIONS=32` gives the most that CUDA has"));
+        let most = LaneQueues { numbers: (0..32).collect(), ..queues(64, "nvidia") };
+        assert!(help(&most).starts_with("64 streams share 32 queues, the most that CUDA has: use at most"));
         assert!(help(&queues(12, "amd")).contains("GPU_MAX_HW_QUEUES=12"));
     }
 }

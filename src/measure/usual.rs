@@ -82,7 +82,8 @@ mod tests {
         // The usual share of matrix products is larger in training.
         let trained = said_of(Purpose::Training, [("matrix", 55), ("row-wise", 30), ("elementwise", 15)]);
         assert!(
-            trained.is_some_and(|text| text.contains("55 % of the time of computation") && text.contains("usual is 61 %"))
+            trained
+                .is_some_and(|text| text.contains("55 % of the time of computation") && text.contains("usual is 61 %"))
         );
         assert_eq!(said_of(Purpose::Training, [("matrix", 65), ("row-wise", 25), ("elementwise", 10)]), None);
         // Copies do not count as computation, and short operations are ignored.

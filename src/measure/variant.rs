@@ -17,7 +17,9 @@ use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::DeviceLimits;
 use super::queue_waits::LaneQueues;
-use super::record::{ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text};
+use super::record::{
+    ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text,
+};
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
@@ -229,7 +231,8 @@ impl<'a> VariantData<'a> {
         }
         let slots = self.request.slots().max(1);
         let of_slot = |slot: usize| {
-            let iterations: Vec<&Iteration> = observed.iter().filter(|iteration| iteration.trace.slot == slot).collect();
+            let iterations: Vec<&Iteration> =
+                observed.iter().filter(|iteration| iteration.trace.slot == slot).collect();
             analysis::middle(&iterations)
         };
         let medians: Vec<_> = (0..slots).map(of_slot).collect();

@@ -2,9 +2,7 @@
 
 use crate::base::Nanos;
 
-use super::record::{
-    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, observer_effect_text,
-};
+use super::record::{AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, observer_effect_text};
 
 /// Share of an iteration above which a tail is mentioned.
 const TAIL: f64 = 0.25;
@@ -65,7 +63,8 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         } else if let Some((shared, share)) = together(analysis) {
             // Each of several concurrent operations has a part of the resource only.
             (name, help) = (format!("bound by {}", shared.0), shared.1);
-            of_peak = format!(", and all operations of the iteration together reach {:.0} % of its peak", 100.0 * share);
+            of_peak =
+                format!(", and all operations of the iteration together reach {:.0} % of its peak", 100.0 * share);
         }
     }
     let mut what = what.to_owned();

@@ -62,9 +62,7 @@ impl Operation for PeerCopy {
     /// Rows that arrive from other ranks by counts are assumed to be as many as those that this rank sends.
     fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
         match (own(spec).counted(), spec.inputs.first()) {
-            (Some(counted), Some(source)) => {
-                LiveOperation::exchanged(source, facts, &spec.outputs, counted.ranks)
-            }
+            (Some(counted), Some(source)) => LiveOperation::exchanged(source, facts, &spec.outputs, counted.ranks),
             _ => LiveOperation::default(),
         }
     }

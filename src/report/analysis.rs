@@ -53,7 +53,8 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
         section
             .lines
             .extend([format!("busy: {}", categories(analysis)), format!("critical path: {}", path(rank, analysis))]);
-        section.lines.extend(analysis.queue_waits.iter().take(MAX_QUEUE_WAITS).map(|wait| queue_wait(rank, wait)));
+        let waits = analysis.queue_waits.iter().take(MAX_QUEUE_WAITS);
+        section.lines.extend(waits.enumerate().map(|(place, wait)| queue_wait(rank, wait, place == 0)));
         section.lines.extend(analysis.unusual.clone());
         section.lines.extend(analysis.beside_waiting.map(|beside| {
             format!(
@@ -71,20 +72,20 @@ fn analyzed(variant: &Variant, rank: Option<u32>) -> Option<(&RankRecord, &Analy
     Some((rank, rank.analysis.as_ref()?))
 }
 
-/// Names the operation that waits longest in a hardware queue, the one that it waits behind, and a remedy.
-fn queue_wait(rank: &RankRecord, wait: &QueueWaitRecord) -> String {
+/// Names the operation that waits longest in a hardware queue and the one that it waits behind, and, with `help`, a remedy.
+fn queue_wait(rank: &RankRecord, wait: &QueueWaitRecord, help: bool) -> String {
     let name = |id: u32| rank.operations.get(id as usize).map_or("an operation", |operation| operation.name.as_str());
     let others = match wait.operations {
         1 => String::new(),
         count => format!(", as {} do for up to as long", counted(count - 1, "other operation")),
     };
     format!(
-        "hardware queue {}: `{}` waits {} behind `{}`, on which it does not depend{others}; {}",
+        "hardware queue {}: `{}` waits {} behind `{}`, on which it does not depend{others}{}",
         wait.queue,
         name(wait.operation),
         wait.time_ns,
         name(wait.behind),
-        wait.help
+        if help { format!("; {}", wait.help) } else { String::new() }
     )
 }
 
