@@ -2,13 +2,64 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{MemoryId, SpecId, ViewId};
-use crate::ops::{RowFact, Spec, Tensor};
+use crate::base::{DType, MemoryId, SpecId, ViewId};
+use crate::ops::{LiveRows, RowFact, Spec, Tensor};
 
 use super::program::{OpKind, Program};
 
-/// Facts about memories, each for the shape in which the rows were written.
-type Facts = FxHashMap<MemoryId, (Tensor, RowFact)>;
+/// What is known of memories at a point of an iteration.
+#[derive(Default)]
+struct Facts {
+    /// Facts about memories, each for the shape in which the rows were written.
+    written: FxHashMap<MemoryId, (Tensor, RowFact)>,
+    /// Single elements that hold a number of the file, at most [`MAX_NUMBERS`] of each memory.
+    numbers: FxHashMap<MemoryId, Vec<(ViewId, u64)>>,
+}
+
+/// Maximum number of elements of a memory whose numbers are kept: as many as `grouped_gemm` has groups.
+const MAX_NUMBERS: usize = 1024;
+
+impl Facts {
+    /// The fact about a slice; `None` if nothing is known.
+    fn of(&self, view: ViewId, program: &Program) -> Option<RowFact> {
+        let (memory, tensor) = (program.views.memory(view), program.views.tensor(view));
+        if let Some((shape, fact)) = self.written.get(&memory) {
+            let rows = |tensor: &Tensor| tensor.dims.first().copied();
+            return (rows(shape) == rows(tensor)).then_some(*fact);
+        }
+        let numbers = self.numbers.get(&memory)?.iter().filter(|(element, _)| program.views.overlap(*element, view));
+        let (count, sum) = numbers.fold((0, 0), |(count, sum): (u64, u64), (_, number)| (count + 1, sum + number));
+        (count == tensor.elements()).then_some(RowFact::Counts(LiveRows { rows: sum, exact: true }))
+    }
+
+    /// Notes that an operation wrote a slice.
+    fn write(&mut self, view: ViewId, fact: Option<RowFact>, number: Option<u64>, program: &Program) {
+        let (memory, tensor) = (program.views.memory(view), program.views.tensor(view));
+        match fact {
+            Some(fact) => _ = self.written.insert(memory, (*tensor, fact)),
+            None => _ = self.written.remove(&memory),
+        }
+        if let Some(numbers) = self.numbers.get_mut(&memory) {
+            numbers.retain(|(element, _)| !program.views.overlap(*element, view));
+        }
+        if let Some(number) = number.filter(|_| tensor.elements() == 1) {
+            let numbers = self.numbers.entry(memory).or_default();
+            if numbers.len() < MAX_NUMBERS {
+                numbers.push((view, number));
+            }
+        }
+    }
+}
+
+/// The number that a `fill` writes if it can count rows; `None` for any other operation.
+fn filled(spec: &Spec) -> Option<u64> {
+    let is_whole = |tensor: &Tensor| matches!(tensor.dtype, DType::I32 | DType::I64);
+    if spec.operation.name() != "fill" || !spec.outputs.iter().all(is_whole) {
+        return None;
+    }
+    let value = spec.attrs.number("value");
+    (value >= 0.0 && value < u32::MAX.into() && value.fract() == 0.0).then_some(value as u64)
+}
 
 impl Program {
     /// Sets [`Spec::live`] of all operations. The numbers follow from the operations before each one, in the order of the text.
@@ -22,21 +73,12 @@ impl Program {
             for op in self.cycle[slot].ids() {
                 let OpKind::Run(id) = self.cycle[slot].op(op).kind else { continue };
                 let step = &self.cycle[slot];
-                let read = |view: &ViewId| {
-                    let (shape, fact) = facts.get(&self.views.memory(*view))?;
-                    let rows = |tensor: &Tensor| tensor.dims.first().copied();
-                    (rows(shape) == rows(self.views.tensor(*view))).then_some(*fact)
-                };
-                let known: Vec<Option<RowFact>> = step.inputs(op).iter().map(read).collect();
+                let known: Vec<Option<RowFact>> = step.inputs(op).iter().map(|view| facts.of(*view, self)).collect();
                 let spec = self.spec(id);
                 let live = spec.operation.live_rows(spec, &known);
-                let mut found = live.outputs.into_iter();
+                let (mut found, number) = (live.outputs.into_iter(), filled(spec));
                 for view in step.outputs(op) {
-                    let memory = self.views.memory(*view);
-                    match found.next().flatten() {
-                        Some(fact) => _ = facts.insert(memory, (*self.views.tensor(*view), fact)),
-                        None => _ = facts.remove(&memory),
-                    }
+                    facts.write(*view, found.next().flatten(), number, self);
                 }
                 if live.works_on != spec.live {
                     let spec = Spec { live: live.works_on, ..spec.clone() };
@@ -103,6 +145,28 @@ mod tests {
             live(4, EXPERTS),
             format!("permute ~64, 0 FLOP\ngrouped_gemm ~64, {flops} FLOP\nunpermute ~64, {} FLOP", 64 * 8)
         );
+    }
+
+    #[test]
+    fn counts_of_the_file_are_known() {
+        let counted = |fills: &str| {
+            live(
+                1,
+                &format!(
+                    "buffer x: bf16[64, 16]
+                     buffer w: bf16[2, 16, 8]
+                     buffer counts[3]: i32[2]
+                     step {{ {fills} ends: cumsum(counts[1])  grouped_gemm(x, w, ends -> _) }}"
+                ),
+            )
+        };
+        let flops = |rows: u64| 2 * rows * 16 * 8;
+        let both = "fill(9 -> counts[0][0]) fill(20 -> counts[1][0]) fill(5 -> counts[1][1])";
+        assert_eq!(counted(both), format!("grouped_gemm 25, {} FLOP", flops(25)));
+        // One number is not known, or is overwritten.
+        assert_eq!(counted("fill(20 -> counts[1][0])"), format!("grouped_gemm ~64, {} FLOP", flops(64)));
+        let overwritten = format!("{both} map(counts[1] + 1 -> counts[1])");
+        assert_eq!(counted(&overwritten), format!("grouped_gemm ~64, {} FLOP", flops(64)));
     }
 
     #[test]

@@ -18,8 +18,10 @@ pub struct LiveRows {
 pub enum RowFact {
     /// Number of rows, along the first dimension, that hold data.
     Holds(LiveRows),
-    /// Sum of the elements, which count rows; or their last one if they are ends of groups.
-    SumsTo(LiveRows),
+    /// Sum of the elements, which count the rows of groups.
+    Counts(LiveRows),
+    /// The last element, where the elements are the ends of groups.
+    Ends(LiveRows),
 }
 
 /// Numbers of rows that follow for an operation from those of its inputs.

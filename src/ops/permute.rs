@@ -134,7 +134,7 @@ impl Operation for Permute {
         let of_places = held(facts, 1).and_then(|live| holding(places, live));
         LiveOperation {
             works_on: chosen,
-            outputs: vec![holding(y, counted), of_places, Some(RowFact::SumsTo(counted))],
+            outputs: vec![holding(y, counted), of_places, Some(RowFact::Counts(counted))],
         }
     }
 

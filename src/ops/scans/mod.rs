@@ -50,7 +50,9 @@ impl Operation for Scan {
     /// The sum of all counts is the last end of the groups that `cumsum` makes of them.
     fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
         match facts[0] {
-            Some(RowFact::SumsTo(_)) if !self.multiplies => LiveOperation { works_on: None, outputs: vec![facts[0]] },
+            Some(RowFact::Counts(counts)) if !self.multiplies => {
+                LiveOperation { works_on: None, outputs: vec![Some(RowFact::Ends(counts))] }
+            }
             _ => LiveOperation::of_rows(spec, facts, 1),
         }
     }

@@ -136,7 +136,7 @@ impl Operation for GroupedGemm {
         let axis = usize::from(of_rows == spec.attrs.bool("transpose_a"));
         let all = LiveRows { rows: spec.inputs[0].dims[axis], exact: true };
         let live = match (facts[2], held(facts, 0).filter(|_| axis == 0)) {
-            (Some(RowFact::SumsTo(ends)), _) => LiveRows { rows: ends.rows.min(all.rows), ..ends },
+            (Some(RowFact::Ends(ends)), _) => LiveRows { rows: ends.rows.min(all.rows), ..ends },
             (_, Some(held)) => LiveRows { exact: false, ..held },
             (_, None) => LiveRows { exact: false, ..all },
         };
