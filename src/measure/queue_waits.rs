@@ -177,7 +177,10 @@ mod tests {
           on s[3] { behind: map(x[3] + 1 -> x[3]) }
         }";
 
-    fn found(spans: &[(u32, i64, i64)], rule: QueueRule) -> (Vec<Option<i64>>, Vec<(u32, u32, usize, i64)>) {
+    /// A record: the operation that waits, the one it waits behind, the number of operations that wait so, and the longest wait in ns.
+    type Short = (u32, u32, usize, i64);
+
+    fn found(spans: &[(u32, i64, i64)], rule: QueueRule) -> (Vec<Option<i64>>, Vec<Short>) {
         let (_, plan) = planned(BLOCKED);
         let observed = trace(1000, spans);
         let queues =
