@@ -255,7 +255,8 @@ fn fused(unfused: Vec<RankPlan>, reporting: &Reporting) -> Fused {
     }
 }
 
-fn planned(program: Program) -> Result<RankPlan, Vec<PlanError>> {
+fn planned(mut program: Program) -> Result<RankPlan, Vec<PlanError>> {
+    program.derive_live_rows();
     let plan = plan::build(&program)?;
     Ok(RankPlan { program: Arc::new(program), plan: Arc::new(plan) })
 }

@@ -24,8 +24,8 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
         if let Some(hold) = cost.hold {
             held = held.max(hold.0 as f64 / TIMERS);
         }
-        // The CPU's peak rates are not known.
-        if spec.threads.is_some() {
+        // The CPU's peak rates are not known, and neither is work that data determines.
+        if spec.threads.is_some() || ops::has_unknown_size(spec) {
             continue;
         }
         if let Some(arithmetic) = cost.matrix {

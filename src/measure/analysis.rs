@@ -11,6 +11,7 @@ use crate::ops::{Category, Spec};
 
 use super::beside;
 use super::observed::{ObservedOperations, computes};
+use super::queue_waits::QueueWaits;
 use super::record::{
     AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };
@@ -27,18 +28,16 @@ const LIMITS: f64 = 0.3;
 /// Analyzes a slot; `None` if no iteration of it was observed. Leaves the verdict empty, since it may depend on other
 /// ranks.
 pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
-    let mut iterations = subject.iterations.to_vec();
-    iterations.sort_by_key(|iteration| iteration.trace.time);
-    let iteration = *iterations.get(iterations.len().saturating_sub(1) / 2)?;
-    let step = &subject.plan.steps[subject.step];
-    let category = |span: &Span| spec(subject, span.op).map(|spec| spec.operation.category());
-    let queue = |span: &Span| {
-        let queues = subject.queues.as_ref()?;
-        // Copies use copy engines.
-        category(span).filter(|category| *category != Category::Copy)?;
-        queues.get(span.lane.index()).copied().flatten()
+    let iteration = middle(subject.iterations)?;
+    let queues = |trace: &Trace| queue_waits(subject, trace);
+    let around = TimeSplitContext {
+        plan: subject.plan,
+        earlier: subject.earlier,
+        depth: subject.program.step.under_way() as usize,
+        alone: subject.alone,
+        host_bound: subject.host_bound,
+        queues: &queues,
     };
-    let around = TimeSplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);
     let observed = ObservedOperations::of(subject.program, subject.plan, iteration, None);
     let categories = categories(subject, &observed, &links);
@@ -46,21 +45,46 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         verdict: String::new(),
         help: String::new(),
         critical_path: path(subject, &observed),
+        queue_waits: match (&subject.queues, subject.host_bound) {
+            (Some(lanes), false) => queues(iteration.trace).records(iteration.trace, lanes),
+            _ => Vec::new(),
+        },
         unusual: usual::pass(subject.program).and_then(|pass| usual::unusual(&categories, pass)),
         categories,
-        bounds: bounds(subject, &observed, &links),
+        bounds: bounds(subject, &links),
         totals: Some(totals(subject, &observed)),
         lanes_busy_ns: lanes(&observed),
         beside_waiting: beside::waiting(subject),
-        tail_ns: Some(tail(iteration.trace)),
+        // Other iterations work beside the end of an overlapping one.
+        tail_ns: subject.earlier.is_empty().then(|| tail(iteration.trace)),
         peak: peak(subject),
         phases: phases(subject, &links),
         split,
     })
 }
 
-fn spec<'a>(subject: &Subject<'a>, op: OpId) -> Option<&'a Spec> {
-    subject.program.op_spec(subject.program.cycle[subject.step].op(op))
+/// The iteration with the median time; `None` if there is none.
+pub fn middle<'a>(iterations: &[&'a Iteration<'a>]) -> Option<&'a Iteration<'a>> {
+    let mut iterations = iterations.to_vec();
+    iterations.sort_by_key(|iteration| iteration.trace.time);
+    iterations.get(iterations.len().saturating_sub(1) / 2).copied()
+}
+
+/// Waits in hardware queues during an iteration.
+fn queue_waits(subject: &Subject, trace: &Trace) -> QueueWaits {
+    let Some(queues) = &subject.queues else { return QueueWaits::default() };
+    let queue = |span: &Span| {
+        let category = spec(subject, (trace.step, span.op)).map(|spec| spec.operation.category());
+        // Copies use copy engines.
+        category.filter(|category| *category != Category::Copy)?;
+        queues.of_lane.get(span.lane.index()).copied().flatten()
+    };
+    QueueWaits::of(trace, &subject.plan.steps[trace.step], &queue, queues.rule)
+}
+
+/// Spec of an operation of a slot of the rank's cycle; `None` for a marker.
+fn spec<'a>(subject: &Subject<'a>, (step, op): (usize, OpId)) -> Option<&'a Spec> {
+    subject.program.op_spec(subject.program.cycle[step].op(op))
 }
 
 /// Median duration of each operation in ns; 0 for operations that were not observed.
@@ -80,7 +104,7 @@ fn round(time: f64) -> Nanos {
 fn phases(subject: &Subject, links: &[Link]) -> Vec<PhaseRecord> {
     let mut splits: IndexMap<Option<String>, TimeSplitRecord> = IndexMap::new();
     for link in links {
-        let phase = subject.program.phase_text(subject.program.cycle[subject.step].op(link.op).phase);
+        let phase = subject.program.phase_text(subject.program.cycle[link.step].op(link.op).phase);
         splits.entry(phase).or_default().add(&link.parts);
     }
     let phases = splits.into_iter().map(|(phase, split)| PhaseRecord { phase, split });
@@ -103,7 +127,7 @@ fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
 fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> Vec<CategoryRecord> {
     let mut chain: BTreeMap<Category, (Nanos, Option<Nanos>)> = BTreeMap::new();
     for link in links {
-        if let Some(spec) = spec(subject, link.op) {
+        if let Some(spec) = spec(subject, (link.step, link.op)) {
             let (time, stretch) = chain.entry(spec.operation.category()).or_default();
             time.0 += link.time;
             *stretch = link.parts.stretch_ns.map(|more| more + stretch.unwrap_or_default());
@@ -138,18 +162,16 @@ fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) 
 }
 
 /// The resources that bound the chain's operations, by category and resource.
-fn bounds(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> Vec<BoundRecord> {
+fn bounds(subject: &Subject, links: &[Link]) -> Vec<BoundRecord> {
     let mut sums: BTreeMap<(Category, Option<&str>), (i64, f64)> = BTreeMap::new();
-    let work: BTreeMap<OpId, Nanos> =
-        observed.spans.iter().map(|span| (span.op, observed.iteration.work(span))).collect();
     for link in links {
-        let Some(spec) = spec(subject, link.op) else { continue };
+        let Some(spec) = spec(subject, (link.step, link.op)) else { continue };
         let bound = subject.peaks.and_then(|peaks| {
-            let (resource, ideal) = peaks.ideal(subject.step, link.op)?.bound()?;
+            let (resource, ideal) = peaks.ideal(link.step, link.op)?.bound()?;
             Some((resource.name(peaks.profile), ideal))
         });
         // If the chain contains only a part of an operation, the same part of its ideal time counts.
-        let whole = work.get(&link.op).map_or(0, |work| work.0).max(1) as f64;
+        let whole = link.whole.max(1) as f64;
         let ideal = bound.map_or(0.0, |(_, ideal)| ideal * link.time as f64 / whole);
         let key = (spec.operation.category(), bound.map(|(resource, _)| resource));
         let sum = sums.entry(key).or_default();

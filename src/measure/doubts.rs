@@ -29,8 +29,10 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     if let Some(variation) = slots::variation(&floats, slots).filter(|variation| *variation > NOISE) {
         let reference = if slots > 1 { "the mean of their slot" } else { "their mean" };
         doubts.push(format!(
-            "{name}: the times vary by {:.0} % of {reference}: smaller differences are not significant",
-            variation * 100.0
+            "{name}: the times vary by {:.0} % of {reference} (standard deviation; usual is at most {:.0} %): smaller differences \
+             between runs are not significant; let nothing else use the device, fix its clock, or measure more `--iterations`",
+            variation * 100.0,
+            NOISE * 100.0
         ));
     }
     if let (Some(false), Some(trend)) = (warmup.settled, warmup.trend) {
@@ -132,7 +134,10 @@ mod tests {
         };
         assert_eq!(of("stream", &times(&|index| index * 37 % 7), &SETTLED, 3), Vec::<String>::new());
         let told = of("stream", &times(&|index| index * 37 % 7 * 60), &SETTLED, 3).join("\n");
-        assert!(told.starts_with("stream: the times vary by 10 % of the mean of their slot"), "{told}");
+        assert!(
+            told.starts_with("stream: the times vary by 10 % of the mean of their slot (standard deviation; usual is"),
+            "{told}"
+        );
         let told = of("stream", &times(&|index| index * 2), &SETTLED, 3).join("\n");
         assert!(told.contains("the times rose by 11.0 % from the first third to the last"), "{told}");
     }

@@ -32,6 +32,7 @@ pub mod pace;
 pub mod paired;
 mod plausible;
 mod quantile;
+mod queue_waits;
 pub mod record;
 mod request;
 mod run;

@@ -3,7 +3,7 @@
 use crate::base::{Nanos, OpId};
 use crate::exec::TracedLaunch;
 use crate::model::{OpKind, Program, Step};
-use crate::ops::{self, Arithmetic, BusBytes, Category, Launch, Spec, Tensor};
+use crate::ops::{self, Arithmetic, BusBytes, Category, Launch, LiveRows, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;
@@ -73,9 +73,10 @@ pub fn operations(
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
+                assumed: spec.is_some_and(|spec| spec.live.is_some_and(|live| !live.exact)),
                 bus_bytes,
                 ranks: spec
-                    .filter(|spec| bus_bytes.is_some() || ops::has_unknown_size(spec))
+                    .filter(|spec| bus_bytes.is_some() || ops::moves_unknown_size(spec))
                     .map(|spec| spec.team.ranks),
                 flops: cost.flops,
                 bytes: cost.bytes(),
@@ -124,8 +125,8 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     }
 }
 
-/// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the batch size,
-/// if any; of any other operation its largest operand.
+/// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the number of products if
+/// there are several, over all launches; of any other operation its largest operand.
 fn size(spec: &Spec) -> String {
     let text = |[batch, m, n, k]: [u64; 4], arithmetic: Arithmetic| {
         let batch = if batch > 1 { format!("{batch} × ") } else { String::new() };
@@ -134,21 +135,40 @@ fn size(spec: &Spec) -> String {
     // Other operations need not format a kernel name for this.
     if spec.operation.category() == Category::Matrix {
         let launches = spec.launch();
-        let library = launches.iter().find_map(|launch| match launch {
-            Launch::Gemm(gemm, _) => Some(gemm),
-            _ => None,
-        });
-        if let Some(gemm) = library.filter(|gemm| !gemm.uses_workspace()) {
-            return text([gemm.batch, gemm.m, gemm.n, gemm.k], gemm.arithmetic);
+        let library: Vec<_> = launches
+            .iter()
+            .filter_map(|launch| match launch {
+                Launch::Gemm(gemm, _) => Some(gemm),
+                _ => None,
+            })
+            .collect();
+        if let [gemm, ..] = library[..]
+            && !gemm.uses_workspace()
+        {
+            // Batches with gaps between them take several launches of equal sizes.
+            let batch = gemm.batch * library.len() as u64;
+            return text([batch, gemm.m, gemm.n, gemm.k], gemm.arithmetic);
         }
         // Generated kernels compute it.
-        if let (None, Some((sizes, arithmetic))) = (library, spec.operation.product(spec)) {
+        if let (true, Some((sizes, arithmetic))) = (library.is_empty(), spec.operation.product(spec)) {
             return text(sizes, arithmetic);
         }
     }
     let operands = spec.inputs.iter().chain(&spec.outputs);
     // The first of equal ones.
-    operands.rev().max_by_key(|tensor| tensor.bytes()).map_or_else(String::new, short_shape)
+    let largest = operands.rev().max_by_key(|tensor| tensor.bytes());
+    largest.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
+}
+
+/// What precedes the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `
+/// if they are assumed, `up to ` if nothing is known of them; empty if the shape determines them.
+fn live_rows(spec: &Spec, tensor: &Tensor) -> String {
+    match spec.live {
+        Some(LiveRows { rows, .. }) if tensor.dims.first().is_some_and(|all| *all <= rows) => "up to ".to_owned(),
+        Some(LiveRows { rows, exact: true }) => format!("{rows} of "),
+        Some(LiveRows { rows, exact: false }) => format!("~{rows} of "),
+        None => String::new(),
+    }
 }
 
 /// Formats a tensor as `4096×1024 bf16`, or `bf16` for a single element.

@@ -71,8 +71,8 @@ pub enum Growth {
 /// Reference of an efficiency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// Rate at the smallest value, scaled by the amount of the resource (streams, ranks). With constant work this is
-    /// strong scaling, T(1) / (n × T(n)); with proportional work weak scaling, T(1) / T(n).
+    /// Rate at the smallest value, scaled by the amount of the resource (streams, ranks): T(1) / (n × T(n)) with constant
+    /// work, T(1) / T(n) with proportional work. Over ranks, these are strong and weak scaling.
     First,
     /// The best rate along the axis.
     Best,
@@ -109,7 +109,11 @@ pub struct Curve {
     /// Efficiency of each point.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
-    /// The reference value of the efficiency; with zipped axes, that of the resource.
+    /// True if the resource is streams, which share one device; false for ranks, and without a resource.
+    pub shares_device: bool,
+    /// Index of the point that the efficiency compares with.
+    pub reference: usize,
+    /// The value of that point; with zipped axes, that of the resource.
     pub one: String,
     /// Growth of the work in `unit`.
     pub growth: Growth,
@@ -237,6 +241,8 @@ fn curve(
         unit,
         efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
         baseline,
+        shares_device: resource.is_some_and(|axis| axis.name == "streams"),
+        reference,
         one: match baseline {
             Baseline::First => cases[reference].values.get(&scale.name)?.clone(),
             Baseline::Best => points[reference].value.clone(),

@@ -7,6 +7,7 @@ use crate::model::Program;
 use crate::plan::Plan;
 
 use super::alone::Alone;
+use super::queue_waits::LaneQueues;
 use super::waiting::Iteration;
 
 /// Input of the analysis.
@@ -21,8 +22,11 @@ pub struct Subject<'a> {
     pub alone: Option<&'a Alone>,
     /// Whether the host limits the iteration.
     pub host_bound: bool,
-    /// Hardware queue of each real stream; `None` if the launch uses none, as with a graph.
-    pub queues: Option<Vec<Option<u32>>>,
+    /// The iterations before the observed one, the nearest first, as far as their slots were observed; empty if iterations do
+    /// not overlap.
+    pub earlier: &'a [&'a Iteration<'a>],
+    /// Hardware queues of the real streams; `None` if the launch uses none, as with a graph.
+    pub queues: Option<LaneQueues>,
     /// Median of the headline; `None` if its times were refused.
     pub time: Option<Nanos>,
     /// Ideal times at the peaks of the device; `None` without a device profile.

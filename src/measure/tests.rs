@@ -317,6 +317,7 @@ proptest! {
                 iterations: &[&iteration],
                 alone: None,
                 host_bound: false,
+                earlier: &[],
                 queues: None,
                 time: None,
                 peaks: None,

@@ -277,6 +277,12 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
     for (place, &id) in analysis.critical_path.operations.iter().enumerate() {
         below(id, operations, &format!("{at}.critical_path.operations[{place}]"), "operations")?;
     }
+    for (place, wait) in analysis.queue_waits.iter().enumerate() {
+        let at = format!("{at}.queue_waits[{place}]");
+        below(wait.operation, operations, &format!("{at}.operation"), "operations")?;
+        below(wait.behind, operations, &format!("{at}.behind"), "operations")?;
+        bounds.times(&at, [("time_ns", Some(wait.time_ns))])?;
+    }
     let path = &analysis.critical_path;
     let lengths = [("length_ns", Some(path.length_ns)), ("running_ns", path.running_ns)];
     bounds.times(&format!("{at}.critical_path"), lengths)?;

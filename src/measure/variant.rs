@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Space;
 use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
+use crate::model::{Program, Sync};
 use crate::schedule;
 
 use super::alone::Alone;
@@ -15,10 +16,14 @@ use super::metrics::{self, FigureCache};
 use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::DeviceLimits;
-use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text};
+use super::queue_waits::LaneQueues;
+use super::record::{
+    ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text,
+};
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
+use super::split;
 use super::subject::{Peaks, Subject};
 use super::summary::Summary;
 use super::verdict;
@@ -29,6 +34,9 @@ const OBSERVER: f64 = 0.02;
 
 /// Share of an iteration's measured time above which the host's launch time counts as the limit.
 const HOST: f64 = 0.9;
+
+/// Maximum number of earlier iterations in which the chain of an overlapping one continues.
+const MAX_EARLIER: usize = 256;
 
 /// Maximum number of operations for which the record of a run that ends early lists every operation and has the hash of
 /// the plan. For a million operations this takes seconds, for which a user who has pressed Ctrl-C would wait.
@@ -94,6 +102,7 @@ pub fn record(
     let effect = effects.max_by(|a, b| a.abs().total_cmp(&b.abs()));
     let mut notes = sampled.notes.clone();
     notes.extend(sampled.observed_by.as_ref().map(|by| observation_note(by, effect)));
+    notes.extend(ranks.first().and_then(|rank| assumed_note(&rank.operations)));
     if let Some(effect) = effect.filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
             "{name}: observed iterations take {} than measured ones: use the times of single operations as shares, \
@@ -128,6 +137,21 @@ fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
     let instead = by.instead.as_ref().map(|why| format!(", since {why}"));
     let (instead, cost) = (instead.unwrap_or_default(), cost.unwrap_or_default());
     format!("single operations are timed by {}{instead}{cost}", by.method)
+}
+
+/// Note about operations whose number of rows is assumed; `None` if there are none.
+fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
+    const NAMES: usize = 3;
+    let assumed: Vec<&str> = operations.iter().filter(|one| one.assumed).map(|one| one.name.as_str()).collect();
+    let shown: Vec<String> = assumed.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
+    let more = if assumed.len() > NAMES { format!(" and {} more", assumed.len() - NAMES) } else { String::new() };
+    (!assumed.is_empty()).then(|| {
+        format!(
+            "a tensor determines how many rows of {}{more} hold data: their flops, bytes and simulated times are for the rows that the \
+             table assumes, and their rates are unknown",
+            shown.join(", ")
+        )
+    })
 }
 
 /// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not.
@@ -199,6 +223,25 @@ impl<'a> VariantData<'a> {
         }
     }
 
+    /// The iterations before one of the analyzed slot, the nearest first: the observed ones with the median times of their
+    /// slots, up to the first slot that was not observed. Empty if iterations do not overlap.
+    fn earlier(&self, program: &Program, observed: &'a [Iteration<'a>]) -> Vec<&'a Iteration<'a>> {
+        if self.sampled.mode != LaunchMode::Stream || program.step.sync != Sync::End {
+            return Vec::new();
+        }
+        let slots = self.request.slots().max(1);
+        let of_slot = |slot: usize| {
+            let iterations: Vec<&Iteration> =
+                observed.iter().filter(|iteration| iteration.trace.slot == slot).collect();
+            analysis::middle(&iterations)
+        };
+        let medians: Vec<_> = (0..slots).map(of_slot).collect();
+        let before = |age: usize| medians[(self.slot + slots - age % slots) % slots];
+        let depth = program.step.under_way() as usize;
+        let count = 2 * depth + slots * (split::AVERAGED / slots).max(1);
+        (1..=count.min(MAX_EARLIER)).map_while(before).collect()
+    }
+
     fn rank(&self, index: usize) -> RankRecord {
         let rank = &self.request.ranks[index];
         let step = self.slot % rank.program.cycle.len();
@@ -222,8 +265,8 @@ impl<'a> VariantData<'a> {
             iterations: &iterations,
             alone: self.alone(index),
             host_bound: self.host_bound,
-            queues: as_streams
-                .then(|| rank.schedule.lanes.iter().map(|lane| lane.threads.is_none().then_some(lane.queue)).collect()),
+            earlier: &self.earlier(rank.program, all),
+            queues: as_streams.then(|| LaneQueues::new(&rank.schedule.lanes, self.request.profile)),
             time: time.p50_ns,
             peaks: peaks.as_ref(),
         });

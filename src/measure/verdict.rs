@@ -2,7 +2,7 @@
 
 use crate::base::Nanos;
 
-use super::record::{AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, observer_effect_text};
+use super::record::{AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, observer_effect_text};
 
 /// Share of an iteration above which a tail is mentioned.
 const TAIL: f64 = 0.25;
@@ -15,6 +15,9 @@ const WORTH_TELLING: f64 = 1.0;
 
 /// Observer effect above which there is no verdict: most of an observed iteration is then time that a measured one lacks.
 const DISTURBED: f64 = 1.0;
+
+/// Share of a peak of the device above which all operations of an iteration together are considered to be at it.
+const TOGETHER: f64 = 0.7;
 
 /// Share of an iteration above which a part is too long to hide behind the rest.
 const NEARLY_ALL: f64 = 0.9;
@@ -57,6 +60,11 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         if bound.limits {
             name = format!("bound by {}", resource.0);
             help = resource.1;
+        } else if let Some((shared, share)) = together(analysis) {
+            // Each of several concurrent operations has a part of the resource only.
+            (name, help) = (format!("bound by {}", shared.0), shared.1);
+            of_peak =
+                format!(", and all operations of the iteration together reach {:.0} % of its peak", 100.0 * share);
         }
     }
     let mut what = what.to_owned();
@@ -81,7 +89,11 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         verdict +=
             &format!("; only one stream has work during the last {:.0} % of the iteration (a tail)", 100.0 * tail);
     }
-    (verdict, help.to_owned())
+    let help = match analysis.queue_waits.first() {
+        Some(wait) if part == "queue" => wait.help.clone(),
+        _ => help.to_owned(),
+    };
+    (verdict, help)
 }
 
 /// The text in place of a verdict if observing changes the iteration too much for one; `None` otherwise.
@@ -102,6 +114,17 @@ fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundR
     let bounds_of_category = analysis.bounds.iter().filter(|bound| bound.category == category);
     let most = bounds_of_category.max_by_key(|bound| bound.chain_ns)?;
     Some((most, most.resource.as_deref()?))
+}
+
+/// The resource of whose peak an iteration's operations together reach a large share, with that share; `None` if there is none.
+fn together(analysis: &AnalysisRecord) -> Option<((String, &'static str), f64)> {
+    let &PeakRecord { flops, bytes, .. } = analysis.peak.as_ref()?;
+    let (resource, share) = if flops > bytes {
+        (("arithmetic".to_owned(), words("matrix").help), flops)
+    } else {
+        (describe_resource("memory"), bytes)
+    };
+    (share >= TOGETHER).then_some((resource, share))
 }
 
 /// Verdict for a rank that mostly waits for others: its name, the reason, and a usual remedy.
@@ -329,6 +352,15 @@ mod tests {
         );
         assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
         assert!(said(&[bound("NVLink", 600, 300, true)]).starts_with("bound by NVLink: "));
+        // Concurrent operations share the peak.
+        let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
+        let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
+        let together = verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None).0;
+        assert!(
+            together.starts_with("bound by memory bandwidth: ")
+                && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
+            "{together}"
+        );
         let far = said(&[bound("bf16", 600, 60, false)]);
         assert!(
             far.starts_with("bound by matrix multiplication: ")

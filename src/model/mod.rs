@@ -38,6 +38,7 @@ mod labels;
 pub mod limits;
 mod lint;
 mod lists;
+mod live_rows;
 mod local_buffer;
 mod locals;
 mod lower;

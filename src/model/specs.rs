@@ -157,6 +157,7 @@ impl Analyzer<'_> {
             inputs: inputs.views.iter().map(|&view| real(view)).collect(),
             outputs,
             team,
+            live: None,
             threads,
             known_cost: Default::default(),
         })

@@ -210,6 +210,13 @@ impl Operation for Copy {
         Cost { read, written, gaps, blocks, sectors, instructions, share: 4, ..Cost::default() }
     }
 
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        match RowCounts::of(spec) {
+            Some(counted) => LiveOperation::exchanged(&spec.inputs[0], facts, &spec.outputs, counted.ranks),
+            None => LiveOperation::of_rows(spec, facts, 1),
+        }
+    }
+
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let rank = spec.team.rank;
         match pages::indices(&spec.attrs) {

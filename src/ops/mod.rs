@@ -34,6 +34,7 @@ mod interleave;
 pub mod kernel;
 mod launch;
 mod layout;
+mod live_rows;
 mod losses;
 mod matrix;
 mod mma;
@@ -90,7 +91,7 @@ pub use check::{
     Check, Method, Pieces, PriorOutputs, RankOperands, TensorBytes, Tolerance, ValueBuffers, Worst, check,
     check_exchange, compare,
 };
-pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, has_unknown_size, parts};
+pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, has_unknown_size, moves_unknown_size, parts};
 pub use compiled::Resources;
 pub use copies::copied;
 pub use cost::{Cost, KnownCost, Tiling, Traffic};
@@ -99,6 +100,7 @@ pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
+pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout};
 pub use occupancy::{SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
@@ -222,6 +224,16 @@ pub trait Operation: Sync {
         None
     }
 
+    /// Returns the number of rows that the operation works on and those of its outputs that hold data, where the contents of a
+    /// tensor determine them. `facts` are those about its inputs, in their order.
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        let inputs = match self.category() {
+            Category::Elementwise | Category::RowWise | Category::Copy => spec.inputs.len(),
+            _ => 0,
+        };
+        LiveOperation::of_rows(spec, facts, inputs)
+    }
+
     /// Whether the operation reads its outputs. They are then inputs as well, after the others.
     fn updates(&self, _attrs: &Attrs) -> bool {
         false
@@ -324,6 +336,9 @@ pub struct Spec {
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
     pub team: Team,
+    /// Number of rows that the operation works on, if data determines it: choices of `permute`, rows or terms of the groups of
+    /// `grouped_gemm`. `None` if the shapes determine it. Costs use it; kernels do not.
+    pub live: Option<LiveRows>,
     /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
     /// The cost of the operation; empty until `cost` is called for the first time.
@@ -362,6 +377,7 @@ impl Spec {
             inputs,
             outputs,
             team: Team::ALONE,
+            live: None,
             threads: None,
             known_cost: KnownCost::default(),
         }

@@ -59,6 +59,14 @@ impl Operation for PeerCopy {
         }
     }
 
+    /// Rows that arrive from other ranks by counts are assumed to be as many as those that this rank sends.
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        match (own(spec).counted(), spec.inputs.first()) {
+            (Some(counted), Some(source)) => LiveOperation::exchanged(source, facts, &spec.outputs, counted.ranks),
+            _ => LiveOperation::default(),
+        }
+    }
+
     /// Returns the cost of a local copy if the rank sends to itself; otherwise the cost of the copy's kernel, with
     /// sent and received bytes instead of bytes read and written.
     fn cost(&self, spec: &Spec) -> Cost {

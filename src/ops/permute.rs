@@ -2,6 +2,7 @@
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
+use super::live_rows::{held, holding};
 use super::movement::{Columns, PACKS_OF_A_THREAD, RowPacks, head_geometry};
 use super::occupancy::{RESIDENT_BLOCKS, UNIT_THREADS, UNITS, share};
 use super::radix::RowSort;
@@ -28,6 +29,11 @@ const PER_RAGGED: f64 = 90.0;
 /// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
     choices.dims.get(1).copied().unwrap_or(1)
+}
+
+/// Number of choices or places that are valid: all, unless data determines them.
+fn live_rows(spec: &Spec, choices: &Tensor) -> u64 {
+    spec.live.map_or(choices.elements(), |live| live.rows)
 }
 
 /// Elements per row: the product of all dimensions but the first.
@@ -104,7 +110,8 @@ impl Operation for Permute {
         let found = Traffic::of(Space::Device, choices.elements() * 4) + Spec::bytes_of(&[*choices]);
         let moves = Cost {
             instructions: of_threads(&packs) + per_pack(&packs) * packs.count as f64,
-            read: Traffic::of(x.space, y.bytes()) + found,
+            // Rows of `y` without a choice become zeros.
+            read: Traffic::of(x.space, live_rows(spec, choices) * columns.length * x.dtype.size()) + found,
             written: Spec::bytes_of(&spec.outputs),
             blocks: packs.blocks(),
             share: share(u64::from(BLOCK)),
@@ -117,6 +124,18 @@ impl Operation for Permute {
             ..Cost::default()
         };
         sort.launch_costs(choices.dtype.size(), sort.entry()).into_iter().chain([moves]).collect()
+    }
+
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        let choices = &spec.inputs[1];
+        let [y, places, _] = &*spec.outputs else { unreachable!("the signature has three outputs") };
+        let chosen = held(facts, 1).map(|live| LiveRows { rows: live.rows * per_row(choices), ..live });
+        let counted = chosen.unwrap_or(LiveRows { rows: choices.elements(), exact: true });
+        let of_places = held(facts, 1).and_then(|live| holding(places, live));
+        LiveOperation {
+            works_on: chosen,
+            outputs: vec![holding(y, counted), of_places, Some(RowFact::Counts(counted))],
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -279,7 +298,7 @@ impl Operation for Unpermute {
     fn cost(&self, spec: &Spec) -> Cost {
         let (y, places, x) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let columns = Columns::of(x, 1, y, 1);
-        let terms = x.elements() * per_row(places);
+        let terms = live_rows(spec, places) * columns.length;
         let packs = row_packs(x.dims[0], &columns, x.dtype, sums_of_a_thread(places));
         let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
         Cost {
@@ -296,6 +315,12 @@ impl Operation for Unpermute {
             waits: per_row(places).div_ceil(AHEAD) as f64 * 2.0 - 1.0,
             ..Cost::default()
         }
+    }
+
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        let works_on = held(facts, 1).map(|live| LiveRows { rows: live.rows * per_row(&spec.inputs[1]), ..live });
+        let of_x = held(facts, 1).and_then(|live| holding(&spec.outputs[0], live));
+        LiveOperation { works_on, outputs: vec![of_x] }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -2,7 +2,7 @@
 
 use crate::base::{Nanos, counted};
 use crate::measure::compare::plain_name;
-use crate::measure::record::{AnalysisRecord, RankRecord, RunRecord, Variant};
+use crate::measure::record::{AnalysisRecord, QueueWaitRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 
 use super::operations::{OperationGroup, groups};
@@ -17,6 +17,9 @@ const MAX_PHASES: usize = 5;
 
 /// Number of operations of a path that are listed.
 const MAX_OPERATIONS: usize = 6;
+
+/// Number of operations that hold up a hardware queue and are listed.
+const MAX_QUEUE_WAITS: usize = 2;
 
 /// Slowdown by concurrent operations above which it is reported.
 const REPORTED_SLOWDOWN: f64 = 1.2;
@@ -50,6 +53,8 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
         section
             .lines
             .extend([format!("busy: {}", categories(analysis)), format!("critical path: {}", path(rank, analysis))]);
+        let waits = analysis.queue_waits.iter().take(MAX_QUEUE_WAITS);
+        section.lines.extend(waits.enumerate().map(|(place, wait)| queue_wait(rank, wait, place == 0)));
         section.lines.extend(analysis.unusual.clone());
         section.lines.extend(analysis.beside_waiting.map(|beside| {
             format!(
@@ -65,6 +70,23 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
 fn analyzed(variant: &Variant, rank: Option<u32>) -> Option<(&RankRecord, &AnalysisRecord)> {
     let rank = shown(variant, rank)?;
     Some((rank, rank.analysis.as_ref()?))
+}
+
+/// Names the operation that waits longest in a hardware queue and the one that it waits behind, and, with `help`, a remedy.
+fn queue_wait(rank: &RankRecord, wait: &QueueWaitRecord, help: bool) -> String {
+    let name = |id: u32| rank.operations.get(id as usize).map_or("an operation", |operation| operation.name.as_str());
+    let others = match wait.operations {
+        1 => String::new(),
+        count => format!(", as {} do for up to as long", counted(count - 1, "other operation")),
+    };
+    format!(
+        "hardware queue {}: `{}` waits {} behind `{}`, on which it does not depend{others}{}",
+        wait.queue,
+        name(wait.operation),
+        wait.time_ns,
+        name(wait.behind),
+        if help { format!("; {}", wait.help) } else { String::new() }
+    )
 }
 
 fn share(part: Nanos, whole: Nanos) -> String {

@@ -116,6 +116,8 @@ fn work(curve: &Curve) -> String {
     let amount = format!("{flops}, {bytes} moved");
     let one = &curve.one;
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
+    // Streams share one device, so strong and weak scaling, which compare devices, are not the terms for them.
+    let per_stream = format!("the throughput per stream, relative to that of {one}");
     match (curve.unit, curve.growth, curve.baseline) {
         (RateUnit::Iterations, _, Baseline::First) => {
             format!("the work is not known, so iterations are counted: efficiency is {strong}")
@@ -123,6 +125,14 @@ fn work(curve: &Curve) -> String {
         (RateUnit::Iterations, _, Baseline::Best) => {
             format!("the work is not known, so iterations are counted: efficiency is T({one}) / T")
         }
+        (_, Growth::Stays, Baseline::First) if curve.shares_device => {
+            format!("the work stays ({amount}): efficiency is {strong}, {per_stream}")
+        }
+        (_, Growth::Proportional, Baseline::First) if curve.shares_device => format!(
+            "the work grows with the streams ({amount}): efficiency is T({one}) / T(n), {per_stream}; the best total \
+             throughput is {:.2} times that of {one}",
+            rate(curve, &curve.points[curve.best]) / rate(curve, &curve.points[curve.reference])
+        ),
         (_, Growth::Stays, Baseline::First) => {
             format!("the work stays ({amount}): strong scaling, efficiency is {strong}")
         }

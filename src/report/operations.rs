@@ -17,7 +17,7 @@ const ROWS: usize = 16;
 
 /// Maximum length in characters of a name, and of a kind with its size.
 const NAME: usize = 24;
-const KIND: usize = 34;
+const KIND: usize = 40;
 
 /// Maximum length in characters of the name of a kernel's function.
 const FUNCTION: usize = 60;
@@ -171,11 +171,11 @@ impl OperationGroup<'_> {
         self.members.iter().map(|operation| operation.bus_bytes).sum()
     }
 
-    /// True if a member moves data between ranks whose size a tensor determines, so that its rate is unknown.
+    /// True if a tensor determines the size of a member, so that its rate is unknown.
     fn has_unknown_size(&self) -> bool {
         let between_ranks =
             |member: &OperationRecord| member.ranks.is_some() || member.direction.as_deref() == Some("peer");
-        self.members.iter().any(|member| between_ranks(member) && member.bus_bytes.is_none())
+        self.members.iter().any(|member| member.assumed || between_ranks(member) && member.bus_bytes.is_none())
     }
 
     /// The rate of arithmetic or of bytes while the operations do not wait; between ranks the bus bandwidth.

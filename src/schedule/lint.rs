@@ -1,15 +1,15 @@
-//! Advice about a schedule on a device: too little memory, shared hardware queues, operations shorter than their
-//! launch. All times are modelled from a profile, never measured.
+//! Advice about a schedule on a device: too little memory, shared hardware queues, formats that it lacks, operations shorter
+//! than their launch. All times are modelled from a profile, never measured.
 
 use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-use crate::base::{Bytes, LaneId, MemoryId, Nanos, Space, SrcSpan, counted};
+use crate::base::{Bytes, DType, LaneId, MemoryId, Nanos, Space, SrcSpan, counted};
 use crate::config::{Profile, QueueRule};
 use crate::cost;
 use crate::model::{Memory, OpKind, Program};
-use crate::ops::Spec;
+use crate::ops::{Arithmetic, Spec};
 use crate::plan::Plan;
 
 use super::{Schedule, durations};
@@ -65,6 +65,25 @@ pub enum ScheduleAdvice {
         branches: usize,
         device: String,
         #[label("the first beyond them")]
+        at: SourceSpan,
+    },
+
+    #[error("`{operation}` multiplies `{dtype}` matrices in a format that an {device} does not have")]
+    #[diagnostic(
+        code(aorta::schedule::missing_format),
+        severity(Warning),
+        help(
+            "{architecture} multiplies AMD's `fnuz` formats only, in which the same bits have other values, so AMD's library has no \
+             product of these matrices: `--backend hip` stops there, and the simulator assumes the rate of the `fnuz` formats; \
+             multiply `bf16` or `f16` instead, or use a device with the formats of the Open Compute Project, such as MI355X"
+        )
+    )]
+    MissingFormat {
+        operation: &'static str,
+        dtype: DType,
+        device: String,
+        architecture: String,
+        #[label("multiplies `{dtype}`")]
         at: SourceSpan,
     },
 
@@ -129,7 +148,28 @@ pub fn largest(program: &Program, counts: impl Fn(&Memory) -> bool) -> (Option<M
 pub fn lint(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<ScheduleAdvice> {
     let queues = shared_queues(program, schedule, profile);
     let branches = graph_branches(program, schedule, profile);
-    queues.into_iter().chain(branches).chain(launch_bound(program, plan, schedule, profile)).collect()
+    let formats = missing_format(program, profile);
+    queues.into_iter().chain(branches).chain(launch_bound(program, plan, schedule, profile)).chain(formats).collect()
+}
+
+/// Whether a product of 8-bit floats is in a format that a device lacks: the matrix units of gfx942 have AMD's `fnuz` formats
+/// instead of those of the Open Compute Project.
+pub fn lacks_format(spec: &Spec, profile: &Profile) -> bool {
+    let is_float8 = |(_, arithmetic): ([u64; 4], Arithmetic)| arithmetic == Arithmetic::F8;
+    profile.architecture.starts_with("gfx94") && spec.operation.product(spec).is_some_and(is_float8)
+}
+
+/// The warning at the first product in a format that the device lacks; `None` if there is none.
+fn missing_format(program: &Program, profile: &Profile) -> Option<ScheduleAdvice> {
+    let mut ops = program.cycle.iter().flat_map(|step| &step.ops);
+    let (op, spec) = ops.find_map(|op| Some((op, program.op_spec(op).filter(|spec| lacks_format(spec, profile))?)))?;
+    Some(ScheduleAdvice::MissingFormat {
+        operation: spec.operation.name(),
+        dtype: spec.inputs[0].dtype,
+        device: profile.name.clone(),
+        architecture: profile.architecture.clone(),
+        at: op.span.into(),
+    })
 }
 
 /// Streams with work, in order.

@@ -19,7 +19,7 @@ use crate::plan::Plan;
 
 pub use advice::{Gain, PlanAdvice, advise, often};
 pub use durations::{cached, durations};
-pub use lint::{ScheduleAdvice, ScheduleError, check_memory, largest, lint};
+pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lacks_format, largest, lint};
 pub use memory::{MemoryPlan, Placement};
 
 /// The schedule of one rank.

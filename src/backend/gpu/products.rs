@@ -188,7 +188,8 @@ impl<A: Api> Chooser<'_, A> {
                 help: Some(match gemm.arithmetic {
                     Arithmetic::F8 | Arithmetic::I8 => {
                         "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
-                         are multiples of 16 bytes, and not both `e5m2`; f16 holds all of their values"
+                         are multiples of 16 bytes, and not both `e5m2`; MI300X multiplies only AMD's `fnuz` formats; f16 holds \
+                         all of their values"
                             .to_owned()
                     }
                     _ => "try another element type, or sizes that are multiples of 8".to_owned(),

@@ -16,8 +16,8 @@ mod world;
 
 use crate::base::Space;
 use crate::config::Profile;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, check_peers};
-use crate::schedule::Topology;
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, LoweredSpec, check_peers};
+use crate::schedule::{self, Topology};
 
 pub use kernels::Compile;
 
@@ -74,6 +74,14 @@ impl Backend for Sim {
         let mut notes = kernels::resources(&mut images, self.compile.as_ref());
         if images.iter().any(|image| image.bytes[Space::Managed.index()] > 0) {
             notes.push("the time in which pages of `managed` memory move is not modelled".to_owned());
+        }
+        let lacks = |work: &LoweredSpec| schedule::lacks_format(&work.spec, &self.profile);
+        if images.iter().flat_map(|image| &image.works).any(lacks) {
+            notes.push(format!(
+                "products of `e4m3` and `e5m2` are simulated at the rate of AMD's `fnuz` formats, the only 8-bit floats that \
+                 {} multiplies: `--backend hip` has no product of them there",
+                self.profile.architecture
+            ));
         }
         Ok(driver::open(&self.profile, &images, &notes, self.each))
     }

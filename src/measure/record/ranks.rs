@@ -186,12 +186,16 @@ pub struct AnalysisRecord {
     /// Slowdown of kernels beside waiting operations; `None` if there are none, or without a reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_waiting: Option<BesideRecord>,
-    /// Time at the end of the iteration during which only one real stream has work. `None` in records of older
-    /// versions.
+    /// Time at the end of the iteration during which only one real stream has work. `None` if iterations overlap, and in records
+    /// of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail_ns: Option<Nanos>,
     /// Achieved share of the device's peaks; `None` without a device profile.
     pub peak: Option<PeakRecord>,
+    /// Waits in hardware queues behind operations of other streams, the longest first; empty if there are none, as a graph, and in
+    /// records of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue_waits: Vec<QueueWaitRecord>,
     /// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusual: Option<String>,
@@ -266,6 +270,23 @@ impl TimeSplitRecord {
         self.idle_ns += later.idle_ns;
         self.chain.extend_from_slice(&later.chain);
     }
+}
+
+/// Operations that wait in a hardware queue behind an operation of another stream, on which they do not depend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueWaitRecord {
+    /// The operation that waits longest.
+    pub operation: u32,
+    /// The operation that the queue waits for.
+    pub behind: u32,
+    /// The predicted hardware queue.
+    pub queue: u32,
+    /// Number of operations that wait so.
+    pub operations: usize,
+    /// The longest wait.
+    pub time_ns: Nanos,
+    /// What to type, or to change.
+    pub help: String,
 }
 
 /// The time that an iteration spends on the operations of one phase: those that it waits for, and the gaps before them.
@@ -391,6 +412,9 @@ pub struct OperationRecord {
     /// True for a copy between the device and pageable host memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pageable: bool,
+    /// True if a tensor determines how many rows hold data, so that the size, `flops` and `bytes` are assumptions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assumed: bool,
     /// Bytes over the network for this rank in the larger direction, as nccl-tests count them, of a collective of
     /// several ranks, a send, a receive or a copy to another rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]

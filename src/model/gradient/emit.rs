@@ -193,6 +193,7 @@ impl Analyzer<'_> {
             inputs: inputs.iter().map(|operand| operand.tensor).collect(),
             outputs: given.iter().flatten().map(|operand| operand.tensor).collect(),
             team: step.team,
+            live: None,
             threads: None,
             known_cost: Default::default(),
         })

@@ -69,6 +69,13 @@ impl Operation for AllToAll {
         }
     }
 
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        match RowCounts::of(spec) {
+            Some(counted) => LiveOperation::exchanged(&spec.inputs[0], facts, &spec.outputs, counted.ranks),
+            None => LiveOperation::default(),
+        }
+    }
+
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         // With one rank, the only part stays on that rank.
         if let Some(counted) = RowCounts::of(spec) {

@@ -90,8 +90,14 @@ impl std::iter::Sum for BusBytes {
     }
 }
 
-/// Whether a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.
+/// Whether a tensor determines how many rows an operation works on, or how many bytes it moves between ranks, so that its work is
+/// unknown before the run. Its cost is then an assumption.
 pub fn has_unknown_size(spec: &Spec) -> bool {
+    spec.live.is_some_and(|live| !live.exact) || moves_unknown_size(spec)
+}
+
+/// Whether a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.
+pub fn moves_unknown_size(spec: &Spec) -> bool {
     if let Some(crossing) = crossing(spec) {
         return crossing.counted().is_some();
     }
@@ -103,7 +109,7 @@ pub fn has_unknown_size(spec: &Spec) -> bool {
 /// how many.
 pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
     let crosses = |bytes: &BusBytes| bytes.larger() > 0.0;
-    if has_unknown_size(spec) {
+    if moves_unknown_size(spec) {
         return None;
     }
     if crossing(spec).is_some() {

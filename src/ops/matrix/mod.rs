@@ -302,6 +302,12 @@ impl Operation for Gemm {
         Some(([batch, m, n, k], arithmetic(spec)))
     }
 
+    /// The product has a row for each row of `a`, with or without data.
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        let rows = spec.inputs[0].dims.len() == 2 && !spec.attrs.bool("transpose_a");
+        LiveOperation::of_rows(spec, facts, usize::from(rows))
+    }
+
     fn updates(&self, attrs: &Attrs) -> bool {
         attrs.bool("accumulate")
     }
@@ -392,7 +398,10 @@ impl Operation for Gemm {
                 Some("the library's epilogue, or a generated kernel behind the product where that is faster")
             }
             (true, None) => Some("a generated kernel behind the library's product computes the epilogue"),
-            (false, _) => None,
+            (false, _) => (batches(spec).dims.len() > 1).then_some(
+                "several launches, each of one batch of the library: the batches have gaps between them, so that no single stride \
+                 leads from each to the next",
+            ),
         }
     }
 

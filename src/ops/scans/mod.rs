@@ -47,6 +47,16 @@ impl Operation for Scan {
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(default), x.dims)?])
     }
 
+    /// The sum of all counts is the last end of the groups that `cumsum` makes of them.
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        match facts[0] {
+            Some(RowFact::Counts(counts)) if !self.multiplies => {
+                LiveOperation { works_on: None, outputs: vec![Some(RowFact::Ends(counts))] }
+            }
+            _ => LiveOperation::of_rows(spec, facts, 1),
+        }
+    }
+
     fn cost(&self, spec: &Spec) -> Cost {
         self.launch_costs(spec).into_iter().sum()
     }

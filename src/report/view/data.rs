@@ -302,6 +302,7 @@ impl OperationColumns {
             cached: _,
             refused,
             launches: _,
+            assumed: _,
         } in &rank.operations
         {
             let name = text(name) as i64;

@@ -227,14 +227,28 @@ impl Tiling {
         tiles * self.together()
     }
 
+    /// Returns the tiling with the number of rows, or of terms of the depth, that belong to groups, for costs: blocks skip the others.
+    pub fn of_live(mut self, spec: &Spec) -> Tiling {
+        if let Some(live) = spec.live {
+            *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live.rows;
+        }
+        self
+    }
+
     /// Returns the cost of each launch.
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        let Shape { rows, columns, depth, .. } = self.shape;
+        let Shape { rows, columns, depth, in_depth, groups } = self.shape;
         let of_epilogue = f64::from(finish(spec).expression().flops());
-        let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+        let results = if in_depth { groups * rows * columns } else { rows * columns };
+        // Rows of the factors that belong to no group are not read; results of none become zeros.
+        let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
+        let read_of = |tensor: &Tensor, elements: u64| Traffic::of(tensor.space, elements * tensor.dtype.size());
+        let b_elements = if in_depth { depth * columns } else { b.elements() };
+        let read = read_of(a, rows * depth) + read_of(b, b_elements) + read_of(ends, ends.elements());
+        let written = Spec::bytes_of(&spec.outputs);
         let resident = self.resident as u32;
         let products = Cost {
-            flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * spec.outputs[0].elements() as f64,
+            flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * results as f64,
             read,
             written,
             blocks: self.blocks(),
@@ -242,7 +256,7 @@ impl Tiling {
             matrix: Some(arithmetic(spec)),
             tiling: super::super::super::Tiling {
                 flops: if self.by_units {
-                    self.block_time(spec) * FASTEST / f64::from(resident) * self.blocks() as f64
+                    self.block_time((read + written).total()) * FASTEST / f64::from(resident) * self.blocks() as f64
                 } else {
                     0.0
                 },
@@ -273,10 +287,9 @@ impl Tiling {
         copies.chain([products]).chain(joins).collect()
     }
 
-    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first.
-    fn block_time(&self, spec: &Spec) -> f64 {
+    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first. `bytes` are those of all operands.
+    fn block_time(&self, bytes: u64) -> f64 {
         let (whole, shared) = self.steps();
-        let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
         let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time(bytes) };
         // Threads shift each pack of an unaligned factor into place.
         let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;

@@ -16,6 +16,7 @@ use ndarray::{Axis, Slice};
 
 use crate::base::{DType, Dims};
 
+use super::super::live_rows::{held, holding};
 use super::super::*;
 use super::check::Rounding;
 use super::epilogue::{Finish, Function};
@@ -121,12 +122,29 @@ impl Operation for GroupedGemm {
     fn cost(&self, spec: &Spec) -> Cost {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.cost(spec, self.cost(&gate.sums(spec))),
-            None => Tiling::of(spec).launch_costs(spec).into_iter().sum(),
+            None => Tiling::of(spec).of_live(spec).launch_costs(spec).into_iter().sum(),
         }
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        if Gate::of(spec, FACTORS).is_some() { Vec::new() } else { Tiling::of(spec).launch_costs(spec) }
+        if Gate::of(spec, FACTORS).is_some() { Vec::new() } else { Tiling::of(spec).of_live(spec).launch_costs(spec) }
+    }
+
+    fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
+        let of_rows = spec.inputs[1].dims.len() == 3;
+        // The groups divide the rows of `a`, or its depth; both may be its first dimension in memory.
+        let axis = usize::from(of_rows == spec.attrs.bool("transpose_a"));
+        let all = LiveRows { rows: spec.inputs[0].dims[axis], exact: true };
+        let live = match (facts[2], held(facts, 0).filter(|_| axis == 0)) {
+            (Some(RowFact::Ends(ends)), _) => LiveRows { rows: ends.rows.min(all.rows), ..ends },
+            (_, Some(held)) => LiveRows { exact: false, ..held },
+            (_, None) => LiveRows { exact: false, ..all },
+        };
+        let output = |tensor: &Tensor| if of_rows { holding(tensor, live) } else { None };
+        LiveOperation {
+            works_on: Some(live).filter(|live| *live != all),
+            outputs: spec.outputs.iter().map(output).collect(),
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

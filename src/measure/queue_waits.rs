@@ -1,0 +1,231 @@
+//! Head-of-line blocking: operations that wait in a hardware queue behind an operation of another stream, on which they do
+//! not depend.
+
+use indexmap::IndexSet;
+
+use crate::base::{Nanos, OpId, counted};
+use crate::config::{Profile, QueueRule};
+use crate::exec::{Span, Trace};
+use crate::plan::StepPlan;
+use crate::schedule::Lane;
+
+use super::record::QueueWaitRecord;
+
+/// Share of an iteration above which a wait is reported.
+const REPORTED: f64 = 0.05;
+
+/// Largest number of queues that CUDA accepts.
+const MOST_CONNECTIONS: usize = 32;
+
+/// Hardware queues of a launch as streams.
+#[derive(Clone, Debug)]
+pub struct LaneQueues {
+    /// Queue of each real stream as an index of `numbers`; `None` for a host stream.
+    pub of_lane: Vec<Option<u32>>,
+    /// The vendor's number of each queue. Queues of different priorities may have equal numbers.
+    pub numbers: Vec<u32>,
+    pub rule: QueueRule,
+    /// The vendor of the device, as its profile says; `None` without a profile.
+    pub vendor: Option<String>,
+}
+
+impl LaneQueues {
+    /// Queues of real streams on a device with this profile.
+    pub fn new(lanes: &[Lane], profile: Option<&Profile>) -> LaneQueues {
+        let by_priority = profile.is_some_and(|profile| profile.queues.by_priority);
+        let mut queues = IndexSet::new();
+        let mut index = |lane: &Lane| queues.insert_full((by_priority.then_some(lane.priority), lane.queue)).0 as u32;
+        let of_lane = lanes.iter().map(|lane| lane.threads.is_none().then(|| index(lane))).collect();
+        LaneQueues {
+            of_lane,
+            numbers: queues.into_iter().map(|(_, number)| number).collect(),
+            rule: profile.map_or(QueueRule::HeadOfLine, |profile| profile.queues.rule),
+            vendor: profile.map(|profile| profile.vendor.clone()),
+        }
+    }
+}
+
+/// A wait of an operation in its queue.
+#[derive(Clone, Copy, Debug)]
+struct QueueWait {
+    /// Index of the span of the operation that the queue waited for.
+    behind: usize,
+    /// End of the last dependency of the operation, or the begin of the iteration.
+    ready: i64,
+    /// Moment at which the operation before it left the queue.
+    until: i64,
+}
+
+/// Waits in hardware queues during an iteration, by the index of the span.
+#[derive(Clone, Debug, Default)]
+pub struct QueueWaits(Vec<Option<QueueWait>>);
+
+impl QueueWaits {
+    /// Finds the waits of an iteration. `queue` returns the hardware queue of an operation, and `None` if it uses none.
+    ///
+    /// An operation waits behind another one if that one stands before it in the queue for another stream and still waits for a
+    /// dependency when its own dependencies are complete, or is held up so itself. With [`QueueRule::Serial`], it waits until that one is
+    /// complete.
+    pub fn of(trace: &Trace, step: &StepPlan, queue: &dyn Fn(&Span) -> Option<u32>, rule: QueueRule) -> QueueWaits {
+        let places = places(trace, step.operations());
+        let ready = |at: usize| {
+            let before = step.incoming(trace.spans[at].op).filter_map(|edge| places[edge.from.index()]);
+            before.map(|from| trace.spans[from].end.0).max().unwrap_or(0).max(0)
+        };
+        // For each queue the last span, and the last one of another stream than its own.
+        let mut last: Vec<(Option<usize>, Option<usize>)> = Vec::new();
+        let mut waits: Vec<Option<QueueWait>> = vec![None; trace.spans.len()];
+        for (at, span) in trace.spans.iter().enumerate() {
+            let Some(queue) = queue(span).map(|queue| queue as usize) else { continue };
+            if last.len() <= queue {
+                last.resize(queue + 1, (None, None));
+            }
+            let (newest, other) = &mut last[queue];
+            if newest.is_some_and(|newest| trace.spans[newest].lane != span.lane) {
+                *other = *newest;
+            }
+            *newest = Some(at);
+            let Some(other) = *other else { continue };
+            let behind = waits[other].map_or(other, |wait| wait.behind);
+            let own = ready(at);
+            let (until, holds_up) = match rule {
+                QueueRule::HeadOfLine => (trace.spans[other].start.0, ready(behind) > own),
+                QueueRule::Serial => (trace.spans[other].end.0, true),
+            };
+            if holds_up && until > own {
+                waits[at] = Some(QueueWait { behind, ready: own, until });
+            }
+        }
+        QueueWaits(waits)
+    }
+
+    /// Moment until which an operation was held up; `None` if it was not.
+    pub fn until(&self, at: usize) -> Option<i64> {
+        Some((*self.0.get(at)?)?.until)
+    }
+
+    /// Records of the operations behind which others wait for a large share of the iteration, the longest wait first.
+    pub fn records(&self, trace: &Trace, queues: &LaneQueues) -> Vec<QueueWaitRecord> {
+        let mut records: Vec<QueueWaitRecord> = Vec::new();
+        let delay = |at: usize, wait: &QueueWait| wait.until.min(trace.spans[at].start.0) - wait.ready;
+        for (at, wait) in self.0.iter().enumerate().filter_map(|(at, wait)| Some((at, wait.as_ref()?))) {
+            let time = Nanos(delay(at, wait));
+            if (time.0 as f64) < REPORTED * trace.time.0 as f64 {
+                continue;
+            }
+            let (OpId(operation), OpId(behind)) = (trace.spans[at].op, trace.spans[wait.behind].op);
+            let queue = queues.of_lane[trace.spans[at].lane.index()];
+            let queue = queue.map_or(0, |queue| queues.numbers[queue as usize]);
+            match records.iter_mut().find(|record| record.behind == behind) {
+                Some(record) => {
+                    record.operations += 1;
+                    if time > record.time_ns {
+                        (record.operation, record.time_ns) = (operation, time);
+                    }
+                }
+                None => {
+                    let help = help(queues);
+                    records.push(QueueWaitRecord { operation, behind, queue, operations: 1, time_ns: time, help });
+                }
+            }
+        }
+        records.sort_by_key(|record| std::cmp::Reverse(record.time_ns));
+        records
+    }
+}
+
+/// Advice against waits in queues: the number of queues with which no streams share one, as far as the vendor allows it.
+fn help(queues: &LaneQueues) -> String {
+    let streams = queues.of_lane.iter().flatten().count();
+    let share = format!("{streams} streams share {}", counted(queues.numbers.len(), "queue"));
+    let otherwise = "launch what can start at once before what waits, or use `--launch graph`";
+    match queues.vendor.as_deref() {
+        Some("amd") => format!("{share}: `--env GPU_MAX_HW_QUEUES={streams}` gives each its own; or {otherwise}"),
+        _ if streams <= MOST_CONNECTIONS => {
+            format!("{share}: `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own; or {otherwise}")
+        }
+        _ if queues.numbers.len() < MOST_CONNECTIONS => format!(
+            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MOST_CONNECTIONS}` gives the most that CUDA has: use at most as many \
+             streams, {otherwise}"
+        ),
+        _ => format!("{share}, the most that CUDA has: use at most as many streams, {otherwise}"),
+    }
+}
+
+/// Index of each operation's span in the trace.
+pub fn places(trace: &Trace, operations: usize) -> Vec<Option<usize>> {
+    let mut places = vec![None; operations];
+    for (at, span) in trace.spans.iter().enumerate() {
+        places[span.op.index()] = Some(at);
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{planned, trace};
+    use super::*;
+
+    /// `waits` needs `long`; `free` and `behind` need nothing of the other streams.
+    const BLOCKED: &str = "
+        stream s[4]
+        buffer x[4]: f32[8]
+        step {
+          on s[0] { long: map(x[0] + 1 -> x[0]) }
+          on s[1] { waits: map(x[0] + x[1] -> x[1]) }
+          on s[2] { free: map(x[2] + 1 -> x[2]) }
+          on s[3] { behind: map(x[3] + 1 -> x[3]) }
+        }";
+
+    /// A record: the operation that waits, the one it waits behind, the number of operations that wait so, and the longest wait in ns.
+    type Short = (u32, u32, usize, i64);
+
+    fn found(spans: &[(u32, i64, i64)], rule: QueueRule) -> (Vec<Option<i64>>, Vec<Short>) {
+        let (_, plan) = planned(BLOCKED);
+        let observed = trace(1000, spans);
+        let queues =
+            LaneQueues { of_lane: vec![Some(0), Some(1), Some(1), Some(1)], numbers: vec![0, 1], rule, vendor: None };
+        let queue = |span: &Span| queues.of_lane[span.lane.index()];
+        let waits = QueueWaits::of(&observed, &plan.steps[0], &queue, rule);
+        let records = waits.records(&observed, &queues);
+        let short = |record: &QueueWaitRecord| (record.operation, record.behind, record.operations, record.time_ns.0);
+        ((0..4).map(|at| waits.until(at)).collect(), records.iter().map(short).collect())
+    }
+
+    #[test]
+    fn an_operation_that_waits_holds_up_those_behind_it() {
+        // Both that need nothing start once `waits` has started, the last one because of `waits` too.
+        let blocked = [(0, 0, 600), (1, 610, 800), (2, 612, 700), (3, 615, 700)];
+        let (until, records) = found(&blocked, QueueRule::HeadOfLine);
+        assert_eq!(until, [None, None, Some(610), Some(612)]);
+        assert_eq!(records, [(3, 1, 2, 612)]);
+        // Nothing waits for a dependency that ends later than its own, so no queue holds anything up.
+        let (until, records) = found(&[(0, 0, 5), (1, 10, 800), (2, 12, 700), (3, 15, 700)], QueueRule::HeadOfLine);
+        assert_eq!(until, [None, None, Some(10), Some(12)]);
+        assert_eq!(records, []);
+    }
+
+    #[test]
+    fn a_serial_queue_runs_one_after_the_other() {
+        let (until, records) = found(&[(0, 0, 5), (1, 10, 400), (2, 400, 700), (3, 700, 990)], QueueRule::Serial);
+        assert_eq!(until, [None, None, Some(400), Some(700)]);
+        assert_eq!(records, [(3, 1, 2, 700)]);
+    }
+
+    #[test]
+    fn the_help_gives_the_number_of_queues() {
+        let queues = |streams: u32, vendor: &str| LaneQueues {
+            of_lane: (0..streams).map(|stream| Some(stream % 8)).chain([None]).collect(),
+            numbers: (0..8).collect(),
+            rule: QueueRule::HeadOfLine,
+            vendor: Some(vendor.to_owned()),
+        };
+        assert!(
+            help(&queues(12, "nvidia")).contains("12 streams share 8 queues: `--env CUDA_DEVICE_MAX_CONNECTIONS=12`")
+        );
+        assert!(help(&queues(64, "nvidia")).contains("CUDA_DEVICE_MAX_CONNECTIONS=32` gives the most that CUDA has"));
+        let most = LaneQueues { numbers: (0..32).collect(), ..queues(64, "nvidia") };
+        assert!(help(&most).starts_with("64 streams share 32 queues, the most that CUDA has: use at most"));
+        assert!(help(&queues(12, "amd")).contains("GPU_MAX_HW_QUEUES=12"));
+    }
+}
