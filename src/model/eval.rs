@@ -1,12 +1,13 @@
 //! Evaluates expressions.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, SrcSpan, Symbol, suggest};
+use crate::base::{DType, SrcSpan, Symbol};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::unknown::{self, NameRole};
 use super::value::{Number, NumberOrigin, Scalar, Value};
 
 impl Analyzer<'_> {
@@ -137,8 +138,8 @@ impl Analyzer<'_> {
             return Value::Unknown;
         }
         let name = text.to_owned();
-        let help = suggest::did_you_mean(&name, self.known_names().iter().map(String::as_str));
-        self.error(ModelError::UnknownName { name, at: span.into(), help });
+        let help = unknown::help(&name, NameRole::Any, self.known_names().iter().map(String::as_str));
+        self.error(ModelError::UnknownName { name, at: span.into(), help: Some(help) });
         self.bad_names.insert(span.start as usize);
         Value::Unknown
     }

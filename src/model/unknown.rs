@@ -3,6 +3,8 @@
 use crate::base::{DType, suggest};
 use crate::ops::{self, Category, OptionType};
 
+use super::statistic::Statistic;
+
 /// Names of element types in other tools.
 const TYPES: [(&[&str], DType); 10] = [
     (&["double", "float64", "fp64"], DType::F64),
@@ -297,6 +299,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     if OTHERS.contains(&name) {
         let all = DType::NAMES;
         return format!("the element types are {}", suggest::listed(&all));
+    }
+    if name.starts_with('p') && Statistic::from_name(name).is_some() {
+        return format!("a statistic follows its figure: `time.{name}`");
     }
     if ["yes", "no"].contains(&name) {
         return format!("write `{}`", name == "yes");

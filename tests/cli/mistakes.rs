@@ -406,6 +406,7 @@ fn all_mistakes_of_a_file() {
 #[test]
 fn habits() {
     let sandbox = Sandbox::new();
+    sandbox.write("own.aorta", "step { nop() }");
     for (words, says) in [
         (&["run"][..], "tip: did you mean `aorta exec FILE`?"),
         (&["run", "moe", "--streams", "4"], "tip: did you mean `aorta exec moe --streams 4`?"),
@@ -439,6 +440,10 @@ fn habits() {
         (&["exec", "moe", "--set", "experts=4,8"], "a sweep runs each: `aorta sweep moe.aorta --set experts=4,8`"),
         (&["check", "moe", "--set", "experts=4,top_k=1"], "its own option: `--set experts=4 --set top_k=1`"),
         (&["exec", "moe", "--config", "max_memory=2"], "help: write `2TiB`"),
+        (&["exec", "moe", "--config", "warmup=5"], "help: it is an option of its own: `--warmup=5`"),
+        (&["exec", "moe", "--config", "NCCL_ALGO=Ring"], "help: `--env NCCL_ALGO=Ring` sets a variable"),
+        (&["suite", "own.aorta"], "help: it is a workload: `aorta exec own.aorta` runs it"),
+        (&["report", "own.aorta"], "help: it is a workload: `aorta exec own.aorta --json own.json` runs it"),
     ] {
         refused(&sandbox.run(words), &[says]);
     }
