@@ -303,6 +303,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     if name.starts_with('p') && Statistic::from_name(name).is_some() {
         return format!("a statistic follows its figure: `time.{name}`");
     }
+    if place == NameRole::Any && ["high", "low"].contains(&name) {
+        return format!("it is a priority of a stream: `stream s(priority: {name})`");
+    }
     if ["yes", "no"].contains(&name) {
         return format!("write `{}`", name == "yes");
     }
