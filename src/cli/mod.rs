@@ -215,6 +215,7 @@ pub fn run() -> ExitCode {
             let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             let tip = habits::tip(&error, &typed).map(|tip| format!("\ntip: {tip}\n"));
             if tip.is_some() {
+                error.remove(ContextKind::Suggested);
                 error.remove(ContextKind::SuggestedArg);
                 error.remove(ContextKind::SuggestedSubcommand);
                 error.remove(ContextKind::SuggestedValue);
