@@ -6,7 +6,7 @@ use std::sync::Arc;
 use miette::Diagnostic;
 use thiserror::Error;
 
-use crate::base::SourceMap;
+use crate::base::{SourceMap, shell};
 use crate::compile::BoxedDiagnostic;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
@@ -210,15 +210,19 @@ pub enum InputError {
     RanksDiffer { why: String, help: String },
 
     #[error("{name} is not the record of a run: {why}")]
-    #[diagnostic(code(aorta::cli::no_record), help("`aorta exec FILE --json PATH` writes one"))]
+    #[diagnostic(code(aorta::cli::no_record), help("{}", record_help(name).unwrap_or_else(|| "`aorta exec FILE --json PATH` writes one".to_owned())))]
     NoRecord { name: String, why: String },
 
     #[error("{name} has nothing to compare: {why}")]
     #[diagnostic(
         code(aorta::cli::no_runs),
         help(
-            "`aorta compare` reads records (`aorta exec FILE --json PATH`), files of cases (sweeps and suites), and the \
-             results.json of AORTA's Python harness"
+            "{}",
+            record_help(name).unwrap_or_else(|| {
+                "`aorta compare` reads records (`aorta exec FILE --json PATH`), files of cases (sweeps and suites), and the \
+                 results.json of AORTA's Python harness"
+                    .to_owned()
+            })
         )
     )]
     NoRuns { name: String, why: String },
@@ -369,4 +373,11 @@ impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         CliError::Config(error)
     }
+}
+
+/// Help for a workload that is given in place of the record of its run; `None` for a file with another ending.
+fn record_help(name: &str) -> Option<String> {
+    let stem = name.strip_suffix(".aorta")?;
+    let run = shell::command(["aorta", "exec", name, "--json", &format!("{stem}.json")]);
+    Some(format!("it is a workload: `{run}` runs it and writes its record"))
 }

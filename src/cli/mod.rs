@@ -23,6 +23,7 @@ mod fast_p;
 mod file_access;
 mod files;
 mod fmt;
+mod habits;
 mod kinds;
 mod launcher;
 mod library;
@@ -52,7 +53,7 @@ mod view;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ContextKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use environment::{library_paths, rocm_paths};
@@ -207,11 +208,14 @@ pub fn definition() -> clap::Command {
 
 /// Parses the arguments and runs the command.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse_from(ab::quoted(std::env::args_os().collect())) {
+    let words = ab::quoted(std::env::args_os().collect());
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(mut error) => {
-            let tip = tip(&error);
+            let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            let tip = habits::tip(&error, &typed).map(|tip| format!("\ntip: {tip}\n"));
             if tip.is_some() {
+                error.remove(ContextKind::Suggested);
                 error.remove(ContextKind::SuggestedArg);
                 error.remove(ContextKind::SuggestedSubcommand);
                 error.remove(ContextKind::SuggestedValue);
@@ -264,53 +268,6 @@ pub fn run() -> ExitCode {
             ExitCode::from(error.code())
         }
     }
-}
-
-/// Commands of other tools, with the command here that does the same.
-const OTHER_COMMANDS: [(&[&str], &str); 9] = [
-    (&["run", "execute", "start", "launch", "bench", "benchmark", "measure", "time"], "exec FILE"),
-    (&["sim", "simulate"], "exec FILE --backend sim"),
-    (&["verify", "test"], "exec FILE --verify"),
-    (&["validate", "lint", "build", "compile"], "check FILE"),
-    (&["diff"], "compare RECORD.json NEW.json"),
-    (&["format"], "fmt FILE"),
-    (&["graph", "dag", "deps"], "plan FILE"),
-    (&["trace", "timeline", "open"], "view RECORD.json"),
-    (&["ls", "workloads"], "list"),
-];
-
-/// A tip for commands and options of other tools, which clap cannot suggest; `None` for other errors.
-fn tip(error: &clap::Error) -> Option<String> {
-    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) =
-        (error.kind(), error.get(ContextKind::InvalidSubcommand))
-    {
-        let (_, command) = OTHER_COMMANDS.iter().find(|(words, _)| words.contains(&word.to_lowercase().as_str()))?;
-        return Some(format!("\ntip: did you mean `aorta {command}`?\n"));
-    }
-    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
-    let value = match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) => value.to_lowercase(),
-        _ => String::new(),
-    };
-    let tip = match (error.kind(), argument.split([' ', '=']).next()?) {
-        (ErrorKind::UnknownArgument, "--sim" | "--simulate" | "--simulator") => "`--backend sim` simulates a GPU",
-        (ErrorKind::UnknownArgument, "--cpu") => "`--backend host` runs on the CPU",
-        (ErrorKind::InvalidValue, "--backend") if ["cpu", "reference"].contains(&value.as_str()) => {
-            "`--backend host` runs on the CPU"
-        }
-        (ErrorKind::InvalidValue, "--backend") if ["gpu", "nvidia", "amd", "rocm"].contains(&value.as_str()) => {
-            "`--backend cuda` is an NVIDIA GPU, `--backend hip` an AMD GPU; `auto`, the default, takes what is there"
-        }
-        (ErrorKind::UnknownArgument, "--profile") => {
-            "`--config profile=NAME` names the simulated device, such as `h200`, `mi300x` or a file of yours"
-        }
-        (ErrorKind::ValueValidation, "--device") => {
-            "`--device` takes the number of a GPU, which `aorta devices` lists; \
-             `--backend sim --config profile=h200` simulates one"
-        }
-        _ => return None,
-    };
-    Some(format!("\ntip: {tip}\n"))
 }
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.

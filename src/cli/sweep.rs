@@ -22,13 +22,18 @@ use super::child::Interrupt;
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::load::FileKind;
-use super::passed::{ArgumentError, exec_args};
+use super::passed::{ArgumentError, PassedOptions, exec_args};
 use super::{CliResult, DONE, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
 pub use scenario::{check as check_axes, check_program, words as scenario_words};
 
 use axes::SweepOptions;
+
+/// True if an option can have several values in a sweep. `option` is its long name without dashes.
+pub fn is_axis(option: &str) -> bool {
+    args::Axes::OPTIONS.contains(&option)
+}
 
 /// A sweep that is ready to run.
 struct Sweep {

@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::base::{SourceMap, SrcSpan, hex};
+use crate::base::{SourceMap, SrcSpan, hex, shell};
 use crate::model;
-use crate::syntax::{self, Ast, SyntaxLimits};
+use crate::syntax::{self, Ast, SyntaxError, SyntaxLimits};
 
 use super::CompileOptions;
 use super::diagnostics::{BoxedDiagnostic, CompileError, boxed};
@@ -89,9 +89,37 @@ impl Parsed {
                     let span = SrcSpan::new(base as usize, base as usize + value.len());
                     set.push(model::ParamSetting { name: name.to_owned(), value: expr, span });
                 }
-                Err(errors) => diagnostics.extend(boxed(errors)),
+                Err(mut errors) => {
+                    for error in &mut errors {
+                        if let SyntaxError::Expected { found, at, help, .. } = error
+                            && found == "`,`"
+                            && let Some(list) = several_values(&self.name, name, &value, at.offset() - base as usize)
+                        {
+                            *help = Some(list);
+                        }
+                    }
+                    diagnostics.extend(boxed(errors));
+                }
             }
         }
         Ok(set)
     }
+}
+
+/// Help for several values of a parameter, or several parameters, in one `--set`. `None` if the comma at this offset of the value
+/// is inside brackets.
+fn several_values(file: &str, name: &str, value: &str, comma: usize) -> Option<String> {
+    let before = value.get(..comma)?;
+    if before.matches(['(', '[', '{']).count() != before.matches([')', ']', '}']).count() {
+        return None;
+    }
+    let pair =
+        |name: &str, value: &str| shell::command(["--set".to_owned(), format!("{}={}", name.trim(), value.trim())]);
+    if let Some((second, other)) = value[comma + 1..].split_once('=') {
+        let each = format!("{} {}", pair(name, before), pair(second, other));
+        return Some(format!("each parameter has its own option: `{each}`"));
+    }
+    let file = if file.starts_with('<') { "FILE" } else { file };
+    let sweep = format!("{} {}", shell::command(["aorta", "sweep", file]), pair(name, value));
+    Some(format!("a run takes one value of `{name}`, and a sweep runs each: `{sweep}`"))
 }

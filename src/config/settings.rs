@@ -13,6 +13,7 @@ use super::bad_ron::explain;
 use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 use super::error::ConfigError;
 use super::ron_file::{self, options};
+use super::scenario::FIELDS;
 use super::value::{EffortPlan, InvalidValue, SettingValue};
 
 /// Largest number of iterations that can be expanded.
@@ -172,12 +173,18 @@ fn pair_layer(pair: &str, written: ValueForm) -> Result<Layer, ConfigError> {
     };
     let (key, value) = (key.trim(), value.trim());
     if definition(key).is_none() {
+        let option = format!("--{}", key.replace('_', "-"));
+        let is_option = FIELDS.iter().any(|field| field.option.split('=').next() == Some(option.as_str()));
         let names = || SETTINGS.iter().map(|setting| setting.name);
         let similar = || {
             let near: Vec<&str> = suggest::similar(key, names()).into_iter().take(3).collect();
             format!("docs/settings.md lists the settings; the most similar are {}", suggest::listed(&near))
         };
-        let help = suggest::did_you_mean(key, names()).or_else(|| Some(similar()));
+        let help = match key.starts_with(char::is_uppercase) {
+            true => Some(format!("`--env {key}={value}` sets a variable of the environment")),
+            false if is_option => Some(format!("it is an option of its own: `{option}={value}`")),
+            false => suggest::did_you_mean(key, names()).or_else(|| Some(similar())),
+        };
         return Err(ConfigError::UnknownSetting { name: key.to_owned(), help });
     }
     value_layer(key, value, written)

@@ -214,8 +214,8 @@ impl SuiteFile {
         let found = EMBEDDED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.copied().ok_or_else(|| ConfigError::UnknownSuite {
             name: name.to_owned(),
-            help: suggest::nearest(name, SuiteFile::names())
-                .map(|near| format!("did you mean `{near}`?"))
+            help: (name.ends_with(".aorta").then(|| format!("it is a workload: `aorta exec {name}` runs it")))
+                .or_else(|| suggest::nearest(name, SuiteFile::names()).map(|near| format!("did you mean `{near}`?")))
                 .or_else(|| Some("`aorta suite` lists them; a suite of your own is named by its path".to_owned())),
         })
     }

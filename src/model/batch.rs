@@ -131,7 +131,15 @@ impl<'a> Analyzer<'a> {
         } else if let Some((output, other)) = self.shared(batch, inputs, outputs) {
             let memory = self.program.views.memory(output.0);
             let name = self.names.name(self.program.memory(memory).name).to_owned();
-            self.error(ModelError::Overlap { name, output: output.1.into(), other: other.1.into() });
+            let is_written = batch.parts.iter().any(|part| part.outputs.contains(&other));
+            let error = match outputs.contains(&output) && is_written {
+                true => {
+                    let of = "group".to_owned();
+                    ModelError::OutputTwice { name, of, first: other.1.into(), second: output.1.into() }
+                }
+                false => ModelError::Overlap { name, output: output.1.into(), other: other.1.into() },
+            };
+            self.error(error);
         } else {
             return true;
         }

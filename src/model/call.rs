@@ -1,6 +1,6 @@
 //! Calls of operations: evaluates operands and options, infers outputs, and creates scratch memory.
 
-use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId};
+use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId, counted};
 use crate::ops::init::Init;
 use crate::ops::{self, Attrs, Input, Operation, Property, Team, usage};
 use crate::syntax::ast::*;
@@ -201,8 +201,9 @@ impl<'a> Analyzer<'a> {
         self.inputs(operation, call, operands);
         let options_good = self.op_options(operation, call, &mut operands.attrs);
         self.outputs(operation, call, &operands.attrs, &mut operands.outputs)?;
+        let differ = self.outputs_differ(operation.name(), call, operands.outputs.iter().map(Some));
         let peer = self.peer(operation, call);
-        let group = group.filter(|_| fits && options_good && !operands.failed)?;
+        let group = group.filter(|_| fits && differ && options_good && !operands.failed)?;
         let peer = peer.ok()?;
         for (dtype, dims) in operation.own_inputs(&operands.attrs) {
             let name = self.names.intern(operation.name());
@@ -235,7 +236,7 @@ impl<'a> Analyzer<'a> {
         // A copy to other ranks is checked by `link`, when all ranks are known.
         let fits = match peer {
             Some(_) => self.fits_peer(call, operands),
-            None => self.check_overlap(operation, call, operands, team),
+            None => self.check_overlap(operation, operands, team),
         };
         if !fits {
             return None;
@@ -255,30 +256,54 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
+    /// Checks that the outputs of a call are separate memory. `outputs` has those that the call names, in their order; `None` where
+    /// one is not known.
+    pub(super) fn outputs_differ<'o>(
+        &mut self,
+        of: &str,
+        call: &Call,
+        outputs: impl Iterator<Item = Option<&'o Output>>,
+    ) -> bool {
+        if call.outputs.len() < 2 {
+            return true;
+        }
+        let outputs: Vec<Option<&Output>> = outputs.take(call.outputs.len()).collect();
+        let shared = |one: &Output, other: &Output| match (one, other) {
+            (Output::Given(one, _), Output::Given(other, _)) => self.program.views.overlap(*one, *other),
+            (Output::Cell(one), Output::Cell(other)) => one == other,
+            _ => false,
+        };
+        let pairs = outputs.iter().enumerate().flat_map(|(index, one)| {
+            outputs.iter().enumerate().skip(index + 1).map(move |(later, other)| ((index, *one), (later, *other)))
+        });
+        let found = pairs.into_iter().find_map(|((index, one), (later, other))| {
+            shared(one?, other?).then_some((&call.outputs[index].value, &call.outputs[later].value))
+        });
+        let Some((first, second)) = found else { return true };
+        self.error(ModelError::OutputTwice {
+            name: written(second, &self.names),
+            of: of.to_owned(),
+            first: first.span.into(),
+            second: second.span.into(),
+        });
+        false
+    }
+
     /// Checks that an operation does not read memory that it writes. Exceptions are elementwise operations on the same
     /// slice, and collectives in which a rank's own part is the other operand.
-    pub(super) fn check_overlap(
-        &mut self,
-        operation: &dyn Operation,
-        call: &Call,
-        inputs: &Inputs,
-        team: Team,
-    ) -> bool {
+    pub(super) fn check_overlap(&mut self, operation: &dyn Operation, inputs: &Inputs, team: Team) -> bool {
         let views = &inputs.written;
         for (index, &view) in views.iter().enumerate() {
             let Output::Given(_, at) = &inputs.outputs[index] else { continue };
             let others = inputs.views.iter().copied().zip(inputs.spans.iter().copied());
-            let later =
-                views[index + 1..].iter().copied().zip(call.outputs.iter().skip(index + 1).map(|arg| arg.value.span));
             let reads = inputs.views.len();
             // An operation that updates its outputs reads them after its other inputs.
             let updated = if operation.updates(&inputs.attrs) { reads - views.len().min(reads)..reads } else { 0..0 };
-            for (place, (other, other_at)) in others.chain(later).enumerate() {
-                let same =
-                    place < reads && other == view && (operation.has(Property::InPlace) || updated.contains(&place));
+            for (place, (other, other_at)) in others.enumerate() {
+                let same = other == view && (operation.has(Property::InPlace) || updated.contains(&place));
                 if !same
                     && self.program.views.overlap(view, other)
-                    && !(place < reads && operation.has(Property::OwnPart) && self.is_own_part(view, other, team))
+                    && !(operation.has(Property::OwnPart) && self.is_own_part(view, other, team))
                 {
                     let memory = self.program.views.memory(view);
                     let name = self.names.name(self.program.memory(memory).name).to_owned();
@@ -422,6 +447,10 @@ impl<'a> Analyzer<'a> {
         outputs: &mut Vec<Output>,
     ) -> Option<()> {
         let count = operation.outputs(attrs, call.inputs.len(), call.outputs.len());
+        if matches!(operation.signature().inputs, [Input::Expressions]) && self.outputs_of_expressions(operation, call)
+        {
+            return None;
+        }
         if call.outputs.len() > count {
             let expected = match count {
                 0 => "no outputs".to_owned(),
@@ -453,6 +482,26 @@ impl<'a> Analyzer<'a> {
         }
         outputs.resize_with(count, || Output::None);
         good.then_some(())
+    }
+
+    /// Reports a call with another number of outputs than expressions, and returns true. Outputs may be left out if there is a
+    /// label, by which the others can be read.
+    fn outputs_of_expressions(&mut self, operation: &dyn Operation, call: &Call) -> bool {
+        let (expressions, outputs) = (call.inputs.len(), call.outputs.len());
+        if outputs <= expressions && (outputs == expressions || outputs == 0 || call.label.is_some()) {
+            return false;
+        }
+        let list = |args: &[Arg], missing: usize, other: &str| {
+            let args = args.iter().map(|arg| written(&arg.value, &self.names));
+            args.chain(std::iter::repeat_n(other.to_owned(), missing)).collect::<Vec<_>>().join(", ")
+        };
+        let inputs = list(&call.inputs, outputs.saturating_sub(expressions), "…");
+        let all = list(&call.outputs, expressions.saturating_sub(outputs), "_");
+        let discarded = if outputs < expressions { ", and `_` discards one" } else { "" };
+        let help = format!("each expression has an output{discarded}: `{}({inputs} -> {all})`", operation.name());
+        let expected = format!("{} for {}", counted(expressions, "output"), counted(expressions, "expression"));
+        self.error(ModelError::argument_count(operation.name(), expected, outputs, call.span, help));
+        true
     }
 
     /// Evaluates an operand after the arrow: a slice, or an output of the enclosing definition that is not written yet.

@@ -4,6 +4,7 @@ use crate::base::{SrcSpan, Symbol, ViewId, counted};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
+use super::call::Output;
 use super::error::{LimitError, ModelError};
 use super::expand::OutputState;
 use super::labels::{LabelData, Tensors};
@@ -73,6 +74,17 @@ impl<'a> Analyzer<'a> {
                 self.output_argument(None, arg)
             });
             cells.push(value.unwrap_or_else(|| self.new_output()));
+        }
+        let given: Vec<Option<Output>> = cells
+            .iter()
+            .map(|value| match value {
+                Value::Tensor { view, .. } => Some(Output::Given(*view, call.span)),
+                Value::Output(cell) => Some(Output::Cell(*cell)),
+                _ => None,
+            })
+            .collect();
+        if !self.outputs_differ(&text, call, given.iter().map(Option::as_ref)) {
+            return self.declare_failed_call(call);
         }
         let label = self.open_label(call);
         let first_op = self.expansion.step.ops.len();

@@ -56,7 +56,8 @@ impl<'a> Analyzer<'a> {
                 self.expansion.outputs[*cell as usize] = OutputState::To(inputs.written[index]);
             }
         }
-        if !self.kernel_overlap(kernel, call, &inputs) {
+        let outputs = operands.outputs.iter().map(|output| output.as_ref().map(|(output, _)| output));
+        if !self.outputs_differ(&kernel.name, call, outputs) || !self.kernel_overlap(kernel, &inputs) {
             return None;
         }
         let label = self.open_label(call);
@@ -67,8 +68,8 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
-    /// Checks that outputs overlap neither inputs nor each other, except inputs that the kernel updates.
-    fn kernel_overlap(&mut self, kernel: &DeclaredKernel, call: &Call, inputs: &Inputs) -> bool {
+    /// Checks that outputs do not overlap inputs, except those that the kernel updates.
+    fn kernel_overlap(&mut self, kernel: &DeclaredKernel, inputs: &Inputs) -> bool {
         let tensors: Vec<usize> = kernel
             .inputs
             .iter()
@@ -80,9 +81,8 @@ impl<'a> Analyzer<'a> {
             let Output::Given(_, at) = inputs.outputs[index] else { continue };
             let own = kernel.updated(index);
             let reads = tensors.iter().zip(&inputs.views).zip(&inputs.spans);
-            let reads = reads.filter(|((input, _), _)| Some(**input) != own).map(|((_, &other), &span)| (other, span));
-            let later = inputs.written.iter().zip(call.outputs.iter().map(|arg| arg.value.span)).skip(index + 1);
-            let mut others = reads.chain(later.map(|(&other, span)| (other, span)));
+            let others = reads.filter(|((input, _), _)| Some(**input) != own);
+            let mut others = others.map(|((_, &other), &span)| (other, span));
             if let Some((other, other_at)) = others.find(|(other, _)| self.program.views.overlap(view, *other)) {
                 let memory = self.program.views.memory(other);
                 let name = self.names.name(self.program.memory(memory).name).to_owned();

@@ -17,6 +17,7 @@ use crate::syntax::walk::Child;
 use super::callee::{GRADIENT, MARKERS};
 use super::declared::{buffer_names, collect_labels, declared_names, stream_name, word_parameter};
 use super::error::ModelError;
+use super::foreign_calls;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::locals::Locals;
 use super::lower::elementwise_functions;
@@ -412,6 +413,14 @@ impl<'a> Checker<'a> {
 
     fn call(&mut self, call: &'a Call) {
         let operation = self.callee(call);
+        // Arguments of a library's function, such as `ncclFloat`, have no meaning here.
+        if operation.is_none()
+            && let [callee] = call.callee.as_slice()
+            && !self.defs.contains_key(&callee.symbol)
+            && foreign_calls::is_of_library(self.names.name(callee.symbol))
+        {
+            return;
+        }
         for (index, arg) in call.inputs.iter().enumerate() {
             let input = operation.and_then(|operation| operation.signature().input(index));
             self.place = match input {
@@ -532,7 +541,10 @@ impl<'a> Checker<'a> {
                         name: name.to_owned(),
                         of: "",
                         at: callee.span.into(),
-                        help: Some(unknown_function_help(name, args, this.names)),
+                        help: {
+                            let is_def = this.defs.contains_key(&callee.symbol);
+                            Some(unknown_function_help(name, is_def, args, this.names))
+                        },
                     });
                 }
                 args.iter().for_each(|arg| self.expr_of(arg, elementwise));

@@ -450,6 +450,21 @@ pub enum ModelError {
         other: SourceSpan,
     },
 
+    #[error("`{name}` cannot hold two outputs of `{of}`")]
+    #[diagnostic(
+        code(aorta::model::overlapping_operands),
+        help("give each output memory of its own, or write `_` in place of the one that you do not want")
+    )]
+    OutputTwice {
+        name: String,
+        /// The operation, kernel or definition.
+        of: String,
+        #[label("written here")]
+        first: SourceSpan,
+        #[label("and here, in the same memory")]
+        second: SourceSpan,
+    },
+
     #[error("`{name}` does not run over a group of ranks")]
     #[diagnostic(code(aorta::model::no_group), help("{help}"))]
     NoGroup {

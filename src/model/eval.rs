@@ -1,12 +1,13 @@
 //! Evaluates expressions.
 
 use crate::base::units::Dimension;
-use crate::base::{DType, SrcSpan, Symbol, suggest};
+use crate::base::{DType, SrcSpan, Symbol};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind};
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::unknown::{self, NameRole};
 use super::value::{Number, NumberOrigin, Scalar, Value};
 
 impl Analyzer<'_> {
@@ -137,8 +138,8 @@ impl Analyzer<'_> {
             return Value::Unknown;
         }
         let name = text.to_owned();
-        let help = suggest::did_you_mean(&name, self.known_names().iter().map(String::as_str));
-        self.error(ModelError::UnknownName { name, at: span.into(), help });
+        let help = unknown::help(&name, NameRole::Any, self.known_names().iter().map(String::as_str));
+        self.error(ModelError::UnknownName { name, at: span.into(), help: Some(help) });
         self.bad_names.insert(span.start as usize);
         Value::Unknown
     }
@@ -279,6 +280,9 @@ impl Analyzer<'_> {
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
                     Some("a number is not a range: write `0..n` for `n` turns")
                 }
+                "a list of groups of ranks" => {
+                    Some("write a list for each group, `over [[0, 1], [2, 3]]`, or a factor of a `mesh`, `over tp`")
+                }
                 "a group of ranks" => Some("declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`"),
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
@@ -289,8 +293,9 @@ impl Analyzer<'_> {
                 }
                 _ => None,
             };
+            let help = unquoted(expected, found).or(help.map(str::to_owned));
             let (expected, found) = (expected.to_owned(), found.describe(&self.names));
-            self.error(ModelError::WrongType { expected, found, at: span.into(), help: help.map(str::to_owned) });
+            self.error(ModelError::WrongType { expected, found, at: span.into(), help });
         }
         None
     }
@@ -511,4 +516,12 @@ pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
         }
         None => "both sides need the same dimension; `*` and `/` combine different ones".to_owned(),
     }
+}
+
+/// Help for a text where a word, a name or an expression is expected: what it holds, without quotes. `None` for another value.
+fn unquoted(expected: &str, found: &Value) -> Option<String> {
+    let Value::Text(text) = found else { return None };
+    let names = ["a tensor", "a tensor or a plain number", "a buffer", "a stream", "a label"].contains(&expected);
+    let fits = !text.is_empty() && !text.contains('\n') && (names || expected.contains(&format!("`{text}`")));
+    fits.then(|| format!("leave out the quotes: `{text}`"))
 }

@@ -139,6 +139,9 @@ impl Analyzer<'_> {
             .filter(|name| Unary::from_name(name).is_some() || Binary::from_name(name).is_some())
             .collect();
         let help = match name.as_str() {
+            "percentile" | "quantile" => {
+                format!("a statistic follows its figure: `{}.p99`", written(&args[0], &self.names))
+            }
             "sum" => format!("figures are added by `+`: `{}`", listed(" + ")),
             "mean" => format!("write `({}) / {}`", listed(" + "), args.len()),
             _ => suggest::did_you_mean(&name, of_figures.iter().copied()).unwrap_or_else(|| {

@@ -14,6 +14,7 @@ use super::lower::binary;
 use super::picks::Pick;
 use super::sets::OpSet;
 use super::statistic::Statistic;
+use super::unknown::figure_elsewhere;
 use super::value::Value;
 
 /// A metric that the file declares.
@@ -542,28 +543,6 @@ fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
 /// True if a name refers to something whose value is known only after a run.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
-}
-
-/// The metric that corresponds to a name of other tools.
-fn figure_elsewhere(name: &str) -> Option<&'static str> {
-    const FIGURES: [(&[&str], &str); 9] = [
-        (
-            &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
-            "write `time`, or `time(f)` of a label",
-        ),
-        (&["throughput", "rate"], "write what is done over the time: `flops / time`, or `tokens / time \"tokens/s\"`"),
-        (&["tflops", "gflops", "flop_rate"], "write `flops / time`, or `flops(f) / time(f)` of a label"),
-        (&["mfu"], "write `flops / time / device.flops`"),
-        (&["gbps", "bw", "membw"], "write `bandwidth`, or `bandwidth(f)` of a label"),
-        (&["busbw"], "write `bus_bandwidth`"),
-        (&["occupancy", "util"], "write `utilization`: the share of an iteration in which operations run"),
-        (
-            &["host_time", "launch_time", "host_launch_time", "launch_overhead", "cpu_time"],
-            "no metric has it: every report has the row `host launch time`",
-        ),
-        (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
-    ];
-    FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
 }
 
 /// Lists the metrics of an owner.

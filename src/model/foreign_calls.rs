@@ -158,7 +158,10 @@ const HELPS: &[(&[&str], &str)] = &[
         "to compute values again, call the `def` again, `again: layer(x, w)`, and write `grad(again, dy -> dx, dw)`",
     ),
     (&["all2all", "alltoallsingle"], "here that is `all_to_all($1$>)`"),
-    (&["isend", "irecv"], "write `send` and `recv` in one `group { … }`: there, none waits for the other"),
+    (
+        &["isend", "irecv", "sendrecv", "batchisendirecv"],
+        "write `send` and `recv` in one `group { … }`: there, none waits for the other",
+    ),
     (
         &[
             "memcpy",
@@ -167,6 +170,13 @@ const HELPS: &[(&[&str], &str)] = &[
             "memcpydtoh",
             "memcpyhtod",
             "memcpydtod",
+            "memcpyh2d",
+            "memcpyd2h",
+            "h2d",
+            "d2h",
+            "d2d",
+            "htod",
+            "dtoh",
             "copyto",
             "clone",
             "cpu",
@@ -215,6 +225,11 @@ pub(super) fn plain_name(name: &str) -> String {
     let without = PREFIXES.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
     let without = SUFFIXES.iter().find_map(|suffix| without.strip_suffix(suffix)).unwrap_or(without);
     if without.is_empty() { lower } else { without.to_owned() }
+}
+
+/// True if the name of a function has the prefix of a library, such as `ncclAllReduce`.
+pub(super) fn is_of_library(name: &str) -> bool {
+    PREFIXES.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(char::is_uppercase)))
 }
 
 /// Help for a call of an operation that other tools call `name`; `None` if no known tool has it. `receiver` is the tensor of a
@@ -274,7 +289,7 @@ fn arguments(signature: &Signature, inputs: Vec<String>, call: &Call, names: &In
     let mut options = Vec::new();
     for given in &call.options {
         let (key, value) = (names.name(given.key.symbol), written(&given.value, names));
-        if is_input(signature, key) {
+        if input_place(signature, key).is_some() {
             arguments.push(value);
         } else if let Some(option) = known.iter().copied().find(|name| *name == key).or(option_instead(key, &known)) {
             options.push(format!("{option}: {value}"));
@@ -284,9 +299,9 @@ fn arguments(signature: &Signature, inputs: Vec<String>, call: &Call, names: &In
     arguments
 }
 
-/// True if an operation has an input that this tool or another calls `name`.
-pub(super) fn is_input(signature: &Signature, name: &str) -> bool {
-    signature.inputs.iter().any(|input| match input {
+/// The place of the input that this tool or another calls `name`; `None` if the operation has none.
+pub(super) fn input_place(signature: &Signature, name: &str) -> Option<usize> {
+    signature.inputs.iter().position(|input| match input {
         Input::Tensor(known) | Input::Optional(known) => *known == name || input_instead(name) == Some(known),
         Input::Scalar(option) => option.name == name,
         Input::Expression | Input::Expressions | Input::Tensors(_) => false,

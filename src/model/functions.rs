@@ -49,7 +49,7 @@ impl Analyzer<'_> {
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
-            let (name, help) = (wanted.to_owned(), Some(unknown_function_help(wanted, args, &self.names)));
+            let (name, help) = (wanted.to_owned(), Some(unknown_function_help(wanted, false, args, &self.names)));
             self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
             return Value::Unknown;
         };
@@ -278,7 +278,7 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 11] = [
+const OTHER_NAMES: [(&[&str], &str); 13] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
@@ -287,6 +287,11 @@ const OTHER_NAMES: [(&[&str], &str); 11] = [
     (&["where", "select", "masked_fill"], "write `if condition { a } else { b }`"),
     (&["clamp", "clip"], "write `min(max(x, lowest), highest)`"),
     (&["square"], "write `pow(x, 2)`"),
+    (
+        &["get_rank", "get_world_size", "world_size", "device_count"],
+        "the number of this rank is `rank`, that of all `world`",
+    ),
+    (&["env", "getenv", "environ"], "a value from outside is a parameter: `param n = 4`, which `--set n=8` changes"),
     (&["reversed", "reverse"], "write `rev(0..n)`"),
     (
         &["reshape", "unsqueeze", "squeeze", "flatten"],
@@ -298,12 +303,14 @@ const OTHER_NAMES: [(&[&str], &str); 11] = [
     ),
 ];
 
-/// Help for an unknown function: the one that was probably meant, or a list of all.
-pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner) -> String {
-    if ops::find(name).is_some() {
+/// Help for an unknown function: the one that was probably meant, or a list of all. `is_def` if the file defines the name as a
+/// `def` or a `kernel`.
+pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], names: &Interner) -> String {
+    if is_def || ops::find(name).is_some() {
         let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
         let call = format!("r: {name}({})", args.join(", "));
-        return format!("`{name}` is an operation: write `{call}` above, in the step, and `r` here");
+        let what = if is_def { "is called as a statement" } else { "is an operation" };
+        return format!("`{name}` {what}: write `{call}` above, in the step, and `r` here");
     }
     if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {
         return (*help).to_owned();

@@ -103,6 +103,9 @@ impl Analyzer<'_> {
                 let help = match option.kind {
                     OptionType::Bool => Some("write `true` or `false`".to_owned()),
                     OptionType::Spatial(..) if let Value::Text(word) = &value => spatial_word_help(option.name, word),
+                    OptionType::DType if let Value::Text(word) = &value => {
+                        Some(format!("leave out the quotes: `{}: {word}`", option.name))
+                    }
                     OptionType::Axes if plain => {
                         Some(format!("write it as a list: `{}: [{}]`", option.name, written(expr, &self.names)))
                     }

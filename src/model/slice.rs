@@ -28,6 +28,9 @@ impl Selected {
     }
 }
 
+/// Help for a size of -1, which other tools infer from the others.
+const NOT_INFERRED: &str = "write the size: none is inferred from the others";
+
 impl Analyzer<'_> {
     pub(super) fn index(&mut self, value: Value, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
         match value {
@@ -115,6 +118,7 @@ impl Analyzer<'_> {
                         ExprKind::Int(0) if item.span.len == 3 => {
                             "a comma separates dimensions: digits are grouped by `_`, as in `1_000`"
                         }
+                        _ if size == -1 => NOT_INFERRED,
                         _ => "sizes begin at 1",
                     },
                 });
@@ -299,6 +303,7 @@ impl Analyzer<'_> {
             let Some(size) = size else { return Value::Unknown };
             if size < 1 || dims.push(size as u64).is_none() {
                 let (what, value, help) = match size {
+                    -1 => ("a dimension", size, NOT_INFERRED),
                     ..1 => ("a dimension", size, "sizes begin at 1"),
                     _ => ("the number of dimensions", items.len() as i64, "a tensor has at most 8"),
                 };

@@ -8,7 +8,7 @@ use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::foreign_calls::is_input;
+use super::foreign_calls::input_place;
 use super::unknown::option_instead;
 use super::value::{Scalar, Value};
 
@@ -28,6 +28,8 @@ struct ReorderedCall<'a> {
     inputs: Vec<&'a Expr>,
     outputs: Vec<&'a Expr>,
     options: Vec<(&'static str, &'a Expr)>,
+    /// Options that are `true`, which the call has as words.
+    flags: Vec<&'static str>,
     over: Option<&'a Expr>,
 }
 
@@ -48,7 +50,7 @@ impl Analyzer<'_> {
             self.error(error);
             return true;
         }
-        if let Some(error) = self.left_arrow(operation, call) {
+        if let Some(error) = self.left_arrow(operation, call).or_else(|| self.sizes_as_operands(operation, call)) {
             self.error(error);
             return true;
         }
@@ -178,6 +180,44 @@ impl Analyzer<'_> {
         Some(ModelError::argument_count("transpose", "one input", call.inputs.len(), call.span, help))
     }
 
+    /// The error for a call with sizes in place of operands, as benchmarks of products and collectives take them: `gemm(m, n, k)`,
+    /// `all_reduce(bytes: 1GiB)`. `None` for other calls.
+    fn sizes_as_operands(&mut self, operation: &dyn Operation, call: &Call) -> Option<ModelError> {
+        let of = operation.name();
+        if !takes_memory(operation) || operation.signature().least() == 0 {
+            return None;
+        }
+        let named = |name: &str| {
+            let option =
+                call.options.iter().find(|option| self.names.name(option.key.symbol).eq_ignore_ascii_case(name))?;
+            Some(written(&option.value, &self.names))
+        };
+        let key = call.options.first().map(|option| option.key.span);
+        let of_product = of == "gemm";
+        let names: &[&str] =
+            if of_product { &["m", "n", "k"] } else { &["bytes", "size", "count", "nbytes", "elements"] };
+        let named: Vec<String> = names.iter().filter_map(|name| named(name)).collect();
+        let is_number = |this: &mut Self, arg: &Expr| matches!(this.role(arg), ArgumentRole::Value(Value::Number(_)));
+        let (sizes, at) = match call.inputs.as_slice() {
+            [] if of_product && named.len() < 3 => return None,
+            [] if !named.is_empty() => (named, key?),
+            [first, ..] if call.inputs.iter().all(|arg| is_number(self, &arg.value)) => {
+                (call.inputs.iter().map(|arg| written(&arg.value, &self.names)).collect(), first.value.span)
+            }
+            _ => return None,
+        };
+        let help = match (of_product, sizes.as_slice()) {
+            (true, [m, n, k]) => format!("the sizes are those of the operands: `gemm(bf16[{m}, {k}], bf16[{k}, {n}])`"),
+            (false, [size]) => {
+                let size = if size.ends_with('B') { format!("{size} / sizeof(f32)") } else { size.clone() };
+                format!("the size is that of the operand, a buffer or a type: `{of}(f32[{size}])`")
+            }
+            _ => return None,
+        };
+        let (expected, found) = ("a tensor".to_owned(), "a size".to_owned());
+        Some(ModelError::WrongType { expected, found, at: at.into(), help: Some(help) })
+    }
+
     fn written_call(&mut self, operation: &dyn Operation, parts: &ReorderedCall) -> String {
         let options = operation.signature().options;
         let takes_list = |name: &str| options.iter().any(|known| known.name == name && known.kind == OptionType::Axes);
@@ -190,6 +230,7 @@ impl Analyzer<'_> {
             let value = written(value, &self.names);
             if is_list { format!("{name}: [{value}]") } else { format!("{name}: {value}") }
         }));
+        items.extend(parts.flags.iter().map(|name| format!("{name}: true")));
         let outputs = match list(&parts.outputs).join(", ") {
             none if none.is_empty() => none,
             outputs if items.is_empty() => format!("-> {outputs}"),
@@ -256,6 +297,23 @@ impl Analyzer<'_> {
         options.iter().find(lists).map(|option| option.name)
     }
 
+    /// The boolean option that an undeclared word or a text names, as in `mask: causal`; `None` if there is none.
+    fn names_flag(&self, options: &[&'static OptionSpec], expr: &Expr) -> Option<&'static str> {
+        let word = match &expr.kind {
+            ExprKind::Name(name) if self.scopes.get(*name).is_none() => self.names.name(*name),
+            ExprKind::Text(text) => text,
+            _ => return None,
+        };
+        let flags: Vec<&'static str> =
+            options.iter().filter(|option| option.kind == OptionType::Bool).map(|option| option.name).collect();
+        flags.iter().copied().find(|flag| *flag == word).or_else(|| option_instead(word, &flags))
+    }
+
+    /// True for the word by which other tools leave out an argument.
+    fn is_nothing(&self, expr: &Expr) -> bool {
+        expr.as_name().is_some_and(|name| ["None", "null", "nullptr"].contains(&self.names.name(name)))
+    }
+
     /// Orders the tensors of an optimizer without an arrow: first the gradient, then what it updates. A name tells which is which;
     /// without one, the gradient is the second, as in PyTorch.
     fn order_of_update(&self, outputs: &[&str], tensors: &mut [&Expr]) {
@@ -306,6 +364,8 @@ impl Analyzer<'_> {
         let is_given = |name: &str| call.options.iter().any(|given| self.names.name(given.key.symbol) == name);
         let mut left: Vec<&'static OptionSpec> =
             signature.options.iter().filter(|option| !is_given(option.name)).collect();
+        // Inputs with a name, by their places.
+        let mut named: Vec<(usize, &Expr)> = Vec::new();
         for setting in &call.options {
             let name = self.names.name(setting.key.symbol).to_owned();
             if let Some(option) = known(&name) {
@@ -315,7 +375,11 @@ impl Analyzer<'_> {
             let names: Vec<&str> = left.iter().map(|option| option.name).collect();
             let near = option_instead(&name, &names);
             match self.role(&setting.value) {
-                _ if is_input(signature, &name) => parts.inputs.push(&setting.value),
+                _ if let Some(place) = input_place(signature, &name) => match self.names_flag(&left, &setting.value) {
+                    Some(flag) => parts.flags.push(flag),
+                    None if self.is_nothing(&setting.value) => {}
+                    None => named.push((place, &setting.value)),
+                },
                 ArgumentRole::Operand
                     if signature.outputs.contains(&name.as_str()) || OUTPUTS.contains(&name.as_str()) =>
                 {
@@ -344,6 +408,8 @@ impl Analyzer<'_> {
                 }
             }
         }
+        named.sort_by_key(|(place, _)| *place);
+        parts.inputs.extend(named.into_iter().map(|(_, value)| value));
         // Other tools name the tensor that is updated before its gradient.
         if FIRST_OUTPUT.contains(&operation.name()) && parts.outputs.is_empty() && parts.inputs.len() > 1 {
             self.order_of_update(signature.outputs, &mut parts.inputs);

@@ -3,6 +3,8 @@
 use crate::base::{DType, suggest};
 use crate::ops::{self, Category, OptionType};
 
+use super::statistic::Statistic;
+
 /// Names of element types in other tools.
 const TYPES: [(&[&str], DType); 10] = [
     (&["double", "float64", "fp64"], DType::F64),
@@ -18,8 +20,10 @@ const TYPES: [(&[&str], DType); 10] = [
 ];
 
 /// Element types of other tools that are not supported.
-const OTHERS: [&str; 13] =
-    ["i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4", "tf32", "size_t"];
+const OTHERS: [&str; 15] = [
+    "bool", "boolean", "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4",
+    "tf32", "size_t",
+];
 
 /// Option words of other tools, and the word to write instead.
 const WORDS: [(&[&str], &str); 11] = [
@@ -37,7 +41,7 @@ const WORDS: [(&[&str], &str); 11] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 18] = [
+const OPTIONS: [(&[&str], &str); 21] = [
     (&["code", "src", "text", "body"], "source"),
     (&["trans_a", "transa", "transA", "adjoint_a"], "transpose_a"),
     (&["trans_b", "transb", "transB", "adjoint_b"], "transpose_b"),
@@ -56,14 +60,20 @@ const OPTIONS: [(&[&str], &str); 18] = [
     (&["smem", "lds", "sharedMem", "shared_mem", "shared_memory"], "shared"),
     (&["function", "symbol", "name"], "entry"),
     (&["learning_rate", "rate", "step_size"], "lr"),
+    (&["softmax_scale", "sm_scale", "scaling"], "scale"),
+    (&["is_causal", "tril", "causal_mask", "lower_triangular"], "causal"),
+    (&["window_size", "sliding_window"], "window"),
 ];
 
 /// Names of inputs in other tools, and the input's name here.
-const INPUTS: [(&[&str], &str); 4] = [
+const INPUTS: [(&[&str], &str); 7] = [
     (&["offs", "offsets", "cu_seqlens"], "ends"),
     (&["mask", "attn_mask", "attention_mask", "attn_bias"], "bias"),
     (&["weight", "weights"], "w"),
     (&["index", "idx", "indices"], "i"),
+    (&["query"], "q"),
+    (&["key"], "k"),
+    (&["value"], "v"),
 ];
 
 /// Initial values of buffers, which are no values elsewhere.
@@ -73,8 +83,22 @@ const INITS: [&str; 3] = ["zeros", "ones", "iota"];
 const THREADS: [&str; 6] = ["threadIdx", "blockIdx", "blockDim", "gridDim", "hipThreadIdx_x", "hipBlockIdx_x"];
 
 /// Names of the number of ranks in other tools.
-const RANKS: [&str; 8] =
-    ["ranks", "nranks", "n_ranks", "num_ranks", "world_size", "size", "num_gpus", "local_world_size"];
+const RANKS: [&str; 14] = [
+    "ranks",
+    "nranks",
+    "n_ranks",
+    "num_ranks",
+    "world_size",
+    "size",
+    "num_gpus",
+    "local_world_size",
+    "local_rank",
+    "my_rank",
+    "rank_id",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+];
 
 /// Prefix of metrics that describe the device, such as `device.units`.
 const DEVICE: &str = "device";
@@ -152,6 +176,18 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         _ if name == "stream" && ops::find(of).is_some() => {
             format!("write it in a block of its stream: `on s {{ {of}(…) }}`")
         }
+        _ if ops::find(of).is_some() && ["async", "async_op", "non_blocking", "blocking"].contains(&name) => {
+            "leave it out: no operation waits for another one, except for one that it depends on".to_owned()
+        }
+        _ if of == "copy" && ["kind", "direction", "device"].contains(&name) => {
+            "leave it out: the direction follows from the spaces of both buffers".to_owned()
+        }
+        _ if collective && ["algo", "algorithm", "proto", "protocol", "channels"].contains(&name) => {
+            "NCCL reads it from a variable: `aorta exec FILE --env NCCL_ALGO=Ring`".to_owned()
+        }
+        _ if of == "stream" && ["device", "gpu", "flags", "blocking", "non_blocking"].contains(&name) => {
+            "leave it out: each rank has one device, and no stream blocks another".to_owned()
+        }
         _ if known.contains(&"accumulate") && ["alpha", "beta"].contains(&name) => {
             "a product has no factors: `accumulate: true` adds to the output, and a `map` multiplies".to_owned()
         }
@@ -169,6 +205,12 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         }
         _ if of == "attention" && ["heads", "num_heads", "n_heads", "nhead"].contains(&name) => {
             "heads are a dimension of the inputs: `f16[batch, heads, positions, features]`".to_owned()
+        }
+        _ if of == "attention" && ["dropout", "dropout_p"].contains(&name) => {
+            "leave it out: `attention` drops nothing; `dropout` is an operation of its own".to_owned()
+        }
+        _ if of == "attention" && ["enable_gqa", "num_kv_heads", "num_key_value_heads"].contains(&name) => {
+            "leave it out: `k` and `v` may have fewer heads than `q`".to_owned()
         }
         _ if of == "attention" && ["mask", "attn_mask"].contains(&name) => {
             "write `causal: true`; any other mask is the fourth input, a bias with `-inf`".to_owned()
@@ -214,6 +256,41 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
     }
 }
 
+/// The metric to write for a figure of other tools, as a help; `None` if it is not known.
+pub(super) fn figure_elsewhere(name: &str) -> Option<&'static str> {
+    const FIGURES: [(&[&str], &str); 12] = [
+        (
+            &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
+            "write `time`, or `time(f)` of a label",
+        ),
+        (&["throughput", "rate"], "write what is done over the time: `flops / time`, or `tokens / time \"tokens/s\"`"),
+        (&["tflops", "gflops", "flop_rate"], "write `flops / time`, or `flops(f) / time(f)` of a label"),
+        (&["mfu"], "write `flops / time / device.flops`"),
+        (&["gbps", "bw", "membw"], "write `bandwidth`, or `bandwidth(f)` of a label"),
+        (&["busbw", "algbw"], "write `bus_bandwidth`"),
+        (
+            &[
+                "tokens_per_second",
+                "tokens_per_sec",
+                "samples_per_second",
+                "images_per_second",
+                "qps",
+                "iterations_per_second",
+            ],
+            "write what an iteration processes over the time: `tokens / time \"tokens/s\"`",
+        ),
+        (&["peak_memory", "max_memory", "memory_allocated", "memory_usage"], "write `memory.peak`"),
+        (&["power", "energy", "watts", "temperature"], "no metric has it: `nvidia-smi` shows it while the run goes on"),
+        (&["occupancy", "util"], "write `utilization`: the share of an iteration in which operations run"),
+        (
+            &["host_time", "launch_time", "host_launch_time", "launch_overhead", "cpu_time"],
+            "no metric has it: every report has the row `host launch time`",
+        ),
+        (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
+    ];
+    FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
+}
+
 /// Help for an unknown name; `known` are the similar names.
 pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Item = &'a str>) -> String {
     if let Some((_, dtype)) = TYPES.iter().find(|(names, _)| names.contains(&name)) {
@@ -222,6 +299,12 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     if OTHERS.contains(&name) {
         let all = DType::NAMES;
         return format!("the element types are {}", suggest::listed(&all));
+    }
+    if name.starts_with('p') && Statistic::from_name(name).is_some() {
+        return format!("a statistic follows its figure: `time.{name}`");
+    }
+    if place == NameRole::Any && ["high", "low"].contains(&name) {
+        return format!("it is a priority of a stream: `stream s(priority: {name})`");
     }
     if ["yes", "no"].contains(&name) {
         return format!("write `{}`", name == "yes");
@@ -232,6 +315,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     if ["None", "newaxis", "null", "nullptr"].contains(&name) {
         return "nothing has no value here: leave the argument out; `view(x, [4, 1])` adds a dimension of size 1"
             .to_owned();
+    }
+    if ["os", "environ", "env", "argv", "args"].contains(&name) {
+        return "a value from outside is a parameter: `param n = 4`, which `--set n=8` changes".to_owned();
     }
     if ["torch", "dist", "ReduceOp", "np", "nn", "F"].contains(&name) {
         return "operations and words have no module before them: `gemm(a, b)`, `op: sum`".to_owned();
@@ -257,6 +343,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         NameRole::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
         NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
         NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
+        NameRole::Stream if name == "stream" => {
+            "streams have names: declare `stream s[2]`, and write `on s[0] { … }`".to_owned()
+        }
         NameRole::Stream => format!("declare it above: `stream {name}`"),
         NameRole::Option { option, kind } => spatial_word_help(option, name).unwrap_or_else(|| {
             format!("`{option}` takes {}: write it here, or declare `param {name}` above", kind.describe())

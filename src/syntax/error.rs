@@ -5,7 +5,6 @@ use std::ops::Range;
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-use super::other_languages;
 use crate::base::counted;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
@@ -23,18 +22,10 @@ pub enum SyntaxError {
     },
 
     #[error("unexpected character `{character}`")]
-    #[diagnostic(
-        code(aorta::syntax::unexpected_character),
-        help("{}", if *is_loop {
-            "a loop goes over a range: `for i in 0..n { … }`"
-        } else {
-            other_languages::character(*character)
-        })
-    )]
+    #[diagnostic(code(aorta::syntax::unexpected_character), help("{help}"))]
     UnexpectedCharacter {
         character: char,
-        /// True in the head of a loop as C has it.
-        is_loop: bool,
+        help: &'static str,
         /// Number of other locations with the same character.
         others: usize,
         #[label("not part of the language{}", elsewhere(*others))]

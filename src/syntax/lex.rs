@@ -6,6 +6,7 @@
 use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
+use super::other_languages;
 use super::slashes;
 use super::token::{Token, TokenKind, span};
 use super::words::{BRACKETS, SIGNS, is_word};
@@ -122,15 +123,15 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
                 at += character.len_utf8();
+                let help = match character {
+                    ';' if is_loop_head(text, base, &tokens) => "a loop goes over a range: `for i in 0..n { … }`",
+                    '@' if begins_line(text, base, start, &tokens) => other_languages::DECORATOR,
+                    character => other_languages::character(character),
+                };
                 note(
                     errors,
                     1,
-                    SyntaxError::UnexpectedCharacter {
-                        character,
-                        is_loop: character == ';' && is_loop_head(text, base, &tokens),
-                        others: 0,
-                        at: span(base, start, at).into(),
-                    },
+                    SyntaxError::UnexpectedCharacter { character, help, others: 0, at: span(base, start, at).into() },
                 );
                 if character == ';' {
                     trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });
@@ -142,6 +143,11 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
         tokens.push(Token { kind, span: span(base, start, at) });
     }
     Lexed { tokens, trivia }
+}
+
+/// True if no token precedes `at` on its line. `tokens` are those before it.
+fn begins_line(text: &str, base: u32, at: usize, tokens: &[Token]) -> bool {
+    tokens.last().is_none_or(|token| text[token.span.end() as usize - base as usize..at].contains('\n'))
 }
 
 /// The end of the line at `from`, without trailing white space.

@@ -1,7 +1,7 @@
 //! Constructs of other languages, and what to write instead. Only used in help texts.
 
 /// Words that begin a declaration in other languages.
-const DECLARATIONS: [(&[&str], &str); 15] = [
+const DECLARATIONS: [(&[&str], &str); 22] = [
     (
         &["var", "val", "const", "auto", "define", "set"],
         "write `let n = 4`, or `param n = 4` for what a caller may set",
@@ -17,7 +17,10 @@ const DECLARATIONS: [(&[&str], &str); 15] = [
     ),
     (&["graph"], "write the operations in `step { … }`: `aorta exec FILE --launch graph` launches them as a graph"),
     (&["class", "struct", "type"], "a file has parameters, buffers, streams and definitions: `def f(x -> y) { … }`"),
-    (&["main", "run", "program", "loop", "begin"], "write `step { … }`: it holds the operations of one iteration"),
+    (
+        &["main", "run", "program", "loop", "begin", "workload", "workflow", "pipeline", "job", "benchmark"],
+        "write `step { … }`: it holds the operations of one iteration",
+    ),
     (
         &["assert", "check", "ensure"],
         "write `require n > 0 \"n is positive\"` of parameters and ranks, `expect time > 0s` of figures",
@@ -32,10 +35,29 @@ const DECLARATIONS: [(&[&str], &str); 15] = [
         "an option of the run: `aorta exec FILE --warmup 10 --iterations 100`",
     ),
     (&["else", "elif", "while"], "statements belong inside `step { … }`"),
+    (
+        &["name", "title", "description", "version", "author", "authors", "category", "tags"],
+        "`//! text` at the top describes the file, and `meta { category: \"gemm\" }` has facts about it",
+    ),
+    (&["streams", "queues", "lanes"], "write `stream s`, or `stream s[4]` for a family of four"),
+    (&["buffers", "tensors", "inputs", "outputs"], "write `buffer x: f32[1024]` for each"),
+    (
+        &["operations", "ops", "kernels", "steps", "tasks", "nodes"],
+        "operations are the statements of `step { … }`: `step { y: map(x + 1) }`",
+    ),
+    (
+        &["device", "devices", "gpu", "gpus", "backend", "ranks", "world_size"],
+        "an option of the run: `aorta exec FILE --backend cuda --device 0`, or `--ranks 4`",
+    ),
+    (
+        &["__global__", "__device__", "extern", "template", "void"],
+        "`kernel k(x: f32[n] -> y: f32[n]) { … }` declares a kernel of your own; `aorta explain kernel_source` shows one",
+    ),
+    (&["async"], "operations on different streams run at the same time: `on s { … }` in the step"),
 ];
 
 /// Words that begin a statement in other languages.
-const STATEMENTS: [(&[&str], &str); 6] = [
+const STATEMENTS: [(&[&str], &str); 9] = [
     (&["elif", "elsif", "elseif", "elseIf"], "write `else if`"),
     (
         &["while", "do", "loop", "repeat", "foreach"],
@@ -43,7 +65,16 @@ const STATEMENTS: [(&[&str], &str); 6] = [
     ),
     (&["var", "val", "const", "auto", "int", "float", "set"], "write `let n = 4`"),
     (&["return", "yield"], "an output is written, not returned: `def f(x -> y) { map(x + 1 -> y) }`"),
-    (&["with", "using", "async", "launch", "spawn"], "write `on s { … }` to run operations on a stream"),
+    (
+        &["with", "using", "async", "await", "launch", "spawn", "parallel", "concurrent"],
+        "write `on s { … }` to run operations on a stream",
+    ),
+    (&["switch", "match", "case", "unless"], "write `if n > 1 { … } else { … }`"),
+    (&["pass", "end", "done"], "remove it: a block ends with `}`"),
+    (
+        &["try", "except", "catch", "finally", "raise", "throw"],
+        "remove it: an operation that fails ends the run; `require n > 0 \"n is positive\"` checks parameters",
+    ),
     (&["break", "continue", "goto"], "skip turns with `if`, or shorten the range: every turn is known before the run"),
 ];
 
@@ -60,7 +91,7 @@ const UNITS: [(&[&str], &str); 8] = [
 ];
 
 /// Characters with another spelling here.
-const CHARACTERS: [(&str, &str); 13] = [
+const CHARACTERS: [(&str, &str); 14] = [
     ("#", "a comment begins with `//`"),
     (";", "remove it: statements need no terminator"),
     ("'", "write text between double quotes: `\"text\"`"),
@@ -69,6 +100,7 @@ const CHARACTERS: [(&str, &str); 13] = [
     ("?", "a choice is written `if c { a } else { b }`"),
     ("^", "a power is `pow(x, 2)`"),
     ("@", "a matrix product is `gemm(a, b)`"),
+    ("$", "a value from outside is a parameter: `param n = 4`, which `--set n=8` changes"),
     ("→", "an arrow is written `->`"),
     ("×·", "write `*`"),
     ("–—−", "write `-`"),
@@ -110,6 +142,9 @@ pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     }
     among(&UNITS, unit).map(str::to_owned)
 }
+
+/// Help for a line that begins with `@`, as a decorator of Python does.
+pub(super) const DECORATOR: &str = "remove the line: declarations and statements have no decorators";
 
 /// The replacement of a character that the language does not use.
 pub(super) fn character(character: char) -> &'static str {

@@ -406,16 +406,44 @@ fn all_mistakes_of_a_file() {
 #[test]
 fn habits() {
     let sandbox = Sandbox::new();
+    sandbox.write("own.aorta", "step { nop() }");
     for (words, says) in [
-        (&["run", "moe"][..], "tip: did you mean `aorta exec FILE`?"),
+        (&["run"][..], "tip: did you mean `aorta exec FILE`?"),
+        (&["run", "moe", "--streams", "4"], "tip: did you mean `aorta exec moe --streams 4`?"),
+        (&["moe", "--streams", "4"], "tip: a command comes before the file: `aorta exec moe --streams 4`"),
         (&["diff", "a.json", "b.json"], "tip: did you mean `aorta compare RECORD.json NEW.json`?"),
         (&["exce", "moe"], "'exec'"),
         (&["exec", "moe", "--profile", "mi300x"], "tip: `--config profile=NAME`"),
-        (&["exec", "moe", "--simulate"], "tip: `--backend sim` simulates a GPU"),
+        (&["exec", "moe", "--simulate"], "tip: did you mean `--backend sim`?"),
+        (&["exec", "moe", "--gpu", "1"], "tip: did you mean `--device 1`?"),
+        (&["exec", "moe", "-np", "4"], "tip: did you mean `--ranks 4`?"),
+        (&["check", "moe", "--nproc_per_node=4"], "tip: did you mean `--ranks 4`?"),
+        (&["exec", "moe", "--iters", "20"], "tip: did you mean `--iterations 20`?"),
+        (&["exec", "moe", "--cuda-graph"], "tip: did you mean `--launch graph`?"),
+        (&["exec", "moe", "-b", "8", "-e", "128M"], "tip: sizes are parameters of the file"),
+        (&["exec", "moe", "--top-k", "4"], "tip: `top_k` is a parameter of the file: `--set top_k=4`"),
+        (&["exec", "moe", "tokens=64"], "tip: did you mean `--set tokens=64`?"),
+        (&["exec", "moe", "NCCL_ALGO=Ring"], "tip: did you mean `--env NCCL_ALGO=Ring`?"),
+        (&["exec", "moe", "--set", "tokens", "=", "64"], "tip: write it without spaces: `--set tokens=64`"),
+        (&["sweep", "moe", "--streams", "4", "8", "16"], "tip: values have commas between them: `--streams 4,8,16`"),
+        (&["exec", "moe", "--iterations", "many"], "tip: it takes a whole number, such as `--iterations 100`"),
+        (&["exec", "moe", "--json"], "tip: it names the file to write: `--json run.json`"),
         (&["exec", "moe", "--backend", "cpu"], "tip: `--backend host` runs on the CPU"),
         (&["exec", "moe", "--backend", "gpu"], "tip: `--backend cuda` is an NVIDIA GPU"),
         (&["exec", "moe", "--timeout", "10"], "help: write `10s`"),
+        (
+            &["exec", "moe", "--streams", "1,2", "--preset", "small"],
+            "tip: a run takes one value, and a sweep runs each: `aorta sweep moe --streams 1,2 --preset small`",
+        ),
+        // A sweep has no `--trace`.
+        (&["exec", "moe", "--trace", "t.json", "--ranks=1..3"], "sweep runs each: `aorta sweep moe --ranks 1,2,3`"),
+        (&["exec", "moe", "--set", "experts=4,8"], "a sweep runs each: `aorta sweep moe.aorta --set experts=4,8`"),
+        (&["check", "moe", "--set", "experts=4,top_k=1"], "its own option: `--set experts=4 --set top_k=1`"),
         (&["exec", "moe", "--config", "max_memory=2"], "help: write `2TiB`"),
+        (&["exec", "moe", "--config", "warmup=5"], "help: it is an option of its own: `--warmup=5`"),
+        (&["exec", "moe", "--config", "NCCL_ALGO=Ring"], "help: `--env NCCL_ALGO=Ring` sets a variable"),
+        (&["suite", "own.aorta"], "help: it is a workload: `aorta exec own.aorta` runs it"),
+        (&["report", "own.aorta"], "help: it is a workload: `aorta exec own.aorta --json own.json` runs it"),
     ] {
         refused(&sandbox.run(words), &[says]);
     }

@@ -366,10 +366,19 @@ impl<'a> Analyzer<'a> {
             OutputGradient::Number(_) => None,
         });
         let mut others: Vec<(ViewId, SrcSpan)> = reads.collect();
+        let reads = others.len();
         for goal in goals {
             let Some(InputGradient::View(view, span)) = goal else { continue };
-            if let Some(&(_, other)) = others.iter().find(|(other, _)| self.program.views.overlap(*view, *other)) {
-                self.overlap(*view, *span, other);
+            let found = others.iter().position(|(other, _)| self.program.views.overlap(*view, *other));
+            if let Some(place) = found {
+                let other = others[place].1;
+                if place < reads {
+                    self.overlap(*view, *span, other);
+                } else {
+                    let name = self.memory_name(*view);
+                    let of = GRADIENT.to_owned();
+                    self.error(ModelError::OutputTwice { name, of, first: other.into(), second: (*span).into() });
+                }
                 return None;
             }
             others.push((*view, *span));
@@ -377,9 +386,13 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
-    fn overlap(&mut self, view: ViewId, output: SrcSpan, other: SrcSpan) {
+    fn memory_name(&self, view: ViewId) -> String {
         let memory = self.program.views.memory(view);
-        let name = self.names.name(self.program.memory(memory).name).to_owned();
+        self.names.name(self.program.memory(memory).name).to_owned()
+    }
+
+    fn overlap(&mut self, view: ViewId, output: SrcSpan, other: SrcSpan) {
+        let name = self.memory_name(view);
         self.error(ModelError::Overlap { name, output: output.into(), other: other.into() });
     }
 

@@ -1,21 +1,9 @@
 //! Help for code that could not be parsed: recognizes common mistakes and says what to type.
 
 use super::super::other_languages;
-use super::super::words::{self, BRACKETS, WordRole, is_word, lead};
+use super::super::words::{self, WordRole, is_word, lead};
 use super::Rule;
-
-/// Location at which the parser failed, and the rules that it expected.
-pub(super) struct FailurePoint<'a> {
-    pub rule: Rule,
-    /// The piece up to the point of failure, without trailing space.
-    pub before: &'a str,
-    /// The text after the point of failure.
-    pub rest: &'a str,
-    /// The part of `rest` that is shown as what was found.
-    pub found: &'a str,
-    /// Tokens that the grammar allows here.
-    pub tokens: &'a [String],
-}
+use super::failure_point::{FailurePoint, leading_word};
 
 /// Help for slices.
 const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is all of a dimension";
@@ -24,64 +12,6 @@ const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is
 pub(super) fn advice(place: &FailurePoint) -> Option<String> {
     let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing, stray];
     subjects.iter().find_map(|subject| subject(place))
-}
-
-impl<'a> FailurePoint<'a> {
-    fn expects(&self, token: &str) -> bool {
-        self.tokens.iter().any(|candidate| candidate == token)
-    }
-
-    /// True if a value is allowed here.
-    fn expects_value(&self) -> bool {
-        self.expects("a..z") && self.expects("\"")
-    }
-
-    /// The word that begins the piece.
-    fn lead(&self) -> &'a str {
-        leading_word(self.before)
-    }
-
-    /// The word directly before the point of failure.
-    fn word_before(&self) -> &'a str {
-        let kept = self.before.trim_end_matches(is_word);
-        &self.before[kept.len()..]
-    }
-
-    fn word(&self) -> &'a str {
-        leading_word(self.rest)
-    }
-
-    fn after_digit(&self) -> bool {
-        self.before.ends_with(|c: char| c.is_ascii_digit())
-    }
-
-    /// The name before the innermost parenthesis that is open; `None` if no name is there.
-    fn callee(&self) -> Option<&'a str> {
-        let mut closed = 0;
-        let open = self.before.char_indices().rev().find(|(_, c)| {
-            closed += i32::from(*c == ')') - i32::from(*c == '(');
-            closed < 0
-        })?;
-        let before = &self.before[..open.0];
-        let name = &before[before.trim_end_matches(is_word).len()..];
-        (!name.is_empty()).then_some(name)
-    }
-
-    /// The innermost bracket that is open at the point of failure; `None` if there is none.
-    fn inside(&self) -> Option<char> {
-        let mut closed = 0;
-        for byte in self.before.bytes().rev() {
-            if BRACKETS.iter().any(|(_, close)| *close == byte) {
-                closed += 1;
-            } else if BRACKETS.iter().any(|(open, _)| *open == byte) {
-                if closed == 0 {
-                    return Some(char::from(byte));
-                }
-                closed -= 1;
-            }
-        }
-        None
-    }
 }
 
 /// True if a text is a name with indices and fields.
@@ -95,10 +25,6 @@ fn is_word_call(text: &str) -> bool {
     !word.is_empty() && text[word.len()..].starts_with('(')
 }
 
-fn leading_word(text: &str) -> &str {
-    &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
-}
-
 fn help(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
@@ -108,6 +34,12 @@ fn reserved(place: &FailurePoint) -> Option<String> {
         Some(format!("`{word}` is a reserved word and cannot be a name: write another, such as `my_{word}`"))
     };
     let (word, before) = (place.word(), place.word_before());
+    if place.rule == Rule::stmt_piece && place.before.ends_with(':') && lead(word, false).is_some() {
+        return help("a label names one operation: `phase load { … }` names a block");
+    }
+    if word == "and" && place.lead() == "on" {
+        return help("labels have commas between them: `on s after a, b { … }`");
+    }
     // The parser treats a reserved word as the name of an option until the colon is missing.
     if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
         return no_name(before);
@@ -161,6 +93,15 @@ fn number(place: &FailurePoint) -> Option<String> {
         let per_second = if place.rest[unit.len()..].starts_with("/s") { "/s" } else { "" };
         return Some(format!("write a unit directly after its number: `{number}{unit}{per_second}`"));
     }
+    if let Some(number) =
+        place.before.strip_suffix(" %").filter(|number| number.ends_with(|c: char| c.is_ascii_digit()))
+    {
+        let number = &number[number.trim_end_matches(|c: char| is_word(c) || c == '.').len()..];
+        return Some(format!("write a unit directly after its number: `{number}%`"));
+    }
+    if place.lead() == "buffer" && place.inside() == Some('[') && place.before.ends_with('x') {
+        return help("sizes have commas between them: `f32[4, 8]`");
+    }
     if place.after_digit() && place.rest.starts_with(',') && digits.len() == 3 && begins_with_digit {
         return Some(format!("digits are grouped by `_`: `{}_{digits}`", place.word_before()));
     }
@@ -183,6 +124,7 @@ fn slice(place: &FailurePoint) -> Option<String> {
         (true, true) if place.rest.starts_with('.') => help("write `..` once for each dimension: `x[.., .., 0]`"),
         (true, true) => help(SLICE),
         (true, false) if colon => help(SLICE),
+        _ if colon && place.lead() == "for" => help("a range is written `0..n`, or `0..=n` with its end"),
         (false, true) => help("a range is written `0..n`, or `0..=n` with its end"),
         _ => None,
     }
@@ -243,6 +185,7 @@ fn equals(place: &FailurePoint) -> Option<String> {
         return help("a value never changes: give the new one a name of its own, `let m = n + 1`");
     }
     match lead {
+        "stream" if before != "stream" => Some(format!("write options in parentheses: `{before}(priority: high)`")),
         "for" => help("write `for i in 0..4 { … }`"),
         "buffer" => {
             help("write the type after a colon, and the initial contents after `=`: `buffer x: f32[8] = zeros`")
@@ -278,7 +221,13 @@ fn colon(place: &FailurePoint) -> Option<String> {
             Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
         }
         "meta" if place.inside().is_none() => help("remove the colon: `meta { category: \"gemm\" }`"),
-        "stream" => Some(format!("write options in parentheses: `stream {name}(priority: high)`")),
+        "stream" => Some(format!("write options in parentheses: `{}(priority: high)`", place.before)),
+        "buffer" if place.before.contains(" in ") => {
+            help("a buffer is on the device of its rank: `in device`, the default")
+        }
+        "param" | "let" if place.before.contains('=') => {
+            Some(format!("the value gives the type: remove `{}`", place.rest.trim_end()))
+        }
         "preset" => Some(format!("a preset has `=`: `{name} = …`")),
         "param" | "let" | "metric" => {
             let value = place.rest.split_once('=').map_or(place.rest[1..].trim(), |(_, value)| value.trim());
@@ -317,6 +266,10 @@ fn head(place: &FailurePoint) -> Option<String> {
             let index = place.rest[1..].split(')').next().unwrap_or_default();
             Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`"))
         }
+        ("on", Some(c)) if ["on", "stream"].contains(&name) && (c.is_ascii_digit() || c == '"') => {
+            help("streams have names: declare `stream s[2]`, and write `on s[0] { … }`")
+        }
+        ("on", Some(':')) if name == "on" => help("write `on s { … }`, without a colon"),
         (word @ ("for" | "on"), Some('(')) => {
             lead(word, false).map(|lead| format!("write `{}`, without parentheses", lead.form))
         }
@@ -343,6 +296,12 @@ fn head(place: &FailurePoint) -> Option<String> {
         (_, Some(',')) if place.rule == Rule::decl_piece && place.rest.len() == 1 && place.inside().is_none() => {
             help("remove it: nothing follows it")
         }
+        ("buffer", _) if place.before.contains('<') => {
+            help("sizes follow the element type in brackets: `buffer x: f32[4, 8]`")
+        }
+        ("buffer", Some(',')) if place.inside().is_none() && place.expects("in") => {
+            Some(format!("the space of a buffer follows `in`, its contents `=`: `{} in pinned = zeros`", place.before))
+        }
         ("buffer", None) if place.before.ends_with(',') => {
             let names = place.before.trim_end_matches(',');
             Some(format!("write a name after `,`, or the type: `{names}: f32[1024]`"))
@@ -356,6 +315,10 @@ fn head(place: &FailurePoint) -> Option<String> {
         ("stream", Some(')')) if place.inside() == Some('(') && !name.is_empty() => {
             let option = if name.starts_with(|c: char| c.is_ascii_digit()) { "units" } else { "priority" };
             Some(format!("an option has a name: `({option}: {name})`"))
+        }
+        ("stream", Some(_)) if place.before.ends_with('(') => {
+            let value = place.rest.split([',', ')']).next().unwrap_or_default().trim();
+            Some(format!("an option has a name: `(priority: {value})`"))
         }
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
@@ -384,6 +347,12 @@ fn head(place: &FailurePoint) -> Option<String> {
         ("buffer", _) if place.expects(":") && place.inside().is_none() => {
             let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
             Some(format!("write its type after a colon: `{}: {ty}`", place.before))
+        }
+        ("param" | "let", Some(',')) if place.inside().is_none() && place.rest.contains('=') => {
+            Some(format!("declare each by itself: `{} {}`", place.lead(), place.rest[1..].trim()))
+        }
+        ("param", Some(',')) if place.inside() == Some('(') && place.before.contains(" in (") => {
+            help("write allowed values in brackets, `in [4, 8]`, or a range, `in 1..=8`")
         }
         ("param", Some(',')) if place.inside().is_none() && place.expects("*") => {
             help("write allowed values in brackets, `in [4, 8]`, and a single range without, `in 1..=8`")
@@ -432,6 +401,9 @@ fn comma(place: &FailurePoint) -> Option<String> {
     let behind = place.rest[place.word().len()..].trim_start();
     let word = place.word();
     match place.inside()? {
+        _ if next == '"' && place.word_before() == "f" => {
+            help("a label is written without quotes, with its index: `layer[0]`")
+        }
         _ if place.word_before() == "phase" && !word.is_empty() => {
             Some(format!("a phase goes by its name alone: write `{word}`"))
         }
@@ -467,6 +439,9 @@ fn missing(place: &FailurePoint) -> Option<String> {
             "a `group` has no label of its own: label an operation inside, `group { swap: send(x, to: 1)  … }`; the first \
              label stands for the whole",
         ),
+        Rule::stmt_piece if place.rest.starts_with('{') && other_languages::statement(place.lead()).is_some() => {
+            other_languages::statement(place.lead()).map(str::to_owned)
+        }
         Rule::stmt_piece if place.rest.starts_with('{') => Some(format!(
             "`{}` opens no block; a statement that does begins with {}",
             place.lead(),
@@ -475,13 +450,18 @@ fn missing(place: &FailurePoint) -> Option<String> {
         Rule::stmt_piece if place.expects("(") && other_languages::statement(place.word_before()).is_some() => {
             other_languages::statement(place.word_before()).map(str::to_owned)
         }
+        Rule::stmt_piece if place.expects("(") && statement_of_python(place).is_some() => statement_of_python(place),
         Rule::stmt_piece if place.expects("(") && place.rest.starts_with('[') && place.before.contains(':') => {
             let slice = format!("{}{}", place.word_before(), place.rest.trim_end());
             Some(format!(
                 "an operation has parentheses: `copy({slice} -> y)` copies a slice, which other operations read in place"
             ))
         }
-        Rule::stmt_piece if place.expects("(") && !place.expects_value() && !place.word_before().is_empty() => {
+        Rule::stmt_piece
+            if place.expects("(")
+                && !place.expects_value()
+                && place.word_before().starts_with(|c: char| !c.is_ascii_digit()) =>
+        {
             Some(format!("an operation has parentheses: `{}(…)`", place.word_before()))
         }
         _ if place.expects("*") && place.rest.starts_with('"') && matches!(place.lead(), "param" | "let") => {
@@ -500,11 +480,33 @@ fn missing(place: &FailurePoint) -> Option<String> {
     }
 }
 
+/// Help for a statement of one line that calls no operation: an arrow to the left, a formatted text, or arithmetic. `None` for
+/// another one.
+fn statement_of_python(place: &FailurePoint) -> Option<String> {
+    if place.inside().is_some() || place.rest.contains('\n') {
+        return None;
+    }
+    let (before, rest) = (place.before, place.rest.trim_end());
+    if let Some(call) = rest.strip_prefix("<-").and_then(|call| call.trim().strip_suffix(')')) {
+        return Some(format!("an arrow points to the output: `{call} -> {before})`"));
+    }
+    let arrow = if rest.contains("->") { "" } else { " -> y" };
+    match rest.chars().next()? {
+        '"' => help("a label is a name, with an index in a family: `layer[i]: …`"),
+        '+' | '-' | '*' | '/' => Some(format!("`map` computes an expression: `map({before} {rest}{arrow})`")),
+        _ => None,
+    }
+}
+
 /// Help for an unexpected token, if no other help applies; `None` for an unknown mistake.
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
     if place.lead() == "require" && found == "," {
         return help("write the message after the condition: `require n > 4 \"n is too small\"`");
+    }
+    if found == "," && place.inside() == Some('(') && place.callee().is_none() {
+        let (open, items) = (place.before.rfind('(')? + 1, place.rest.split(')').next()?);
+        return Some(format!("a list has brackets: `[{}{items}]`", place.before[open..].trim_start()));
     }
     if found == "," && place.before.split_whitespace().rev().nth(1) == Some("over") {
         return Some(format!("write several factors of a mesh in brackets: `over [{}, …]`", place.word_before()));

@@ -241,6 +241,9 @@ impl<'a> Builder<'a> {
             "view" | "reshape" | "unsqueeze" | "squeeze" | "flatten" => {
                 "values have no methods: other dimensions of the same elements are `view(x, [4, 8])`".to_owned()
             }
+            "get_rank" | "get_world_size" | "device_count" => {
+                "the number of this rank is `rank`, that of all `world`".to_owned()
+            }
             name => format!("values have no methods: write `{name}(x)` with the value as its argument"),
         }
     }

@@ -7,7 +7,8 @@ use crate::base::SrcSpan;
 use super::super::ast::BinaryOp;
 use super::super::error::SyntaxError;
 use super::super::words::{self, SIGNS, WordRole, is_word};
-use super::advice::{FailurePoint, advice};
+use super::advice::advice;
+use super::failure_point::FailurePoint;
 use super::{Grammar, Rule};
 
 /// Operators of other languages that are shown as one token.

@@ -6,6 +6,7 @@ mod advice;
 mod decl;
 mod expr;
 mod failure;
+mod failure_point;
 mod reparse;
 mod reported;
 mod stmt;

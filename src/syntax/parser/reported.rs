@@ -67,12 +67,12 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     reported
 }
 
-/// Comments and texts in the form of other languages: `# …`, `/* … */` and `'…'`. Linear time, since a file may be one
-/// long line.
+/// Comments, texts and decorators in the form of other languages: `# …`, `/* … */`, `'…'` and a line with `@…`. Linear time,
+/// since a file may be one long line.
 fn foreign(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
-    while let Some(next) = text[at..].find(['"', '#', '/', '\'']) {
+    while let Some(next) = text[at..].find(['"', '#', '/', '\'', '@']) {
         let start = at + next;
         let rest = &text[start..];
         let past = |end: &str, from: usize| {
@@ -82,6 +82,7 @@ fn foreign(text: &str) -> Vec<Range<usize>> {
             [b'/', b'/', ..] => (past("\n", 2), false),
             [b'/', b'*', ..] => (past("*/", 2), true),
             [b'#', ..] => (past("\n", 1), true),
+            [b'@', ..] if begins_line(text, at, start) => (past("\n", 1), true),
             [b'\'', ..] => (quoted(rest), true),
             [b'"', b'"', b'"', ..] => (past("\"\"\"", 3), false),
             [b'"', ..] => (quoted(rest), false),
@@ -93,6 +94,12 @@ fn foreign(text: &str) -> Vec<Range<usize>> {
         }
     }
     found
+}
+
+/// True if only white space precedes `start` on its line. The text before `at` is known not to matter, unless it ends a line.
+fn begins_line(text: &str, at: usize, start: usize) -> bool {
+    let before = text[at..start].rsplit('\n').next().unwrap_or("");
+    before.trim().is_empty() && (before.len() < start - at || at == 0 || text.as_bytes()[at - 1] == b'\n')
 }
 
 /// Length of a text in quotes, which are the first character of `text`; at most to the end of the line.
@@ -158,7 +165,12 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
         SyntaxError::Expected { expected, found, help, .. }
             if help.is_none() && SPLITTER.contains(&expected.as_str()) =>
         {
-            *help = Some(format!("remove what begins with {found}, or look for what is missing before it"));
+            *help = Some(match (expected.as_str(), found.as_str()) {
+                ("a declaration", "`{`") => {
+                    "declarations have no braces around them: `param n = 4`, `stream s`, `step { … }`".to_owned()
+                }
+                _ => format!("remove what begins with {found}, or look for what is missing before it"),
+            });
         }
         _ => {}
     }
@@ -195,13 +207,21 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
                 format!("a `{word}` is declared outside of the step: move it above")
             }
             (None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None) => format!(
-                "a statement is an operation with its parentheses, such as `nop()`, or begins with {}",
-                words::one_of(STATEMENTS)
-            ),
+            (None, None) => {
+                let rest = line(text, at + word.len()).split("//").next().unwrap_or("").trim();
+                let inside = if rest.contains(['{', '}', '(', ')']) { "…" } else { rest };
+                format!(
+                    "an operation has parentheses, `{word}({inside})`; other statements begin with {}",
+                    words::one_of(STATEMENTS)
+                )
+            }
         };
     }
-    let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
+    let is_field = behind.starts_with(':') && !line(behind, 0).contains('(');
+    let operation = STATEMENTS.contains(&word) || (behind.starts_with(['(', '.', ':', '[']) && !is_field);
+    if let Some(help) = (!first_on_line).then(|| after_declaration(word, at, text)).flatten() {
+        return help;
+    }
     match other_languages::declaration(word) {
         _ if !first_on_line && word == "on" => {
             let words: Vec<&str> = line(text, at).split_whitespace().collect();
@@ -220,7 +240,12 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if !first_on_line && !operation => {
             format!("the text before `{word}` is complete: remove the word, or write an operator before it")
         }
-        Some(help) if !behind.starts_with(':') => help.to_owned(),
+        Some(help) if !behind.starts_with(':') || is_field => help.to_owned(),
+        None if is_field => {
+            "a file has declarations, such as `param n = 4`, `stream s` and `buffer x: f32[1024]`; operations \
+                             belong inside `step { … }`"
+                .to_owned()
+        }
         None if other_languages::statement(word).is_some() => {
             other_languages::statement(word).unwrap_or_default().to_owned()
         }
@@ -240,5 +265,32 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
                 format!("a declaration begins with {}", words::one_of(words::leads(true).iter().map(|lead| lead.word)))
             }
         },
+    }
+}
+
+/// Help for a word behind a declaration on its line, which would be complete without the word; `None` if the word is not known.
+fn after_declaration(word: &str, at: usize, text: &str) -> Option<String> {
+    let before = text[..at].rsplit('\n').next()?.trim();
+    let (lead, _) = before.split_once(' ')?;
+    let digits = before.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '_');
+    let number = &before[digits.len()..];
+    if !number.is_empty()
+        && digits.ends_with(' ')
+        && let Some(unit) = other_languages::unit(number, word)
+    {
+        return Some(unit);
+    }
+    match lead {
+        "buffer" if ["device", "pinned", "managed", "host"].contains(&word) => {
+            Some(format!("the space of a buffer follows `in`: `{before} in {word}`"))
+        }
+        "stream" if ["priority", "units", "queue", "kind", "threads"].contains(&word) => {
+            let value = line(text, at + word.len()).trim_start_matches([' ', ':', '=']).split(' ').next()?;
+            Some(format!("write options in parentheses: `{before}({word}: {value})`"))
+        }
+        "param" if ["choices", "options", "among", "one", "oneof", "from"].contains(&word) => {
+            Some("allowed values follow `in`: `param n = 4 in [1, 2, 4]`, or `in 1..=8`".to_owned())
+        }
+        _ => None,
     }
 }
