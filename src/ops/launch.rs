@@ -255,9 +255,9 @@ pub struct Epilogue {
 }
 
 /// Activation functions that the vendors' libraries can apply as the last step of a product.
-/// No function: the epilogue only adds the bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
+    /// No function: the epilogue only adds the bias.
     Identity,
     Relu,
     /// The approximation of GELU by `tanh`.
