@@ -1,4 +1,4 @@
-//! NCCL and RCCL by one table of functions: both share names, types and values.
+//! NCCL and RCCL, by one table of functions: names, types and values of both libraries are the same.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -13,7 +13,7 @@ use super::libraries::{NotOpened, SearchPaths, functions};
 /// A communicator handle of the library.
 pub type Comm = *mut c_void;
 
-/// Identifier by which the ranks of a communicator find each other.
+/// Identifier of a communicator in the library, by which its ranks find each other.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
@@ -60,42 +60,46 @@ functions! {
     }
 }
 
-/// Unique ids of the communicators whose first rank is this one.
+/// Unique ids, by communicator.
 pub type Ids = BTreeMap<CommKey, UniqueId>;
 
-/// Exchanges the unique ids between ranks, once: between threads of this process, or between processes.
+/// Meeting of the ranks while they prepare: exchanges the unique ids of communicators once, between threads of this
+/// process or between processes, and notes which ranks have failed.
 pub struct IdExchange {
     state: Mutex<IdExchangeState>,
     changed: Condvar,
-    /// The link to the other processes, if each rank has its own; otherwise `None`.
+    /// Connection to the other processes, if each rank has its own process; `None` if all ranks are threads of this
+    /// process.
     peers: Option<Arc<dyn Peers>>,
 }
 
 struct IdExchangeState {
     ids: Ids,
-    /// For each communicator being created, the ranks that have begun, and the number of those that have finished.
+    /// For each communicator that is being created, the ranks that have begun, and the number of ranks that have
+    /// finished.
     making: BTreeMap<CommKey, (Vec<u32>, usize)>,
-    /// Progress counter.
+    /// Number of steps in creating communicators that were begun or finished, by which a watchdog sees progress.
     count: u64,
-    /// Number of ranks that have not yet reported whether they can continue.
+    /// Number of ranks of this process that have not called [`IdExchange::gather`].
     coming: usize,
-    /// Number of ranks of this process that have not finished their trials.
+    /// Number of ranks of this process that have not called [`IdExchange::wait_for_trials`].
     trying: usize,
     /// Set once any rank has failed to prepare.
     failed: bool,
 }
 
 impl IdExchange {
-    /// Creates a meeting of `ranks` ranks of this process, or of one rank with its peers.
+    /// Creates the exchange for `ranks` ranks of this process. With `peers`, this process has one rank, and each other
+    /// rank has a process.
     pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> IdExchange {
         let (ids, making) = (BTreeMap::new(), BTreeMap::new());
         let state = IdExchangeState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
         IdExchange { state: Mutex::new(state), changed: Condvar::new(), peers }
     }
 
-    /// Reports that a rank is ready, with the ids that it created, or with `None` that it failed. Waits for the others
-    /// and returns all ids; `None` if a rank has failed. All ranks must create a communicator together, or some would
-    /// block forever.
+    /// Reports that a rank is ready, with the ids that it has created, or, with `None`, that it has failed. Waits for
+    /// all other ranks and returns all ids; `None` if any rank has failed. No rank creates a communicator before all
+    /// are ready: one that did would block forever if another rank had failed.
     pub fn gather(&self, created: Option<Ids>) -> Result<Option<Ids>, ExecError> {
         let Some(peers) = &self.peers else { return Ok(self.gather_here(created)) };
         let created: Option<Vec<(CommKey, Vec<u8>)>> =
@@ -134,7 +138,7 @@ impl IdExchange {
         first
     }
 
-    /// Counts progress.
+    /// Increments the progress counter.
     pub fn note_progress(&self) {
         self.lock().count += 1;
     }
@@ -144,7 +148,7 @@ impl IdExchange {
         self.lock().count
     }
 
-    /// Describes which ranks wait for which; `None` if no communicator is being created.
+    /// Describes a communicator that is being created and the ranks that it waits for; `None` if none is being created.
     pub fn waiting(&self) -> Option<String> {
         let state = self.lock();
         let (comm, (there, _)) = state.making.first_key_value()?;
@@ -159,8 +163,8 @@ impl IdExchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a rank begins to create a communicator. Returns false if a rank has failed, since that one may never
-    /// take part.
+    /// Notes that a rank begins to create a communicator. Returns false if any rank has failed: the failed rank may be
+    /// a member that never takes part.
     fn begin_communicator(&self, comm: &CommKey, rank: u32) -> bool {
         let mut state = self.lock();
         state.making.entry(comm.clone()).or_default().0.push(rank);
@@ -181,7 +185,7 @@ impl IdExchange {
     }
 }
 
-/// A collective with the addresses of its operands.
+/// A collective with the addresses of its operands, ready to be issued.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     collective: Collective,
@@ -189,12 +193,14 @@ pub struct Exchange {
     target: u64,
     /// Address of the tensor that counts the rows; 0 if the sizes are known before the run.
     counts: u64,
-    /// For counted rows, per rank: offset and number of the elements sent to it, then of those received from it.
+    /// For row counts: for each rank of the group, offset and number of the elements sent to it, then offset and number
+    /// of those received from it. Empty until [`Exchange::count`].
     ways: Vec<[u64; 4]>,
 }
 
 impl Exchange {
-    /// Resolves the operands by `at`. A barrier is an all-reduce of one element at `scratch`.
+    /// Resolves a collective. `at` returns the address of an operand. A barrier becomes an all-reduce of one element at
+    /// `scratch`.
     pub fn new(collective: &Collective, scratch: u64, at: impl Fn(u8) -> u64) -> Exchange {
         let barrier = collective.kind == CollectiveKind::Barrier;
         let address = |operand: Option<u8>| if barrier { scratch } else { operand.map_or(0, &at) };
@@ -210,7 +216,8 @@ impl Exchange {
         Some((self.counts, (counted.counts() * counted.dtype.size()) as usize))
     }
 
-    /// Sets the elements that the rank exchanges with each other rank from the counts, which the host has read.
+    /// Computes the elements that the rank exchanges with each other rank from the row counts, whose bytes the host has
+    /// read.
     pub fn count(&mut self, counts: &[u8]) {
         let (Some(counted), Collective { rank, ranks, .. }) = (self.collective.counted, &self.collective) else {
             return;
@@ -236,7 +243,7 @@ pub struct Collectives {
     path: &'static str,
 }
 
-/// The library's value for an element type.
+/// The library's constant for an element type (`ncclDataType_t`).
 fn number(dtype: DType) -> c_int {
     match dtype {
         DType::I8 => 0,
@@ -253,7 +260,7 @@ fn number(dtype: DType) -> c_int {
     }
 }
 
-/// The library's value for a reduction.
+/// The library's constant for a reduction (`ncclRedOp_t`).
 fn reduction(reduction: Reduction) -> c_int {
     match reduction {
         Reduction::Sum => 0,
@@ -265,7 +272,7 @@ fn reduction(reduction: Reduction) -> c_int {
 }
 
 impl Collectives {
-    /// Opens the library under one of these names; `missing` makes the error if there is none.
+    /// Opens the library under the first of these names that exists; `missing` makes the error if none does.
     pub fn open(
         paths: &SearchPaths,
         names: [&str; 2],
@@ -292,7 +299,7 @@ impl Collectives {
     /// The library's version, as in `2.28.3`; `None` if it does not report one.
     pub fn version(&self) -> Option<String> {
         let mut version = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.table.get_version)(&mut version) };
         (code == 0).then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
     }
@@ -302,19 +309,19 @@ impl Collectives {
         format!("{}, {}", self.version().as_deref().unwrap_or("unknown"), self.path)
     }
 
-    /// Creates the unique ids of the communicators whose first rank is `rank`.
+    /// Creates the unique ids of those of the communicators whose first rank is `rank`.
     pub fn begin(&self, comms: &[CommKey], rank: u32) -> Result<Ids, Box<Fault>> {
         let mut ids = Ids::new();
         for comm in comms.iter().filter(|comm| comm.ranks.first() == Some(&rank)) {
             let mut id = UniqueId { bytes: [0; ID] };
-            // SAFETY: the place is valid for the call.
+            // SAFETY: the output pointer is valid for the call.
             self.check("ncclGetUniqueId", unsafe { (self.table.get_unique_id)(&mut id) })?;
             ids.insert(comm.clone(), id);
         }
         Ok(ids)
     }
 
-    /// Creates this rank's part of a communicator on the current device. Blocks until all its ranks take part.
+    /// Creates this rank's handle of a communicator on the current device. Blocks until all its ranks take part.
     pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &IdExchange)) -> Result<Comm, Box<Fault>> {
         let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
         let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
@@ -323,14 +330,14 @@ impl Collectives {
             return Err(Fault::new("ncclCommInitRank", "not called, since another rank has failed"));
         }
         let mut made: Comm = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };
         self.check("ncclCommInitRank", code)?;
         meeting.note_created(comm);
         Ok(made)
     }
 
-    /// Issues collectives; several are issued as a group.
+    /// Issues collectives to a stream. Several collectives are issued as a group.
     ///
     /// # Safety
     ///
@@ -395,7 +402,7 @@ impl Collectives {
         }
     }
 
-    /// Issues an all-to-all as one transfer between each pair of ranks.
+    /// Issues an all-to-all of known sizes as one transfer between each pair of ranks.
     ///
     /// # Safety
     ///
@@ -425,7 +432,7 @@ impl Collectives {
         self.grouped(|| (0..collective.ranks as usize).try_for_each(transfer))
     }
 
-    /// Issues an all-to-all of counted rows as one transfer between each pair of ranks.
+    /// Issues an all-to-all of counted rows as one transfer between each pair of ranks. Empty transfers are left out.
     ///
     /// # Safety
     ///
@@ -435,7 +442,7 @@ impl Collectives {
         let (kind, size) = (number(collective.dtype), collective.dtype.size());
         let transfer = |(peer, &[from, sent, to, received]): (c_int, &[u64; 4])| {
             let (from, to) = ((source + from * size) as *const c_void, (target + to * size) as *mut c_void);
-            // SAFETY: the caller vouches for handles and memory, within which all ways lie.
+            // SAFETY: the caller vouches for handles and memory; rows beyond the end of a tensor have been dropped.
             unsafe {
                 if sent > 0 {
                     self.check("ncclSend", (self.table.send)(from, sent as usize, kind, peer, comm, stream))?;
@@ -449,14 +456,14 @@ impl Collectives {
         self.grouped(|| (0..).zip(ways).try_for_each(transfer))
     }
 
-    /// Returns the asynchronous error of a communicator; `None` if there is none.
+    /// Returns the asynchronous error of a communicator; `None` if it has none or if its work is still in progress.
     ///
     /// # Safety
     ///
     /// The communicator must be alive.
     pub unsafe fn failure(&self, comm: Comm) -> Option<Box<Fault>> {
         let mut state = 0;
-        // SAFETY: the caller vouches for the communicator; the place is valid for the call.
+        // SAFETY: the caller vouches for the communicator; the output pointer is valid for the call.
         unsafe { (self.table.comm_error)(comm, &mut state) };
         /// Status of a communicator with pending work.
         const IN_PROGRESS: c_int = 7;

@@ -1,5 +1,5 @@
-//! Copies between ranks from one rank's view, as plain data that other ranks receive: destination offsets, what the
-//! rank sends, and which consecutive copies can share one synchronization.
+//! Copies between ranks from the view of one rank, as plain data that other ranks receive: offsets of destinations, the
+//! data that the rank sends, and the consecutive copies that can share one synchronization.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,27 +9,28 @@ use serde::{Deserialize, Serialize};
 use crate::exec::{Image, ImageOp};
 use crate::ops::{Launch, Peer, Sent};
 
-/// Maximum number of copies that share a synchronization; each is compared with all before it.
+/// Maximum number of copies that share a synchronization. Each copy is compared with all earlier ones of its batch.
 const MAX_CROSSINGS: usize = 256;
 
 /// Whether consecutive copies share a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncSharing {
+    /// Consecutive copies share a synchronization where [`Crossings::needs`] permits it.
     Rows,
     /// Each copy synchronizes separately, as in observed iterations: otherwise a receiver's copies would appear to take
     /// no time.
     Nothing,
 }
 
-/// A rank's copies to and from other ranks, by number, which is the same on all ranks.
+/// A rank's copies to and from other ranks, by the copy's number, which is the same on all ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Crossings {
-    /// Destination offset in bytes in this rank's device memory, by copy and sender.
+    /// For each copy and each sender, the offset in bytes of the destination in this rank's device memory.
     targets: BTreeMap<u32, BTreeMap<u32, u64>>,
     sends: BTreeMap<u32, Sending>,
-    /// The copy before, by each copy that shares its synchronization with it.
+    /// For each copy that shares the synchronization of the copy before it, the number of that earlier copy.
     before: BTreeMap<u32, u32>,
-    /// The copy after, by each copy that shares its synchronization with it.
+    /// For each copy whose synchronization the next copy shares, the number of that next copy.
     behind: BTreeMap<u32, u32>,
 }
 
@@ -38,12 +39,12 @@ pub struct Crossings {
 struct Sending {
     to: u32,
     lane: u32,
-    /// Index of the copy's operation.
+    /// Index of the copy's operation in the image, in the order of issue.
     number: usize,
 }
 
 impl Crossings {
-    /// Collects the copies between ranks of an image.
+    /// Collects the copies between ranks that an image contains.
     pub fn of(image: &Image) -> Crossings {
         let (mut targets, mut sends) = (BTreeMap::new(), BTreeMap::new());
         for (number, op) in image.ops.iter().enumerate() {
@@ -57,13 +58,15 @@ impl Crossings {
         Crossings { targets, sends, before, behind }
     }
 
-    /// Destination offset of a rank's copy, in bytes in the receiver's device memory; `None` if there is none.
+    /// Offset in bytes of the destination of copy `crossing` from rank `from`, in this rank's device memory; `None` if
+    /// there is no such copy.
     pub fn target(&self, crossing: u32, from: u32) -> Option<u64> {
         self.targets.get(&crossing)?.get(&from).copied()
     }
 
-    /// Whether a copy to rank `to` needs each of two flags: that the receiver is ready, and that the data has arrived.
-    /// `self` has the receiver's copies, `sender` those of the sender.
+    /// Returns whether a copy to rank `to` needs each of its two flags: "receiver ready", and "data arrived". A flag is
+    /// not needed if the copy before or after, between the same two ranks, stands for it. `self` has the copies of the
+    /// receiver.
     pub fn needs(&self, to: u32, sender: &Crossings, crossing: u32) -> [bool; 2] {
         let joined = |first: u32, second: u32| {
             let sends = [first, second].map(|crossing| sender.sends.get(&crossing).filter(|sends| sends.to == to));
@@ -75,7 +78,7 @@ impl Crossings {
     }
 }
 
-/// The peers of an operation; `None` if it is not a copy between ranks.
+/// The part of this rank in a copy between ranks; `None` for any other operation.
 pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
     match image.works[op.work as usize].launches.first() {
         Some(Launch::Peer(peer)) => Some(peer),
@@ -83,8 +86,9 @@ pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
     }
 }
 
-/// For each copy that a rank receives, the previous copy of its row. Copies form a row if no other operation of the
-/// rank is between them, neither accesses the destination of the other, and no two ranks write the same memory.
+/// For each copy that a rank receives and that continues a batch, the number of the copy before it in the batch. Copies
+/// of a lane form a batch if no other operation of the rank is between them, none accesses the destination of another,
+/// and no two ranks write the same memory.
 fn rows(image: &Image) -> BTreeMap<u32, u32> {
     let mut before = BTreeMap::new();
     let mut rows: BTreeMap<u32, CopyBatch> = BTreeMap::new();
@@ -107,15 +111,15 @@ fn rows(image: &Image) -> BTreeMap<u32, u32> {
     before
 }
 
-/// Consecutive copies, from the view of one of their ranks.
+/// Consecutive copies that can share a synchronization, from the view of one of their ranks.
 struct CopyBatch {
-    /// Operation and number of the last copy.
+    /// Index of the last copy's operation, and number of the last copy.
     number: u32,
     last: u32,
     count: usize,
-    /// Device memory that the rank itself reads and writes.
+    /// Ranges of this rank's device memory that its own operations read and write, in bytes.
     used: Vec<Range<u64>>,
-    /// Memory that other ranks write, with the writer.
+    /// Ranges of this rank's device memory that other ranks write, in bytes, each with the rank that writes it.
     written: Vec<(u32, Range<u64>)>,
 }
 
@@ -135,8 +139,8 @@ impl CopyBatch {
         row
     }
 
-    /// Whether the copy `next` may follow without synchronization in between. Then data of `next` may arrive before
-    /// these copies run, and data of these copies after `next` has run. Writes of the same rank stay in order.
+    /// Whether the copy `next` may join the batch without synchronization in between. Its data may then arrive before
+    /// earlier copies run, and theirs after it has run. Writes of one rank stay in order.
     fn allows(&self, next: &CopyBatch) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;
         let untouched = |written: &CopyBatch, used: &CopyBatch| {

@@ -1,8 +1,8 @@
-//! Emulates one rank of a large world on one device: a kernel replaces each operation with other ranks.
+//! Runs one rank of a large world on one device: a kernel replaces each operation with other ranks.
 //!
-//! Each collective, and each copy to another rank, is replaced by a kernel that occupies as many compute units for the
-//! time that a topology's tables give. Its results are missing from memory, so nothing can be verified, and late
-//! arrival of other ranks is not modelled.
+//! Each collective, and each copy to another rank, is replaced by a kernel that occupies the same number of compute
+//! units for the time that the tables of a profile give. Its results are missing from memory, so nothing can be
+//! verified. The late arrival of other ranks is not modelled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Emulated {
         Emulated { backend, profile }
     }
 
-    /// Replaces all operations of an image with other ranks.
+    /// Replaces all operations with other ranks in an image by kernels of the same duration.
     fn replace(&self, image: &mut Image) {
         let mut known: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         for index in 0..image.ops.len() {
@@ -45,7 +45,7 @@ impl Emulated {
         image.crossings = 0;
     }
 
-    /// The kernel that replaces an operation; `None` for one without other ranks.
+    /// Returns the kernel that replaces an operation; `None` for an operation without other ranks.
     fn kernel(&self, image: &Image, op: &ImageOp) -> Option<Spec> {
         let work = &image.works[op.work as usize];
         let most = self.backend.device().units.unwrap_or(u32::MAX);

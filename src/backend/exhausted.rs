@@ -18,8 +18,8 @@ thread_local! {
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` with fallible allocation: `try_reserve` and similar return their error. Elsewhere a failed allocation
-/// ends the process.
+/// Runs `work` in which allocations may fail: `try_reserve` and similar functions return their error. Outside of such a
+/// function, a failed allocation ends the process.
 pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
     let outer = MAY_FAIL.replace(true);
     let result = work();

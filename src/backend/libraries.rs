@@ -10,14 +10,14 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::exec::ExecError;
 
-/// Folders to search besides the loader's.
+/// Folders in which libraries are searched, besides those of the loader.
 #[derive(Clone, Debug, Default)]
 pub struct SearchPaths {
-    /// Folders that are searched first, before the loader's.
+    /// Folders that are searched before all others.
     pub first: Vec<PathBuf>,
     /// Library folders of toolkits.
     pub toolkits: Vec<PathBuf>,
-    /// Python's `site-packages` folders: wheels have libraries in `nvidia/<package>/lib`.
+    /// Python's `site-packages` folders, whose wheels have libraries in `nvidia/<package>/lib`.
     pub packages: Vec<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ pub struct Opened {
     pub path: &'static str,
 }
 
-/// Why a library could not be loaded.
+/// Reason why a library could not be loaded.
 #[derive(Clone, Debug)]
 pub enum NotOpened {
     /// No file with any of the library's names was found.
@@ -51,8 +51,8 @@ impl NotOpened {
     }
 }
 
-/// Returns the text that a function writes into a buffer of the given size; `None` if the function fails or the text is
-/// empty.
+/// Returns the text that `write` stores in a buffer, given the buffer's address and size; `None` if `write` returns an
+/// error or the text is empty.
 pub fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
     let mut buffer = [0u8; 256];
     // The last byte stays 0, so the text always ends.
@@ -61,7 +61,7 @@ pub fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
     (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
-/// Returns the value of a cell; calls `open` to create it if the cell is empty.
+/// Returns the value of a cell, which `open` creates if the cell is empty.
 pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) -> Result<&T, ExecError> {
     if cell.get().is_none() {
         let _ = cell.set(open()?);
@@ -70,14 +70,14 @@ pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) 
 }
 
 impl SearchPaths {
-    /// Loads the first of the names that is available.
+    /// Loads the first of these file names that is found, in the order of [`SearchPaths::candidates`].
     pub fn open(&self, names: &[String]) -> Result<Opened, NotOpened> {
         first_that_loads(self.candidates(names))
     }
 
-    /// Loads the newest library that is available under one of the names: first one in a folder that was given
-    /// explicitly, then the one that the loader finds outside of its usual folders, then the one with the highest
-    /// version. Other files without a known version come last, in the order of [`SearchPaths::open`].
+    /// Loads the newest library among these file names. A library in a folder that was given explicitly comes first,
+    /// then one that the loader finds outside of its usual folders, then the one with the highest version. Files of
+    /// unknown version come last, in the order of [`SearchPaths::open`].
     pub fn open_newest(&self, names: &[String]) -> Result<Opened, NotOpened> {
         first_that_loads(self.newest_first(names))
     }
@@ -95,7 +95,7 @@ impl SearchPaths {
         all
     }
 
-    /// Paths of these names, in the order in which they are tried. The loader finds a plain name.
+    /// Paths of these file names, in the order in which they are tried. The loader searches a name without a folder.
     fn candidates(&self, names: &[String]) -> Vec<PathBuf> {
         // A folder given explicitly has priority over every name elsewhere.
         let before = names.iter().flat_map(|name| self.first.iter().map(move |folder| folder.join(name)));
@@ -108,9 +108,9 @@ impl SearchPaths {
         before.chain(elsewhere).collect()
     }
 
-    /// Version of a library's file without loading it, since two versions of one library do not fit into a process: the numbers
-    /// at the end of the name that its links lead to, or else those of the wheel that it came with. `None` if neither has more
-    /// than one number, or for a plain name outside of the loader's usual folders.
+    /// Version of a library file, found without loading it, since a process can load only one version of a library: the
+    /// numbers at the end of the name to which its links lead, otherwise those of the wheel that contains it. `None` if
+    /// neither has more than one number, and for a name without a folder that is not in the loader's usual folders.
     fn version(&self, path: &Path) -> Option<Vec<u64>> {
         let path = match path.components().count() {
             1 => LOADER_FOLDERS.iter().map(|folder| Path::new(folder).join(path)).find(|path| path.is_file())?,
@@ -133,17 +133,17 @@ impl SearchPaths {
     }
 }
 
-/// Folders in which a loader finds a plain name, on the usual distributions.
+/// Folders in which the loaders of common distributions search for a name without a folder.
 const LOADER_FOLDERS: &[&str] =
     &["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib"];
 
-/// The numbers of a version such as `9.14.0`; `None` for fewer than two, or for other text.
+/// Returns the numbers of a version such as `9.14.0`; `None` if there are fewer than two, or for other text.
 fn numbers(text: &str) -> Option<Vec<u64>> {
     let all: Vec<u64> = text.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?;
     (all.len() > 1).then_some(all)
 }
 
-/// Loads the first of these libraries that loads.
+/// Loads the first of these files that the loader accepts.
 fn first_that_loads(paths: Vec<PathBuf>) -> Result<Opened, NotOpened> {
     let mut broken = None;
     for path in paths {
@@ -188,8 +188,8 @@ fn leak(path: &Path) -> &'static str {
 }
 
 impl Opened {
-    /// Loads the libraries in the same folder whose names have this prefix, for a library that loads them by name
-    /// without a path.
+    /// Loads the libraries in the same folder whose names have this prefix, for a library that later loads them by name
+    /// without a folder.
     pub fn open_beside(&self, prefix: &str) {
         let Some(folder) = Path::new(self.path).parent().filter(|folder| !folder.as_os_str().is_empty()) else {
             return;
@@ -203,7 +203,7 @@ impl Opened {
         }
     }
 
-    /// Address of a function; `None` if the library has none of that name.
+    /// Address of a function; `None` if the library has no function of that name.
     ///
     /// # Safety
     ///
@@ -213,7 +213,7 @@ impl Opened {
         unsafe { self.library.get::<T>(symbol.as_bytes()) }.ok().map(|found| *found)
     }
 
-    /// Error for a missing function that is required.
+    /// The error for a required function that the library lacks.
     pub fn missing_function(&self, symbol: &str) -> ExecError {
         ExecError::MissingLibrary {
             library: format!("`{symbol}` of {}", self.path),

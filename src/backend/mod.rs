@@ -1,6 +1,6 @@
 //! The backends: GPUs, the CPU and the simulator, which are independent of each other.
 //!
-//! The only module that may contain `unsafe` code or use a vendor's library.
+//! This is the only module that may contain `unsafe` code or call a vendor's library.
 
 #![allow(unsafe_code, reason = "vendors' libraries are called from here and from nowhere else")]
 

@@ -1,7 +1,7 @@
 //! Named ranges for profilers: NVTX for NVIDIA's, rocTX for AMD's. Nothing is linked.
 //!
-//! Since version 3, NVTX consists of C headers only, which load the library that a profiler names, pass it a table of
-//! empty slots, and call the functions that it stores there. This module implements that protocol.
+//! Since version 3, NVTX consists of C headers only. They load the library that a profiler names, pass it a table of
+//! empty function slots, and call the functions that the library stores there. This module implements that protocol.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -16,14 +16,14 @@ type Pop = unsafe extern "C" fn() -> c_int;
 type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
-/// The library that receives ranges.
+/// The vendor's library that receives the ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeLibrary {
     Nvtx,
     Roctx,
 }
 
-/// Functions that open and close a range, and names of operations by source location.
+/// Functions that open and close a range, and the names of operations by their source location.
 pub struct Ranges {
     push: Push,
     pop: Pop,
@@ -31,8 +31,8 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Connects to an attached profiler; `None` if there is none. `injection` is the library that an NVIDIA profiler
-    /// has named.
+    /// Connects to an attached profiler; `None` if there is none. `injection` is the path of the library that an NVIDIA
+    /// profiler has named, if any.
     pub fn open(kind: RangeLibrary, injection: Option<&Path>, paths: &SearchPaths) -> Option<Ranges> {
         let (push, pop) = match kind {
             RangeLibrary::Nvtx => nvtx(injection?)?,
@@ -41,13 +41,13 @@ impl Ranges {
         Some(Ranges { push, pop, names: BTreeMap::new() })
     }
 
-    /// Names the operation at a source location.
+    /// Sets the name of the operation at a source location.
     pub fn name(&mut self, span: SrcSpan, name: &str) {
         let text = CString::new(name.replace('\0', " ")).expect("no NUL is left");
         self.names.insert(span, text);
     }
 
-    /// Name of the operation at a source location.
+    /// Name of the range for the operation at a source location.
     pub fn named(&self, span: SrcSpan) -> CString {
         self.names.get(&span).cloned().unwrap_or_else(|| c"aorta".to_owned())
     }
@@ -65,7 +65,7 @@ impl Ranges {
     }
 }
 
-/// Functions of AMD's library, or `None` without it. The version that the current profiler uses is tried first.
+/// Functions of rocTX; `None` if the library is missing. The version that current profilers use is tried first.
 fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     let names = ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
     let opened = paths.open(&names.map(str::to_owned)).ok()?;
@@ -73,7 +73,7 @@ fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     unsafe { Some((opened.find("roctxRangePushA")?, opened.find("roctxRangePop")?)) }
 }
 
-/// Functions that a profiler's library stores in the slots that it is given; `None` if it cannot be loaded.
+/// Functions that a profiler's library stores in the slots; `None` if the library cannot be loaded or stores none.
 fn nvtx(injection: &Path) -> Option<(Push, Pop)> {
     let opened: Opened = SearchPaths::default().open(&[injection.to_str()?.to_owned()]).ok()?;
     // SAFETY: that is the type by which every such library has it.

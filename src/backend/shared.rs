@@ -11,20 +11,20 @@ use tempfile::NamedTempFile;
 
 use super::system::{self, lock};
 
-/// Prefix of such a file's name.
+/// Prefix of the file's name, by which leftover files are recognized.
 const PREFIX: &str = "aorta-";
 
-/// A mapped file, used mostly by devices.
+/// Memory that several processes map, used mostly by devices.
 #[derive(Debug)]
 pub struct SharedMemory {
     address: u64,
     bytes: usize,
-    /// The file, while others may still open it; then `None`.
+    /// The file while other processes may still open it; `None` afterwards, and for memory of another process.
     file: Option<NamedTempFile>,
 }
 
 impl SharedMemory {
-    /// Creates zeroed memory.
+    /// Creates memory of this many bytes, all zero.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
         // No other process has the name yet; the lock marks the file as used.
@@ -35,8 +35,8 @@ impl SharedMemory {
         Ok(SharedMemory { address, bytes: bytes as usize, file: Some(file) })
     }
 
-    /// Opens the memory of `bytes` bytes that another process has created under that name. A name is not a path, and
-    /// only private files of this user are mapped, so an untrusted name can do no harm.
+    /// Opens the memory of `bytes` bytes that another process has created under this name. A name is not a path, and
+    /// only private files of this user are mapped, so that an untrusted name can do no harm.
     pub fn open(name: &str, bytes: u64) -> io::Result<SharedMemory> {
         let file = opened(name)?;
         let found = file.metadata()?;
@@ -57,7 +57,7 @@ impl SharedMemory {
         self.file = None;
     }
 
-    /// Address of its first byte in this process.
+    /// Address of the first byte in this process.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -67,7 +67,8 @@ impl SharedMemory {
         self.bytes as u64
     }
 
-    /// A word counted from the end, the last being 0; `None` if there are fewer.
+    /// The 32-bit word with this number, counted from the end, where the last word has number 0; `None` if there is
+    /// none.
     pub fn word_from_end(&self, number: usize) -> Option<&AtomicU32> {
         let from = self.bytes.checked_sub(4 * (number + 1))?;
         // SAFETY: the word lies in the memory, which is mapped as long as this lives, and is only used as an atomic.
@@ -75,16 +76,16 @@ impl SharedMemory {
     }
 }
 
-/// Folder of such files: in memory, if the system has a folder for that.
+/// Folder for the files: one in memory if the system has it, otherwise the one for temporary files.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { tempfile::env::temp_dir() }
 }
 
-/// Minimum age of a file before its lock shows whether it is in use: a new one may not be locked yet.
+/// Age from which on a file's lock shows whether it is in use. The creator of a newer file may not have locked it yet.
 const MIN_AGE: Duration = Duration::from_secs(60);
 
-/// Removes files of processes that were killed before all others had opened them. Nobody holds their lock any more.
+/// Removes files of processes that were killed before all others had opened them: no process holds their lock.
 fn remove_orphans(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {

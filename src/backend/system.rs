@@ -7,15 +7,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::base::Nanos;
 
-/// Monotonic clock, shared by all processes of a host, which the standard library does not guarantee.
+/// Time of the monotonic clock that all processes of a host share. The standard library does not guarantee that for its
+/// own.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     Nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
 }
 
-/// Identifies that clock: processes with equal numbers read the same clock. Derived from the boot time, at which the
-/// clock starts, and from the time namespace, which a container may have. If the system reports neither, the number is
-/// unique to this process.
+/// Number of that clock: processes with equal numbers read the same clock. The number is derived from the boot time, at
+/// which the clock starts, and from the time namespace, which a container may have of its own. If the system reports
+/// neither, the number is unique to this process.
 pub fn clock() -> u32 {
     static CLOCK: OnceLock<u32> = OnceLock::new();
     *CLOCK.get_or_init(|| {
@@ -35,18 +36,19 @@ pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a file or a folder belongs to this user, and others have none of the rights in `mode`, such as `0o077`.
+/// Whether a file or folder belongs to this user, and group and others have none of the rights in `mode`, such as
+/// `0o077`.
 pub fn is_own(about: &std::fs::Metadata, mode: u32) -> bool {
     about.uid() == user_id() && about.mode() & mode == 0
 }
 
-/// Number of characters in a line of a terminal; `None` if the handle is that of a file or a pipe.
+/// Width of a terminal in characters; `None` if the handle is not that of a terminal.
 pub fn terminal_columns(handle: impl std::os::fd::AsFd) -> Option<usize> {
     rustix::termios::tcgetwinsize(handle).ok().map(|size| usize::from(size.ws_col))
 }
 
-/// Locks a file until it is closed. Returns false if another process holds the lock; true if the file system has no
-/// locks.
+/// Locks a file until it is closed, without waiting. Returns false if another process holds the lock; true also if the
+/// file system has no locks.
 pub fn lock(file: &std::fs::File) -> bool {
     use rustix::fs::{FlockOperation, flock};
     flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
@@ -60,13 +62,13 @@ pub fn available_memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// NUMA node of the host that is closest to a device on the PCI bus; `None` if unknown.
+/// NUMA node of the host that is closest to a device with this PCI address; `None` if the system does not report it.
 pub fn numa_node(bus: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", bus.to_lowercase())).ok()?;
     Some(text.trim().to_owned()).filter(|node| node.parse::<u32>().is_ok())
 }
 
-/// Runs `work`, which installs signal handlers, and keeps hang-ups ignored if they were, as under `nohup`.
+/// Runs `work`, which installs signal handlers. If hang-ups were ignored before, as under `nohup`, they stay ignored.
 pub fn preserving_ignored_hangup(work: impl FnOnce()) {
     use std::ffi::c_int;
 
@@ -86,8 +88,8 @@ pub fn preserving_ignored_hangup(work: impl FnOnce()) {
     }
 }
 
-/// Ends the process at once, without exit handlers: those of vendors' libraries wait for the device, and blocked
-/// threads would be waited for too.
+/// Ends the process at once, without exit handlers. Those of vendors' libraries would wait for the device, and a normal
+/// exit would wait for blocked threads.
 pub fn leave(code: u8) -> ! {
     unsafe extern "C" {
         fn _exit(code: std::ffi::c_int) -> !;

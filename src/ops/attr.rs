@@ -8,7 +8,7 @@ use crate::base::{DType, Dims, SrcSpan};
 
 use super::{Crossing, DataFile, Spec, UserKernel};
 
-/// Definition of an option or of a positional value of an operation.
+/// Definition of an option, or of a value that a call passes by position.
 #[derive(Debug)]
 pub struct OptionSpec {
     pub name: &'static str,
@@ -19,42 +19,43 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
-    /// An option that every call gives.
+    /// Returns the definition of an option that every call must give.
     pub const fn required(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind, default: Preset::Required, doc }
     }
 
-    /// Returns the definition of an option without a default: the operation decides if a call omits it.
+    /// Returns the definition of an option without a default: if a call omits it, the operation chooses a value.
     pub const fn absent(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind, default: Preset::Absent, doc }
     }
 
-    /// An optional number without a unit.
+    /// Returns the definition of an optional number without a unit.
     pub const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
         OptionSpec::quantity(name, Dimension::NONE, default, doc)
     }
 
-    /// An optional number of this dimension.
+    /// Returns the definition of an optional number of this dimension, such as a time.
     pub const fn quantity(name: &'static str, dimension: Dimension, default: f64, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Number(dimension), default: Preset::Number(default), doc }
     }
 
-    /// An optional whole number from `least` to `most`, both included.
+    /// Returns the definition of an optional whole number from `least` to `most`, both included.
     pub const fn int(name: &'static str, least: i64, most: i64, default: i64, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Int(least, most), default: Preset::Int(default), doc }
     }
 
-    /// Optional whole numbers from `least` to `most` for spatial dimensions.
+    /// Returns the definition of optional whole numbers from `least` to `most`: one for all spatial dimensions, or one
+    /// for each.
     pub const fn spatial(name: &'static str, least: i64, most: i64, default: i64, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Spatial(least, most), default: Preset::Int(default), doc }
     }
 
-    /// An optional `true` or `false`.
+    /// Returns the definition of an optional `true` or `false`.
     pub const fn bool(name: &'static str, default: bool, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Bool, default: Preset::Bool(default), doc }
     }
 
-    /// An optional word from this list; the first one is the default.
+    /// Returns the definition of an optional word of a list; the first word is the default.
     pub const fn word(name: &'static str, words: &'static [&'static str], doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Word(words), default: Preset::Word(words[0]), doc }
     }
@@ -68,16 +69,17 @@ pub enum OptionType {
     /// A number of this dimension, such as a time or a size.
     Number(Dimension),
     Bool,
-    /// A word of this list.
+    /// One word of this list.
     Word(&'static [&'static str]),
     /// A list of dimension indices.
     Axes,
     DType,
     /// A list of whole numbers, one for each dimension.
     Sizes,
-    /// A list of whole numbers, as many as the operation takes.
+    /// A list of whole numbers of any length; the operation checks the length.
     List,
-    /// Whole numbers in a range, both ends included: one for all spatial dimensions, or a list with one for each.
+    /// Whole numbers in a range, both ends included: a single one for all spatial dimensions, or a list with one for
+    /// each.
     Spatial(i64, i64),
     /// Numbers of elements from each rank to each rank: one list per sender, or one list for all senders.
     Counts,
@@ -109,11 +111,12 @@ impl OptionType {
     }
 }
 
-/// Value of an option that a call omits.
+/// Value of an option if a call omits it.
 #[derive(Debug)]
 pub enum Preset {
+    /// The call is wrong: every call must give the option.
     Required,
-    /// No value; the operation decides.
+    /// No value: the operation chooses.
     Absent,
     Int(i64),
     Number(f64),
@@ -122,7 +125,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The default value; absent for a required option.
+    /// The default value; [`Attr::Absent`] if the option has none.
     pub fn value(&self) -> Attr {
         match self {
             Preset::Required | Preset::Absent => Attr::Absent,
@@ -146,20 +149,20 @@ pub enum Attr {
     DType(DType),
     Counts(Arc<ElementCounts>),
     File(Arc<DataFile>),
-    /// The members of a batch of collectives. Not written as an option.
+    /// The members of a batch of collectives, as an internal option that no text can write.
     Batch(Arc<[Spec]>),
-    /// A rank's part of a copy between ranks. Not written as an option.
+    /// A rank's part of a copy between ranks, as an internal option that no text can write.
     Crossing(Arc<Crossing>),
-    /// A declared kernel. Not written as an option.
+    /// A declared kernel, as an internal option that no text can write.
     UserKernel(Arc<UserKernel>),
 }
 
 /// Numbers of elements from each rank to each rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ElementCounts {
-    /// A list per sender.
+    /// One list for each sender, in rank order, with a number for each receiver.
     Rows(Vec<Vec<u64>>),
-    /// A list that is the same for all senders.
+    /// One list with a number for each receiver, which applies to all senders.
     Each(Vec<u64>),
 }
 
@@ -223,11 +226,12 @@ pub struct Attrs {
 }
 
 impl Attrs {
-    /// Returns these options, which no text contains.
+    /// Returns options that no text contains, so that they have no locations.
     pub fn of(options: impl IntoIterator<Item = (&'static str, Attr)>) -> Attrs {
         Attrs { values: options.into_iter().map(|(name, value)| (name, value, None)).collect() }
     }
 
+    /// Adds an option; `span` is its location, or `None` if no text contains it.
     pub fn push(&mut self, name: &'static str, value: Attr, span: Option<SrcSpan>) {
         self.values.push((name, value, span));
     }
@@ -246,16 +250,18 @@ impl Attrs {
         attrs
     }
 
-    /// Value of an option; `None` if the operation has none of this name.
+    /// Value of an option; `None` if the call has no option with this name.
     fn find(&self, name: &str) -> Option<&Attr> {
         self.values.iter().find(|(candidate, ..)| *candidate == name).map(|(_, value, _)| value)
     }
 
+    /// Value of an option of the operation's own signature. Panics for any other name.
     fn get(&self, name: &str) -> &Attr {
         self.find(name).expect("an operation asks for options of its own signature, and the model fills in all of them")
     }
 
-    /// The word of an option; `None` if it has no value, since its use is wrong.
+    /// The word of an option; `None` if the option has no value or is not a word, as may be the case in an invalid
+    /// call.
     pub fn find_word(&self, name: &str) -> Option<&'static str> {
         match self.find(name)? {
             Attr::Word(word) => Some(word),
@@ -263,11 +269,12 @@ impl Attrs {
         }
     }
 
-    /// Returns the location of an option in the text; `None` for one that was not written.
+    /// Location of an option in the text; `None` if the text does not contain the option.
     pub(super) fn span(&self, name: &str) -> Option<SrcSpan> {
         self.values.iter().find(|(candidate, ..)| *candidate == name)?.2
     }
 
+    /// Value of an option of type [`OptionType::Int`] that has a default or is required. Panics for other types.
     pub fn int(&self, name: &str) -> i64 {
         match self.get(name) {
             Attr::Int(value) => *value,
@@ -275,6 +282,7 @@ impl Attrs {
         }
     }
 
+    /// Value of an option of type [`OptionType::Number`] that has a default or is required. Panics for other types.
     pub fn number(&self, name: &str) -> f64 {
         match self.get(name) {
             Attr::Number(value) => *value,
@@ -282,6 +290,7 @@ impl Attrs {
         }
     }
 
+    /// Value of an option of type [`OptionType::Bool`]. Panics for other types.
     pub fn bool(&self, name: &str) -> bool {
         match self.get(name) {
             Attr::Bool(value) => *value,
@@ -289,6 +298,7 @@ impl Attrs {
         }
     }
 
+    /// Value of an option of type [`OptionType::Word`]. Panics for other types.
     pub fn word(&self, name: &str) -> &'static str {
         match self.get(name) {
             Attr::Word(value) => value,

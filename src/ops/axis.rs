@@ -1,19 +1,20 @@
-//! The option `dim` of operations along one dimension.
+//! The option `dim` of operations that work along one dimension.
 
 use super::*;
 
-/// The option with this default; -1 means the last dimension.
+/// Returns the definition of `dim` with this default. Negative values count from the end: -1 is the last dimension.
 pub const fn option(default: i64, doc: &'static str) -> OptionSpec {
     OptionSpec::int("dim", -(Dims::MAX as i64), Dims::MAX as i64 - 1, default, doc)
 }
 
-/// Dimension selected by the option, for a call that [`Call::axis`] has checked.
+/// Index of the dimension that `dim` selects in a tensor of `rank` dimensions. [`Call::axis`] has checked the call.
 pub fn of(attrs: &Attrs, rank: usize) -> usize {
     attrs.int("dim").rem_euclid(rank as i64) as usize
 }
 
 impl Call<'_> {
-    /// Returns the dimension of this shape that the option selects, or an error at the option.
+    /// Returns the index of the dimension that `dim` selects; an error at the option if the shape has no such
+    /// dimension.
     pub(super) fn axis(&self, dims: Dims) -> Result<usize, OpError> {
         let (dim, rank) = (self.attrs.int("dim"), dims.len() as i64);
         if (-rank..rank).contains(&dim) {

@@ -80,7 +80,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &optimizers::Optimizer::Sgd,
 ];
 
-/// The operation of that name; `None` if there is none.
+/// Returns the catalogue's operation with this name; `None` if there is none.
 pub fn find(name: &str) -> Option<&'static dyn Operation> {
     CATALOGUE.iter().copied().find(|operation| operation.name() == name)
 }

@@ -9,7 +9,7 @@ use super::*;
 /// `concat(x, … -> y)`, as `torch.cat`.
 pub struct Concat;
 
-/// Dimension of the concatenation.
+/// Index of the dimension along which tensors are concatenated.
 fn along(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.outputs[0].dims.len())
 }
@@ -104,7 +104,7 @@ impl Operation for Concat {
     }
 }
 
-/// The copies of the inputs to their places in the output.
+/// Returns the elementwise copies of the inputs to their parts of the output.
 fn tasks<'a>(spec: &Spec, identity: &'a Expression) -> Vec<Task<'a>> {
     let (axis, whole) = (along(spec), &spec.outputs[0]);
     let mut from = 0;
@@ -120,19 +120,20 @@ fn tasks<'a>(spec: &Spec, identity: &'a Expression) -> Vec<Task<'a>> {
         .collect()
 }
 
-/// Number of rows of all tensors, and of elements of an output row. A row has a part of each input.
+/// Number of rows that all tensors have, and number of elements of an output row. An output row consists of one row of
+/// each input.
 fn rows(spec: &Spec) -> (u64, u64) {
     let (axis, y) = (along(spec), &spec.outputs[0]);
     (y.dims[..axis].iter().product(), y.dims[axis..].iter().product())
 }
 
-/// Whether all tensors are contiguous, aligned device memory, and there are at most [`MAX_INPUTS`] inputs.
+/// Whether all tensors are contiguous, aligned device memory, and there are not more than [`MAX_INPUTS`] inputs.
 fn is_flat(spec: &Spec) -> bool {
     let is_flat = |tensor: &Tensor| tensor.contiguous() && tensor.align >= 16 && tensor.space == Space::Device;
     spec.inputs.len() <= MAX_INPUTS && spec.inputs.iter().chain(&spec.outputs).all(is_flat)
 }
 
-/// Whether each input's part of a row is a whole number of packs of 16 bytes.
+/// Whether rows of each input are a whole number of packs of 16 bytes.
 fn is_whole(spec: &Spec) -> bool {
     let (all, _) = rows(spec);
     spec.inputs.iter().all(|x| (x.bytes() / all.max(1)).is_multiple_of(16))
@@ -143,28 +144,29 @@ fn pack(spec: &Spec) -> u64 {
     16 / spec.outputs[0].dtype.size()
 }
 
-/// Number of threads of a block that writes packs: fewer if there are few packs, so that they are spread over all SMs.
+/// Number of threads of a block that writes packs. It is smaller if there are few packs, so that they use all SMs.
 fn pack_threads(packs: u64) -> u64 {
     packs.div_ceil(UNITS).next_power_of_two().clamp(64, u64::from(BLOCK))
 }
 
-/// Instructions per pack that a thread writes, and per pack and input, for the choice of the input.
+/// Instructions per pack that a thread writes.
 const PER_PACK: f64 = 90.0;
+/// Instructions per pack and input for finding the input.
 const PER_INPUT: f64 = 4.0;
 
-/// Minimum number of packs of an output that is written in packs. A single element takes fewer instructions, which is what counts if
-/// the output is small.
+/// Minimum number of packs of an output that is written in packs. A thread for a single element takes fewer
+/// instructions, which determine the time of a small output.
 const MIN_PACKS: u64 = 4096;
 
-/// Whether threads write packs of 16 bytes of the output, each with elements of any inputs, because an elementwise walk over each
-/// input would write smaller packs.
+/// Whether threads write packs of 16 bytes of the output, with elements of any inputs, because elementwise copies of
+/// each input would write smaller packs.
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
     spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec)
 }
 
-/// Returns the kernel whose threads write packs. A thread reads the aligned packs of the input that contain its elements, and goes
-/// on with the next input, or the next row, if the pack is not full.
+/// Returns the kernel whose threads write packs. A thread loads the aligned packs of an input that contain its
+/// elements, and continues with the next input or the next row until its pack is full.
 fn in_packs(spec: &Spec) -> Launch {
     let (all, row) = rows(spec);
     let y = &spec.outputs[0];
@@ -216,22 +218,22 @@ fn in_packs(spec: &Spec) -> Launch {
     launch("concat_packs", &before, &params, &body, packs.div_ceil(threads), threads as u32)
 }
 
-/// Maximum size in bytes of a tile in shared memory.
+/// Maximum size of a tile in shared memory, in bytes.
 const TILE: u64 = 16 << 10;
 
-/// Granularity of a tile in rows. 16 rows of any input are a whole number of 16-byte packs.
+/// Granularity of a tile in rows: 16 rows of any input are a whole number of packs of 16 bytes.
 const ROWS: u64 = 16;
 
-/// Maximum number of inputs of the kernels that compare a position with the first one of every input.
+/// Maximum number of inputs of the kernels that compare each position with the begin of every input.
 const MAX_INPUTS: usize = 32;
 
-/// Instructions per element: a step to the next column, and an access of shared memory, which counts as four.
+/// Instructions per element: finding the next column, and an access to shared memory, which counts as four.
 const PER_ELEMENT: f64 = 8.0;
 
-/// Division of rows into tiles that a block joins in shared memory, because an input's part of a row is not a whole number of
-/// packs.
+/// Division of rows into tiles, in which a block joins the rows of all inputs in shared memory. For inputs whose rows
+/// are no whole number of packs.
 struct Tiles {
-    /// Number of rows of all tensors, and of a tile.
+    /// Number of rows that all tensors have, and number of rows of a tile.
     all: u64,
     rows: u64,
     /// Number of elements of an output row.
@@ -239,8 +241,8 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the division into tiles. `None` if rows are long or too few for a tile on each SM, if every input's part of a row is a
-    /// whole number of packs, or if the tensors are not flat.
+    /// Returns the division. `None` if rows are long, or too few for a tile on each SM; if rows of each input are whole
+    /// packs; or if the tensors are not flat.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (all, row) = rows(spec);
         let size = spec.outputs[0].dtype.size();
@@ -252,7 +254,7 @@ impl Tiles {
         Some(Tiles { all, rows: ROWS * fitting.min(spread).max(1), row })
     }
 
-    /// Returns the kernel: a block reads its rows of each input in packs, and writes them joined.
+    /// Returns the kernel: a block loads its rows of each input in packs, and stores them joined.
     fn launch(&self, spec: &Spec) -> Launch {
         let Tiles { all, rows, row } = *self;
         let y = &spec.outputs[0];
@@ -261,7 +263,7 @@ impl Tiles {
             param(format!("{element}* __restrict__ y"), Arg::Operand(spec.inputs.len() as u8)),
             u64_param("all", all),
         ];
-        // Packs of a tile are numbered through all inputs, so that there is one loop instead of one for each.
+        // Packs of a tile are numbered over all inputs, so that one loop loads them.
         let (mut choices, mut from, mut packs) = (String::new(), 0, 0);
         for (number, x) in spec.inputs.iter().enumerate() {
             let own = x.elements() / all;

@@ -7,7 +7,7 @@ use super::*;
 /// `copy(src -> dst)`.
 pub struct Copy;
 
-/// Implementation of a copy.
+/// The implementation of a copy within a device, or between device and host.
 enum CopyMethod {
     Engine(super::launch::Copy),
     Kernel,
@@ -19,7 +19,7 @@ pub fn copied(bytes: u64, from: Space) -> Spec {
     Spec::new(&Copy, options("auto"), vec![Tensor { space: from, ..to }], vec![to])
 }
 
-/// Options of a copy of a slice that the program inserts.
+/// Options of a copy that the program inserts, with this value of `via`.
 pub(super) fn options(via: &'static str) -> Attrs {
     Attrs::of([("via", Attr::Word(via)), ("indices", Attr::Absent), ("back", Attr::Bool(false))])
 }
@@ -33,7 +33,7 @@ fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
     }
 }
 
-/// Shape and strides over which a kernel copies; `None` if the shapes differ and one side has gaps inside a dimension
+/// Shape and strides over which a kernel copies; `None` if the shapes differ and a dimension of one tensor spans a gap
 /// of the other.
 fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
     if source.dims == target.dims {
@@ -44,7 +44,8 @@ fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
     as_target.or_else(|_| as_source()).ok()
 }
 
-/// The copy as rows of bytes, the form that copy engines support; `None` if it has more than one level of gaps.
+/// Returns the copy as rows of contiguous bytes, the form that copy engines support; `None` if more than one stride is
+/// needed.
 fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super::launch::Copy> {
     let (dims, strides) = walk(source, target)?;
     let geometry = collapse(dims, &strides);
@@ -71,12 +72,13 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
     })
 }
 
-/// Minimum length of a row, in bytes, from which the runtime copies rows as fast as a kernel, if they are aligned to
-/// 16 bytes. The runtime copies row by row: on an H200, 170 000 rows of two bytes took 108 µs instead of 3, and two
-/// unaligned rows of 16 MiB took 208 µs (docs/measurements/2026-11-23-unseen-shapes.md). It moves a single unaligned row at
-/// 0.6 to 0.8 of the bandwidth.
+/// Minimum length in bytes of a row that is aligned to 16 bytes, from which on the runtime copies several rows as fast
+/// as a kernel. It copies row by row: on an H200, 170 000 rows of two bytes took 108 µs instead of 3, and two unaligned
+/// rows of 16 MiB took 208 µs (docs/measurements/2026-11-23-unseen-shapes.md). A single unaligned row reaches 0.6 to
+/// 0.8 of the bandwidth.
 const SHORT_ROW: u64 = 1 << 16;
 
+/// Returns the implementation that the option `via` permits for these tensors; `None` if there is none.
 fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<CopyMethod> {
     let rows = rows(source, target, direction(source, target)?);
     let reachable = source.space.on_device() && target.space.on_device() && walk(source, target).is_some();
@@ -259,7 +261,7 @@ impl Operation for Copy {
     }
 }
 
-/// Whether kernels make a copy within a device or between device and host. All pages of a copy are made the same way.
+/// Whether kernels make a copy that is not to another rank. All pages of a copy are made in the same way.
 fn by_kernel(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match pages::indices(&spec.attrs) {
@@ -275,7 +277,7 @@ fn by_kernel(spec: &Spec) -> bool {
     }
 }
 
-/// Work of an elementwise kernel, if one makes the copy; otherwise none.
+/// Work of the elementwise kernel that makes the copy; none if another kernel or the runtime makes it.
 fn work(spec: &Spec) -> walk::Work {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     if pages::indices(&spec.attrs).is_some() || !by_kernel(spec) {
@@ -288,7 +290,7 @@ fn work(spec: &Spec) -> walk::Work {
     }
 }
 
-/// Returns the runtime's copy of a range of pages.
+/// Returns the runtime's copy of a run of pages.
 fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     match within(spec, &part.source, &part.target) {
         CopyMethod::Engine(copy) => {
@@ -299,7 +301,7 @@ fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     }
 }
 
-/// Returns the implementation of a copy within a device or between device and host.
+/// Returns the implementation of a copy that is not to another rank, after `via: auto` has been decided.
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> CopyMethod {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {
@@ -328,8 +330,8 @@ fn launch(spec: &Spec, way: CopyMethod) -> Launch {
     }
 }
 
-/// Returns the launch of a copy to another rank. A kernel requires direct access to the other device, so it is not
-/// chosen here.
+/// Returns the launch of a copy to another rank. A kernel needs direct access to the other device, so `via: auto`
+/// selects it only if the runtime cannot make the copy.
 pub fn launch_to_peer(spec: &Spec) -> Launch {
     let way = way(spec.attrs.word("via"), &spec.inputs[0], &spec.outputs[0]);
     launch(spec, way.expect("`infer` refuses what no way can do"))

@@ -1,40 +1,41 @@
-//! Transfers of rows whose number is known only at run time, such as tokens sent to experts: a tensor counts the rows
-//! from each rank to each other rank.
+//! Transfers of rows whose number is known only at run time, such as tokens sent to experts. A tensor counts the rows
+//! that go from each rank to each other rank.
 //!
-//! The counts are a matrix that every rank has, for example gathered by `all_gather`. It has one row per sender; its
-//! columns are divided equally among the receivers. A sender's rows are ordered by column, received rows by sender.
+//! Every rank has the same matrix of counts, for example from an `all_gather`. It has one row for each sender, whose
+//! columns are divided equally among the receivers. A sender's rows are ordered by column; received rows are ordered by
+//! sender.
 
 use super::kernel::{bounds, c_type, launch, param, u32_param, u64_param};
 use super::launch::RowCounts;
 use super::*;
 
-/// The option that returns rows to their senders by the same counts.
+/// The option that sends rows back to their senders, by the same counts.
 pub const BACK: OptionSpec =
     OptionSpec::bool("back", false, "rows go back to the ranks that they came from by the same counts; needs `counts`");
 
 /// Description of the implementation, for tables.
 pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writes the rows to the other rank";
 
-/// Threads per block of the kernel.
+/// Threads per block of the kernel that sends rows.
 const THREADS: u32 = 256;
 
-/// Maximum number of blocks of the kernel, which saturate a link between devices.
+/// Maximum number of blocks of that kernel: enough to saturate a link between devices.
 const MAX_BLOCKS: u64 = 64;
 
-/// Number of packs that a thread has in flight.
+/// Number of packs that a thread loads before it stores the first.
 const UNROLL: u64 = 4;
 
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedRows {
-    /// First row in the sender's tensor; `to` is the first in the receiver's.
+    /// First row in the sender's tensor. `to` is the first row in the receiver's tensor, and `rows` is their number.
     pub from: u64,
     pub to: u64,
     pub rows: u64,
 }
 
 impl RowCounts {
-    /// Returns the counted rows of an operation; `None` if no tensor counts them.
+    /// Returns the row counts of an operation; `None` if no tensor counts its rows.
     pub fn of(spec: &Spec) -> Option<RowCounts> {
         let counts = spec.inputs.get(1)?;
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
@@ -55,8 +56,8 @@ impl RowCounts {
         u64::from(self.ranks) * self.parts
     }
 
-    /// Returns the rows that rank `from` sends to rank `to`. `count` returns an element of the matrix by its index.
-    /// Rows beyond the end of a tensor are dropped.
+    /// Returns the rows that rank `from` sends to rank `to`. `count` returns the element of the matrix with a row-major
+    /// index. Rows beyond the end of a tensor are left out.
     pub fn way(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> CountedRows {
         let (sender, receiver) = if self.back { (to, from) } else { (from, to) };
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
@@ -73,7 +74,8 @@ impl RowCounts {
         CountedRows { from, to, rows: sum(sender, share).min(self.source - from).min(self.target - to) }
     }
 
-    /// Copies the rows for rank `to` from `source`, the tensor of rank `from`, to `target`, the tensor of rank `to`.
+    /// Copies the rows that rank `from` sends to rank `to`, from the tensor `source` of the sender to the tensor
+    /// `target` of the receiver.
     pub fn copy(&self, counts: &[f64], (from, source): (u32, &[f64]), (to, target): (u32, &mut [f64])) {
         let way = self.way(|place| counts[place as usize] as i64, from, to);
         let [begin, place, length] = [way.from, way.to, way.rows].map(|rows| (rows * self.row) as usize);
@@ -86,12 +88,12 @@ impl RowCounts {
     }
 }
 
-/// Number of elements per index of the first dimension.
+/// Number of elements of a row: of a slice at one index of the first dimension.
 pub fn row(tensor: &Tensor) -> u64 {
     tensor.dims.iter().skip(1).product()
 }
 
-/// Returns whether the call has counts; an error if it has `back` without counts.
+/// Whether the call counts its rows; an error if it has the option `back` without counts.
 pub fn has_counts(call: &Call) -> Result<bool, OpError> {
     let counted = call.inputs.len() > 1;
     if !counted && call.attrs.bool("back") {
@@ -102,7 +104,7 @@ pub fn has_counts(call: &Call) -> Result<bool, OpError> {
     Ok(counted)
 }
 
-/// Returns the type and shape of the output of an operation whose second input counts rows.
+/// Returns the type and shape of the output of an operation whose second input counts rows; checks the operands.
 pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     let (source, counts) = (&call.inputs[0], &call.inputs[1]);
     let Some(target) = call.outputs[0] else {
@@ -141,8 +143,8 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     Ok(vec![(to.dtype, to.dims)])
 }
 
-/// Returns the kernel that copies the rows from rank `from` to the tensor of rank `to`. The kernel reads the counts
-/// itself.
+/// Returns the kernel that copies the rows for rank `to` from rank `from` to the other rank's memory. The kernel reads
+/// the counts.
 pub fn kernel(spec: &Spec, counted: &RowCounts, (from, to): (u32, u32)) -> Launch {
     let (source_tensor, target) = (&spec.inputs[0], &spec.outputs[0]);
     let bytes = counted.row * source_tensor.dtype.size();

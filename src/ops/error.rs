@@ -3,6 +3,7 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// An error in the operands or options of a call.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum OpError {
     #[error("the operands of `{op}` do not fit together")]

@@ -1,4 +1,4 @@
-//! Builds expressions by arithmetic on terms, for operations that define their own.
+//! Writes expressions as arithmetic on terms, for operations with a fixed expression.
 
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -20,7 +20,7 @@ pub struct Term<'f> {
     node: u16,
 }
 
-/// Returns the expression of `N` inputs whose outputs `of` writes.
+/// Returns the expression that `of` writes: it receives a term for each of the `N` inputs and returns the outputs.
 pub fn formula<const N: usize, const OUTPUTS: usize>(
     of: impl for<'f> FnOnce([Term<'f>; N]) -> [Term<'f>; OUTPUTS],
 ) -> Expression {
@@ -30,6 +30,7 @@ pub fn formula<const N: usize, const OUTPUTS: usize>(
 }
 
 impl Formula {
+    /// Returns the input with this number.
     pub fn input(&self, input: u8) -> Term<'_> {
         self.push(ExprNode::Input(input))
     }
@@ -39,6 +40,7 @@ impl Formula {
         std::array::from_fn(|input| self.input(input as u8))
     }
 
+    /// Returns a constant.
     pub fn constant(&self, value: f64) -> Term<'_> {
         let node = self.expression.borrow_mut().push_constant(value);
         Term { formula: self, node: node.expect(FITS) }

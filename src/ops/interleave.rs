@@ -4,32 +4,34 @@ use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param}
 use super::ragged::RAGGED;
 use super::*;
 
-/// Number of elements up to which an elementwise walk is faster than tiles or packs of rows; and size in bytes of a tensor with a short
-/// side up to which it is, since the cache serves its accesses.
+/// Number of elements of a tensor up to which an elementwise kernel transposes it faster than tiles or packs.
 pub const WALKED: u64 = 1 << 17;
+/// Size in bytes of a tensor with a short side up to which an elementwise kernel is faster, since the cache serves its
+/// accesses.
 pub const WALKED_TENSOR: u64 = 8 << 20;
 
-/// Instructions per element: 344 for 40 elements of 16 bits, in code for sm_90 by NVRTC 13.0.
+/// Instructions per element: 344 for 40 elements of 16 bits, in machine code for sm_90 by NVRTC 13.0.
 const PER_ELEMENT: f64 = 8.6;
 
-/// Rows that become columns.
+/// Matrices with few rows, which are transposed: their rows become columns.
 #[derive(Debug)]
 pub struct Interleaved {
     /// Number of matrices.
     count: u64,
-    /// Distance in elements from one matrix to the next in the input.
+    /// Distance from one matrix to the next in the input, in elements.
     step: u64,
     /// Number of rows of a matrix.
     rows: u64,
     /// Number of elements of a row.
     length: u64,
-    /// Distance in elements from one row to the next.
+    /// Distance from one row to the next in the input, in elements.
     stride: u64,
 }
 
 impl Interleaved {
-    /// Returns the rows that a transposition with these sizes and strides of output and input interleaves; `None` if rows are not
-    /// contiguous, if another kernel is faster for their number and size, or if columns are not contiguous in the output.
+    /// Returns the matrices that a transposition moves; `all` has its sizes, and the strides of output and input.
+    /// `None` if rows are not contiguous in the input, if columns are not contiguous in the output, or if another
+    /// kernel is faster for this number and size of rows.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<Interleaved> {
         let (y, rank) = (&spec.outputs[0], all.dims.len());
         if !(2..=3).contains(&rank) {
@@ -42,7 +44,7 @@ impl Interleaved {
         let is_whole = y.align >= 16 && to[rank - 1] == 1 && to[rank - 2] == rows;
         let is_whole = is_whole && (count == 1 || distance == rows * length && distance.is_multiple_of(pack));
         let bytes = y.elements() * y.dtype.size();
-        // Elementwise copies of two or four rows write whole words, and tiles of more or wider rows longer ranges.
+        // Elementwise kernels write whole words of two or four rows. Tiles of more or wider rows write longer ranges.
         let fits = match rows {
             3 => y.elements() > WALKED && y.dtype.size() < 8,
             2 | 4 => bytes > WALKED_TENSOR && rows * y.dtype.size() <= 4,

@@ -219,16 +219,16 @@ __device__ inline f32 exp_below(f32 x) { return power_of_two(x * 1.4426950408889
 __device__ inline f64 exp_below(f64 x) { return exp(x); }
 "#;
 
-/// Text between the parameters of a generated kernel and its body.
+/// Kernel text between the parameters of a generated kernel and its body.
 pub const BODY: &str = ") {\n";
 
-/// Returns the text of a generated kernel that precedes its parameters.
+/// Returns the kernel text up to the parameters.
 pub fn head(name: &str) -> String {
     format!("extern \"C\" __global__ void BOUNDS {name}(")
 }
 
-/// Returns a kernel, `extern "C" __global__ void <name>(<params>) { <body> }`, preceded by `before`. `before` can
-/// redefine `BOUNDS`, the launch bounds of the kernel.
+/// Returns the source of a kernel: `before`, then `extern "C" __global__ void <name>(<params>) { <body> }`. `before`
+/// may redefine the macro `BOUNDS`, the launch bounds of the kernel.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<KernelSource> {
     let (head, params) = (head(name), params.join(", "));
     let text = format!("{TYPES}{FUNCTIONS}\n{before}\n{head}{params}{BODY}{body}}}\n");
@@ -240,8 +240,8 @@ pub fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
     pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Kernel text that sets the launch bounds of a block of `threads` threads, so that the compiler limits registers and
-/// the kernel can be launched.
+/// Returns kernel text that sets the launch bounds for blocks of `threads` threads. The compiler then limits the
+/// registers of a thread, so that such a block can be launched.
 pub fn bounds(threads: u32) -> String {
     format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads})\n")
 }
@@ -254,7 +254,7 @@ pub fn param(declaration: impl Into<String>, arg: Arg) -> Parameter {
     (declaration.into(), arg)
 }
 
-/// Returns a parameter of type `u32`, which must hold the value.
+/// Returns a parameter of type `u32`. The value must be less than 2^32.
 pub fn u32_param(name: &str, value: u64) -> Parameter {
     (format!("u32 {name}"), Arg::U32(value as u32))
 }
@@ -264,12 +264,12 @@ pub fn u64_param(name: &str, value: u64) -> Parameter {
     (format!("u64 {name}"), Arg::U64(value))
 }
 
-/// Returns a parameter of type `i64`, such as the stride of a tensor.
+/// Returns a parameter of type `i64`, such as a stride. The value must be less than 2^63.
 pub fn i64_param(name: &str, value: u64) -> Parameter {
     (format!("i64 {name}"), Arg::U64(value))
 }
 
-/// Returns the parameter for a geometry. A geometry without dimensions has a single element.
+/// Returns the parameter for a geometry. A geometry without dimensions becomes one with a single element.
 pub fn geometry_param(name: &str, geometry: &Geometry) -> Parameter {
     let declaration = format!("const Geometry<{}, {}> {name}", geometry.dims.len().max(1), geometry.strides.len());
     let words = match geometry.dims.is_empty() {
@@ -279,8 +279,8 @@ pub fn geometry_param(name: &str, geometry: &Geometry) -> Parameter {
     (declaration, Arg::Words(words))
 }
 
-/// Returns a kernel with a one-dimensional grid of `blocks` blocks of `threads` threads, without dynamic shared memory.
-/// [`source`] has the other arguments.
+/// Returns a kernel with `blocks` blocks of `threads` threads along x, without dynamic shared memory. The other
+/// arguments are those of [`source`].
 pub fn kernel(name: &str, before: &str, params: &[Parameter], body: &str, blocks: u64, threads: u32) -> Kernel {
     let (declarations, args): (Vec<String>, Vec<Arg>) = params.iter().cloned().unzip();
     Kernel {
@@ -293,17 +293,18 @@ pub fn kernel(name: &str, before: &str, params: &[Parameter], body: &str, blocks
     }
 }
 
-/// Returns the launch of [`kernel()`].
+/// Returns [`kernel()`] as a launch.
 pub fn launch(name: &str, before: &str, params: &[Parameter], body: &str, blocks: u64, threads: u32) -> Launch {
     Launch::Kernel(kernel(name, before, params, body, blocks, threads))
 }
 
-/// Name of the element type in kernels, which is the name in the language.
+/// Name of an element type in kernels, which is its name in the language.
 pub fn c_type(dtype: DType) -> &'static str {
     dtype.name()
 }
 
-/// Narrowest index type for this number of elements: 64-bit division is several times slower than 32-bit.
+/// Name of the narrowest index type for this number of elements: a 64-bit division takes several times as long as a
+/// 32-bit one.
 pub fn index_type(elements: u64) -> &'static str {
     if elements <= u64::from(u32::MAX) { "u32" } else { "u64" }
 }

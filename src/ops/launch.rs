@@ -10,11 +10,12 @@ use crate::base::{DType, Dims, GroupId, Nanos};
 use super::Tensor;
 pub use super::fused_attention::{AttentionForm, FusedAttention};
 
-/// A command issued to a stream. Operands are identified by index: inputs first, then outputs.
+/// A command that a backend issues to a stream. A number identifies an operand: inputs are counted first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     Kernel(Kernel),
-    /// A matrix product by the vendor's library, and the kernel that computes its epilogue if the library cannot.
+    /// A matrix product by the vendor's library, and the kernel that computes its epilogue if the library cannot;
+    /// `None` if no kernel is needed for that.
     Gemm(Gemm, Option<Kernel>),
     /// A convolution by the vendor's library, and the kernels to use instead if the library cannot compute it or is slower.
     Conv(Arc<Conv>, Vec<Kernel>),
@@ -29,10 +30,11 @@ pub enum Launch {
     },
     /// A collective, or several that are issued as a group, in which none waits for another.
     Collective(Arc<[Collective]>),
-    /// This rank's part of a copy between ranks.
+    /// The sends and receives of this rank in a copy between ranks.
     Peer(Peer),
-    /// The whole operation on a host stream, by this many threads of the CPU.
+    /// A whole operation on a host stream.
     Host {
+        /// Number of CPU threads that share the operation.
         threads: NonZeroU32,
     },
 }
@@ -55,7 +57,7 @@ impl Launch {
         }
     }
 
-    /// The kernels of [`Launch::kernels`], to change them.
+    /// Like [`Launch::kernels`], for changes.
     pub fn kernels_mut(&mut self) -> &mut [Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_mut(kernel),
@@ -64,7 +66,7 @@ impl Launch {
         }
     }
 
-    /// Bytes of workspace that the launch needs.
+    /// Bytes of workspace that the kernels of this launch need. A library's own workspace is not included.
     pub fn workspace(&self) -> u64 {
         let bytes = |arg: &Arg| match arg {
             Arg::Workspace(bytes) | Arg::WorkspaceAt { bytes, .. } => *bytes,
@@ -94,7 +96,7 @@ impl Launch {
     }
 }
 
-/// A generated kernel. Its source is the same for CUDA and HIP.
+/// A generated kernel and its launch configuration. The source is the same for CUDA and HIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub source: Arc<KernelSource>,
@@ -104,7 +106,8 @@ pub struct Kernel {
     pub block: [u32; 3],
     pub shared: Shared,
     pub args: Vec<Arg>,
-    /// True if the kernel has nothing to do on a device with clusters of blocks, so that it is not launched there.
+    /// True if the kernel must not be launched on a device whose blocks form clusters, since the clusters of an earlier
+    /// kernel have done its work there.
     pub without_clusters: bool,
 }
 
@@ -125,13 +128,15 @@ impl fmt::Debug for KernelSource {
     }
 }
 
-/// Dynamic shared memory of a block, in bytes.
+/// Amount of dynamic shared memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
+    /// This number of bytes.
     Bytes(u32),
-    /// A number of bytes, or the device's limit for a block if that is less. The kernel adapts to the smaller size.
+    /// This number of bytes, or the device's limit for a block if that is less. The kernel adapts to the smaller size.
     AtMost(u32),
-    /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM.
+    /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM
+    /// (compute unit).
     All,
 }
 
@@ -148,11 +153,12 @@ pub enum Arg {
     Ticks(Nanos),
     /// A structure of 64-bit integers, passed by value.
     Words(Vec<u64>),
-    /// Address of a workspace of at least this many bytes in device memory, shared by the launches of an operation. Its
-    /// contents are undefined before the first launch.
+    /// Address of the workspace, which has at least this many bytes of device memory. The launches of an operation
+    /// share it. Its contents are undefined before the first launch.
     Workspace(u64),
-    /// Address at this offset in bytes in a workspace of at least `bytes` bytes.
+    /// Address at an offset in the workspace, which has at least `bytes` bytes.
     WorkspaceAt {
+        /// Offset in bytes.
         offset: u64,
         bytes: u64,
     },
@@ -165,24 +171,26 @@ pub enum Arg {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorMap {
     pub base: MapBase,
-    /// Sizes, the innermost dimension first. Its elements are contiguous.
+    /// Number of elements along each dimension, the innermost first. Elements are contiguous along the innermost
+    /// dimension.
     pub dims: [u64; 3],
     /// Strides of the two outer dimensions in bytes: multiples of 16.
     pub strides: [u64; 2],
-    /// Elements of a box in the two inner dimensions; the outermost has one.
+    /// Number of elements of a box along the two inner dimensions. A box has one element along the outermost dimension.
     pub extent: [u32; 2],
 }
 
-/// Place of a tensor in memory, aligned to 16 bytes.
+/// Location of the tensor of a tensor map in memory. The tensor is aligned to 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapBase {
+    /// The operand with this number.
     Operand(u8),
-    /// Offset in bytes in the workspace.
+    /// This offset in bytes in the workspace.
     Workspace(u64),
 }
 
 impl Kernel {
-    /// A one-dimensional grid or block of this size.
+    /// Size of a grid or block with one dimension.
     pub fn along_x<T: From<u8>>(count: T) -> [T; 3] {
         [count, T::from(1), T::from(1)]
     }
@@ -214,7 +222,7 @@ pub struct Gemm {
     pub accumulate: bool,
     /// The epilogue that the library computes with the product; `None` if there is none.
     pub epilogue: Option<Epilogue>,
-    /// Scaling factors of 8-bit matrices; `None` without.
+    /// Scaling factors of 8-bit matrices; `None` if the product is not scaled.
     pub scales: Option<Scales>,
 }
 
@@ -226,7 +234,7 @@ pub struct Scales {
     pub form: ScaleForm,
 }
 
-/// The elements of a matrix that share a scaling factor.
+/// The elements of a matrix that share one scaling factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScaleForm {
     /// The whole matrix.
@@ -246,9 +254,10 @@ pub struct Epilogue {
     pub function: Activation,
 }
 
-/// Activation functions that the vendors' libraries can apply in the epilogue.
+/// Activation functions that the vendors' libraries can apply as the last step of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
+    /// No function: the epilogue only adds the bias.
     Identity,
     Relu,
     /// The approximation of GELU by `tanh`.
@@ -258,14 +267,14 @@ pub enum Activation {
 /// An operand of a matrix product.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
-    /// Index of the operand, or [`Matrix::WORKSPACE`].
+    /// Number of the operand, or [`Matrix::WORKSPACE`].
     pub operand: u8,
     /// Offset of the first matrix from the start of the operand, in elements.
     pub offset: u64,
     pub dtype: DType,
     /// Stride between rows in memory, in elements (the leading dimension).
     pub row: u64,
-    /// Whether memory holds the transpose of the matrix.
+    /// Whether memory holds the matrix in transposed form: `row` is then the stride between the matrix's columns.
     pub transposed: bool,
     /// Stride between the matrices of a batch, in elements; 0 if all share one matrix.
     pub batch: u64,
@@ -274,7 +283,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The operand of a matrix in the workspace that the operation's kernels use.
+    /// Value of [`Matrix::operand`] for a matrix in the workspace of the operation's kernels instead of in an operand.
     pub const WORKSPACE: u8 = u8::MAX;
 }
 
@@ -290,29 +299,32 @@ impl Gemm {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
     pub form: ConvForm,
-    /// The operands `x`, `w` and `y`, and their tensors.
+    /// Numbers of the operands `x`, `w` and `y`.
     pub operands: [u8; 3],
+    /// Types, shapes and strides of `x`, `w` and `y`.
     pub tensors: [Tensor; 3],
     /// Operand that holds the bias, one element per channel of the result; `None` without a bias.
     pub bias: Option<u8>,
+    /// Stride of the windows along each spatial dimension; `padding` and `dilation` are also by spatial dimension.
     pub stride: Dims,
     pub padding: Dims,
     pub dilation: Dims,
     pub groups: u64,
     pub arithmetic: Arithmetic,
-    /// Whether each run adds the products in the same order.
+    /// Whether the sums have the same bits in each run: no sum may depend on an arbitrary order of additions.
     pub deterministic: bool,
 }
 
-/// Bytes of `x` and `y` in one call of a library, unless one sample has more. The fastest algorithms copy both tensors into
-/// the workspace in another order of dimensions, and no library counts more than 2^31 elements.
+/// Maximum bytes of `x` and `y` together in one call of a library, unless a single sample has more. The fastest
+/// algorithms copy both tensors into the workspace in another order of dimensions, and no library supports more than
+/// 2^31 elements.
 const PIECE: u64 = 1 << 30;
 
 impl Conv {
-    /// Divides a convolution into calls of a library: the convolution of one call, and the first sample of each. All calls
-    /// have the same size, so that one algorithm serves all; if the samples cannot be divided evenly, the last two calls
-    /// compute some samples twice. Up to twice as many calls as necessary are made if fewer samples are computed twice then.
-    /// The gradient of weights is one call, since it sums over all samples.
+    /// Divides a convolution by samples into calls of a library. Returns the convolution of one call, and the number of
+    /// each call's first sample. All calls have the same size, so that one algorithm serves all; if the samples cannot
+    /// be divided evenly, the last two calls compute some samples twice. To compute fewer samples twice, up to twice
+    /// the necessary number of calls is made. The gradient of weights is a single call, since it sums over all samples.
     pub fn pieces(&self) -> (Conv, Vec<u64>) {
         let [x, _, y] = &self.tensors;
         let samples = x.dims[0];
@@ -327,7 +339,7 @@ impl Conv {
         let mut piece = self.clone();
         for place in [0, 2] {
             let tensor = &mut piece.tensors[place];
-            // Each piece begins at a multiple of a sample's bytes.
+            // Each call's samples begin at a multiple of the size of one sample in bytes.
             let of_sample = 1 << (tensor.bytes() / samples).trailing_zeros().min(4);
             tensor.align = tensor.align.min(of_sample);
             tensor.dims.set(0, size);
@@ -348,7 +360,7 @@ pub enum ConvForm {
 }
 
 named! {
-    /// The arithmetic of a matrix product: types of its inputs and of its accumulator.
+    /// The arithmetic of a matrix product: the types of its factors and of its accumulator.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Arithmetic {
         F64 = "f64",
@@ -365,12 +377,12 @@ named! {
     }
 }
 
-/// A copy by the runtime: `rows` rows of `row_bytes` contiguous bytes.
+/// A copy by the runtime: `rows` rows of `row_bytes` contiguous bytes each. Source and target are operand numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
     pub source: u8,
     pub target: u8,
-    /// Offsets of the first row from the start of the operands, in bytes.
+    /// Byte offset of the first row in the source operand, and in the target operand.
     pub source_offset: u64,
     pub target_offset: u64,
     pub direction: Direction,
@@ -380,30 +392,32 @@ pub struct Copy {
     pub engine: bool,
     pub row_bytes: u64,
     pub rows: u64,
-    /// Strides between rows, in bytes.
+    /// Bytes from the start of a row to that of the next one, in the source and in the target.
     pub source_pitch: u64,
     pub target_pitch: u64,
 }
 
 impl Copy {
+    /// Number of bytes that are copied.
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows
     }
 
-    /// Whether the strides of both sides are multiples of 16 bytes.
+    /// Whether the pitches of source and target are multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
         self.source_pitch.is_multiple_of(16) && self.target_pitch.is_multiple_of(16)
     }
 }
 
-/// A rank's part of a copy between ranks. The rank announces that its outputs may be written, sends once the receiver
-/// has announced the same, and continues once all incoming data has arrived.
+/// A rank's part of a copy between ranks. The rank announces that its outputs may be overwritten, sends its data once
+/// the receiver has announced the same, and continues once all incoming data has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     /// This rank's number in the world.
     pub rank: u32,
+    /// The data that this rank sends; `None` if it only receives.
     pub sends: Option<Sent>,
-    /// Rank that writes each output.
+    /// For each output, in order, the rank that writes it.
     pub from: Arc<[u32]>,
 }
 
@@ -412,19 +426,22 @@ pub struct Peer {
 pub struct Sent {
     /// Rank that receives the data.
     pub to: u32,
-    /// A copy or a kernel whose last operand is in the receiver's memory.
+    /// A copy or a kernel that reads this rank's memory. Its last operand is in the receiver's memory.
     pub launch: Box<Launch>,
-    /// The sent rows if a tensor counts them, which is the rank's second operand; otherwise `None`.
+    /// The numbers of rows to send, if the rank's second operand counts them at run time; `None` if the size is known
+    /// before the run.
     pub counted: Option<RowCounts>,
 }
 
 impl Sent {
-    /// Operands of the rank itself.
+    /// Number of the leading operands of `launch` that are in this rank's own memory: the data, and the row counts if
+    /// any.
     pub fn inputs(&self) -> usize {
         1 + usize::from(self.counted.is_some())
     }
 }
 
+/// Direction of a copy between host memory and device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     HostToDevice,
@@ -433,6 +450,7 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Abbreviation for tables: `h2d`, `d2h` or `d2d`.
     pub fn short(self) -> &'static str {
         match self {
             Direction::HostToDevice => "h2d",
@@ -442,7 +460,7 @@ impl Direction {
     }
 }
 
-/// A rank's part of a collective, or one side of a transfer between two ranks.
+/// The part of one rank in a collective, or one side of a transfer between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collective {
     pub kind: CollectiveKind,
@@ -450,56 +468,60 @@ pub struct Collective {
     /// Number of ranks in the group, and this rank's number in it.
     pub ranks: u32,
     pub rank: u32,
-    /// Operand that is sent, and operand that receives; `None` where a rank does not send or receive.
+    /// Number of the operand that is sent, and of the operand that receives; `None` if the rank does not send or
+    /// receive.
     pub source: Option<u8>,
     pub target: Option<u8>,
     pub dtype: DType,
-    /// Number of elements: that each rank contributes for `all_gather`; that each rank receives for `reduce_scatter`;
-    /// that each rank sends to each other rank for `all_to_all`; of the whole operand otherwise.
+    /// Number of elements that each rank contributes to an `all_gather`, that each rank receives from a
+    /// `reduce_scatter`, or that each rank sends to each other rank in an `all_to_all`; for other collectives, the
+    /// number in the whole operand.
     pub count: u64,
-    /// Function that combines the values of the ranks.
+    /// Function that combines the values of the ranks; without effect for collectives that only move data.
     pub reduction: Reduction,
-    /// Root of the collective, or other side of a transfer, as a number in the group.
+    /// Number in the group of the root of a collective, or of the other rank of a transfer.
     pub peer: u32,
-    /// Sizes of the parts of an uneven `all_to_all`; `None` if all parts are equal.
+    /// Numbers of elements that an uneven `all_to_all` exchanges with each rank; `None` if all parts have `count`
+    /// elements.
     pub parts: Option<Arc<PartSizes>>,
-    /// The rows of an `all_to_all` that a tensor counts; `None` if the sizes are known before the run.
+    /// The rows of an `all_to_all` whose sizes a tensor holds; `None` if the sizes are known before the run.
     pub counted: Option<RowCounts>,
 }
 
-/// Rows that go from each rank to each other rank, counted by an integer matrix that all ranks have.
+/// Rows that go from each rank to each other rank. An integer matrix that every rank has counts them: one row of the
+/// matrix for each sender, whose columns are divided equally among the receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowCounts {
-    /// The operand with the counts.
+    /// Number of the operand with the counts.
     pub operand: u8,
     pub dtype: DType,
     pub ranks: u32,
-    /// Number of counts of each rank, which are divided equally among the receivers.
+    /// Number of columns of the matrix: counts for each sender.
     pub parts: u64,
     /// Whether the rows return to their senders, as the option `back` requests.
     pub back: bool,
-    /// Elements of a row.
+    /// Number of elements of a row of data.
     pub row: u64,
-    /// Rows of the source tensor and of the target tensor.
+    /// Number of rows that the source tensor has, and that the target tensor has.
     pub source: u64,
     pub target: u64,
 }
 
 impl Collective {
-    /// Whether this is a send or a receive.
+    /// Whether the collective is a send or a receive between two ranks.
     pub fn is_transfer(&self) -> bool {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
-    /// Whether both are parts of the same collective call. Parts that do not match hang or fail.
+    /// Whether this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)
     }
 }
 
-/// Numbers of elements that an uneven `all_to_all` sends to and receives from each rank, in rank order. The parts are
-/// contiguous in memory.
+/// Numbers of elements that a rank sends to each rank, and that it receives from each rank, in an uneven `all_to_all`.
+/// Both lists are in rank order; the parts follow each other in memory without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PartSizes {
     pub sent: Vec<u64>,
@@ -532,16 +554,17 @@ named! {
     }
 }
 
-/// Shape and strides that a kernel iterates over.
+/// Shape over whose indices a kernel iterates, and the strides of its operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub dims: Dims,
-    /// Strides of each operand, in elements.
+    /// For each operand, its stride along each dimension of the shape, in elements.
     pub strides: Vec<Dims>,
 }
 
 impl Geometry {
-    /// The words of the kernels' `Geometry<rank, operands>`: the shape, then the strides of each operand.
+    /// Returns the contents of the kernels' structure `Geometry<rank, operands>`: the shape, then the strides of each
+    /// operand.
     pub fn words(&self) -> Vec<u64> {
         self.dims.iter().copied().chain(self.strides.iter().flat_map(|strides| strides.iter().copied())).collect()
     }

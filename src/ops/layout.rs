@@ -4,7 +4,8 @@ use crate::base::Dims;
 
 use super::{Geometry, Tensor};
 
-/// Returns the length of the contiguous runs of a tensor, and the offset of each run, in elements.
+/// Returns the contiguous runs of a tensor: their length, and the offset of each from the first element, both in
+/// elements.
 pub fn stretches(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
     let geometry = collapse(tensor.dims, &[tensor.strides]);
     let rank = geometry.dims.len();
@@ -25,8 +26,8 @@ pub fn contiguous(tensor: &Tensor) -> bool {
     }
 }
 
-/// Merges dimensions: drops those of size 1, and joins neighbouring dimensions that are contiguous to each other in
-/// every operand. The order of elements stays the same.
+/// Merges dimensions: drops dimensions of size 1, and joins each dimension with the next one where the pair is
+/// contiguous in every operand. The row-major order of elements stays the same.
 pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
     let mut sizes: Vec<u64> = Vec::new();
     let mut steps: Vec<Vec<u64>> = vec![Vec::new(); strides.len()];
@@ -56,8 +57,8 @@ pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
     }
 }
 
-/// Returns the strides of a tensor viewed with other dimensions, or the index of the dimension that would have to
-/// merge with the next one but cannot, because there are gaps between its elements.
+/// Returns the strides of a tensor viewed in other dimensions with the same number of elements. The error is the index
+/// of a dimension that the view would have to merge with the next one although there are gaps between their elements.
 pub fn reshaped(tensor: &Tensor, dims: Dims) -> Result<Dims, usize> {
     let mut strides = dims.contiguous_strides();
     // From the innermost dimension outwards, each contiguous run of the tensor is divided into whole new dimensions.
@@ -101,7 +102,7 @@ pub fn broadcast(a: Dims, b: Dims) -> Option<Dims> {
     Some(out)
 }
 
-/// Strides of a tensor broadcast to a larger shape: 0 along broadcast dimensions.
+/// Strides of a tensor broadcast to the shape `dims`, in elements: 0 along the dimensions in which it is repeated.
 pub fn broadcast_strides(tensor: &Tensor, dims: Dims) -> Dims {
     let mut strides = Dims::new();
     for axis in 0..dims.len() {
@@ -114,7 +115,7 @@ pub fn broadcast_strides(tensor: &Tensor, dims: Dims) -> Dims {
     strides
 }
 
-/// Returns the offset of each element of a shape, in row-major order.
+/// Returns the offset of each element of a shape with these strides, in row-major order, in elements.
 pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
     let total: u64 = dims.iter().product();
     let mut index = [0u64; Dims::MAX];
@@ -134,12 +135,13 @@ pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether a vector access of `pack` elements is aligned and never crosses the end of a row.
+/// Whether packs of `pack` elements cover every row exactly: each pack is aligned, and none crosses the end of a row.
 pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
     aligned(tensor, pack) && tensor.dims[tensor.dims.len() - 1].is_multiple_of(pack)
 }
 
-/// Whether each row is contiguous and begins at a multiple of `pack` elements. Its last pack may cross its end.
+/// Whether every row is contiguous and begins at a multiple of `pack` elements. The last pack of a row may cross its
+/// end.
 pub fn aligned(tensor: &Tensor, pack: u64) -> bool {
     let last = tensor.dims.len() - 1;
     tensor.strides[last] == 1

@@ -112,28 +112,34 @@ pub use user_kernel::{
     EntryParam, InputPart, KernelArgument, KernelCall, KernelCode, Reference, UserKernel, head, user_kernel,
 };
 
-/// The definition of one operation.
+/// The definition of one operation: an entry of the catalogue, or an internal operation that only the program makes.
 pub trait Operation: Sync {
+    /// Returns the name, inputs, outputs and options.
     fn signature(&self) -> &'static Signature;
 
+    /// Name of the operation in the language.
     fn name(&self) -> &'static str {
         self.signature().name
     }
 
+    /// Kind of work, by which reports sum times.
     fn category(&self) -> Category {
         self.signature().category
     }
 
+    /// Properties that the operation has. The default is none.
     fn properties(&self) -> &'static [Property] {
         &[]
     }
 
+    /// Whether the operation has a property.
     fn has(&self, property: Property) -> bool {
         self.properties().contains(&property)
     }
 
-    /// Returns the element type and shape of each output, in order, or the error in the operands. The default is for
-    /// operations without outputs, and for those that the program makes of operations whose shapes are known.
+    /// Returns the element type and shape of each output, in order, or an error about the operands or options. The
+    /// default returns no outputs: it serves operations without outputs, and internal operations whose shapes are
+    /// already known.
     fn infer(&self, _call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         Ok(Vec::new())
     }
@@ -141,21 +147,21 @@ pub trait Operation: Sync {
     /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
-    /// Returns the cost of each launch, whose sum is [`Operation::cost`]; empty if only the sum is known. The simulator then
-    /// divides it evenly.
+    /// Returns the cost of each launch, in order. The costs add up to [`Operation::cost`]. Empty if only their sum is
+    /// known; the simulator then gives each launch an equal share.
     fn launch_costs(&self, _spec: &Spec) -> Vec<Cost> {
         Vec::new()
     }
 
-    /// Computes the result in double precision. `inputs` and `outputs` are contiguous, in the order of the spec. On entry,
-    /// `outputs` holds the previous contents of their memory, which an operation may update. The default is for operations
-    /// without outputs.
+    /// Computes the outputs in double precision. `inputs` and `outputs` are contiguous, in row-major order and in the
+    /// order of the spec. On entry, `outputs` holds the previous contents of their memory, which an operation may
+    /// update. The default does nothing: it serves operations without outputs.
     fn reference(&self, _spec: &Spec, _inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         assert!(outputs.is_empty(), "an operation with outputs computes them");
     }
 
-    /// Computes the result of a collective on every rank of the group, in group order; for a transfer, on both sides.
-    /// Values are in double precision, as for [`Operation::reference`], which is the case of a group of one rank.
+    /// Computes the outputs of a collective or a transfer for every rank of the group. `members` are in group order.
+    /// The default serves operations of a single rank: it computes [`Operation::reference`] for each member.
     fn exchange(&self, members: &mut [RankMember]) {
         for member in members {
             let inputs: Vec<&[f64]> = member.inputs.iter().map(Vec::as_slice).collect();
@@ -177,14 +183,16 @@ pub trait Operation: Sync {
         members.iter().map(|member| check::exactly(member.outputs)).collect()
     }
 
-    /// Compares a device's outputs with the reference. `before` returns the contents of the outputs before the operation.
+    /// Compares a device's outputs `actual` with the reference, and returns one result for each output. `before`
+    /// returns the contents of the outputs before the operation.
     fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         let mut expected = before();
         let tolerances = self.enclose(spec, inputs, &mut expected);
         check::compare_all(spec, actual, &expected, &tolerances)
     }
 
-    /// Describes pieces of the result that verification can compare separately; `None` if it must compare the whole.
+    /// Describes how the operands divide into pieces that verification can compare separately; `None` if each output
+    /// must be compared as a whole.
     fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
         None
     }
@@ -192,34 +200,38 @@ pub trait Operation: Sync {
     /// Returns the launches of one execution, in order.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
 
-    /// Appends the operations that compute the gradients of its inputs from the gradients of its outputs. Returns the
-    /// reason if the operation is not differentiable.
+    /// Appends to the tape the operations that compute the gradients of this operation's inputs from the gradients of
+    /// its outputs. The error is the reason why the operation is not differentiable.
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
         Err("nothing that it computes has a derivative")
     }
 
-    /// Number of outputs of a call with these options, `inputs` inputs and `given` named outputs. These are the first outputs
-    /// of the signature.
+    /// Number of outputs of a call with these options and `inputs` inputs, of which the text names `given` outputs. A
+    /// call has the first outputs of the signature.
     fn outputs(&self, _attrs: &Attrs, _inputs: usize, _given: usize) -> usize {
         self.signature().outputs.len()
     }
 
-    /// Types of hidden inputs: memory that each call owns and the text does not name. They follow the other inputs.
+    /// Types and shapes of hidden inputs: memory that each call owns and that the text does not name. Hidden inputs
+    /// follow the inputs of the text.
     fn own_inputs(&self, _attrs: &Attrs) -> Vec<(DType, Dims)> {
         Vec::new()
     }
 
-    /// Number of the first outputs whose gradients are used.
+    /// Number of leading outputs through which gradients flow. `grad` does not use the gradients of the remaining
+    /// outputs.
     fn outputs_with_gradients(&self, spec: &Spec) -> usize {
         spec.outputs.len()
     }
 
-    /// Describes the implementation; `None` if it is unknown before a run, or obvious from the operation's name.
+    /// Describes the implementation in a few words for tables; `None` if it is unknown before a run, or obvious from
+    /// the operation's name.
     fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
         None
     }
 
-    /// The sizes of a matrix product: its batch, rows, columns and depth, and its arithmetic; `None` for other operations.
+    /// Returns the sizes `[batch, rows, columns, depth]` and the arithmetic of a matrix product; `None` for other
+    /// operations.
     fn product(&self, _: &Spec) -> Option<([u64; 4], Arithmetic)> {
         None
     }
@@ -239,8 +251,8 @@ pub trait Operation: Sync {
         false
     }
 
-    /// Returns the expression that computes each output element, with smaller inputs broadcast. Host streams evaluate it.
-    /// `None` if the operation is not elementwise.
+    /// Returns the expression that computes each output element from the input elements, with smaller inputs broadcast;
+    /// `None` if the operation is not elementwise. Host streams evaluate this expression.
     fn elements(&self, _spec: &Spec) -> Option<Expression> {
         None
     }
@@ -270,10 +282,12 @@ impl Tensor {
         Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
     }
 
+    /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
     }
 
+    /// Bytes of the elements, without gaps.
     pub fn bytes(&self) -> u64 {
         self.elements() * self.dtype.size()
     }
@@ -318,16 +332,16 @@ pub struct Call<'a> {
     pub operation: &'static dyn Operation,
     pub span: SrcSpan,
     pub inputs: &'a [Operand],
-    /// Entries of the outputs, [`Operation::outputs`] in all; `None` for an output without a name, which becomes scratch
-    /// memory.
+    /// The outputs, as many as [`Operation::outputs`] returns; `None` for an output that the text does not name, which
+    /// becomes scratch memory.
     pub outputs: &'a [Option<Operand>],
     pub attrs: &'a Attrs,
     pub expression: Option<&'a Expression>,
-    /// The group that a collective runs over.
+    /// The group of ranks in which a collective runs, with this rank's number.
     pub team: Team,
 }
 
-/// An operation with all properties that determine its launches, except the addresses of its operands.
+/// An operation with its options and operands: everything that determines its launches, except the operands' addresses.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Spec {
     pub operation: &'static dyn Operation,
@@ -345,7 +359,7 @@ pub struct Spec {
     pub known_cost: KnownCost,
 }
 
-/// The operands of one rank in a collective, for [`Operation::exchange`].
+/// The operands of one rank in a collective or a transfer, for [`Operation::exchange`].
 #[derive(Debug)]
 pub struct RankMember<'a> {
     pub spec: &'a Spec,
@@ -383,6 +397,7 @@ impl Spec {
         }
     }
 
+    /// Returns the cost of one execution, computed at the first call.
     pub fn cost(&self) -> Cost {
         self.known_cost.get_or_compute(|| match self.threads {
             Some(_) => host::cost(self),
@@ -390,7 +405,8 @@ impl Spec {
         })
     }
 
-    /// Returns the cost of each of this many launches; `None` if only that of all launches together is known.
+    /// Returns the costs of the launches, of which there are `launches`; `None` if only the sum of their costs is
+    /// known.
     pub fn launch_costs(&self, launches: usize) -> Option<Vec<Cost>> {
         if launches == 1 {
             return Some(vec![self.cost()]);
@@ -398,6 +414,7 @@ impl Spec {
         Some(self.operation.launch_costs(self)).filter(|costs| costs.len() == launches)
     }
 
+    /// Returns the launches of one execution, in order. An operation of a host stream has a single launch.
     pub fn launch(&self) -> Vec<Launch> {
         match self.threads {
             Some(threads) => vec![Launch::Host { threads }],
@@ -410,7 +427,7 @@ impl Spec {
         user_kernel(self).map_or(self.operation.name(), |kernel| &kernel.name)
     }
 
-    /// Names of the outputs, as used after a label: `label.name`.
+    /// Names of the outputs, by which the text refers to them after a label: `label.name`.
     pub fn output_names(&self) -> Vec<&str> {
         match user_kernel(self) {
             Some(kernel) => kernel.outputs.iter().map(String::as_str).collect(),
@@ -418,7 +435,7 @@ impl Spec {
         }
     }
 
-    /// Returns operand `index`, where inputs are counted first, then outputs.
+    /// Returns the operand with this number: inputs are counted first, then outputs.
     pub fn operand(&self, index: usize) -> &Tensor {
         match index.checked_sub(self.inputs.len()) {
             None => &self.inputs[index],
@@ -426,11 +443,13 @@ impl Spec {
         }
     }
 
+    /// Bytes of the elements of these tensors, by the memory that holds them.
     fn bytes_of(tensors: &[Tensor]) -> Traffic {
         tensors.iter().map(|tensor| Traffic::of(tensor.space, tensor.bytes())).sum()
     }
 
-    /// The cost of a kernel that reads each input and writes each output once.
+    /// Cost of a kernel that reads each input and writes each output once, with one block for every `elements_a_block`
+    /// elements of the largest operand.
     fn streaming_cost(&self, flops: f64, elements_a_block: u64) -> Cost {
         let elements = self.outputs.iter().chain(&self.inputs).map(Tensor::elements).max().unwrap_or(0);
         Cost {
@@ -445,7 +464,8 @@ impl Spec {
 }
 
 impl Call<'_> {
-    /// Returns the type of output `index`, after comparing it with the declared type if the output has a name.
+    /// Returns the type and shape of output `index`. If the text names the output, returns an error unless its declared
+    /// type and shape are the same.
     fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
         match &self.outputs[index] {
             Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => {
@@ -456,6 +476,7 @@ impl Call<'_> {
         }
     }
 
+    /// Element type of output `index` as the text declares it; `None` if the text does not name the output.
     fn given_dtype(&self, index: usize) -> Option<DType> {
         self.outputs[index].map(|output| output.tensor.dtype)
     }
@@ -470,6 +491,7 @@ impl Call<'_> {
         Err(self.bad_shape(input, format!("at least {rank} dimension{plural}, {why}")))
     }
 
+    /// Returns an error unless `fits` is true. `needs` says in words which types the operand may have.
     fn needs_dtype(&self, operand: &Operand, fits: bool, needs: &str) -> Result<(), OpError> {
         if fits {
             return Ok(());
@@ -482,12 +504,13 @@ impl Call<'_> {
         })
     }
 
-    /// Returns an error if an operand's element type is not one of indices.
+    /// Returns an error unless an operand holds indices: elements of type `i32` or `i64`.
     fn needs_indices(&self, operand: &Operand) -> Result<(), OpError> {
         let fits = matches!(operand.tensor.dtype, DType::I32 | DType::I64);
         self.needs_dtype(operand, fits, "indices of type i32 or i64")
     }
 
+    /// Returns the error for two inputs, by index, that do not fit each other, with a description of each.
     fn differs(&self, left: usize, left_is: String, right: usize, right_is: String, help: &str) -> OpError {
         OpError::Differ {
             op: self.operation.name(),
@@ -499,13 +522,14 @@ impl Call<'_> {
         }
     }
 
-    /// The error for an operand whose shape or size the operation does not support.
+    /// The error for an operand whose shape or size the operation does not support; `needs` describes those that it
+    /// supports.
     fn bad_shape(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
         let (op, found) = (self.operation.name(), operand.tensor.to_string());
         OpError::Rank { op, needs: needs.into(), found, at: operand.span.into() }
     }
 
-    /// The error for an operand in memory that the operation cannot use.
+    /// The error for an operand in a memory that the operation cannot access.
     fn bad_space(&self, operand: &Operand, help: &'static str) -> OpError {
         let (op, space) = (self.operation.name(), operand.tensor.space.name());
         OpError::Space { op, space, help, at: operand.span.into() }
@@ -527,11 +551,13 @@ impl Call<'_> {
         self.unlike(given, expected, found, source.into())
     }
 
-    /// The error for an output that is not as expected from the code at `source`.
+    /// The error for an output whose type or shape is not the expected one; `source` locates the code from which that
+    /// follows.
     fn unlike(&self, given: &Operand, expected: String, found: String, source: miette::SourceSpan) -> OpError {
         OpError::Output { op: self.operation.name(), expected, found, over: None, at: given.span.into(), call: source }
     }
 
+    /// The error for an option whose value is not permitted: `why` states the problem, `help` what to write.
     fn bad_option(&self, name: &'static str, why: String, help: impl Into<String>) -> OpError {
         let at = self.attrs.span(name).unwrap_or(self.span);
         OpError::Option { op: self.operation.name(), option: name, why, help: help.into(), at: at.into() }

@@ -7,14 +7,14 @@ use super::ragged::RAGGED;
 use super::stream::{RowDivision, RowText};
 use super::*;
 
-/// Returns the shape of the dimensions after the first `skip`, with the strides of two tensors that end in these
-/// dimensions.
+/// Merges the dimensions after the first `skip_a` of one tensor, which are those after the first `skip_b` of the other,
+/// with the strides of both tensors.
 fn tail_geometry(a: &Tensor, skip_a: usize, b: &Tensor, skip_b: usize) -> Geometry {
     let tail = |dims: &Dims, skip: usize| Dims::from_slice(&dims[skip..]).unwrap_or_default();
     collapse(tail(&a.dims, skip_a), &[tail(&a.strides, skip_a), tail(&b.strides, skip_b)])
 }
 
-/// Returns the first `count` dimensions, with the strides of two tensors that begin with these dimensions.
+/// Merges the first `count` dimensions, which two tensors share, with the strides of both.
 pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
     let head = |dims: &Dims| Dims::from_slice(&dims[..count]).unwrap_or_default();
     collapse(head(&a.dims), &[head(&a.strides), head(&b.strides)])
@@ -51,7 +51,7 @@ impl Operation for Gather {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        // Indices that outnumber the rows select some of them several times.
+        // If there are more indices than rows, some rows are selected several times.
         let (count, bytes) = (spec.inputs[1].elements(), spec.outputs[0].bytes());
         let once = bytes / count.max(1) * count.min(spec.inputs[0].dims[0]);
         let rows = |bytes| Traffic::of(spec.inputs[0].space, bytes);
@@ -154,14 +154,14 @@ const GATHER: &str = r#"  const Place begin = (Place)blockIdx.x * (256 * U) + th
 const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    inside = index >= 0 && (u64)index < rows;\n    \
                        return x + (inside ? index : 0) * (i64)sx;\n";
 
-/// Returns the division of rows into packs of a row.
+/// Returns the division of the selected rows into packs.
 fn row_packs(spec: &Spec, columns: &Columns) -> RowPacks {
     let (pack, ragged) = columns.packs(spec.outputs[0].dtype);
     RowPacks::of(spec.inputs[1].elements(), columns.length, pack, ragged, PACKS_OF_A_THREAD)
 }
 
-/// Returns the division of a contiguous output that is written from one end to the other; `None` if it has gaps, if rows are long, or if
-/// packs divide rows on both sides.
+/// Returns the division of an output that is written from one end to the other. `None` if the output has gaps, if rows
+/// are long, or if packs divide the rows of both tensors.
 fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
     let y = &spec.outputs[0];
     let alike = columns.pack == columns.written && columns.pack == columns.read;
@@ -170,17 +170,18 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
     if !columns.flat() || is_whole || columns.length >= LONG_ROW * pack * pack {
         return None;
     }
-    // Packs of large elements take as many loads as their elements.
+    // Reading a pack of large elements takes as many loads as reading the elements one by one.
     RowDivision::of(y, columns.length, columns.length < pack || pack <= 4)
 }
 
-/// Division of the elements of a row among threads. A row is the part of input and output that belongs to one index.
+/// Division among threads of the elements of a row: the part of input and output that belongs to one index.
 pub(super) struct Columns {
-    /// Geometry of these elements, with the strides of the output and of the input.
+    /// Shape of a row, with the strides of the output and of the input.
     pub geometry: Geometry,
+    /// Number of elements of a row.
     pub length: u64,
-    /// Number of neighbouring elements that a thread processes together, and of those that one instruction writes and
-    /// reads.
+    /// Number of neighbouring elements that a thread processes together; number of elements that one instruction
+    /// writes, and that one instruction reads.
     pub pack: u64,
     written: u64,
     read: u64,
@@ -189,7 +190,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Returns the division for the dimensions after the first `skip_y` of the output and `skip_x` of the input.
+    /// Returns the division for rows that consist of the dimensions after the first `skip_y` of the output and `skip_x`
+    /// of the input.
     pub fn of(y: &Tensor, skip_y: usize, x: &Tensor, skip_x: usize) -> Columns {
         let geometry = tail_geometry(y, skip_y, x, skip_x);
         let length: u64 = y.dims[skip_y..].iter().product();
@@ -211,8 +213,8 @@ impl Columns {
         }
     }
 
-    /// Returns the elements of a pack, and whether rows may begin inside a pack. Packs have 16 bytes if elements are
-    /// contiguous on both sides and a row has at least two packs.
+    /// Returns the number of elements of a pack, and whether rows may begin inside a pack. Packs have 16 bytes if rows
+    /// are contiguous in both tensors and have at least two packs.
     pub fn packs(&self, dtype: DType) -> (u64, bool) {
         let widest = 16 / dtype.size();
         let aligned = self.pack == self.written && self.pack == self.read;
@@ -222,15 +224,15 @@ impl Columns {
         }
     }
 
-    /// Whether the elements are contiguous on both sides.
+    /// Whether rows are contiguous in both tensors.
     fn flat(&self) -> bool {
         self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1]))
     }
 
-    /// Returns kernel text that defines `FETCH(row, j)` and `PUT(row, j, v)` for the packs of [`Columns::packs`], and
-    /// `LEAD(row)`, the number of elements between the start of the first pack and the start of the row. `n` is the
-    /// length of a row. `READ_ROW(row, j)` only issues the loads of a pack, as a `Raw` value of elements of type `E`, and
-    /// `ELEMENTS(raw)` waits for them: several packs can be on their way.
+    /// Returns kernel text for the packs of [`Columns::packs`], where `n` is the length of a row. `FETCH(row, j)` loads
+    /// the pack at element `j`, `PUT(row, j, v)` stores it, and `LEAD(row)` is the number of elements from the start of
+    /// the row's first pack to the start of the row. `READ_ROW(row, j)` only issues the loads of a pack, as a `Raw`
+    /// value with elements of type `E`, and `ELEMENTS(raw)` waits for them, so that several packs can be in flight.
     pub fn text_of_packs(&self, pack: u64, ragged: bool) -> String {
         if ragged {
             return format!(
@@ -247,8 +249,8 @@ impl Columns {
         )
     }
 
-    /// Returns kernel text that loads and stores packs. `COLUMN` is the offset of an element in the output, 0, or in
-    /// the input, 1.
+    /// Returns kernel text that loads and stores packs of `V` elements. `COLUMN(j, which)` is the offset of element `j`
+    /// in the output (`which` is 0) or the input (1).
     pub fn text(&self) -> String {
         format!("#define LANES {}\n{}", self.threads, self.text_without_lanes())
     }
@@ -269,28 +271,29 @@ impl Columns {
     }
 }
 
-/// Number of packs of 16 bytes of a row, per element of a pack, from which on threads process packs of a row. The partial packs at both
-/// ends of shorter rows, which take a store for each element, are too many.
+/// Number of packs of 16 bytes per row, divided by the number of elements per pack, from which on threads process packs
+/// of a row. The partial packs at both ends of a shorter row, which take one store per element, would outweigh the
+/// others.
 const LONG_ROW: u64 = 2;
 
-/// Maximum number of packs per thread, if there are enough for all threads: their loads are under way at the same time.
+/// Maximum number of packs per thread, if all threads have one. Their loads are in flight at the same time.
 pub(super) const PACKS_OF_A_THREAD: u64 = 2;
 
-/// The division of rows among threads in packs of a row. Neighbouring threads process neighbouring packs, of the next row after the last
-/// pack of one, so that rows of any length keep all threads busy.
+/// Division of rows among threads by packs. Neighbouring threads process neighbouring packs, and go on in the next row,
+/// so that rows of any length keep all threads busy.
 pub(super) struct RowPacks {
-    /// Number of elements of a pack, and whether rows may begin inside a pack.
+    /// Number of elements per pack, and whether rows may begin inside a pack.
     pub pack: u64,
     pub ragged: bool,
-    /// Number of packs of a row, and of all rows.
+    /// Number of packs per row, and number of packs of all rows.
     of_row: u64,
     pub count: u64,
-    /// Number of packs of a thread.
+    /// Number of packs per thread.
     each: u64,
 }
 
 impl RowPacks {
-    /// Returns the division of rows of this length, for threads with at most `most` packs.
+    /// Returns the division of rows of `length` elements. A thread has at most `most` packs.
     pub fn of(rows: u64, length: u64, pack: u64, ragged: bool, most: u64) -> RowPacks {
         let of_row = packs_of_rows(length, pack, ragged).max(1);
         let count = rows * of_row;
@@ -298,12 +301,13 @@ impl RowPacks {
         RowPacks { pack, ragged, of_row, count, each }
     }
 
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.count.div_ceil(self.each * u64::from(BLOCK)).max(1)
     }
 
-    /// Returns kernel text that defines the number of packs of a row, `PACKS`, and of a thread, `U`, the type of their numbers, `Place`,
-    /// and what [`Columns::text_of_packs`] does.
+    /// Returns kernel text that defines the number of packs of a row, `PACKS`, and of a thread, `U`; the type of pack
+    /// numbers, `Place`; and everything that [`Columns::text_of_packs`] defines.
     pub fn text(&self, columns: &Columns) -> String {
         format!(
             "typedef {} Place;\n#define PACKS {}\n#define U {}\n{}",
@@ -315,12 +319,12 @@ impl RowPacks {
     }
 }
 
-/// Number of packs with elements of a row of this length; `ragged` if the row may begin inside a pack.
+/// Number of packs that contain elements of a row of `length` elements. With `ragged`, the row may begin inside a pack.
 pub(super) fn packs_of_rows(length: u64, pack: u64, ragged: bool) -> u64 {
     (length + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
-/// Returns the largest of `most`, `most / 2`, `most / 4`, … that fits; 1 if none does.
+/// Returns the largest of `most`, `most / 2`, `most / 4`, … for which `fits` is true; 1 if there is none.
 fn widest_pack(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     std::iter::successors(Some(most), |width| (*width > 1).then_some(width / 2)).find(|&width| fits(width)).unwrap_or(1)
 }

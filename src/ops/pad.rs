@@ -10,19 +10,23 @@ use super::*;
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.
 pub struct Pad;
 
-/// Instructions of a thread per pack, for elements of less than four bytes and for larger ones.
+/// Instructions of a thread per pack: for elements of less than four bytes, and for larger ones.
 const PER_PACK: [f64; 2] = [180.0, 100.0];
 
-/// Instructions of a thread per pack of short rows, and per element of it.
+/// Instructions of a thread per pack of an output with short rows.
 const PER_SHORT_PACK: f64 = 60.0;
+/// Instructions of a thread per element of such a pack.
 const PER_ELEMENT: f64 = 14.0;
 
-/// Minimum length in bytes of an output row whose parts are written one by one, if packs of the input stay packs in the output or
-/// elements are large. The ends of shorter parts would share too many sectors of memory with their neighbours.
+/// Minimum length in bytes of an output row whose border and interior are written by separate parts of a kernel, if
+/// packs of the input stay packs in the output or elements are large. The ends of shorter parts would share too many
+/// sectors.
 const LONG_ROW: u64 = 32 * SECTOR;
+/// Minimum size in bytes of an element that counts as large.
 const LARGE: u64 = 4;
 
-/// Minimum number of elements of an output whose rows are shorter than a pack. Threads for single elements finish earlier with fewer.
+/// Minimum number of elements of an output with rows shorter than a pack that is written in packs. In smaller outputs,
+/// threads for single elements finish earlier.
 const MANY: u64 = 1 << 18;
 
 /// Number of elements added before and after the input along each dimension.
@@ -111,9 +115,9 @@ impl Operation for Pad {
         rows_stay.then(|| Pieces::Rows(vec![true]))
     }
 
-    /// Returns one kernel: it writes a contiguous output from one end to the other; otherwise it copies the input and fills slabs
-    /// around it. The slabs of a dimension cover the input's range of the earlier dimensions and the whole output along the
-    /// later ones.
+    /// Returns kernels that write a contiguous output from one end to the other in packs; or kernels that copy the
+    /// input and fill slabs around it. The slabs of a dimension cover the range of the input along earlier dimensions,
+    /// and the whole output along later ones.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let merged = Merged::of(spec);
         if merged.is_in_packs() {
@@ -150,8 +154,8 @@ impl Operation for Pad {
     }
 }
 
-/// The tensors and borders of a pad without the dimensions that have no border and are contiguous to the dimension before them.
-/// Rows are as long as possible then.
+/// A pad without the dimensions that have no border and are contiguous to the dimension before them, so that rows are
+/// as long as possible.
 struct Merged {
     x: Tensor,
     y: Tensor,
@@ -193,7 +197,7 @@ impl Merged {
         16 / self.y.dtype.size()
     }
 
-    /// Whether the kernel reads rows and writes the output in packs of 16 bytes.
+    /// Whether the kernel writes the output from one end to the other in packs of 16 bytes.
     fn is_in_packs(&self) -> bool {
         let Merged { x, y, before, .. } = self;
         if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
@@ -210,19 +214,20 @@ impl Merged {
         y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
     }
 
-    /// Whether a pack of the output is longer than a row. It holds parts of several rows then, and a part takes as long as several single
-    /// elements.
+    /// Whether a row of the output is shorter than a pack. A pack then contains parts of several rows, each of which
+    /// takes as long as several single elements.
     fn has_short_rows(&self) -> bool {
         self.y.dims.last().is_some_and(|&length| length < self.pack())
     }
 
-    /// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which can hold elements of several rows.
+    /// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which may contain parts of
+    /// several rows.
     fn in_packs(&self, spec: &Spec) -> Launch {
         let Merged { x, y, before, .. } = self;
         let rank = x.dims.len();
         let (total, pack) = (y.elements(), self.pack());
         let compute = compute_type(spec);
-        // Divisions by constants take a fraction of the instructions of others.
+        // Divisions by constants take a fraction of the instructions of divisions by arguments.
         let list = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         let border = format!(
             "  constexpr Border border = {{{{{}}}, {{{}}}, {{{}}}, {{{}}}}};\n",

@@ -1,7 +1,7 @@
 //! Copies of listed pages: `copy(pool, indices: [7, 2, 3] -> kv)`.
 //!
-//! A page is the slice at one index of the first dimension. Consecutive pages of the list that are also consecutive in
-//! the source form a range, which is copied as one slice.
+//! A page is the part of a tensor at one index of its first dimension. Pages that are consecutive in the list and in
+//! the source form a run, which is copied as one slice.
 
 use super::kernel::{BLOCK, c_type, geometry_param, kernel, param, u64_param};
 use super::movement::{Columns, packs_of_rows};
@@ -15,14 +15,15 @@ pub const INDICES: OptionSpec = OptionSpec::absent(
     "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
 );
 
-/// Maximum number of pages of a copy: each may need a runtime call.
+/// Maximum number of pages of a copy, since each may need a call of the runtime.
 const MAX_PAGES: usize = 4096;
 
-/// Maximum and minimum size in bytes of the list that a launch receives by value. Kernel parameters are limited to 4 KiB.
+/// Maximum size in bytes of the list of pages that a launch receives by value. Kernel arguments are limited to 4 KiB.
 const LIST: usize = 3 << 10;
+/// Minimum size in bytes of the list in a kernel, so that lists of different lengths share kernels.
 const MIN_LIST: usize = 128;
 
-/// Consecutive pages, as slices of both sides with their offsets in bytes.
+/// A run of consecutive pages: the slices of source and target, and their offsets in bytes.
 pub struct PageRun {
     pub source: Tensor,
     pub target: Tensor,
@@ -30,12 +31,12 @@ pub struct PageRun {
     pub target_offset: u64,
 }
 
-/// Page indices of a copy; `None` for a copy without a list.
+/// The list of page indices of a copy; `None` for a copy without a list.
 pub fn indices(attrs: &Attrs) -> Option<&[i64]> {
     attrs.axes("indices")
 }
 
-/// Validates the list and returns the shape of the copied pages.
+/// Checks the list, and returns the shape of the copied pages.
 pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
     call.needs_rank(0, 1, "whose first counts pages")?;
     let dims = call.inputs[0].tensor.dims;
@@ -52,7 +53,7 @@ pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
     Ok(dims)
 }
 
-/// Returns the ranges of consecutive pages of a valid list, in order.
+/// Returns the runs of consecutive pages of a checked list, in order.
 pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<PageRun> {
     let mut stretches = Vec::new();
     let mut first = 0;
@@ -82,7 +83,7 @@ const IN_PLACE: &str = r#"
 #endif
 "#;
 
-/// Returns the kernels that copy the pages of a valid list.
+/// Returns the kernels that copy the pages of a checked list.
 pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);
@@ -130,7 +131,7 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     list.chunks(most).enumerate().map(launch).collect()
 }
 
-/// Copies the pages of a checked list.
+/// Copies the pages of a checked list between contiguous tensors.
 pub fn copy(list: &[i64], from: &[f64], to: &mut [f64]) {
     let page = to.len() / list.len();
     for (to, &index) in to.chunks_mut(page.max(1)).zip(list) {

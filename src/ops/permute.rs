@@ -14,19 +14,21 @@ pub struct Permute;
 /// `unpermute(y, places, weights)`.
 pub struct Unpermute;
 
-/// Instructions per thread, for the rows of its packs, and per choice and vector moved. The first and those of ragged packs are
-/// executed instructions on an H100, from hardware counters.
+/// Instructions per thread for finding the rows of its packs: executed instructions on an H100, from hardware counters.
 const PER_THREAD: f64 = 60.0;
+/// Instructions of `unpermute` per choice of a row.
 const PER_CHOICE: f64 = 30.0;
+/// Instructions per pack that is moved.
 const PER_PACK: f64 = 12.0;
 
-/// Further instructions per pack that is weighed and added up.
+/// Instructions of `unpermute` per pack that is multiplied by a weight and added, besides those of moving it.
 const PER_TERM: f64 = 18.0;
 
-/// Further instructions per pack of rows that may begin inside a pack: its parts of two packs are loaded, shifted and joined.
+/// Further instructions per pack of rows that may begin inside a pack: two aligned packs are loaded, shifted and
+/// joined. Executed instructions on an H100, from hardware counters.
 const PER_RAGGED: f64 = 90.0;
 
-/// Choices per row: one, or the size of the second dimension.
+/// Number of choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
     choices.dims.get(1).copied().unwrap_or(1)
 }
@@ -41,7 +43,7 @@ fn row_length(tensor: &Tensor) -> usize {
     tensor.dims[1..].iter().product::<u64>() as usize
 }
 
-/// A shape with `rows` in the first dimension and the tensor's other dimensions.
+/// Returns the tensor's shape with `rows` as the size of the first dimension.
 fn with_rows(tensor: &Tensor, rows: u64) -> Dims {
     let mut dims = tensor.dims;
     dims.set(0, rows);
@@ -49,7 +51,8 @@ fn with_rows(tensor: &Tensor, rows: u64) -> Dims {
 }
 
 impl Call<'_> {
-    /// Returns an error unless an input has one number or list per row, with a count that fits 32 bits.
+    /// Returns an error unless input `index` has one index or a list of indices for each row, fewer than 2^31 in all.
+    /// `rows` is the required number of rows; `None` if any number is permitted.
     fn needs_choices(&self, index: usize, rows: Option<u64>) -> Result<(), OpError> {
         let choices = &self.inputs[index];
         self.needs_indices(choices)?;
@@ -115,8 +118,8 @@ impl Operation for Permute {
             written: Spec::bytes_of(&spec.outputs),
             blocks: packs.blocks(),
             share: share(u64::from(BLOCK)),
-            // A thread reads a position, then the row. One that counts the rows of an expert finds the first of them by halving, while
-            // others move rows.
+            // A thread reads a position, then the row. If not all blocks run at the same time, counting the rows of
+            // each expert by a binary search overlaps with moving rows.
             waits: match packs.blocks() <= RESIDENT_BLOCKS {
                 true => f64::from((choices.elements().max(2) - 1).ilog2() + 1),
                 false => 1.0,
@@ -155,7 +158,7 @@ impl Operation for Permute {
         }
     }
 
-    /// Sorts choices by expert; then a group of threads moves the row of each choice.
+    /// Returns kernels that sort the choices by expert, and one whose threads move the row of each sorted choice.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, choices) = (&spec.inputs[0], &spec.inputs[1]);
         let [y, places, counts] = &*spec.outputs else { unreachable!("the signature has three outputs") };
@@ -198,10 +201,10 @@ impl Operation for Permute {
     }
 }
 
-/// Maximum number of rows that a thread reads before it adds them.
+/// Maximum number of rows that a thread of `unpermute` reads before it adds them.
 const AHEAD: u64 = 4;
 
-/// Returns the division of rows of this type, for threads with at most `most` packs.
+/// Returns the division of `rows` rows among threads with at most `most` packs.
 fn row_packs(rows: u64, columns: &Columns, dtype: DType, most: u64) -> RowPacks {
     // The address of an unaligned pack takes more instructions, which only pays off if there are many packs.
     let is_large = rows * columns.length >= UNITS * UNIT_THREADS * (16 / dtype.size());
@@ -209,7 +212,7 @@ fn row_packs(rows: u64, columns: &Columns, dtype: DType, most: u64) -> RowPacks 
     RowPacks::of(rows, columns.length, pack, ragged, most)
 }
 
-/// Number of instructions of all threads for the rows of their packs.
+/// Instructions of all threads for finding the rows of their packs.
 fn of_threads(packs: &RowPacks) -> f64 {
     PER_THREAD * (packs.blocks() * u64::from(BLOCK)) as f64
 }
@@ -387,12 +390,12 @@ fn compute(spec: &Spec) -> DType {
         .fold(DType::F32, DType::promote)
 }
 
-/// Maximum number of packs of the result per thread, whose terms fit its registers.
+/// Maximum number of packs of the result per thread, whose terms must fit its registers.
 fn sums_of_a_thread(places: &Tensor) -> u64 {
     (AHEAD / per_row(places).clamp(1, AHEAD)).min(PACKS_OF_A_THREAD)
 }
 
-/// Adds the terms of each row in the order of its indices.
+/// Writes the sum of each row's terms, in the order of its indices. `term` is applied to each weighted term.
 fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f64) {
     let (length, each) = (row_length(&spec.inputs[0]), per_row(&spec.inputs[1]) as usize);
     let rows = spec.inputs[0].dims[0] as f64;

@@ -1,4 +1,4 @@
-//! Stable radix sort of keys with their positions, whose time does not depend on the keys.
+//! A stable radix sort of keys with their positions. Its time does not depend on the keys.
 //!
 //! Each pass sorts by one digit of the keys. A block processes a tile of consecutive positions: one kernel counts the keys of each
 //! tile per digit, and the next moves them behind those of smaller digits and of earlier tiles, which preserves their order.
@@ -11,48 +11,55 @@ use super::occupancy::{LARGEST_BLOCK, SECTOR, UNITS, share};
 use super::select::GROUPS;
 use super::*;
 
-/// Maximum number of bits per digit, for keys of 4 and of 8 bytes. Each warp has a counter per digit in shared memory.
+/// Maximum number of bits per digit for keys of 4 bytes. Each warp has a counter for each digit in shared memory.
 const BITS: u32 = 9;
+/// Maximum number of bits per digit for keys or positions of 8 bytes.
 const BITS_WIDE: u32 = 8;
 
-/// Minimum number of bits per digit: counters are read in packs of 16 bytes.
+/// Minimum number of bits per digit, since counters are read in packs of 16 bytes.
 const MIN_BITS: u32 = 5;
 
-/// Minimum and maximum number of positions per thread. They stay in registers.
+/// Minimum number of positions per thread, which registers hold, in lists of several tiles.
 const MIN_HELD: u64 = 4;
+/// Maximum number of positions per thread.
 const MAX_HELD: u64 = 16;
 
-/// Maximum number of tiles whose counts each block adds up itself.
+/// Maximum number of tiles of a list for which each block adds up their counts itself.
 const TILES: u64 = UNITS;
 
-/// Instructions per position and pass of the kernels that count and that move, from hardware counters of an H100.
+/// Instructions per position and pass of the kernel that counts, from hardware counters of an H100.
 const PER_COUNTED: f64 = 53.0;
+/// Instructions per position and pass of the kernel that moves, from hardware counters of an H100.
 const PER_MOVED: f64 = 75.0;
 
-/// Instructions of the kernel that moves per thread and pass with digits of [`BITS`] bits, most of them for counters of digits.
+/// Instructions per thread and pass of the kernel that moves, with digits of [`BITS`] bits; most of them are for the
+/// counters.
 const PER_MOVER: f64 = 700.0;
 
-/// Instructions that an SM could issue per position while it serves conflicting accesses to shared memory and compares the digits of
-/// warps: a pass over 16.8 million positions took 363 µs on an H100, 90 µs of which are instructions. Of the only kernel of short lists,
-/// and of the kernel that counts.
+/// Instructions per position that an SM could issue while the kernel that moves waits for conflicting accesses to
+/// shared memory and for comparisons of digits: on an H100, a pass over 16.8 million positions took 363 µs, 90 µs of
+/// which are instructions.
 const CONFLICTS: f64 = 360.0;
+/// The same for the single kernel of a short list.
 const CONFLICTS_ALONE: f64 = 110.0;
+/// The same for the kernel that counts.
 const COUNT_CONFLICTS: f64 = 30.0;
 
-/// Exchanges of a block per pass: two sums over all threads, and eight barriers.
+/// Number of exchanges of values among a block per pass: two sums over all threads, and eight barriers.
 const EXCHANGES: f64 = 4.0;
 
-/// Instructions per count of a tile that is added up.
+/// Instructions for adding up one count of a tile.
 const PER_COUNT: f64 = 10.0;
 
-/// Numbers of tiles whose counts a thread reads at once: of the kernel that adds up counts, and of the one that moves.
+/// Number of tiles whose counts a thread of the kernel that adds up counts reads at once.
 const SUMMED_AT_ONCE: u64 = 8;
+/// Number of tiles whose counts a thread of the kernel that moves reads at once.
 const ADDED_AT_ONCE: u64 = 4;
 
-/// Sorts several lists of the same length, each on its own.
+/// A sort of several lists of the same length, each on its own.
 ///
-/// The workspace begins with the number of sorted positions, then has two halves of keys, and two of positions. The passes
-/// alternate between the halves.
+/// The workspace begins with the number of sorted positions, followed by two halves of keys and two halves of
+/// positions. Each pass reads one half and writes the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Radix {
     lists: u64,
@@ -61,28 +68,30 @@ pub struct Radix {
     key: u64,
     /// Number of bits per digit.
     bits: u32,
-    /// Number of digits, with one pass for each.
+    /// Number of digits. There is one pass for each.
     passes: u32,
-    /// Number of positions per thread.
+    /// Number of positions per thread, which registers hold.
     held: u64,
     /// Number of tiles per list.
     tiles: u64,
 }
 
-/// Kernel text, parameters and names that an operation adds to the radix sort of [`Radix`], such as how keys are loaded.
+/// Kernel text, parameters and names that an operation adds to a radix sort: how keys are loaded, and how results are
+/// stored.
 pub struct Client<'a> {
-    /// Kernel text that includes [`GROUPS`] and defines these macros. `DROPS` is 1 if some positions are left out, otherwise 0.
-    /// A sort of several lists cannot leave out any: the workspace has one number of sorted positions for all lists.
-    /// `FIRST(list, p, key)` assigns the key of position `p` to `key`, and is false if the position is left out.
-    /// `LEAVE(list, at, key, place)` stores an element of the result; if it is not defined, the last pass writes to the workspace.
+    /// Kernel text that includes [`GROUPS`] and defines these macros. `DROPS` is 1 if some positions are left out,
+    /// otherwise 0; a sort of several lists cannot leave out any, since the workspace has one number of sorted
+    /// positions for all. `FIRST(list, p, key)` assigns the key of position `p` to `key`, and is false if the position
+    /// is left out. `LEAVE(list, at, key, place)` stores an element of the result; without it, the last pass writes to
+    /// the workspace.
     pub text: &'a str,
     pub params: &'a [Parameter],
-    /// Names of the kernels: of the only one, and of those that count, add up and move.
+    /// Names of the kernels: of the single one for short lists, and of those that count, add up counts, and move.
     pub names: [&'static str; 4],
 }
 
 impl Radix {
-    /// A sort by the lowest `all` bits of keys with `key` bytes.
+    /// Returns the sort of `lists` lists by the lowest `all` bits of keys, which have `key` bytes.
     pub fn of(lists: u64, length: u64, key: u64, all: u32) -> Radix {
         let all = all.max(1);
         let is_wide = key.max(bytes(index_type(length))) == 8;
@@ -96,6 +105,7 @@ impl Radix {
         Radix { lists, length, key, bits: all.div_ceil(passes).max(MIN_BITS), passes, held, tiles }
     }
 
+    /// Number of passes, one for each digit.
     pub fn passes(&self) -> u32 {
         self.passes
     }
@@ -105,17 +115,17 @@ impl Radix {
         self.tiles == 1
     }
 
-    /// Whether a kernel of its own adds up the counts of tiles.
+    /// Whether a kernel of its own adds up the counts of tiles. Otherwise, the blocks that move do so.
     fn is_summed(&self) -> bool {
         self.tiles > TILES
     }
 
-    /// Number of buckets: values that a digit can have.
+    /// Number of different values of a digit.
     fn buckets(&self) -> u64 {
         1 << self.bits
     }
 
-    /// Size in bytes of a key and a position together.
+    /// Size in bytes of a key with its position.
     pub fn entry(&self) -> u64 {
         self.key + self.place()
     }
@@ -124,7 +134,7 @@ impl Radix {
         bytes(index_type(self.length))
     }
 
-    /// Bytes of the workspace before the counts: the number of positions, keys and positions.
+    /// Offset in bytes of the counts in the workspace, behind the number of positions, the keys and the positions.
     fn halves(&self) -> u64 {
         (16 + 2 * self.lists * self.length * (self.key + self.place())).next_multiple_of(16)
     }
@@ -138,7 +148,7 @@ impl Radix {
         self.halves() + counted
     }
 
-    /// Bytes of keys and positions that all passes read, and that they write.
+    /// Bytes of keys and positions that all passes read; they write as many.
     pub fn moved(&self) -> u64 {
         u64::from(self.passes) * self.lists * self.length * (self.key + self.place())
     }
@@ -147,8 +157,8 @@ impl Radix {
         self.launch_costs(self.key, self.entry()).iter().map(|cost| cost.instructions).sum()
     }
 
-    /// The cost of each launch. `given` is the size in bytes of a key as the first pass reads it, and `left` that of an element of the
-    /// result, in place of a key and a position in the workspace.
+    /// Returns the cost of each launch. `given` is the size in bytes of a key as the first pass reads it. `left` is the
+    /// size of an element of the result, which takes the place of a key and a position in the workspace.
     pub fn launch_costs(&self, given: u64, left: u64) -> Vec<Cost> {
         let (positions, entry) = (self.lists * self.length, self.entry());
         let device = |bytes| Traffic { device: bytes, host: 0 };
@@ -213,18 +223,19 @@ impl Radix {
         }
     }
 
-    /// Number of blocks that add up counts. Each block adds up 32 buckets of a list.
+    /// Number of blocks that add up counts: each has 32 digits of a list.
     fn summing(&self) -> u64 {
         self.lists * self.buckets() / 32
     }
 
-    /// Half of the workspace, 0 or 1, that holds the result.
+    /// Number of the half of the workspace, 0 or 1, that holds the result.
     pub fn side(&self) -> u32 {
         (self.passes - 1) % 2
     }
 
-    /// Kernel text of the types, and of accessors to the workspace: `live(workspace)` is the number of positions that are not left
-    /// out; `keys_of(workspace, side)` and `places_of(workspace, side)` are the sorted keys and positions.
+    /// Returns kernel text with the types of keys and positions, and functions that find the parts of the workspace:
+    /// `live(workspace)` is the number of positions that were not left out; `keys_of(workspace, side)` and
+    /// `places_of(workspace, side)` are the sorted keys and positions.
     pub fn text(&self) -> String {
         let all = self.lists * self.length;
         format!(
@@ -275,7 +286,7 @@ impl Radix {
     }
 }
 
-/// Sorts the positions of indices by the row that they name. Positions whose index names no row are left out.
+/// Sorts the positions of indices by the row that each index names. Positions whose index names no row are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSort {
     radix: Radix,
@@ -292,7 +303,8 @@ impl RowSort {
         &self.radix
     }
 
-    /// Returns the kernels. `indices` is operand number `operand`, and tensor `which` of `walk`.
+    /// Returns the kernels. `indices` is the operand with number `operand`, and the tensor with number `which` in
+    /// `walk`.
     pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
         let text = format!("#define WHICH {which}\n#define DROPS 1\n{GROUPS}{ROWS}");
         let params = [
@@ -305,7 +317,7 @@ impl RowSort {
     }
 }
 
-/// Size of an index type in bytes.
+/// Size in bytes of an index type.
 fn bytes(index: &str) -> u64 {
     if index == "u32" { 4 } else { 8 }
 }

@@ -1,63 +1,67 @@
-//! Rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
+//! Rows of tensors, for operations along the last dimension, and kernels whose threads hold a row in registers.
 
 use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Number of bytes up to which a thread has several rows, if there are enough threads: with less, too few loads are in flight.
+/// Number of bytes per thread below which a thread gets several rows, if there are enough threads: fewer bytes mean too
+/// few loads in flight.
 const THREAD_BYTES: u64 = 16;
 
-/// Maximum number of loads of a thread whose row belongs to a part of a warp, and maximum number of bytes that it loads. Such
-/// threads access the same sectors one after the other.
+/// Maximum number of loads of a thread whose row has fewer threads than a warp. Such a thread accesses the same sectors
+/// by several loads.
 const PART_LOADS: u64 = 8;
+/// Maximum number of bytes that such a thread loads.
 const PART_BYTES: u64 = SECTOR;
 
-/// Number of elements from which on a thread of a part of a warp shares them with further threads, if the device has space for
-/// them.
+/// Number of elements per thread above which a row that has fewer threads than a warp gets more of them, if the device
+/// has room for them.
 const FEW: u64 = 4;
 
-/// Maximum number of threads that are added to a row because the device has space for them.
+/// Maximum number of threads of a row for which threads are added only because the device has room for them.
 const MAX_ADDED: u64 = 256;
 
-/// Threads of a block that processes a chunk of a row, and minimum number of elements that each has.
+/// Threads of a block that processes a chunk of a row.
 const CHUNK_THREADS: u64 = 256;
+/// Minimum number of elements per thread in a chunk.
 const MIN_OF_CHUNK: u64 = 8;
 
-/// Threads of a row that registers do not hold.
+/// Threads per row if registers cannot hold the row, which is then read in pieces.
 const PIECE_THREADS: u64 = 512;
 
-/// Minimum length of rows without aligned packs that are read in shifted ones, and the size of these packs in bytes: of rows
-/// that are read once, and of those that are read in pieces. Partial packs at both ends of a row take many instructions, and
-/// twice as many in packs of 16 bytes; most pieces have none.
+/// Minimum length in elements of rows that are read in shifted packs, which may begin before a row and end behind it,
+/// if no pack divides the rows. Partial packs at both ends of a row take many instructions.
 const MIN_SHIFTED: u64 = 512;
+/// Size in bytes of shifted packs: of rows that are read once, and of rows that are read in pieces. Partial packs of 16
+/// bytes take twice the instructions of 8; in pieces, most packs are whole.
 const SHIFTED_BYTES: [u64; 2] = [8, 16];
 
-/// Size in bytes below which rows that no packs of 16 bytes divide are staged in shared memory if they fill the device. Otherwise a
-/// store of a warp would write parts of many sectors.
+/// Size of a row in bytes below which rows are staged in shared memory, if they fill the device and no packs of 16
+/// bytes divide them. Otherwise, each store of a warp would write parts of many sectors.
 const STAGED_BYTES: u64 = 64;
 
-/// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
+/// Maximum length of a row in elements for which a position plus a pack fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
 
-/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs.
+/// Minimum length of a row, in packs, for which rows without alignment are read in aligned packs.
 const WORTH_A_SHIFT: u64 = 8;
 
-/// Rows of tensors that differ in the last dimension at most.
+/// Rows of tensors whose shapes agree in all dimensions but the last.
 #[derive(Clone)]
 pub struct Rows {
-    /// Shape and strides of all dimensions but the last.
+    /// Shape of all dimensions but the last, with the strides of each tensor.
     pub geometry: Geometry,
     /// Number of rows.
     pub count: u64,
-    /// Elements of a row of the first tensor.
+    /// Number of elements of a row of the first tensor.
     pub length: u64,
     /// Stride of each tensor along a row, in elements.
     pub steps: Vec<u64>,
 }
 
 impl Rows {
-    /// Returns the rows of tensors with at least one dimension.
+    /// Returns the rows of tensors, which must have at least one dimension.
     pub fn of(tensors: &[&Tensor]) -> Rows {
         let lead = tensors[0].dims.len() - 1;
         let all_but_last = |sizes: &Dims| Dims::from_slice(&sizes[..lead]).unwrap_or_default();
@@ -78,14 +82,15 @@ pub fn row_length(spec: &Spec) -> usize {
 }
 
 impl Call<'_> {
-    /// Returns an error unless kernels can access every operand and row lengths of the first input fit 32 bits.
+    /// Returns an error unless kernels can access all operands and rows of the first input have fewer than 2^31
+    /// elements.
     pub(super) fn needs_rows(&self) -> Result<(), OpError> {
         self.needs_device()?;
         self.needs_rank(0, 1, "along the last of which it works")?;
         self.needs_row_length(*self.inputs[0].tensor.dims.last().expect("it has a dimension"))
     }
 
-    /// Returns an error unless this row length of the first input fits 32 bits.
+    /// Returns an error unless a row length of the first input is less than 2^31.
     pub(super) fn needs_row_length(&self, length: u64) -> Result<(), OpError> {
         if length <= i32::MAX as u64 {
             return Ok(());
@@ -95,29 +100,31 @@ impl Call<'_> {
     }
 }
 
-/// Minimum number of packs per thread: with fewer, exchanging values costs more than it saves.
+/// Minimum number of packs per thread if further threads are added to a row: with fewer packs, exchanging values costs
+/// more than the threads save.
 const MIN_PACKS: u64 = 4;
 
-/// Registers of loaded elements per thread up to which a thread issues all of its loads before it computes.
+/// Number of registers for loaded elements up to which a thread issues all of its loads before it computes.
 pub const HELD: u64 = 48;
 
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
 
-/// Division among threads of rows that they hold in registers, in packs of contiguous elements.
+/// Division among threads of rows that they hold in registers, by packs of contiguous elements.
 pub struct Sharing {
-    /// Elements per pack, which a thread loads at once.
+    /// Elements per pack, which a thread loads by one instruction.
     pub pack: u64,
     /// Packs per thread, in registers.
     pub packs: u64,
     /// Threads per row: a power of two, or several whole warps.
     pub threads: u64,
-    /// Whether registers hold the whole row, so that it is read once.
+    /// Whether the registers of the threads hold the whole row, so that it is read once.
     pub whole: bool,
 }
 
 impl Sharing {
-    /// Returns the division of rows, for threads whose registers hold at most `most` elements.
+    /// Returns the division of rows into packs of `pack` elements, for threads whose registers hold at most `most`
+    /// elements.
     pub fn of(rows: &Rows, pack: u64, most: u64) -> Sharing {
         let length = rows.length;
         let mut threads = match length <= WARP * most {
@@ -135,7 +142,7 @@ impl Sharing {
         Sharing { pack, packs, threads, whole }
     }
 
-    /// Number of registers that a pack takes as it is loaded, `width` elements at a time.
+    /// Number of registers for a pack whose elements are loaded `width` at a time.
     pub fn registers(&self, width: u64, dtype: DType) -> u64 {
         self.pack / width * (width * dtype.size()).div_ceil(REGISTER)
     }
@@ -145,6 +152,7 @@ impl Sharing {
         self.threads * self.block_rows()
     }
 
+    /// Rows per block.
     pub fn block_rows(&self) -> u64 {
         (ROWS_BLOCK / self.threads).max(1)
     }
@@ -154,9 +162,9 @@ impl Sharing {
 pub struct RowSplit {
     /// The rows of the output, then of the input.
     rows: Rows,
-    /// Elements per pack, which a thread loads at once.
+    /// Elements per pack, which a thread loads by one instruction.
     pack: u64,
-    /// Whether rows may start between two packs. Then the first and the last pack of a row are partial.
+    /// Whether rows may begin inside a pack, so that the first and the last pack of a row may be partial.
     shifted: bool,
     /// Packs per thread, in registers.
     packs: u64,
@@ -166,25 +174,26 @@ pub struct RowSplit {
     several: u64,
     /// Chunks per row, each processed by a block, for few and long rows; otherwise 1.
     chunks: u64,
-    /// Whether registers hold the whole row, so that it is read once.
+    /// Whether the registers of the threads hold the whole row, so that it is read once.
     pub whole: bool,
-    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
+    /// Whether the rows of a block are staged in shared memory, by packs that may hold elements of several rows.
     pub staged: bool,
 }
 
-/// Kernel bodies for rows, which use [`HELPERS`].
+/// Bodies of the kernels for rows, which use [`HELPERS`].
 pub struct RowBodies {
     /// Body for rows that registers hold.
     pub once: &'static str,
-    /// Body for longer rows, which are read twice in pieces: for their sums and for the result.
-    pub twice: &'static str,
-    /// Bodies for rows that several blocks share: the first writes the values of a chunk to `parts`, the second the
+    /// Body for longer rows, which are read in pieces twice: first for the values of the whole row, then for the
     /// result.
+    pub twice: &'static str,
+    /// Bodies for rows that several blocks share. The first one writes the values of a chunk to `parts`, the second one
+    /// the result.
     pub chunks: [&'static str; 2],
 }
 
 impl RowSplit {
-    /// Returns the division for the first output and the first input.
+    /// Returns the division for the first input and the first output.
     pub fn of(spec: &Spec) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
@@ -198,14 +207,14 @@ impl RowSplit {
         let shift = SHIFTED_BYTES[usize::from(is_long && !has_chunks)] / size;
         let shifted = length >= MIN_SHIFTED && is_shifted(&tensors, shift);
         let pack = if shifted { shift } else { common_pack(&tensors) };
-        // Number of packs from the one in which a row starts to the one in which it ends.
+        // Number of packs with elements of a row, which may begin inside a pack.
         let all = (if shifted { length + pack - 1 } else { length }).div_ceil(pack);
         let (threads, packs) = match is_long {
             false => {
                 let threads = threads_of(all, [pack, size, most], room / count.max(1));
                 (threads, all.div_ceil(threads))
             }
-            // As many blocks as are resident at once.
+            // A chunk for each of as many blocks as are resident at once.
             true if has_chunks => {
                 (CHUNK_THREADS, (count * length / (room * pack)).clamp(MIN_OF_CHUNK.div_ceil(pack), most / pack))
             }
@@ -235,12 +244,12 @@ impl RowSplit {
         self.several * self.block() / self.threads
     }
 
-    /// Elements per chunk. Each chunk starts at a pack of the row.
+    /// Elements per chunk. Each chunk begins at a pack of the row.
     fn chunk(&self) -> u64 {
         (self.threads * self.packs - u64::from(self.shifted)) * self.pack
     }
 
-    /// Number of threads that process part of a row, over all rows.
+    /// Number of threads over all rows, each of which processes a part of a row or several rows.
     pub fn all_threads(&self) -> u64 {
         self.rows.count * self.threads * self.chunks / self.several
     }
@@ -250,7 +259,8 @@ impl RowSplit {
         self.threads > 32
     }
 
-    /// Number of packs of every thread that begin inside the row, chunk or piece for certain.
+    /// Number of packs of each thread that certainly begin inside the row, chunk or piece, so that they need no bounds
+    /// check.
     fn full(&self) -> u64 {
         let piece = self.threads * self.pack;
         match self.whole || self.chunks > 1 {
@@ -268,7 +278,7 @@ impl RowSplit {
         self.rows.count.div_ceil(self.block_rows()).max(1) * self.chunks
     }
 
-    /// The cost of a kernel that reads each row once if registers hold it, otherwise twice.
+    /// Cost of kernels that read each row once if registers hold it, and twice otherwise.
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
@@ -278,8 +288,8 @@ impl RowSplit {
         }
     }
 
-    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. The workspace has `part`
-    /// values of the compute type per chunk.
+    /// Returns the kernels with this name, which multiply elements by `scale` as they read them. If several blocks
+    /// share a row, the workspace has `part` values of the compute type for each chunk.
     pub fn launch(&self, name: &str, spec: &Spec, scale: f64, part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
@@ -312,7 +322,8 @@ impl RowSplit {
             if scale == 1.0 { "(x)" } else { "((x) * scale)" },
         );
         let index = index_type(rows.count);
-        // The second kernel of chunks starts with those that the first one has read last, which a cache may hold.
+        // The second kernel of chunks takes the chunks in reverse order, since a cache may hold those that were read
+        // last.
         let place = |block: &str| {
             format!(
                 "  const u32 block = {block};\n  u64 row = (u64)block / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
@@ -345,12 +356,12 @@ impl RowSplit {
     }
 }
 
-/// Whether a tensor is contiguous and aligned to 16 bytes.
+/// Whether a tensor has no gaps and begins at a multiple of 16 bytes.
 pub fn side_by_side(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
 
-/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements to shared memory. `block` is the number of the block.
+/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements into shared memory. `block` is the block's number.
 pub const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
   const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
@@ -360,7 +371,7 @@ pub const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __syncthreads();
 "#;
 
-/// Kernel text after which the body reads and overwrites staged rows.
+/// Kernel text that makes the body read and overwrite the staged rows.
 const STAGED_ROWS: &str = r#"  EACH_ROW {
     auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
     from[r] = own;
@@ -368,7 +379,7 @@ const STAGED_ROWS: &str = r#"  EACH_ROW {
   }
 "#;
 
-/// Kernel text that stores the rows from shared memory.
+/// Kernel text that stores the staged rows.
 pub const UNSTAGE: &str = r#"  __syncthreads();
   for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) {
     if ((i + 1) * of_pack <= count) ((Packed*)(y + begin))[i] = staged[i];
@@ -376,12 +387,12 @@ pub const UNSTAGE: &str = r#"  __syncthreads();
   }
 "#;
 
-/// Largest pack that is aligned in the rows of all these tensors, in elements.
+/// Number of elements of the largest pack that divides the rows of all these tensors and is aligned in them.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {
     tensors.iter().map(|tensor| pack(tensor)).min().unwrap_or(1)
 }
 
-/// Largest pack of at most 16 bytes, in elements, that is aligned everywhere in the rows of a tensor and divides them.
+/// Number of elements of the largest pack of at most 16 bytes that divides the rows of a tensor and is aligned in them.
 fn pack(tensor: &Tensor) -> u64 {
     let (last, lead) = (tensor.dims.len() - 1, &tensor.strides[..tensor.dims.len() - 1]);
     let whole = |pack: u64| {
@@ -420,15 +431,15 @@ fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     threads
 }
 
-/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row can be partial,
-/// because no pack divides the rows.
+/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row may be
+/// partial: if no pack divides the rows, and all tensors have the same misalignment.
 pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     let length = tensors[0].dims.last().copied().unwrap_or(1);
     let is_long = (WORTH_A_SHIFT * pack..MAX_SHIFTED).contains(&length);
     common_pack(tensors) == 1 && pack > 1 && is_long && shift_alike(tensors, pack)
 }
 
-/// Whether rows of all tensors have the same misalignment relative to `pack` elements.
+/// Whether the rows of all tensors begin at the same element of a pack of `pack` elements.
 fn shift_alike(tensors: &[&Tensor], pack: u64) -> bool {
     let lead = tensors[0].dims.len() - 1;
     tensors.iter().all(|tensor| {

@@ -1,13 +1,14 @@
-//! Kernel text that selects the largest elements: integer keys in the order of the elements, and a search for the
+//! Kernel text that selects the largest elements: integer keys with the order of the elements, and a search for the
 //! smallest selected key.
 
 use crate::base::DType;
 
 use super::kernel::c_type;
 
-/// Kernel text that defines the key type `K`, its width `BITS`, and `order`, which returns an element's key.
+/// Returns kernel text that defines the key type `K`, the width `BITS` of keys, and `order`, which returns the key of
+/// an element.
 ///
-/// A larger element has a larger key, and NaN has the largest. Both zeros have the same key. No element has key 0.
+/// A larger element has a larger key. NaN has the largest key, and both zeros have the same key. No element has key 0.
 pub fn keys(dtype: DType) -> String {
     let (key, bits, body) = match dtype {
         // The two smallest numbers share a key.
@@ -20,7 +21,7 @@ pub fn keys(dtype: DType) -> String {
     format!("{}{THRESHOLD}", key_text(dtype, key, bits, body))
 }
 
-/// Whether keys of this type, as [`keys`] defines them, have 64 bits.
+/// Whether the type `K` of the keys of [`keys`] has 64 bits.
 pub fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::I64 | DType::I32)
 }
@@ -38,12 +39,12 @@ pub fn sorted_keys(dtype: DType) -> String {
     key_text(dtype, key, bits, body)
 }
 
-/// Width of the keys of [`sorted_keys`] in bits.
+/// Number of bits of the keys of [`sorted_keys`].
 pub fn sorted_bits(dtype: DType) -> u32 {
     ordered(dtype).1
 }
 
-/// Type and width of a key, and the body of the function that returns it.
+/// Type and number of bits of a key, and the body of the function that returns it.
 fn ordered(dtype: DType) -> (&'static str, u32, &'static str) {
     match dtype {
         DType::F64 => (
@@ -84,7 +85,8 @@ __device__ inline u32 order16(u32 u, u32 infinity) {
 }
 "#;
 
-/// Kernel text for threads that count together: 32 consecutive threads, which may be half a wave, or a block.
+/// Kernel text for groups of threads that count together: 32 consecutive threads, which may be half a wavefront, or a
+/// whole block.
 pub const GROUPS: &str = r#"
 __device__ inline u64 sum32(u64 v) {
 #pragma unroll

@@ -6,7 +6,7 @@ use crate::base::named::named;
 /// Maximum number of inputs of an operation that accepts any number of tensors.
 const MAX_TENSORS: usize = 64;
 
-/// The form of an operation's calls, and its line in tables.
+/// The syntax of an operation's calls, and the operation's row in the documentation's tables.
 #[derive(Debug)]
 pub struct Signature {
     pub name: &'static str,
@@ -14,14 +14,15 @@ pub struct Signature {
     pub summary: &'static str,
     pub category: Category,
     pub inputs: &'static [Input],
-    /// Names of the outputs. The first can be omitted in a call.
+    /// Names of the outputs, in order. A call can leave out trailing outputs, or write `_` for one: they become scratch
+    /// memory.
     pub outputs: &'static [&'static str],
     pub options: &'static [OptionSpec],
 }
 
 impl Signature {
-    /// Returns the options of a call that no text contains: the given ones, and defaults for all others, in signature
-    /// order.
+    /// Returns the options of a call that no text contains, in signature order: those in `given`, and the defaults of
+    /// all others.
     pub fn attrs(&self, given: &[(&'static str, Attr)]) -> Attrs {
         let scalars = self.inputs.iter().filter_map(|input| match input {
             Input::Scalar(option) => Some(option),
@@ -35,16 +36,17 @@ impl Signature {
         attrs
     }
 
-    /// The rest of the signature of an operation without operands, such as `nop()`, and of internal operations.
+    /// Values of the fields that the signatures of operations without operands, such as `nop()`, and of internal
+    /// operations leave at their defaults.
     pub const NOTHING: Signature =
         Signature { name: "", summary: "", category: Category::Synthetic, inputs: &[], outputs: &[], options: &[] };
 
-    /// Minimum number of inputs of a call.
+    /// Minimum number of inputs that a call must have.
     pub fn least(&self) -> usize {
         self.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count()
     }
 
-    /// Maximum number of inputs of a call.
+    /// Maximum number of inputs that a call may have.
     pub fn most(&self) -> usize {
         match self.inputs {
             [.., Input::Expressions] => self.outputs.len(),
@@ -53,7 +55,7 @@ impl Signature {
         }
     }
 
-    /// Returns the input at this position, counted from 0; `None` behind the last one.
+    /// Returns the definition of the input at a position, counted from 0; `None` if calls cannot have that many inputs.
     pub fn input(&self, place: usize) -> Option<&'static Input> {
         let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
         self.inputs.get(place).or(last)
@@ -78,7 +80,7 @@ named! {
         Synthetic = "synthetic",
         /// A kernel that the file declares.
         Kernel = "kernel",
-        /// A position in a stream without work: `signal`, `wait`, `sync`.
+        /// A position in a stream at which nothing runs: `signal`, `wait`, `sync`.
         Marker = "marker",
     }
 }
@@ -88,35 +90,35 @@ named! {
 pub enum Property {
     /// An output may be the same slice as an input.
     InPlace,
-    /// Input and output may overlap if the smaller one is this rank's part of the larger one.
+    /// Input and output may overlap if the smaller one is the part of the larger one that belongs to this rank.
     OwnPart,
-    /// A host stream can run the operation.
+    /// A host stream can run the operation, on threads of the CPU.
     OnHost,
-    /// No stream of the device can run the operation.
+    /// Only a host stream can run the operation.
     HostOnly,
     /// Fusion may replace the inputs by an elementwise expression.
     TakesExpression,
-    /// The output may be in the memory of another rank: `y at 1`.
+    /// The output may be in the memory of another rank, as in `copy(x -> y at 1)`.
     WritesToPeers,
 }
 
-/// An input: one position before the arrow.
+/// Definition of one input: a position before the arrow of a call.
 #[derive(Debug)]
 pub enum Input {
     Tensor(&'static str),
-    /// A tensor that can be omitted; follows all required inputs.
+    /// A tensor that a call can omit. Follows all required inputs.
     Optional(&'static str),
-    /// At least one tensor; follows all other inputs.
+    /// One or more tensors. Follows all other inputs.
     Tensors(&'static str),
-    /// A value known before the run.
+    /// A value that is known before the run, given by position.
     Scalar(OptionSpec),
-    /// An elementwise expression. The tensors that it names are the inputs.
+    /// An elementwise expression. The tensors that it names become the inputs of the operation.
     Expression,
-    /// Elementwise expressions, at least one, with an output each. The tensors that they name are the inputs.
+    /// One or more elementwise expressions, with one output each. The tensors that they name become the inputs.
     Expressions,
 }
 
-/// The form of a call, such as `gemm(a, b -> c, transpose_a:, …)`.
+/// Returns the syntax of a call for messages, such as `gemm(a, b -> c, transpose_a:, …)`.
 pub fn usage(operation: &dyn Operation) -> String {
     let signature = operation.signature();
     let mut parts: Vec<String> = signature

@@ -1,8 +1,8 @@
 //! `sort`: sorts rows, and returns the original index of each element.
 //!
-//! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. Rows of several runs are
-//! merged in passes, each of which halves the number of runs; rows of many runs are sorted by the digits of their keys instead. Time
-//! depends on the shape alone, not on the values.
+//! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. If rows have several
+//! runs, passes merge them, each of which halves their number; rows of many runs are sorted by the digits of their keys
+//! instead. Time depends on the shape alone, and not on the values.
 
 use super::kernel::{
     BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
@@ -16,39 +16,42 @@ use super::*;
 /// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.
 pub struct Sort;
 
-/// Number of elements that a block sorts or merges at once. With keys of 8 bytes and indices they take half of the shared memory
-/// that every device offers to a block.
+/// Maximum number of elements that a block sorts or merges at once. With indices and keys of 8 bytes, they take half of
+/// the shared memory that every device offers to a block.
 const RUN: u64 = 2048;
 
 /// Maximum number of threads of a sorting block.
 const MAX_THREADS: u64 = 512;
 
-/// Number of neighbouring elements that a thread sorts in registers, for keys of at most 33 bits and of 64 bits.
+/// Number of contiguous elements that a thread sorts in registers, for keys of at most 32 bits.
 const EACH: u64 = 8;
+/// Number of contiguous elements that a thread sorts in registers, for keys of 64 bits.
 const EACH_WIDE: u64 = 4;
 
-/// Maximum length of a row with keys of 64 bits that a block sorts by a network rather than by digits.
+/// Maximum length of a row with keys of 64 bits that a single block sorts by the network instead of by digits.
 const ALONE_WIDE: u64 = 1024;
 
-/// Instructions per pair of elements and step of the network, for entries of 4, 8 and 12 bytes; per element that the kernel loads
-/// and stores; and per element and merge pass. Executed instructions of 14 sorts on an H100, from hardware counters.
+/// Instructions per pair of elements and step of the network, for entries of 4, 8 and 12 bytes. These and the following
+/// numbers are executed instructions of 14 sorts on an H100, from hardware counters.
 const PER_PAIR: [f64; 3] = [7.5, 12.5, 50.0];
+/// Instructions per element that the network's kernel loads and stores.
 const PER_ENTRY: f64 = 75.0;
+/// Instructions per element and merge pass.
 const PER_MERGE: f64 = 100.0;
 
 /// The division of rows among blocks.
 struct Split {
     rows: Rows,
-    /// Number of elements of a run, a power of two, and number of runs of a row.
+    /// Number of elements of a run, a power of two; and number of runs of a row.
     run: u64,
     runs: u64,
-    /// Number of rows that a block sorts; more than one if they are short.
+    /// Number of rows that a block sorts; more than 1 for short rows only.
     several: u64,
-    /// Size in bytes of an element's key and index together.
+    /// Size in bytes of an element's key with its index.
     entry: u64,
     /// Number of neighbouring elements that a thread sorts in registers.
     each: u64,
-    /// The sort by digits; `None` if runs are merged.
+    /// The sort by digits; `None` if rows are sorted in runs that are merged.
     radix: Option<Radix>,
 }
 
@@ -57,7 +60,7 @@ impl Split {
         let rows = Rows::of(&[&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]]);
         let run = rows.length.next_power_of_two().min(RUN);
         let runs = rows.length.div_ceil(run);
-        // Spreads rows over all SMs before a block gets more rows than its threads need.
+        // Uses all SMs before a block gets more rows than its threads need.
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
         let dtype = spec.inputs[0].dtype;
         let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
@@ -93,7 +96,7 @@ impl Split {
         u64::from(self.runs.next_power_of_two().ilog2())
     }
 
-    /// Size in bytes of the keys and indices of all elements.
+    /// Size in bytes of the keys and indices of all elements between two kernels; 0 if one kernel sorts each row.
     fn entries(&self) -> u64 {
         if self.runs > 1 { self.rows.count * self.rows.length * self.entry } else { 0 }
     }
@@ -130,8 +133,8 @@ impl Operation for Sort {
         let elements = spec.inputs[0].elements();
         if let Some(radix) = split.radix {
             let mut costs = radix.launch_costs(spec.inputs[0].dtype.size(), written.total() / elements.max(1));
-            // Buffers of integers hold numbers below 100 unless a program writes others, so that only the lowest digits differ. Equal
-            // digits cause no conflicts.
+            // Buffers of integers hold numbers below 100 unless a program writes others, so that only the lowest digits
+            // differ. Equal digits cause no conflicts.
             if !spec.inputs[0].dtype.is_float() {
                 let passes = radix.passes() as usize;
                 let of_a_pass = costs.len() / passes;

@@ -1,4 +1,4 @@
-//! Kernels that write a contiguous output in packs of 16 bytes, from input rows at any address.
+//! Kernels that write a contiguous output in packs of 16 bytes, from rows of the input that can begin at any address.
 //!
 //! Each thread writes whole packs for any length of rows: a pack can hold elements of several rows, and rows can have
 //! any alignment.
@@ -7,10 +7,10 @@ use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type
 use super::ragged::RAGGED;
 use super::*;
 
-/// Number of blocks that keeps a device busy. An output with fewer packs gets a thread for each element.
+/// Number of blocks that keeps a device busy. A smaller output has a thread for each element instead.
 const ENOUGH_BLOCKS: u64 = 256;
 
-/// The division among threads of an output whose rows are rows of the input.
+/// Division among threads of an output whose rows are copies of input rows.
 #[derive(Clone, Copy, Debug)]
 pub struct RowDivision {
     /// Number of elements of the output.
@@ -19,22 +19,22 @@ pub struct RowDivision {
     length: u64,
     /// Number of elements in 16 bytes, which a thread writes at once.
     pack: u64,
-    /// Whether elements are read one by one.
+    /// Whether the elements of a pack are read one by one, instead of in packs.
     single: bool,
 }
 
-/// Kernel text that finds the input row of an output row.
+/// Kernel text that returns the address of the input row for an output row.
 pub struct RowText<'a> {
     /// Kernel parameters that `text` uses, with their arguments.
     pub params: Vec<Parameter>,
-    /// Statements that return the address of row `which` as a `const E*`. They set `inside` to false if the row is all zeros
-    /// and has no input.
+    /// Statements that return the address of row number `which` as a `const E*`. They set `inside` to false if no input
+    /// row belongs to the row, which is then all zeros.
     pub text: &'a str,
 }
 
 impl RowDivision {
-    /// Returns the division of an output whose rows have `length` elements, contiguous in the input too; `None` if the output has
-    /// gaps or is not aligned to 16 bytes.
+    /// Returns the division of an output into rows of `length` elements, which are contiguous in the input too. With
+    /// `single`, elements are read one by one. `None` if the output has gaps or is not aligned to 16 bytes.
     pub fn of(y: &Tensor, length: u64, single: bool) -> Option<RowDivision> {
         if !y.contiguous() || y.align < 16 || length == 0 {
             return None;
@@ -70,8 +70,8 @@ impl RowDivision {
     }
 }
 
-/// Returns the kernel that copies operand 0 to operand 1 with these strides, if packs of one are unaligned in the other. `None` if
-/// the output has gaps, or if an elementwise walk can move packs too.
+/// Returns the kernel that copies operand 0 to operand 1 with these strides, if packs of one tensor are unaligned in
+/// the other. `None` if the output has gaps, is small, or if the elementwise kernel moves aligned packs as well.
 pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option<Launch> {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let all = walk::by_output(dims, strides);
@@ -97,8 +97,8 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     Some(stream.launch(name, spec, (1, 0), RowText { params, text: &text }))
 }
 
-/// Returns text that finds a row of the input by divisions by constants. A pack of short rows takes several divisions, which
-/// are slow if the divisor is an argument.
+/// Returns kernel text that finds an input row by divisions by constants. A pack of short rows needs several divisions,
+/// which are slow if the divisor is a kernel argument.
 fn constant_rows(outer: &Geometry) -> String {
     let axes = outer.dims.iter().zip(outer.strides[0].iter()).enumerate().rev();
     let of_axis = |(axis, (size, stride)): (usize, (&u64, &u64))| match axis {

@@ -9,7 +9,7 @@ use super::*;
 /// `transpose(x)`.
 pub struct Transpose;
 
-/// Returns the input dimension for each dimension of the output.
+/// Returns, for each dimension of the output, the dimension of the input that it comes from.
 pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     match attrs.axes("dims") {
         Some(axes) => axes.iter().map(|&axis| axis as usize).collect(),
@@ -21,7 +21,7 @@ pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     }
 }
 
-/// True if a transposition only exchanges the last two dimensions.
+/// Whether a spec of `transpose` only exchanges the last two dimensions.
 pub fn exchanges_last(spec: &Spec) -> bool {
     let rank = spec.inputs[0].dims.len();
     permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()
@@ -116,114 +116,119 @@ impl Operation for Transpose {
     }
 }
 
-/// Returns the sizes of the output, and the strides of the output and of the input along the output's dimensions.
+/// Returns the sizes of the output, and the strides of the output and of the input along these dimensions.
 fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let strides: Vec<u64> = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
     (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
 }
 
-/// Minimum number of elements of a tile, and maximum size in bytes. Large tiles are read and written in longer contiguous ranges; small
-/// tiles give more blocks.
+/// Minimum number of elements of a tile. Large tiles are read and written in longer contiguous ranges; small tiles give
+/// more blocks.
 const LEAST: u64 = 256;
+/// Maximum size of a tile in bytes.
 const MOST_BYTES: u64 = 16 << 10;
 
-/// Maximum number of elements of a tile along a side, for each of which shared memory holds two offsets.
+/// Maximum length of a tile's side in elements. Shared memory holds two offsets for each of them.
 const MAX_SIDE: u64 = 2048;
 
-/// Maximum size in bytes of the shared memory of several tiles of a block, with the space between their rows.
+/// Maximum size in bytes of several tiles of a block in shared memory, with the gaps between their rows.
 const MAX_SHARED: u64 = 24 << 10;
 
-/// Minimum number of blocks for tiles above the minimum size.
+/// Minimum number of blocks if tiles are larger than [`LEAST`].
 const ENOUGH_BLOCKS: u64 = 1024;
 
-/// Minimum number of neighbouring elements that a tile has in each tensor; sides with fewer get further dimensions.
+/// Minimum number of contiguous elements that a tile should have in each tensor. A side with fewer gets further
+/// dimensions.
 const LONG: u64 = 32;
 
-/// Maximum size in bytes of a side's packs for which packs of 16 bytes that may begin between two of them are better; and minimum size
-/// in bytes of a range of neighbouring elements that is read or written so, since the ends of a written range take several stores.
+/// Size in bytes of a side's packs up to which packs of 16 bytes that may begin at any element are better; and minimum
+/// size in bytes of a contiguous range that is read so, and written so, since the ends of a written range take several
+/// stores.
 const MAX_RAGGED: u64 = 2;
 const MIN_READ: u64 = 64;
 const MIN_WRITTEN: u64 = 512;
 
-/// Minimum size in bytes of a tensor for such packs: they take longer until the first element arrives.
+/// Minimum size in bytes of a tensor that is moved in such packs: they take longer until the first element arrives.
 const MIN_TENSOR: u64 = 1 << 20;
 
-/// Sides for which an elementwise walk is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a tile takes longer until its first
-/// element is written: length of a side, size in bytes of the packs of a side within a sector of memory, and size in bytes of a tile with
-/// both sides whole, from which warps read few sectors more than once.
+/// Length of a side up to which an elementwise kernel is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a
+/// tile takes longer until its first element is written.
 const WALKED_SIDE: u64 = 5;
+/// The same for the packs of a side within a sector, and for a tile with both sides whole, in bytes.
 const WALKED_PACK: u64 = 4;
 const WALKED_TILE: u64 = 4 << 10;
 
-/// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
+/// Maximum length of a side that counts as short, in elements.
 const SHORT: u64 = 16;
+/// Number of bytes that one access to all banks of shared memory transfers.
 const BANKS: u64 = 128;
 
 /// Width of a bank of shared memory in bytes.
 const WORD: u64 = 4;
 
-/// Instructions for moving a pack to or from shared memory, and for each of its elements there; an access of shared memory counts
-/// as four.
+/// Instructions for moving a pack to or from shared memory.
 const PER_PACK: f64 = 16.0;
+/// Instructions for each element of a pack in shared memory, where an access counts as four.
 const PER_ELEMENT: f64 = 4.0;
 
-/// The tiles of a kernel that moves neighbouring input elements to positions that are apart in the output. It reads a tile along
-/// one side into shared memory and writes it along the other side.
+/// Tiles of a kernel for which contiguous elements of the input are apart in the output. The kernel reads a tile along
+/// one side into shared memory, and writes it along the other side.
 #[derive(Debug)]
 struct Tiles {
-    /// Dimensions that belong to neither side, with the strides of the output and the input.
+    /// Dimensions that belong to neither side, with the strides of the output and of the input.
     others: Geometry,
-    /// The side along which the input is contiguous, and the one along which the output is.
+    /// The side along which the input is contiguous, and the side along which the output is contiguous.
     read: Side,
     written: Side,
-    /// Number of tiles that a block processes; they differ in their position in the other dimensions.
+    /// Number of tiles that a block processes. They have different positions in the other dimensions.
     several: u64,
 }
 
-/// A side of a tile.
+/// A side of a tile: one or more dimensions.
 #[derive(Debug)]
 struct Side {
-    /// Its dimensions in the memory order of the tensor that is contiguous along it, with the strides of the output and the
-    /// input.
+    /// The dimensions, ordered as in the memory of the tensor that is contiguous along them, with the strides of the
+    /// output and of the input.
     geometry: Geometry,
     length: u64,
     /// Number of elements of a tile along this side.
     tile: u64,
-    /// Number of neighbouring elements that are read or written at once. All packs begin at multiples of their size.
+    /// Number of contiguous elements that are read or written at once. All packs are aligned to their size.
     pack: u64,
-    /// How packs of 16 bytes are moved along this side if rows of the tile may begin at any element; `None` if all packs are
-    /// aligned.
+    /// How packs of 16 bytes are moved along this side if they may begin at any element; `None` if packs of `pack`
+    /// elements are moved.
     run: Option<Run>,
 }
 
-/// Places of the elements of a tile in shared memory, in elements.
+/// Layout of a tile in shared memory, in elements.
 #[derive(Debug)]
 struct Shared {
-    /// Whether rows lie along the side that is written, because the other is short: packs are read in the form in which they are written
-    /// then. Otherwise rows lie along the side that is read.
+    /// Whether the rows in shared memory lie along the side that is written, since the other side is short: packs are
+    /// then read in the form in which they are written. Otherwise, rows lie along the side that is read.
     turned: bool,
-    /// Distance between rows. Rows begin in different banks.
+    /// Distance between rows, by which rows begin in different banks.
     row: u64,
-    /// Number of rows after which the distance to the next one is larger by `gap`. Neighbouring threads read elements of their packs from
-    /// different banks then.
+    /// After this number of rows, the distance to the next row is larger by `gap`. Neighbouring threads then read the
+    /// elements of their packs from different banks.
     of_pack: u64,
     gap: u64,
     /// Number of elements of a tile.
     tile: u64,
 }
 
-/// Neighbouring elements of a tile in the tensor that is contiguous along a side.
+/// The range in which the elements of a tile are contiguous, in the tensor that is contiguous along a side.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// Elements of one row of the tile.
+    /// One row of the tile.
     Row,
-    /// Elements of all rows, since a row of the tile ends where the next one begins.
+    /// The whole tile, since each row ends where the next one begins.
     Rows,
 }
 
 impl Side {
-    /// Returns the side with these dimensions, along which `tensor`, the one with strides number `which`, is contiguous.
+    /// Returns the side with the dimensions `axes`, along which `tensor` is contiguous; `which` is the index of the
+    /// tensor's strides.
     fn of(all: &Geometry, axes: &[usize], tensor: &Tensor, which: usize) -> Side {
         let geometry = part(all, axes);
         let length: u64 = geometry.dims.iter().product();
@@ -240,13 +245,13 @@ impl Side {
         Side { geometry, length, tile: length, pack, run: None }
     }
 
-    /// Whether the side has one dimension, whose elements are `stride` apart in tensor `which`.
+    /// Whether the side has one dimension, whose elements are `stride` elements apart in the tensor with index `which`.
     fn is_apart(&self, which: usize, stride: u64) -> bool {
         *self.geometry.dims == [self.length] && *self.geometry.strides[which] == [stride]
     }
 
-    /// Returns how to move packs of 16 bytes along this side of a tile, whose other side is `other`; `None` if its own packs are
-    /// as good, or neighbours have fewer bytes than `least`.
+    /// Returns how packs of 16 bytes are moved along this side of a tile, whose other side is `other`; `None` if the
+    /// side's own packs are as good, or if contiguous ranges have less than `least` bytes.
     fn run(&self, other: &Side, which: usize, size: u64, least: u64) -> Option<Run> {
         let enough = least / size;
         if self.pack * size > MAX_RAGGED || !self.is_apart(which, 1) {
@@ -259,7 +264,7 @@ impl Side {
     }
 }
 
-/// Whether offsets of elements need 64 bits.
+/// Whether offsets of elements need more than 32 bits.
 fn has_wide_offsets(spec: &Spec) -> bool {
     index_type(spec.inputs[0].reach().max(spec.outputs[0].reach())) == "u64"
 }
@@ -274,8 +279,8 @@ fn part(all: &Geometry, axes: &[usize]) -> Geometry {
 }
 
 impl Tiles {
-    /// Returns the tiles; `None` if neighbouring elements stay neighbours or a tensor has no neighbouring elements, where an
-    /// elementwise walk is as fast, or for small tensors, where it is faster.
+    /// Returns the tiles. `None` if contiguous elements stay contiguous or a tensor has no contiguous elements, where
+    /// an elementwise kernel is as fast, and for small tensors, where it is faster.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (dims, strides) = moved(spec);
         let all = walk::by_output(dims, &strides);
@@ -289,7 +294,7 @@ impl Tiles {
         let mut by_input: Vec<usize> = (0..rank).collect();
         by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
         let mut sides = [vec![along], vec![rank - 1]];
-        // Number of neighbouring elements, which can belong to both sides.
+        // Number of contiguous elements of a tile, over dimensions of both sides.
         let range = |order: &[usize], strides: &Dims, sides: &[Vec<usize>; 2]| {
             let mut length = 1;
             for &axis in order.iter().rev() {
@@ -300,7 +305,7 @@ impl Tiles {
             }
             length
         };
-        // Skips dimensions that belong to the other side.
+        // Returns the next dimension in memory order that belongs to no side yet.
         let next = |order: &[usize], sides: &[Vec<usize>; 2], own: usize| {
             let first = order.iter().position(|axis| *axis == sides[own][0])?;
             order[..first].iter().rev().copied().find(|axis| !sides.iter().any(|side| side.contains(axis)))
@@ -324,7 +329,7 @@ impl Tiles {
         let short = if read.length < written.length { &read } else { &written };
         let is_apart = short.length * size < SECTOR && short.pack * size <= WALKED_PACK;
         let is_apart = is_apart && size > 1 && elements * size < MIN_TENSOR;
-        // Single elements of 16 bits take longer each.
+        // Elementwise copies of single elements of 16 bits take longer.
         let is_narrow = size * short.pack <= 2 && size > 1 && elements * size >= 2 * MIN_TENSOR;
         let is_short = (short.length <= WALKED_SIDE && !is_narrow)
             || is_apart
@@ -332,12 +337,12 @@ impl Tiles {
         if elements <= WALKED || (is_short && elements * size <= WALKED_TENSOR) {
             return None;
         }
-        // Shared memory holds a tile and its offsets, of which each row and column of the tile has two.
+        // Shared memory holds a tile and its offsets: two for each element of a side.
         let most = MOST_BYTES / size / if has_wide_offsets(spec) { 2 } else { 1 };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
-        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack. A side that
-        // would be cut once stays whole if there is room, since its second tile would be small.
+        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a
+        // pack. A side that would be cut in two stays whole if there is room, since its second tile could be small.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
             true => length.min(room),
             false if length < 2 * room && length <= MAX_SIDE && 2 * area <= most => length,
@@ -365,7 +370,7 @@ impl Tiles {
         self.several * self.read.tile * self.written.tile
     }
 
-    /// Returns the places of elements of `size` bytes in shared memory.
+    /// Returns the layout in shared memory of a tile of elements with `size` bytes.
     fn shared(&self, size: u64) -> Shared {
         let (tr, tw, gap) = (self.read.tile, self.written.tile, WORD.div_ceil(size));
         let of_pack = if self.written.run.is_some() { 16 / size } else { self.written.pack };

@@ -1,4 +1,4 @@
-//! Elementwise kernels: how threads iterate over the elements of outputs and inputs.
+//! Elementwise kernels: how their threads iterate over the elements of inputs and outputs.
 //!
 //! Dimensions are sorted by the first output's strides and merged where every operand allows it. The innermost
 //! dimension is divided into tiles, each processed by a few neighbouring threads. The expensive step, computing the
@@ -11,31 +11,34 @@ use super::layout::collapse;
 use super::occupancy::{SECTOR, WARP};
 use super::*;
 
-/// Number of blocks beyond which additional blocks gain nothing over more work per block: several per SM of a large
-/// device.
+/// Number of blocks that must remain if threads get larger packs, or more of them: several per SM of a large device.
+/// More blocks gain nothing.
 const ENOUGH_BLOCKS: u64 = 256;
 
-/// Bytes per thread and tile: of the narrowest operand at least, and of the widest at most.
+/// Number of bytes of the narrowest operand that a thread should have in a tile.
 const NARROWEST: u64 = 16;
+/// Maximum number of bytes of the widest operand per pack.
 const WIDEST: u64 = 32;
 
-/// Maximum number of packs per thread.
+/// Maximum number of packs per thread and tile.
 const PACKS: u64 = 8;
 
-/// Maximum number of bytes that a thread loads before it computes, limited by registers.
+/// Maximum number of bytes that a thread loads before it computes, which registers hold.
 const MAX_LOADED: u64 = 256;
 
-/// Instructions of a thread for its place in a tile; for its place along another dimension, by a division; and for the offset of an
-/// operand along it.
+/// Instructions of a thread to find its position in a tile.
 const PER_THREAD: f64 = 20.0;
+/// Instructions of a thread to find its position along another dimension, by a division.
 const PER_DIVISION: f64 = 20.0;
+/// Instructions of a thread for the offset of an operand along such a dimension.
 const PER_OFFSET: f64 = 3.0;
 
-/// Instructions per pack for its position, and per access to memory.
+/// Instructions per pack to find its position.
 const PER_PACK: f64 = 4.0;
+/// Instructions per access to memory.
 const PER_ACCESS: f64 = 3.0;
 
-/// An elementwise expression with its shape and operands.
+/// An elementwise expression with the shape over which it is evaluated, and its operands.
 #[derive(Debug)]
 pub struct Task<'a> {
     pub expression: &'a Expression,
@@ -46,7 +49,7 @@ pub struct Task<'a> {
     pub inputs: Vec<Operand>,
 }
 
-/// An operand of a [`Task`].
+/// An input or an output of a [`Task`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
     pub origin: ElementSource,
@@ -54,26 +57,27 @@ pub struct Operand {
     pub tensor: Tensor,
     /// Stride of each dimension of the task, in elements.
     pub strides: Dims,
-    /// Offset of the first element in the memory, in elements.
+    /// Offset of the first element from the start of the memory, in elements.
     pub start: u64,
 }
 
-/// Source of an operand's elements.
+/// Source of an input's elements, or target of an output's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ElementSource {
-    /// Memory of the operation's operand with this number: inputs first, then outputs.
+    /// Memory of the operation's operand with this number: inputs are counted first, then outputs.
     Memory(u8),
-    /// Uniform draws from [0, 1) by this seed: element `index` in row-major order is [`philox::uniform`]`(seed, index)`.
+    /// Random numbers, uniform in [0, 1), with this seed. Element `index`, in row-major order, is
+    /// [`philox::uniform`]`(seed, index)`.
     Draws(u64),
 }
 
 impl Operand {
-    /// A whole tensor of the operation, accessed with these strides.
+    /// Returns the whole tensor with this operand number, accessed with these strides.
     pub fn of(operand: usize, tensor: &Tensor, strides: Dims) -> Operand {
         Operand { origin: ElementSource::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
     }
 
-    /// The elements `from..from + length` along a dimension of a tensor, accessed with its own strides.
+    /// Returns the elements `from..from + length` along a dimension. Other dimensions stay whole.
     pub fn cut(mut self, axis: usize, from: u64, length: u64) -> Operand {
         self.tensor.dims.set(axis, length);
         self.start += from * self.tensor.strides[axis];
@@ -82,7 +86,7 @@ impl Operand {
         self
     }
 
-    /// A random number per element. Four neighbours are generated together, as if they were loaded as a pack.
+    /// Returns a random number per element. Four neighbouring ones are computed together, like the elements of a pack.
     pub fn draws(seed: u64, dims: Dims) -> Operand {
         let strides = dims.contiguous_strides();
         let tensor = Tensor { dtype: DType::F32, dims, strides, space: Space::Device, align: 16 };
@@ -94,18 +98,18 @@ impl Operand {
     }
 }
 
-/// A thread's accesses to an operand along the innermost dimension.
+/// How a thread accesses an operand along the innermost dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperandAccess {
-    /// A single element, broadcast.
+    /// A single element for all positions, broadcast.
     Repeated,
-    /// Contiguous elements, of which this many can be loaded as one pack.
+    /// Contiguous elements, of which this number can be loaded or stored by one instruction.
     Neighbours(u64),
-    /// Elements with a stride.
+    /// Elements with a stride other than 0 and 1.
     Apart,
 }
 
-/// The iteration of a kernel over the elements of its operands.
+/// Division of a task among threads. Operands are numbered with the outputs first, then the inputs.
 #[derive(Debug)]
 struct Walk {
     /// Number of outputs, which are the first operands.
@@ -118,7 +122,7 @@ struct Walk {
     steps: Vec<OperandAccess>,
     /// Stride of each operand along the innermost dimension, in elements.
     distances: Vec<u64>,
-    /// Elements per pack: contiguous elements that a thread computes together.
+    /// Elements per pack: contiguous elements of the outputs that a thread computes together.
     pack: u64,
     /// Packs per thread and tile.
     each: u64,
@@ -180,7 +184,7 @@ impl Walk {
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }
 
-    /// Whether the kernel needs an operand's innermost stride.
+    /// Whether the kernel's text uses the innermost stride of an operand.
     fn apart(&self, operand: usize) -> bool {
         match self.steps[operand] {
             OperandAccess::Neighbours(_) => false,
@@ -194,12 +198,13 @@ impl Walk {
         self.threads * self.each * self.pack
     }
 
-    /// Number of sectors of the device's memory that warps access. Neighbouring threads share a sector; the accesses of one thread
-    /// do not, since each is an instruction of its own. The L1 cache serves an operand that is read again along a dimension.
+    /// Number of sectors of device memory that warps access. Neighbouring threads may share a sector. The accesses of a
+    /// single thread may not, since each of them is an instruction of its own. The L1 cache serves an operand that is
+    /// read again along a dimension.
     fn sectors(&self, operands: &[&Operand]) -> f64 {
         let (along, tiles) = self.tiles();
         let elements = self.length as f64 * self.outer.dims.iter().product::<u64>() as f64;
-        // Number of times that a thread accesses an operand, and the part of these accesses that a partial tile uses.
+        // Number of accesses of all threads to an operand, and the share of them that partial tiles need.
         let (accesses, used) = ((tiles * self.each) as f64, elements / (tiles * self.tile()) as f64);
         let of_operand = |(place, operand): (usize, &&Operand)| {
             if matches!(operand.origin, ElementSource::Draws(_)) || operand.tensor.space.in_host() {
@@ -233,7 +238,7 @@ impl Walk {
         operands.iter().enumerate().map(of_operand).sum()
     }
 
-    /// Number of instructions of all threads for addresses, loads and stores.
+    /// Number of instructions of all threads for positions, addresses, loads and stores.
     fn instructions(&self) -> f64 {
         let (dims, operands) = (self.outer.dims.len() as f64, self.steps.len() as f64);
         let accesses = self.steps.iter().map(|step| match step {
@@ -246,15 +251,15 @@ impl Walk {
         (self.tiles().1 * self.threads) as f64 * (of_a_thread + of_packs)
     }
 
-    /// Number of tiles along the innermost dimension, and in total.
+    /// Number of tiles along the innermost dimension, and number of all tiles.
     fn tiles(&self) -> (u64, u64) {
         let along = self.length.div_ceil(self.tile());
         (along, along * self.outer.dims.iter().product::<u64>())
     }
 }
 
-/// Sorts dimensions by descending stride of the first output and merges them, since the order of elements does not
-/// matter.
+/// Sorts the dimensions by descending stride of the first output, and merges them where possible. The order in which
+/// elements are computed does not matter.
 pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
     let mut axes: Vec<usize> = (0..dims.len()).collect();
     axes.sort_by_key(|&axis| std::cmp::Reverse(strides[0][axis]));
@@ -265,8 +270,8 @@ pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
     collapse(ordered(&dims), &strides.iter().map(ordered).collect::<Vec<_>>())
 }
 
-/// Divides a row of `packs` packs of `bytes` bytes: returns the threads per tile, and the packs per thread, `most` at
-/// most.
+/// Divides a row of `packs` packs of `bytes` bytes into tiles. Returns the threads per tile, and the packs per thread,
+/// which are `most` at most.
 fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
     // A short row that a single thread moves at full speed.
     if packs <= most && packs * bytes <= 2 * NARROWEST {
@@ -284,8 +289,8 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
     good.max_by_key(|(threads, each)| (threads * each, *threads)).unwrap_or((u64::from(BLOCK), 1))
 }
 
-/// Returns the kernel that evaluates an expression elementwise on all operands of the spec. `strides` has the strides
-/// of the output, then of each input.
+/// Returns the kernel that evaluates an expression for each element of the first output. `strides` has the strides of
+/// the output, then those of each input, along the dimensions `dims`.
 pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
     launch_all(name, &[task(expression, dims, strides, spec)], compute_type(spec))
 }
@@ -301,12 +306,12 @@ pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: 
     }
 }
 
-/// Memory accesses, instructions and blocks of the kernels of some tasks, without the instructions of their expressions.
+/// Work of the kernels for some tasks, without the instructions of their expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// Number of sectors of the device's memory that warps access.
+    /// Number of sectors of device memory that warps access.
     pub sectors: f64,
-    /// Number of instructions for addresses, loads and stores.
+    /// Number of instructions of all threads for positions, addresses, loads and stores.
     pub instructions: f64,
     /// Number of thread blocks.
     pub blocks: u64,
@@ -325,11 +330,10 @@ pub fn work(tasks: &[Task]) -> Work {
     })
 }
 
-/// Minimum limit of kernel arguments on all devices, in bytes.
+/// Maximum size in bytes of a kernel's arguments that all devices support.
 const ARGUMENTS: usize = 4096;
 
-/// Returns kernels that execute several tasks with the same compute type: as few kernels as the limit of arguments
-/// allows.
+/// Returns as few kernels as the limit of arguments permits for several tasks with the same compute type.
 pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
     let mut launches = Vec::new();
     let (mut begin, mut bytes) = (0, 0);
@@ -380,7 +384,7 @@ fn draws(tasks: &[Task]) -> bool {
     tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, ElementSource::Draws(_)))
 }
 
-/// A task as kernel text. Its block number is the variable `block`.
+/// The kernel text of a task. The variable `block` is the number of the block within the task.
 struct TaskText {
     /// The function `compute`, which evaluates the expression for one element.
     function: String,
@@ -391,13 +395,13 @@ struct TaskText {
 }
 
 impl TaskText {
-    /// Upper bound on the bytes of its arguments, including the number of blocks.
+    /// Upper bound on the size in bytes of the arguments, including the number of blocks.
     fn bytes(&self) -> usize {
         let bytes = |arg: &Arg| if let Arg::Words(words) = arg { 8 * words.len() } else { 8 };
         8 + self.params.iter().map(|(.., arg)| bytes(arg)).sum::<usize>()
     }
 
-    /// The parameters, with this text at the end of their names.
+    /// Returns the parameters, with `suffix` at the end of their names.
     fn params(&self, suffix: &str) -> Vec<Parameter> {
         self.params.iter().map(|(kind, name, arg)| param(format!("{kind} {name}{suffix}"), arg.clone())).collect()
     }

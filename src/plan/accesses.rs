@@ -1,4 +1,4 @@
-//! Last accesses of each slice: its writer, and the readers since then.
+//! The last accesses to each slice: its last writer, and its readers since then.
 
 use crate::base::{OpId, StreamId, ViewId};
 use crate::model::{MemoryKind, Program};
@@ -7,7 +7,7 @@ use super::graph::Hazard;
 use super::latest::Latest;
 use super::regions::Regions;
 
-/// An operation of an iteration that accessed a slice.
+/// An access to a slice by an operation of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Access {
     pub at: IssuedOp,
@@ -15,19 +15,20 @@ pub struct Access {
     pub view: ViewId,
 }
 
-/// An operation of an iteration, in the order of issue. Iterations are numbered over the whole walk, not within the
-/// cycle.
+/// An operation of an iteration. The derived order is that of issue. Iterations are numbered over the whole walk, and
+/// not within the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IssuedOp {
-    /// Number of the iteration, from 1, so that 0 precedes all of them.
+    /// Number of the iteration, counted from 1; 0 stands for a time before all iterations.
     turn: u32,
     pub op: OpId,
 }
 
 impl IssuedOp {
-    /// Precedes every operation.
+    /// A value before every operation.
     const NEVER: IssuedOp = IssuedOp { turn: 0, op: OpId(0) };
 
+    /// Returns an operation of an iteration, which is counted from 0.
     pub fn new(iteration: u32, op: OpId) -> IssuedOp {
         IssuedOp { turn: iteration + 1, op }
     }
@@ -38,14 +39,15 @@ impl IssuedOp {
     }
 }
 
-/// Accesses of the iterations that may be under way. A write replaces all earlier accesses, since it waited for them.
+/// The accesses of the iterations that may be under way. A write replaces all earlier accesses to the slice, since it
+/// has waited for them.
 pub struct Accesses<'a> {
     program: &'a Program,
     regions: &'a Regions,
     writers: Vec<(IssuedOp, StreamId)>,
-    /// Readers of a slice since its last write, one per stream.
+    /// For each slice, the last reader on each stream since the last write.
     readers: Latest<IssuedOp>,
-    /// Slices that have a writer or readers.
+    /// Slices that have a writer or a reader.
     touched: Vec<ViewId>,
 }
 
@@ -61,8 +63,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Ends an iteration. Removes the accesses of scratch memory, of which each iteration has its own copy, or with
-    /// `all` every access.
+    /// Ends an iteration. Removes all accesses if `all` is true; otherwise only those to scratch memory, of which each
+    /// iteration has its own copy.
     pub fn end_iteration(&mut self, all: bool) {
         let program = self.program;
         let mut touched = std::mem::take(&mut self.touched);
@@ -83,9 +85,10 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Collects the accesses that an access through `view` must follow, with the hazard: all on the slice itself, and
-    /// newer ones on overlapping slices. Older ones are implied: the slice's own writer has waited for all accesses
-    /// before it, and earlier reads of the stream have waited for the writers before them.
+    /// Appends to `found` the accesses that an access through `view` must follow, each with its hazard: all accesses to
+    /// the slice itself, and those to overlapping slices that are later. Earlier ones are implied: the slice's own
+    /// writer has waited for all accesses before it, and earlier reads of the same stream have waited for the writers
+    /// before them.
     pub fn conflicts(&self, view: ViewId, stream: StreamId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
         self.found_on(view, writes, (IssuedOp::NEVER, IssuedOp::NEVER), found);
         let neighbours = self.regions.of(view);
@@ -99,8 +102,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Adds the writer of a slice if it is later than `since.0`, and for a write its readers that are later than
-    /// `since.1`.
+    /// Appends the writer of a slice if it is later than `since.0`; if the access is a write, also the readers later
+    /// than `since.1`.
     fn found_on(&self, view: ViewId, writes: bool, since: (IssuedOp, IssuedOp), found: &mut Vec<(Access, Hazard)>) {
         let (at, stream) = self.writers[view.index()];
         if at > since.0 {
@@ -115,7 +118,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Records an access. A write replaces all earlier accesses of the slice.
+    /// Records an access. A write replaces all earlier accesses to the slice, and to slices that lie completely inside
+    /// it.
     pub fn note(&mut self, access: Access, writes: bool) {
         match writes {
             true => self.write(access),

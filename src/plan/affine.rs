@@ -1,17 +1,17 @@
-//! Affine functions of loop variables, as most indices are: `4 * l + i - 3`.
+//! Affine functions of loop variables, such as `4 * l + i - 3`, which most indices are.
 
-/// A sum of variables with integer factors, and a constant.
+/// A sum of variables with integer factors and of a constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Affine {
     pub factors: Vec<i64>,
     pub constant: i64,
 }
 
-/// Number of points among which pairs that differ in one variable only are searched.
+/// Number of points among which [`fit`] looks for pairs that differ in a single variable.
 const COMPARED: usize = 64;
 
 impl Affine {
-    /// Value for these variables.
+    /// Value of the function for these values of the variables; saturates at the limits of `i64`.
     pub fn of(&self, variables: &[i64]) -> i64 {
         let product = |(factor, value): (&i64, &i64)| factor.saturating_mul(*value);
         self.factors.iter().zip(variables).map(product).fold(self.constant, i64::saturating_add)
@@ -49,8 +49,8 @@ impl Affine {
     }
 }
 
-/// Returns the function through these points; `None` if there is none. A variable that the points do not determine gets
-/// the factor of `hint`, or 0.
+/// Returns the affine function through these points, each of which has the values of the variables and the result;
+/// `None` if there is no such function. A variable that the points do not determine gets its factor in `hint`, or 0.
 pub fn fit(points: &[(Vec<i64>, i64)], hint: Option<&Affine>) -> Option<Affine> {
     let (origin, value) = points.first()?;
     let count = origin.len();

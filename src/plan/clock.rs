@@ -5,29 +5,31 @@ use std::rc::Rc;
 /// Queues per chunk.
 const WIDTH: usize = 32;
 
-/// A number for each queue. Clocks share chunks that are equal, since most knowledge is copied from another clock: a
-/// copy is free, and with hundreds of queues only differing chunks take memory.
+/// A vector clock: a number for each queue. Clocks share equal chunks of [`WIDTH`] queues: copying a clock is free, and
+/// with hundreds of queues only the chunks that differ take memory.
 #[derive(Clone, Debug)]
 pub struct VectorClock {
     chunks: Rc<[Rc<[u32]>]>,
 }
 
 impl VectorClock {
+    /// Returns a clock that knows of no completed operation.
     pub fn new(queues: usize) -> Self {
         let chunk = |first: usize| Rc::from(vec![0; WIDTH.min(queues - first)]);
         VectorClock { chunks: (0..queues).step_by(WIDTH).map(chunk).collect() }
     }
 
+    /// Number of completed operations of a queue.
     pub fn get(&self, queue: u32) -> u32 {
         self.chunks[queue as usize / WIDTH][queue as usize % WIDTH]
     }
 
-    /// Numbers of all queues.
+    /// Returns the number of completed operations of each queue, in the order of the queues.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().copied())
     }
 
-    /// Adds the knowledge that the first `number` operations of a queue are complete.
+    /// Notes that the first `number` operations of a queue are complete.
     pub fn raise(&mut self, queue: u32, number: u32) {
         if self.get(queue) < number {
             let chunk = &mut Rc::make_mut(&mut self.chunks)[queue as usize / WIDTH];
@@ -35,7 +37,7 @@ impl VectorClock {
         }
     }
 
-    /// Adds the knowledge of another clock.
+    /// Takes over everything that another clock knows: the larger number for each queue.
     pub fn join(&mut self, other: &VectorClock) {
         if Rc::ptr_eq(&self.chunks, &other.chunks) {
             return;

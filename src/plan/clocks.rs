@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::clock::VectorClock;
 
-/// A position in a queue: after its `number`-th operation, counted from 1.
+/// A position in a queue: behind its `number`-th operation, counted from 1.
 ///
 /// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents the operations that are
 /// known to be complete there: the operations before it, on its queue and on others.
@@ -18,7 +18,7 @@ pub struct QueuePosition {
     pub mark: u32,
 }
 
-/// The clocks of all queues, advanced in the order of issue.
+/// The clocks of all queues. Operations are added in the order of issue.
 #[derive(Debug)]
 pub struct Clocks {
     queues: Vec<Queue>,
@@ -26,29 +26,30 @@ pub struct Clocks {
 
 #[derive(Debug)]
 struct Queue {
-    /// Operations of other queues that are complete after its last operation; `length` counts its own.
+    /// Operations of other queues that are complete when the last operation of this queue ends. `length` counts its
+    /// own.
     clock: VectorClock,
     /// Number of operations of the queue.
     length: u32,
     /// Number of marks of the queue.
     marks: u32,
-    /// Clocks after operations that something will still wait for, by number.
+    /// Clocks behind those operations for which later operations wait, by the operation's number.
     operations: SavedClocks,
-    /// Clocks at marks for which an operation will still wait.
+    /// Clocks at those marks for which later operations wait, by the mark's number.
     marked: SavedClocks,
 }
 
-/// The clock at one position.
+/// The clock at a position.
 #[derive(Debug)]
 struct Saved {
     clock: VectorClock,
-    /// Number of operations of the clock's own queue.
+    /// Number of operations of the position's own queue that are complete there.
     length: u32,
-    /// Number of later operations that will still wait for this position.
+    /// Number of later operations that are going to wait for this position.
     uses: u32,
 }
 
-/// Saved clocks of a queue, from the first position that is still needed.
+/// Saved clocks of a queue, from the first position that is still needed on.
 #[derive(Debug, Default)]
 struct SavedClocks {
     first: u32,
@@ -69,7 +70,7 @@ impl SavedClocks {
         }
     }
 
-    /// Records that one of the operations that wait for a position no longer does.
+    /// Removes one use of a position, and the positions at the front that have no uses.
     fn release(&mut self, number: u32) {
         let Some(index) = number.checked_sub(self.first) else { return };
         let Some(slot) = self.saved.get_mut(index as usize) else { return };
@@ -99,7 +100,7 @@ impl Clocks {
         Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
 
-    /// Whether the next operation of `queue` starts after everything that is complete at `place`.
+    /// Whether everything that is complete at `place` is known to be complete before the next operation of `queue`.
     pub fn knows(&self, queue: u32, place: QueuePosition) -> bool {
         if queue == place.queue {
             return true;
@@ -117,7 +118,7 @@ impl Clocks {
         }
     }
 
-    /// Whether a wait for `by` implies a wait for `place`. The clock at `by` must be saved.
+    /// Whether a wait for `by` implies a wait for `place`. The clock at `by` must still be saved.
     pub fn implies(&self, by: QueuePosition, place: QueuePosition) -> bool {
         let known = match self.queues[by.queue as usize].saved(by) {
             Some(saved) if by.queue != place.queue => saved.clock.get(place.queue),
@@ -127,8 +128,8 @@ impl Clocks {
         known >= place.number
     }
 
-    /// Number of complete operations at `place`, whose clock must be saved. If one position implies another it has
-    /// more; equivalent positions have equally many.
+    /// Number of operations that are complete at `place`, whose clock must still be saved. A position that implies
+    /// another one has a larger number; equivalent positions have equal numbers.
     pub fn weight(&self, place: QueuePosition) -> u64 {
         match self.queues[place.queue as usize].saved(place) {
             Some(saved) => {
@@ -139,7 +140,7 @@ impl Clocks {
         }
     }
 
-    /// Makes the next operation of `queue` wait for `place`.
+    /// Makes the next operation of `queue` wait for `place`, and removes one use of that position.
     pub fn wait(&mut self, queue: u32, place: QueuePosition) {
         // A queue's clock always includes its own operations.
         if let Ok([own, other]) = self.queues.get_disjoint_mut([queue as usize, place.queue as usize]) {
@@ -151,7 +152,7 @@ impl Clocks {
         self.release(place);
     }
 
-    /// Removes one use of `place`, for which an operation turned out not to need a wait.
+    /// Removes one use of `place`: an operation does not wait for it after all.
     pub fn release(&mut self, place: QueuePosition) {
         let queue = &mut self.queues[place.queue as usize];
         match place.mark {
@@ -160,7 +161,7 @@ impl Clocks {
         }
     }
 
-    /// Adds an operation to `queue`. Its clock is kept until `uses` operations have waited for it.
+    /// Adds an operation to `queue` and returns its position. The clock there is kept until it was used `uses` times.
     pub fn push(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
         own.length += 1;
@@ -169,7 +170,8 @@ impl Clocks {
         QueuePosition { queue, number: own.length, mark: 0 }
     }
 
-    /// Adds a mark, a position at which nothing runs.
+    /// Adds a mark to `queue`, a position at which nothing runs, and returns it. The clock there is kept until it was
+    /// used `uses` times.
     pub fn mark(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
         own.marks += 1;
@@ -178,7 +180,7 @@ impl Clocks {
         QueuePosition { queue, number: own.length, mark: own.marks }
     }
 
-    /// Records for every queue that the operations up to these positions are complete.
+    /// Notes for all queues that the first `places[q]` operations of each queue `q` are complete.
     pub fn complete(&mut self, places: &[u32]) {
         let complete = VectorClock::from(places);
         for queue in &mut self.queues {
@@ -186,7 +188,7 @@ impl Clocks {
         }
     }
 
-    /// Number of operations of each queue.
+    /// Returns the number of operations of each queue.
     pub fn lengths(&self) -> Vec<u32> {
         self.queues.iter().map(|queue| queue.length).collect()
     }

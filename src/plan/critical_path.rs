@@ -1,30 +1,33 @@
-//! The critical path and the slack of operations.
+//! The critical path of an iteration, and the slack of its operations.
 //!
-//! Uses durations and dependencies only: as if every stream had the device for itself, and issuing took no time.
+//! Only durations and dependencies count: every stream is assumed to have the device for itself, and issuing to take no
+//! time.
 
 use crate::base::OpId;
 
 use super::graph::{Edge, StepPlan};
 
-/// The longest chain of dependencies of an iteration.
+/// The longest chain of operations in an iteration of which each depends on the one before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
-    /// Sum of the durations on the path, in the unit of the durations.
+    /// Sum of the durations of the operations on the path, in the unit of the given durations.
     pub length: f64,
+    /// The operations on the path, in order.
     pub ops: Vec<OpId>,
 }
 
-/// Possible times of each operation, in the unit of the given durations.
+/// Bounds on the start and end of each operation, in the unit of the given durations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeBounds {
     pub path: CriticalPath,
-    /// Earliest start, from the begin of the iteration.
+    /// For each operation, its earliest start, from the begin of the iteration.
     pub starts: Vec<f64>,
-    /// Time by which each operation may end later without lengthening the critical path; 0 on the path itself.
+    /// For each operation, the time by which its end may be delayed without lengthening the critical path; 0 on the
+    /// path itself.
     pub slack: Vec<f64>,
 }
 
-/// Earliest starts and ends, and the dependency that determines each start.
+/// Earliest start and end of each operation, and the dependency that determines its start.
 struct Forward {
     starts: Vec<f64>,
     ends: Vec<f64>,
@@ -32,16 +35,18 @@ struct Forward {
 }
 
 impl StepPlan {
-    /// Returns the longest chain if operation `i` takes `durations[i]`. Of equal chains, the first in the text.
+    /// Returns the critical path if operation `i` takes `durations[i]`. Among equally long paths, the first in the
+    /// text.
     pub fn critical_path(&self, durations: &[f64]) -> CriticalPath {
         self.forward(durations).path()
     }
 
-    /// Returns the longest chain, with every operation's earliest start and slack.
+    /// Returns the critical path, and the earliest start and the slack of each operation.
     pub fn timing(&self, durations: &[f64]) -> TimeBounds {
         let forward = self.forward(durations);
         let path = forward.path();
-        // Latest end of each operation: the end of the path, or the latest start of its dependents.
+        // For each operation, the latest end that does not lengthen the path: the latest start among its dependents, or
+        // the path's end.
         let mut latest = vec![path.length; self.operations()];
         for index in (0..self.operations()).rev() {
             let start = latest[index] - durations[index];

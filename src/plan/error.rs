@@ -1,9 +1,9 @@
-//! Errors in the order of operations.
+//! Errors about the order of operations, within a rank and between ranks.
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-/// An error in the order of operations.
+/// An error about the order of operations.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum PlanError {
     #[error("`{first}` and `{second}` race for `{memory}`")]
@@ -30,7 +30,7 @@ pub enum PlanError {
         second_does: &'static str,
         second_slice: String,
         second_stream: Box<str>,
-        /// Text about the second operation's iteration, if it is in another one.
+        /// Clause about the iteration of the second operation; empty if it is that of the first.
         second_when: &'static str,
     },
 
@@ -57,7 +57,7 @@ pub enum PlanError {
         what: &'static str,
         #[label("{here}")]
         at: SourceSpan,
-        /// The action of the first rank; of both ranks, if at one location.
+        /// Text at `at`: the call of the first rank, or those of both ranks if they are at the same location.
         here: String,
         #[label("{there}")]
         second_at: Option<SourceSpan>,
@@ -71,7 +71,7 @@ pub enum PlanError {
         rank: u32,
         other: u32,
         call: String,
-        /// The action that the other rank would have to take.
+        /// Verb for the call that the other rank would have to make.
         verb: &'static str,
         #[label("rank {rank}: {call}")]
         at: SourceSpan,
@@ -86,7 +86,8 @@ pub enum PlanError {
         who: String,
         #[label("{here}")]
         at: SourceSpan,
-        /// The event that the first rank waits for; the second too, if at the same location.
+        /// Text at `at`: the call of the first rank, and what it waits for; for both ranks if they are at the same
+        /// location.
         here: String,
         #[label("{there}")]
         second_at: Option<SourceSpan>,

@@ -1,11 +1,11 @@
-//! Data flow: the operation that wrote an operand, and the operations that read a result.
+//! Data flow: the operation that wrote an input, and the operations that read an output.
 
 use crate::base::{MemoryId, OpId, ViewId};
 use crate::model::{MemoryKind, Program, Step};
 
 use super::regions::Regions;
 
-/// An operation that reads a result, and the number of the input through which it does.
+/// A use of a result: an operation, and the number of the input through which it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputUse {
     pub op: OpId,
@@ -17,27 +17,28 @@ pub struct InputUse {
 struct Readers {
     /// Readers in the same iteration, in the order of the text.
     uses: Vec<InputUse>,
-    /// True if a later iteration or the `teardown` also reads the output.
+    /// True if a later iteration, or the `teardown`, also reads the output.
     later: bool,
 }
 
-/// The data flow of all slots of a program's cycle, by the order of the text.
+/// The data flow of all slots of a program's cycle. Operations execute in the order of the text.
 #[derive(Debug)]
 pub struct Flow<'a> {
     program: &'a Program,
     steps: Vec<StepFlow>,
-    /// For each slice, whether an operation of the cycle writes any element of it.
+    /// For each slice, whether an operation of the cycle writes any of its elements.
     written: Vec<bool>,
 }
 
 /// The data flow of one slot.
 #[derive(Debug)]
 struct StepFlow {
-    /// Index of the first operand of each operation, inputs before outputs.
+    /// For each operation, the index of its first operand in `sources` and `readers`. Inputs come before outputs.
     starts: Vec<u32>,
-    /// For each input, the output that it reads.
+    /// For each input, the operation and the number of its output that wrote all elements of the input; `None` if there
+    /// is no single such output in the same iteration, and for outputs.
     sources: Vec<Option<(OpId, usize)>>,
-    /// Readers of each output; empty for inputs.
+    /// For each output, the operations that read it; empty for inputs.
     readers: Vec<Readers>,
 }
 
@@ -58,7 +59,7 @@ impl StepFlow {
     }
 }
 
-/// A result that memory still holds.
+/// A result that is still in memory.
 #[derive(Clone, Copy)]
 struct LiveValue {
     /// Number of the iteration, over both rounds of the walk.
@@ -66,18 +67,19 @@ struct LiveValue {
     op: OpId,
     output: usize,
     view: ViewId,
-    /// True if a part of the value has been overwritten.
+    /// True if a later operation has overwritten a part of the value.
     torn: bool,
 }
 
-/// The walk through the iterations of the cycle, twice, so that the second round sees the values that the first one
+/// A walk through the cycle's iterations, two rounds long: the second round reads the values that the first one has
 /// left.
 struct FlowWalk<'a> {
     program: &'a Program,
     regions: &'a Regions,
-    /// The value that was last written through each slice, unless all of it has been overwritten.
+    /// For each slice, the value that was last written through it; `None` if none was, or if all of it has been
+    /// overwritten.
     live: Vec<Option<LiveValue>>,
-    /// Slices of scratch memory that the iteration has written.
+    /// Slices of scratch memory that the current iteration has written.
     scratch: Vec<ViewId>,
     steps: Vec<StepFlow>,
     iteration: usize,
@@ -130,14 +132,14 @@ impl FlowWalk<'_> {
         }
     }
 
-    /// Forgets the values in scratch memory, since each iteration has scratch memory of its own.
+    /// Removes the values in scratch memory, of which each iteration has its own copy.
     fn end_iteration(&mut self) {
         for view in self.scratch.drain(..) {
             self.live[view.index()] = None;
         }
     }
 
-    /// Marks the values that these memories hold after the last iteration as read later.
+    /// Marks the values that are in these memories after the last iteration as read later.
     fn read_at_last(&mut self, memories: &[MemoryId]) {
         let cycle = self.program.cycle.len();
         for value in self.live.iter().flatten() {
@@ -152,7 +154,7 @@ impl FlowWalk<'_> {
 }
 
 impl<'a> Flow<'a> {
-    /// The data flow of a program; `None` if too many of its slices overlap.
+    /// Returns the data flow of a program; `None` if too many of its slices overlap.
     pub fn of(program: &'a Program) -> Option<Flow<'a>> {
         let regions = Regions::new(program, false).ok()?;
         let count = program.views.len();
@@ -184,7 +186,7 @@ impl<'a> Flow<'a> {
         Some(Flow { program, steps: walk.steps, written })
     }
 
-    /// The operation and the number of its output that wrote all elements of an input in the same iteration; `None` if
+    /// The operation that wrote all elements of an input in the same iteration, and the number of its output; `None` if
     /// an earlier iteration, several operations or none wrote them.
     pub fn source(&self, slot: usize, reader: InputUse) -> Option<(OpId, usize)> {
         let step = &self.steps[slot];
@@ -200,13 +202,13 @@ impl<'a> Flow<'a> {
         (!readers.later).then_some(&readers.uses)
     }
 
-    /// Whether no operation of the cycle writes an element of a slice.
+    /// Whether no operation of the cycle writes any element of a slice.
     pub fn constant(&self, view: ViewId) -> bool {
         !self.written[view.index()]
     }
 
-    /// Whether no operation strictly between two others, in the order of the text, accesses a slice: writes it, or with
-    /// `reads` reads it.
+    /// Whether no operation between two others, which do not count, writes an element of a slice; with `reads`, also
+    /// whether none reads one. Operations are in the order of the text.
     pub fn untouched(&self, slot: usize, view: ViewId, (from, to): (OpId, OpId), reads: bool) -> bool {
         let step = &self.program.cycle[slot];
         let touches = |op: OpId| {

@@ -1,4 +1,4 @@
-//! The dependency graph of an iteration.
+//! The graph of dependencies between the operations of an iteration.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Around, OpId, SrcSpan, ViewId};
 
-/// The dependencies for each slot of the program's cycle.
+/// The dependencies of a program.
 #[derive(Debug, Default)]
 pub struct Plan {
+    /// The dependencies of each slot of the cycle.
     pub steps: Vec<StepPlan>,
-    /// The plans of `setup` and `teardown`.
+    /// The dependencies of `setup` and of `teardown`.
     pub around: Around<Arc<Plan>>,
 }
 
@@ -19,18 +20,19 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct StepPlan {
     graph: DiGraph<(), Reason>,
-    /// For each operation, the index of the first edge to it or to a later one: edges are sorted by target.
+    /// For each operation, the index of the first edge whose target is this operation or a later one. Edges are sorted
+    /// by target.
     starts: Vec<u32>,
-    /// Dependencies on earlier iterations, by target. Empty if iterations do not overlap.
+    /// Dependencies on operations of earlier iterations, sorted by target. Empty if iterations do not overlap.
     pub across: Vec<CrossIterationEdge>,
 }
 
-/// Why one operation waits for another.
+/// Reason for which an operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// The earlier and the later operation are on the same stream, which executes in order.
     Stream,
-    /// The two operations access overlapping memory: the later one through `view`, the earlier one through `source`.
+    /// Both operations access overlapping memory: the later one through `view`, the earlier one through `source`.
     Data { hazard: Hazard, view: ViewId, source: ViewId },
     /// The file declares the dependency with `after`.
     After { span: SrcSpan },
@@ -38,7 +40,7 @@ pub enum Reason {
     Sync,
 }
 
-/// Accesses of two operations to the same memory, the later operation first.
+/// Kind of conflict between two accesses to the same memory. The name has the later access first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hazard {
@@ -47,7 +49,7 @@ pub enum Hazard {
     WriteAfterWrite,
 }
 
-/// A dependency within an iteration.
+/// A dependency between two operations of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge {
     pub from: OpId,
@@ -55,12 +57,12 @@ pub struct Edge {
     pub reason: Reason,
 }
 
-/// A dependency on an earlier iteration.
+/// A dependency on an operation of an earlier iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CrossIterationEdge {
     pub from: OpId,
     pub to: OpId,
-    /// Number of iterations by which `from` is earlier, at least 1.
+    /// Number of iterations by which the operation `from` is earlier; at least 1.
     pub distance: u32,
     pub reason: Reason,
 }
@@ -89,19 +91,19 @@ impl StepPlan {
         self
     }
 
-    /// Dependencies of an operation within its iteration, in the order of the text.
+    /// Returns the dependencies of an operation within its iteration, in the order of the operations that it waits for.
     pub fn before(&self, op: OpId) -> Vec<Edge> {
         self.incoming(op).collect()
     }
 
-    /// Like [`StepPlan::before`], as an iterator.
+    /// Returns what [`StepPlan::before`] does, as an iterator.
     pub fn incoming(&self, op: OpId) -> impl Iterator<Item = Edge> {
         let edges = self.graph.raw_edges();
         let end = self.starts.get(op.index() + 1).map_or(edges.len(), |&start| start as usize);
         edges[self.starts[op.index()] as usize..end].iter().map(edge)
     }
 
-    /// Iterates over the dependencies within the iteration, in the order of the text.
+    /// Returns all dependencies within the iteration, sorted by the operation that waits.
     pub fn all(&self) -> impl Iterator<Item = Edge> {
         self.graph.raw_edges().iter().map(edge)
     }
@@ -122,8 +124,9 @@ fn edge(edge: &petgraph::graph::Edge<Reason>) -> Edge {
 }
 
 impl Plan {
-    /// Counts for each operation of an iteration the operations of other queues that wait for it, in its own iteration
-    /// and in the following ones under way, `depth` in all. `queue` returns the queue of a step's operation.
+    /// For each operation of slot `step`, counts the operations of other queues that wait for it, in its own iteration
+    /// and in the following ones; `depth` iterations may be under way. `queue` returns the queue of an operation of a
+    /// slot.
     pub fn waiters(&self, step: usize, depth: u32, queue: impl Fn(usize, OpId) -> u32) -> Vec<u32> {
         let mut waiters = vec![0; self.steps[step].operations()];
         for edge in self.steps[step].all() {

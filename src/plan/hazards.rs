@@ -1,4 +1,5 @@
-//! Finds dependencies: from stream order, declarations, and overlapping slices of memory, within and across iterations.
+//! Finds dependencies within and across iterations: by the order of streams, by declarations, and by overlapping
+//! slices.
 
 use crate::base::{Around, MemoryId, OpId, StreamId};
 use crate::model::{Program, Step, Sync};
@@ -9,7 +10,7 @@ use super::graph::{CrossIterationEdge, Hazard, Plan, Reason, StepPlan};
 use super::races;
 use super::regions::{MAX_PAIRS, Regions};
 
-/// Error for a memory with too many overlapping slices, at the first operation that uses it.
+/// The error for a memory with too many overlapping slices, at the first operation that uses it.
 fn too_many_overlaps(program: &Program, memory: MemoryId) -> PlanError {
     let uses = |step: &Step, op: OpId| {
         let views = step.inputs(op).iter().chain(step.outputs(op));
@@ -24,12 +25,13 @@ fn too_many_overlaps(program: &Program, memory: MemoryId) -> PlanError {
     }
 }
 
-/// Dependencies of one operation while they are collected: the last operation of each stream, each with the reason.
+/// Dependencies of one operation while they are collected: for each stream, the last operation to wait for, with the
+/// reason.
 struct Waits {
     by_stream: Vec<Option<(IssuedOp, Reason)>>,
-    /// Streams with a dependency.
+    /// Streams of which an operation has been added.
     streams: Vec<StreamId>,
-    /// The dependencies in the order of issue.
+    /// The collected dependencies, in the order of issue.
     sorted: Vec<(IssuedOp, Reason)>,
 }
 
@@ -40,7 +42,7 @@ impl Waits {
 
     fn add(&mut self, stream: StreamId, at: IssuedOp, reason: Reason) {
         match &mut self.by_stream[stream.index()] {
-            // Prefers the reason given by memory, because declared dependencies are recorded elsewhere.
+            // Both reasons hold. The one by memory is kept, because declarations are recorded elsewhere too.
             Some((known, why @ Reason::After { .. })) if *known == at && matches!(reason, Reason::Data { .. }) => {
                 *why = reason;
             }
@@ -53,7 +55,8 @@ impl Waits {
         }
     }
 
-    /// Returns all dependencies; on the operation's own stream, stream order replaces other reasons.
+    /// Returns all dependencies and empties the collection. On the operation's own stream, only the operation `before`
+    /// remains.
     fn take(&mut self, stream: StreamId, before: Option<IssuedOp>) -> &[(IssuedOp, Reason)] {
         self.sorted.clear();
         for other in self.streams.drain(..) {
@@ -66,8 +69,9 @@ impl Waits {
     }
 }
 
-/// Walks the slots of the cycle, twice if iterations overlap: the second pass starts with the accesses of earlier iterations.
-/// Without `declared`, ignores `after` and `wait`.
+/// Finds the dependencies of a program. Walks the slots of the cycle, twice if iterations overlap: the second pass then
+/// starts with the accesses of the first. Without `declared`, ignores `after` and `wait`. Also reports races if the
+/// file declares its order itself.
 pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
@@ -99,14 +103,14 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     Ok(plan)
 }
 
-/// Progress of the streams, over all iterations that may be under way.
+/// State of the streams during the walk, over all iterations that may be under way.
 struct Streams {
     /// Last operation of each stream.
     last: Vec<Option<IssuedOp>>,
-    /// The last `sync()` with its stream, or `None` before the first; and the number of syncs so far.
+    /// The last `sync()` with its stream, and the number of syncs so far; `None` before the first one.
     sync: Option<(IssuedOp, StreamId)>,
     syncs: u32,
-    /// For each stream, the number of syncs at its last operation.
+    /// For each stream, the number of syncs when its last operation was issued; `None` before its first operation.
     seen: Vec<Option<u32>>,
     /// Streams with operations since the last `sync()`.
     moved: Vec<StreamId>,
@@ -119,7 +123,7 @@ impl Streams {
     }
 }
 
-/// The walk through one iteration.
+/// The walk through the operations of one iteration.
 struct HazardWalk<'w, 'a> {
     program: &'a Program,
     step: &'a Step,
@@ -162,8 +166,8 @@ impl HazardWalk<'_, '_> {
         IssuedOp::new(self.iteration, op)
     }
 
-    /// Dependencies of a `sync()`: on each stream that has advanced since the previous one, in any iteration. Each
-    /// stream's next operation will depend on it.
+    /// Adds the dependencies of a `sync()`: on the last operation of each stream that has advanced since the previous
+    /// one, in any iteration. The next operation of every stream will depend on the `sync()`.
     fn synced(&mut self, op: OpId, waits: &mut Waits) {
         let (info, at) = (self.step.op(op), self.at(op));
         let streams = &mut *self.streams;

@@ -1,21 +1,21 @@
-//! The last access per queue, for each of many numbered items: one linked list per item, all in one table.
+//! The last access by each queue to each of many numbered items, as one linked list per item.
 
 use rustc_hash::FxHashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// Length up to which a list is searched linearly; entries after that are found by a hash table.
+/// Number of entries of a list that are searched one by one. A hash table finds the entries behind them.
 const NEAR: usize = 8;
 
-/// Last accesses of items that are numbered from 0.
+/// Last accesses to items, which are numbered from 0.
 #[derive(Debug)]
 pub struct Latest<T> {
-    /// Index of the first node of each item's list.
+    /// For each item, the index of the first node of its list.
     first: Vec<u32>,
     nodes: Vec<ListNode<T>>,
-    /// First node of the list of free nodes.
+    /// First node of the list of unused nodes.
     free: u32,
-    /// Nodes far from the begin of their list, by item and queue.
+    /// Nodes behind the first [`NEAR`] of their list, by item and queue.
     far: FxHashMap<(u32, u32), u32>,
 }
 
@@ -27,15 +27,17 @@ struct ListNode<T> {
 }
 
 impl<T: Copy> Latest<T> {
+    /// Returns the lists of this many items, all empty.
     pub fn new(things: usize) -> Self {
         Latest { first: vec![NONE; things], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
     }
 
+    /// Whether no queue has accessed an item.
     pub fn is_empty(&self, item: u32) -> bool {
         self.first[item as usize] == NONE
     }
 
-    /// Accesses of an item, each with its queue.
+    /// Returns the last access to an item by each queue.
     pub fn of(&self, item: u32) -> impl Iterator<Item = (u32, T)> {
         let mut at = self.first[item as usize];
         std::iter::from_fn(move || {
@@ -45,7 +47,7 @@ impl<T: Copy> Latest<T> {
         })
     }
 
-    /// Last access of an item by a queue; `None` without one.
+    /// The last access to an item by a queue; `None` if there is none.
     pub fn get(&self, item: u32, queue: u32) -> Option<T> {
         let mut near = self.of(item).take(NEAR + 1);
         if let Some((_, access)) = near.by_ref().take(NEAR).find(|(other, _)| *other == queue) {
@@ -57,7 +59,7 @@ impl<T: Copy> Latest<T> {
         Some(self.nodes[*far as usize].access)
     }
 
-    /// Replaces the queue's last access of an item.
+    /// Sets the last access to an item by a queue.
     pub fn note(&mut self, item: u32, queue: u32, access: T) {
         let mut at = self.first[item as usize];
         let mut last = NONE;
@@ -97,7 +99,7 @@ impl<T: Copy> Latest<T> {
         }
     }
 
-    /// Removes all accesses of an item.
+    /// Removes all accesses to an item.
     pub fn clear(&mut self, item: u32) {
         let mut at = std::mem::replace(&mut self.first[item as usize], NONE);
         let mut index = 0;

@@ -1,4 +1,4 @@
-//! Warns about explicit dependencies that exist anyway.
+//! Warns about declared dependencies that exist anyway.
 
 use miette::{Diagnostic, SourceSpan};
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ pub enum PlanWarning {
     },
 }
 
-/// Finds every `after` that is redundant in all loop iterations; `label` returns the text of a location. Finds none if
+/// Finds every `after` that is redundant in all loop iterations. `label` returns the text at a location. Finds none if
 /// the file declares its whole order itself, since redundancy is intended there.
 pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWarning> {
     let declared = program.cycle.iter().any(|step| step.ids().any(|op| !step.after(op).is_empty()));
@@ -59,7 +59,7 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WaitVerdict {
     Implied,
-    /// The order follows from that of iterations, if they do not overlap.
+    /// The dependency exists because iterations do not overlap.
     Previous,
     Needed,
 }
@@ -69,7 +69,7 @@ struct LintWalk<'a> {
     program: &'a Program,
     clocks: Clocks,
     places: Vec<QueuePosition>,
-    /// Number of operations that wait for each operation.
+    /// For each operation, the number of operations that wait for it.
     uses: Vec<u32>,
 }
 
@@ -106,7 +106,8 @@ impl<'a> LintWalk<'a> {
         }
     }
 
-    /// Dependencies of an operation besides stream order, with the location of the `after` if that is the reason.
+    /// Dependencies of an operation besides the order of its stream, each with the location of the `after` that
+    /// declares it, if any.
     fn before(&self, step: &Step, graph: &StepPlan, op: OpId) -> Vec<(OpId, Option<SrcSpan>)> {
         let inferred = graph.before(op).into_iter().map(|edge| (edge.from, None));
         let spelled = step.after(op).iter().filter(|after| !after.previous);
@@ -114,7 +115,7 @@ impl<'a> LintWalk<'a> {
         inferred.chain(spelled).collect()
     }
 
-    /// Whether something else makes an operation on `queue` run after `from`.
+    /// Whether an operation on `queue` runs after `from` even without this declaration.
     ///
     /// Among equivalent declarations, the first in the text is kept: one that implies another is never removed
     /// because of that other, so all redundant ones can be removed at once.
@@ -132,12 +133,13 @@ impl<'a> LintWalk<'a> {
     }
 }
 
-/// Whether the dependencies of an operation were declared at a block: an explicit `wait` is always issued.
+/// Whether the dependencies were declared at a block of which the operation is a part. An explicit `wait` is always
+/// issued.
 fn is_block(step: &Step, op: OpId) -> bool {
     step.op(op).kind != OpKind::Wait
 }
 
-/// A declaration is needed if it is needed in one loop iteration.
+/// Notes a verdict on a declaration. If it is needed in one loop iteration, it is needed.
 fn note(needed: &mut FxHashMap<SrcSpan, WaitVerdict>, span: SrcSpan, verdict: WaitVerdict) {
     let known = needed.entry(span).or_insert(verdict);
     if verdict == WaitVerdict::Needed {

@@ -1,6 +1,6 @@
-//! Plans a program: builds the graph of dependencies with their reasons.
+//! Plans a program: finds the dependencies between its operations, each with its reason.
 //!
-//! Independent of devices and real streams. The only module that uses petgraph.
+//! This module knows neither devices nor real streams. No other module uses petgraph.
 
 mod accesses;
 mod affine;
@@ -31,7 +31,8 @@ use std::sync::Arc;
 
 use crate::model::Program;
 
-/// Finds every dependency of the program and of the blocks around its iterations, and races if the file declares its order itself.
+/// Finds all dependencies of a program and of its blocks around the iterations. The error has the races of a file that
+/// declares its own order, and memories with too many overlapping slices.
 pub fn build(program: &Program) -> Result<Plan, Vec<PlanError>> {
     let plan = hazards::find(program, true)?;
     let around = program.around.as_ref().try_map(|block| build(block).map(Arc::new))?;

@@ -17,12 +17,12 @@ use super::remedy::{Collision, remedies};
 /// Maximum number of reported races.
 const MAX_RACES: usize = 20;
 
-/// Maximum number of examined collisions per race.
+/// Maximum number of collisions of a race that are examined for a remedy.
 const MAX_COLLISIONS: usize = 4096;
 
-/// Two statements that race.
+/// Two statements whose operations race.
 struct Race {
-    /// Pairs of the statements' operations that collide, at least one.
+    /// Pairs of the statements' operations that access the same memory without order; at least one.
     collisions: Vec<Collision>,
     /// The second operation's slice in the first collision.
     view: ViewId,
@@ -32,7 +32,7 @@ struct Race {
     hazard: Hazard,
 }
 
-/// Walks `iterations` iterations and checks that the clocks order each access after those that it must follow.
+/// Walks `iterations` iterations, and checks with clocks that each access follows those that it must follow.
 pub fn check(program: &Program, plan: &Plan, regions: &Regions, iterations: u32) -> Result<(), Vec<PlanError>> {
     let depth = program.step.under_way();
     let mut races = Races {
@@ -63,11 +63,11 @@ struct Races<'a> {
     plan: &'a Plan,
     accesses: Accesses<'a>,
     clocks: Clocks,
-    /// Positions of the operations of the iterations that may be under way, as a ring.
+    /// Positions of the operations in their streams, for the iterations that may be under way, as a ring.
     places: Vec<Vec<QueuePosition>>,
-    /// For each iteration in `places`, the number of operations of each stream at its end.
+    /// For each iteration in `places`, the number of operations of each stream when it ended.
     ends: Vec<Vec<u32>>,
-    /// Races by the source locations of both statements.
+    /// Races, by the source locations of their two statements.
     races: IndexMap<(SrcSpan, SrcSpan), Race, FxBuildHasher>,
 }
 
@@ -122,7 +122,7 @@ impl Races<'_> {
         }
     }
 
-    /// Records a race. Collisions between the same two statements are one race.
+    /// Records a collision. Collisions of the same two statements are one race.
     fn report(&mut self, at: IssuedOp, view: ViewId, access: Access, hazard: Hazard) {
         let program = self.program;
         let op = |at: IssuedOp| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);

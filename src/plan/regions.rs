@@ -1,18 +1,18 @@
-//! Finds slices of a program that have elements in common.
+//! Finds pairs of slices that have elements in common.
 
 use std::cmp::Ordering;
 
 use crate::base::{MemoryId, ViewId};
 use crate::model::{Extent, Program, Views};
 
-/// For each slice, the slices that overlap it and may conflict with it.
+/// For each slice, the overlapping slices with which accesses can conflict.
 #[derive(Debug)]
 pub struct Regions {
     starts: Vec<u32>,
     neighbours: Vec<Neighbour>,
 }
 
-/// An overlapping slice: its number, and in the lowest bit whether it lies completely inside the other.
+/// An overlapping slice: its number, and in the lowest bit whether it lies completely inside the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Neighbour(u32);
 
@@ -26,18 +26,19 @@ impl Neighbour {
         ViewId(self.0 >> 1)
     }
 
-    /// True if the overlapping slice lies completely inside the slice that it overlaps.
+    /// Whether the overlapping slice lies completely inside the slice that it overlaps.
     pub fn covered(self) -> bool {
         self.0 & 1 == 1
     }
 }
 
-/// Maximum number of stored pairs, about a hundred megabytes.
+/// Maximum number of stored pairs, which take about a hundred megabytes.
 pub const MAX_PAIRS: usize = 1 << 23;
 
 impl Regions {
-    /// Finds the overlaps of the slices that operations of `program` access, at least one of which an operation writes.
-    /// With `by_slot`, only those of slices that operations of one slot access. Returns the memory that has too many.
+    /// Finds the overlaps among the slices that operations of `program` access, if an operation writes at least one of
+    /// the pair. With `by_slot`, only between slices that operations of the same slot access. The error is a memory
+    /// with too many overlaps.
     pub fn new(program: &Program, by_slot: bool) -> Result<Regions, MemoryId> {
         let views = &program.views;
         let mut search = OverlapSearch { program, uses: Uses::new(program, by_slot), pairs: Vec::new() };
@@ -82,10 +83,10 @@ impl Regions {
     }
 }
 
-/// Accesses of operations to the slices of a program.
+/// How the operations of a program access its slices.
 struct Uses {
     access: Vec<Access>,
-    /// For each slice, the index of its first slot in `slots`; empty if all slots count as one.
+    /// For each slice, the index in `slots` of its first slot; empty if all slots count as one.
     starts: Vec<u32>,
     /// The slots of each slice, in ascending order.
     slots: Vec<u32>,
@@ -148,7 +149,7 @@ impl Uses {
         self.access[view.index()] == Access::Written
     }
 
-    /// The slots whose operations access the slice; empty if all slots count as one.
+    /// The slots whose operations access a slice; empty if all slots count as one.
     fn slots(&self, view: ViewId) -> &[u32] {
         match self.starts.get(view.index()..view.index() + 2) {
             Some(&[start, end]) => &self.slots[start as usize..end as usize],
@@ -156,7 +157,7 @@ impl Uses {
         }
     }
 
-    /// The first slot whose operations access both slices; `None` if there is none, or if all slots count as one.
+    /// The first slot whose operations access both slices; `None` if there is none, and if all slots count as one.
     fn first_slot(&self, a: ViewId, b: ViewId) -> Option<u32> {
         let (mut a, mut b) = (self.slots(a), self.slots(b));
         while let (Some((first, after)), Some((second, behind))) = (a.split_first(), b.split_first()) {
@@ -170,14 +171,14 @@ impl Uses {
     }
 }
 
-/// The slot, the slice and whether it is written, for each operand of the cycle.
+/// Returns slot, slice, and whether it is written, for each operand of the cycle.
 fn operands(program: &Program) -> impl Iterator<Item = (u32, ViewId, bool)> {
     (0..).zip(&program.cycle).flat_map(|(slot, step)| {
         step.ids().flat_map(move |op| step.operands(op).map(move |(view, writes)| (slot, view, writes)))
     })
 }
 
-/// The accessed slices ordered by memory, and the end of each memory's slices.
+/// Returns the accessed slices, ordered by memory, and for each memory the end of its slices in that list.
 fn by_memory(program: &Program, uses: &Uses) -> (Vec<u32>, Vec<ViewId>) {
     let views = || (0..program.views.len()).map(ViewId::from).filter(|view| uses.is_used(*view));
     let mut ends = vec![0u32; program.memories.len()];
@@ -197,7 +198,7 @@ fn by_memory(program: &Program, uses: &Uses) -> (Vec<u32>, Vec<ViewId>) {
     (ends, ordered)
 }
 
-/// Interval of a slice along one dimension, or in memory order.
+/// First and end position of a slice along a dimension, or in memory order if `axis` is `None`.
 fn stretch(extents: &[Extent], strides: &[u64], axis: Option<usize>) -> (u64, u64) {
     match axis {
         Some(axis) => (extents[axis].start, extents[axis].end()),
@@ -209,10 +210,11 @@ fn stretch(extents: &[Extent], strides: &[u64], axis: Option<usize>) -> (u64, u6
     }
 }
 
-/// Begin and end of a slice on an axis, and its id.
+/// First and end position of a slice on an axis, and the slice.
 type Placed = (u64, u64, ViewId);
 
-/// Slices of a group sorted along an axis, and their density there.
+/// Returns the slices of a group, sorted by their first position on an axis, and the mean number of slices at a
+/// position.
 fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>) -> (f64, Vec<Placed>) {
     let mut placed: Vec<Placed> = group
         .iter()
@@ -228,7 +230,7 @@ fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>)
     (filled / (high - low) as f64, placed)
 }
 
-/// Ends of the maximal runs of slices that are connected by overlaps on the axis.
+/// Divides sorted slices into runs of which none overlaps another on the axis. Returns the end index of each run.
 fn parts(placed: &[Placed]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut reach = 0;
@@ -242,7 +244,7 @@ fn parts(placed: &[Placed]) -> Vec<usize> {
     ends
 }
 
-/// The search for overlapping pairs.
+/// The search for pairs of slices that overlap.
 struct OverlapSearch<'a> {
     program: &'a Program,
     uses: Uses,
@@ -250,7 +252,7 @@ struct OverlapSearch<'a> {
 }
 
 impl OverlapSearch<'_> {
-    /// Finds the overlapping pairs among the slices of one memory. False if there are too many.
+    /// Finds the overlapping pairs among the slices of one memory. Returns false if there are too many.
     fn memory(&mut self, group: &[ViewId]) -> bool {
         if !self.can_conflict(group.iter().copied()) {
             return true;
@@ -272,14 +274,14 @@ impl OverlapSearch<'_> {
         })
     }
 
-    /// True for several slices of which at least one is written.
+    /// Whether there are several slices, at least one of which is written.
     fn can_conflict(&self, mut views: impl ExactSizeIterator<Item = ViewId>) -> bool {
         views.len() > 1 && views.any(|view| self.uses.is_written(view))
     }
 
-    /// Finds the overlapping pairs among slices of one memory, in one slot or in all. Divides them along each axis into
-    /// separate parts until they cannot be divided further: tiles of a matrix separate by rows and then by columns.
-    /// Then sweeps along the axis with the lowest density. False if there are too many pairs.
+    /// Finds the overlapping pairs among slices of one memory, in one slot or in all. Divides the slices along each
+    /// axis into runs that do not overlap, until no axis divides them further: tiles of a matrix separate by rows, then
+    /// by columns. Then sweeps along the axis with the lowest density. Returns false if there are too many pairs.
     fn overlapping(&mut self, group: Vec<ViewId>, slot: Option<u32>) -> bool {
         let Some(&first) = group.first() else { return true };
         let views = &self.program.views;
@@ -317,7 +319,8 @@ impl OverlapSearch<'_> {
         true
     }
 
-    /// Adds the overlapping pairs among slices that are sorted along an axis. Only the first slot of a pair adds it.
+    /// Adds the overlapping pairs among slices that are sorted along an axis. A pair in several slots is added in the
+    /// first only.
     fn swept(&mut self, placed: &[Placed], slot: Option<u32>) -> bool {
         let OverlapSearch { program, uses, pairs } = self;
         let mut read: Vec<(u64, ViewId)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Suggests the text that declares a missing dependency.
+//! Suggests the text that declares a missing dependency between two operations.
 //!
 //! In a loop over several buffers, the operation to wait for is usually not in the previous loop iteration: it is the
 //! one that used the same buffer last. So the loop iteration is inferred from the colliding accesses.
@@ -11,7 +11,7 @@ use crate::model::{Program, Step, TurnOrigin};
 use super::accesses::IssuedOp;
 use super::affine::{Affine, fit};
 
-/// Two unordered operations that access the same memory, in the order of their issue.
+/// Two operations that access the same memory and have no order, as they are issued.
 #[derive(Clone, Copy, Debug)]
 pub struct Collision {
     pub first: IssuedOp,
@@ -19,31 +19,32 @@ pub struct Collision {
 }
 
 impl Collision {
-    /// Number of iterations between the two.
+    /// Number of iterations between the two operations.
     fn before(&self) -> u32 {
         self.second.iteration() - self.first.iteration()
     }
 }
 
-/// An operation, or the call that contains it, as a statement of the block that contains both sides of a collision.
+/// A statement of the innermost block that contains both operations of a collision: one of these operations, or a call
+/// of the definition that contains it.
 #[derive(Clone, Debug)]
 struct Statement {
     op: OpId,
     span: SrcSpan,
-    /// Name of the operation or definition.
+    /// Name of the operation or of the called definition.
     callee: String,
     /// Whether the statement is a call of a definition.
     is_call: bool,
-    /// The label of the operation itself; `None` without one.
+    /// The label of the statement; `None` without one.
     label: Option<LabelId>,
-    /// The loop iterations around the statement, outermost first.
+    /// The loop iterations around the statement within that block, outermost first.
     loops: Vec<TurnId>,
 }
 
-/// Numbering of the members of a family of labels.
+/// Rule by which the members of a family of labels are numbered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
-    /// By the index that the text has.
+    /// By the index that the label has in the text.
     Own,
     /// By the variables of the surrounding loops.
     Variables,
@@ -51,31 +52,31 @@ enum Numbering {
     Count,
 }
 
-/// Collisions of two statements, all within one iteration or all from one iteration to the next.
+/// Collisions of two statements: all within one iteration, or all between an iteration and the next one.
 struct CollisionGroup {
     before: u32,
     pairs: Vec<(Statement, Statement)>,
-    /// Every operation that an iteration makes from the statement of the first operations, and every one from that of the second.
+    /// All operations that an iteration makes from the first statement, and all that it makes from the second one.
     firsts: Vec<Statement>,
     seconds: Vec<Statement>,
-    /// Streams of the second statement's operations.
+    /// Streams of the operations of the second statement.
     streams: Vec<StreamId>,
-    /// Loop iterations around the second statement, including those in which it does not run, by the values of their
-    /// variables.
+    /// The loop iterations around the second statement, by the values of their variables. Includes those in which a
+    /// condition keeps the statement from running.
     turns: FxHashSet<Vec<i64>>,
 }
 
-/// Label of a statement that others must wait for.
+/// The label of a statement for which others must wait.
 struct Naming {
     name: String,
-    /// Label that must be added; `None` if the text has it already.
+    /// Suggestion to add or change the label; `None` if the text has the label already.
     give: Option<String>,
-    /// `None` if the label has no index.
+    /// Numbering of the label's index; `None` if the label has no index.
     numbering: Option<Numbering>,
 }
 
-/// Suggests for each race of two statements, given as its collisions, the text that makes the second wait for the
-/// first.
+/// Suggests, for each race, the text that makes the second statement wait for the first one. A race is given by its
+/// collisions.
 pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
     let search = RemedySearch { program };
     let groups: Vec<Vec<CollisionGroup>> = races.iter().map(|collisions| search.groups(collisions)).collect();
@@ -115,7 +116,7 @@ impl<'a> RemedySearch<'a> {
 
     // --- Collisions -----------------------------------------------------------------------------------------------
 
-    /// The collisions of a race that a wait can resolve. On one stream, a wait for the last operation suffices.
+    /// Groups the collisions of a race that a wait can resolve. On one stream, a wait for the last operation suffices.
     fn groups(&self, collisions: &[Collision]) -> Vec<CollisionGroup> {
         let mut last: FxHashMap<(IssuedOp, u32, StreamId), Collision> = FxHashMap::default();
         for collision in collisions {
@@ -132,7 +133,8 @@ impl<'a> RemedySearch<'a> {
         groups
     }
 
-    /// Splits collisions by the two statements that collide: operations of one definition may belong to several calls of it.
+    /// Divides collisions by the statements that collide, since the operations of one definition may belong to several
+    /// calls of it.
     fn by_statements(&self, collisions: &[Collision]) -> Vec<Vec<Collision>> {
         let mut split: Vec<Vec<Collision>> = Vec::new();
         let mut places = FxHashMap::default();
@@ -183,8 +185,8 @@ impl<'a> RemedySearch<'a> {
         }
     }
 
-    /// Number of enclosing turns of an operation up to the innermost definition that contains both sides. Across
-    /// iterations, only labels of the step itself can be named.
+    /// Number of the enclosing loop iterations and calls of an operation, up to the innermost call that contains both
+    /// operations. Across iterations it is 0, since only labels of the step itself can be named.
     fn depth(&self, collision: &Collision) -> usize {
         if collision.before() > 0 {
             return 0;
@@ -197,7 +199,7 @@ impl<'a> RemedySearch<'a> {
         common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
     }
 
-    /// Returns the statement that contains an operation, in the block at that depth.
+    /// Returns the statement that contains an operation, in the block at this depth.
     fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
         let turns = &self.program.turns;
         let chain = turns.enclosing(step.turn(op));
@@ -243,7 +245,7 @@ impl<'a> RemedySearch<'a> {
         statement.label.map_or(&[], |label| &self.program.labels[label.index()].index)
     }
 
-    /// Label for the first statement of these groups.
+    /// Returns the label for the first statement of these groups. `free` returns an unused name.
     fn naming(&self, groups: &[&CollisionGroup], free: &mut dyn FnMut() -> String) -> Naming {
         let first = groups[0].first();
         let label_name = first.label.and_then(|label| self.program.labels[label.index()].name);
@@ -273,15 +275,16 @@ impl<'a> RemedySearch<'a> {
         Naming { name, give, numbering: Some(numbering) }
     }
 
-    /// Consecutive number of a first statement's loop iteration, as an expression in its variables; `None` if there is
-    /// none.
+    /// The number of the first statement's loop iteration, counted from 0, as an expression in the loop variables;
+    /// `None` if it is no affine function of them.
     fn count(&self, group: &CollisionGroup) -> Option<String> {
         let points = group.firsts.iter().zip(0..).map(|(first, place)| Some((self.values(first)?, place)));
         let count = fit(&points.collect::<Option<Vec<_>>>()?, None)?;
         Some(count.text(&self.names(group.first())))
     }
 
-    /// Returns the index of the first statement's label under a numbering; `None` if a variable has no value in that statement.
+    /// Returns the index of the first statement's label under a numbering; `None` if a loop variable has no known value
+    /// there.
     fn numbers(&self, numbering: Numbering, group: &CollisionGroup, first: &Statement) -> Option<Vec<i64>> {
         match numbering {
             Numbering::Own => Some(self.index(first).to_vec()),
@@ -295,7 +298,8 @@ impl<'a> RemedySearch<'a> {
 
     // --- Waits ----------------------------------------------------------------------------------------------------
 
-    /// Suggested waits for these groups of one race: one wait, unless they are for different statements.
+    /// Returns the suggested waits for the groups of one race: a single one, unless the groups have different
+    /// statements.
     fn waits(&self, groups: &[CollisionGroup], names: &FxHashMap<SrcSpan, Naming>) -> Vec<String> {
         let spans_of = |group: &CollisionGroup| (group.first().span, group.second().span);
         let waits = groups.chunk_by(|a, b| spans_of(a) == spans_of(b)).map(|groups| {
@@ -316,7 +320,7 @@ impl<'a> RemedySearch<'a> {
         waits.collect()
     }
 
-    /// Text after `after`: one member of a family if a rule determines it, otherwise the whole family.
+    /// Returns the text behind `after`: one member of a family if a rule determines it, otherwise the whole family.
     fn edge(&self, naming: &Naming, group: &CollisionGroup) -> String {
         let member = naming.numbering.and_then(|numbering| self.member(numbering, group, &naming.name));
         let (label, guards) = member.unwrap_or((naming.name.clone(), Vec::new()));
@@ -324,8 +328,8 @@ impl<'a> RemedySearch<'a> {
         if guards.is_empty() { label } else { format!("{label} when {}", guards.join(" and ")) }
     }
 
-    /// The member of the family `name` that the second statement must wait for, as an expression in its loop variables,
-    /// and the conditions under which it exists; `None` if no such rule fits all collisions.
+    /// Returns the member of the family `name` for which the second statement must wait, as an expression in its loop
+    /// variables, and the conditions under which the member exists; `None` if no rule fits all collisions.
     fn member(&self, numbering: Numbering, group: &CollisionGroup, name: &str) -> Option<(String, Vec<String>)> {
         let names = self.names(group.second());
         if names.is_empty() {
@@ -360,8 +364,8 @@ impl<'a> RemedySearch<'a> {
         given.then(|| (format!("{name}[{}]", index.join(", ")), guards))
     }
 
-    /// Finds the rule by which an index of the first statement depends on the variables of the second; `None` if there
-    /// is none.
+    /// Finds the affine rule by which an index of the first statement depends on the loop variables of the second one;
+    /// `None` if there is none.
     fn rule(
         &self,
         numbering: Numbering,
@@ -392,7 +396,7 @@ impl CollisionGroup {
         &self.pairs[0].1
     }
 
-    /// Whether the first statement precedes the second in the same iteration of all surrounding loops.
+    /// Whether the first statement precedes the second one in the same iteration of all surrounding loops.
     fn precedes_in_same_iteration(&self) -> bool {
         let together = |(first, second): &(Statement, Statement)| {
             second.loops.starts_with(&first.loops) && first.span <= second.span
@@ -401,7 +405,7 @@ impl CollisionGroup {
     }
 }
 
-/// A condition that excludes loop iterations.
+/// A condition on loop variables that excludes some loop iterations.
 struct Guard {
     rule: Affine,
     least: i64,
@@ -415,7 +419,7 @@ impl Guard {
     }
 }
 
-/// Conditions that keep each index within its bounds; `None` if an index has none.
+/// Returns the conditions on loop variables under which each index is that of a member; `None` if there are no members.
 fn guards(
     rules: &[Affine],
     members: &FxHashMap<Vec<i64>, OpId>,

@@ -96,21 +96,23 @@ functions! {
     }
 }
 
-/// Prefix of the libraries that CUPTI loads by name for its counters.
+/// Prefix of the names of the libraries that CUPTI loads by itself to read counters.
 const BESIDE: &str = "libnvperf_";
 
 const USER_RANGES: i32 = 2;
 const USER_REPLAY: i32 = 3;
 
-/// A quantity to count.
+/// A quantity that the report shows.
 struct CounterQuantity {
-    /// NVIDIA's names of one metric, or of two whose ratio it is. NVIDIA lists them for each chip (`ncu --query-metrics`).
+    /// NVIDIA's name of the metric, or of two metrics whose quotient is the quantity. `ncu --query-metrics` lists the
+    /// metrics of each chip.
     metrics: &'static [&'static str],
     text: &'static str,
     unit: &'static str,
 }
 
-/// The shares do not depend on how long the range is, which includes the launch by the host.
+/// The quantities, in the order of the report. A range includes the time in which the host launches the operation.
+/// Shares are therefore relative to active cycles and not to the length of the range.
 const QUANTITIES: [CounterQuantity; 9] = [
     CounterQuantity {
         metrics: &["sm__cycles_active.avg", "sm__cycles_active.max"],
@@ -131,7 +133,7 @@ const QUANTITIES: [CounterQuantity; 9] = [
     CounterQuantity { metrics: &["pcie__write_bytes.sum"], text: "sent by PCIe", unit: "B" },
 ];
 
-/// The chip of a device, and which of its counters are available.
+/// The chip of a device in CUPTI's terms, and an image of the counters that are available on it.
 struct Chip {
     context: CUcontext,
     name: *const c_char,
@@ -141,14 +143,14 @@ struct Chip {
 /// The range profiler of one device, with the quantities that it counts there.
 pub struct RangeProfiler {
     table: Table,
-    /// Indices in [`QUANTITIES`].
+    /// Quantities that are counted, as indices of [`QUANTITIES`].
     counted: Vec<usize>,
     names: Vec<CString>,
     host: Handle,
     profiler: Handle,
     config: Vec<u8>,
     data: Vec<u8>,
-    /// The pass that comes next, with its nesting level.
+    /// The next pass that a range executes, with its nesting level, as the library numbers them.
     next: (usize, usize),
 }
 
@@ -156,8 +158,8 @@ pub struct RangeProfiler {
 unsafe impl Send for RangeProfiler {}
 
 impl Table {
-    /// Resolves the functions of the library whose major version is first in `names`. The error is the reason in words why
-    /// they cannot be used.
+    /// Resolves the functions of the library, preferably of the major version that is first in `names`. The error is
+    /// the reason in words why they cannot be used.
     pub fn open(paths: &SearchPaths, names: &[String]) -> Result<Table, String> {
         let opened = cupti::find(paths, names)?;
         opened.open_beside(BESIDE);
@@ -192,10 +194,12 @@ fn pointers(names: &[CString]) -> Vec<*const c_char> {
 }
 
 impl RangeProfiler {
-    /// Enables the profiler on a device, whose context is current. The error is the reason in words why it cannot.
+    /// Enables the profiler on a device, whose context is current, for the quantities that the chip can count. The
+    /// error is the reason in words why none can be counted.
     pub fn enable(table: Table, device: u32, context: CUcontext) -> Result<RangeProfiler, String> {
         let mut chip = table.chip(device, context)?;
-        // The library refuses a whole list if it refuses one metric of it, alone or beside the others.
+        // The library rejects a whole list of metrics because of a single one, so metrics are tried one after the
+        // other.
         let (mut counted, mut refused) = (Vec::new(), None);
         for index in 0..QUANTITIES.len() {
             let more = [&counted[..], &[index]].concat();
@@ -210,7 +214,7 @@ impl RangeProfiler {
         }
     }
 
-    /// Enables the profiler for some quantities, and tries an empty range.
+    /// Enables the profiler for some quantities, and counts an empty range to test it.
     fn enable_and_test(table: Table, chip: &mut Chip, counted: Vec<usize>) -> Result<RangeProfiler, String> {
         let metrics = counted.iter().flat_map(|index| QUANTITIES[*index].metrics);
         let names = metrics.map(|name| CString::new(*name).expect("a constant without NUL")).collect();
@@ -235,7 +239,7 @@ impl RangeProfiler {
         Ok(made)
     }
 
-    /// Makes the images of configuration and data, and attaches to the context.
+    /// Creates the images of configuration and counter data, and attaches the profiler to the context.
     fn prepare(&mut self, context: CUcontext) -> Result<(), String> {
         let (table, host) = (self.table, self.host);
         let names = pointers(&self.names);
@@ -260,7 +264,7 @@ impl RangeProfiler {
         self.reset()
     }
 
-    /// Forgets the counts, so that the next range begins with the first pass.
+    /// Clears the counter data, so that the next range begins with the first pass.
     fn reset(&mut self) -> Result<(), String> {
         let (profiler, bytes, data) = (self.profiler, self.data.len(), self.data.as_mut_ptr());
         let mut initialize = InitializeData { profiler, bytes, data, ..InitializeData::new() };
@@ -271,7 +275,8 @@ impl RangeProfiler {
         Ok(())
     }
 
-    /// The values of the library's metrics, as counts. A metric that the chip does not have in ranges has no value.
+    /// Returns a value for each of [`QUANTITIES`], from the library's values of the counted metrics; `None` for
+    /// quantities that the chip cannot count.
     fn counts(&self, values: &[f64]) -> Vec<CounterValue> {
         let mut values = values.iter().copied();
         let value = |(index, quantity): (usize, &CounterQuantity)| {

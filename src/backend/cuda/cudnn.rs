@@ -11,7 +11,7 @@ use crate::exec::ExecError;
 use super::cudnn_api::{Desc, GraphApi, Handle, status};
 
 functions! {
-    /// Functions of the library.
+    /// Functions of the library besides those for graphs.
     Table {
         create = "cudnnCreate"(*mut Handle);
         set_stream = "cudnnSetStream"(Handle, Stream);
@@ -26,12 +26,12 @@ functions! {
     }
 }
 
-/// An open library, with a handle on the device that was current.
+/// The open library, with a handle for the device that was current.
 pub struct Cudnn {
     pub table: Table,
     /// Functions for graphs of operations.
     pub graphs: GraphApi,
-    /// The handle with which everything is compiled and executed.
+    /// The library's handle, by which all graphs are compiled and executed.
     pub handle: Handle,
     pub version: String,
     /// The version as the library returns it, such as 91900 for 9.19.0.
@@ -45,7 +45,7 @@ unsafe impl Send for Cudnn {}
 unsafe impl Sync for Cudnn {}
 
 impl Cudnn {
-    /// Opens the newest library of version 9 or 8 that is found.
+    /// Opens the newest cuDNN of major version 9 or 8.
     pub fn open(paths: &SearchPaths) -> Result<Cudnn, ExecError> {
         let names = ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"].map(str::to_owned);
         let opened = paths.open_newest(&names).map_err(|why| {

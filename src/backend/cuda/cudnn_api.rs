@@ -1,4 +1,4 @@
-//! cuDNN's functions for graphs of operations, its status codes and its types of elements.
+//! cuDNN's functions for graphs of operations, its status codes, and its numbers of element types.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -7,9 +7,9 @@ use crate::backend::libraries::{Opened, functions};
 use crate::base::DType;
 use crate::exec::{ExecError, Fault};
 
-/// The library, bound to a device and a stream.
+/// The library's handle, bound to a device and a stream.
 pub type Handle = *mut c_void;
-/// A descriptor of the library: of a tensor, of weights, of a convolution or of a graph.
+/// A descriptor of the library, such as of a tensor, an operation, an engine or a graph.
 pub type Desc = *mut c_void;
 
 functions! {
@@ -29,7 +29,7 @@ functions! {
 /// Functions that describe and execute graphs.
 pub struct GraphApi {
     pub functions: Functions,
-    /// Function that writes a text on this thread's last error; `None` before cuDNN 9.
+    /// Returns a text about the calling thread's last error; `None` before cuDNN 9.
     last_error: Option<unsafe extern "C" fn(*mut c_char, usize)>,
 }
 

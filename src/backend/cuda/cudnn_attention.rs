@@ -15,23 +15,24 @@ use super::cudnn_graph::{
     Element, EngineNote, EnginePlan, EngineSearch, Graph, GraphTensor, Pointwise, Reduction, Sizes, contiguous,
 };
 
-/// Number of engines that are compiled for each call; compiling one takes a second or two.
+/// Maximum number of engines that are compiled for each form of a graph. Compiling one takes a second or two.
 const ENGINES: usize = 2;
 
-/// Attention by an engine of the library.
+/// Attention, or its gradients, by one engine of the library.
 pub struct EngineAttention {
     pub engine: Engine,
     plan: EnginePlan,
-    /// Bytes from each call's operands to those of the next, and the number of calls.
+    /// For each operand, bytes from the part that one call accesses to the part of the next call; and number of calls.
     steps: Vec<u64>,
     calls: u64,
-    /// Bytes of the graph's operands that are in the workspace.
+    /// Sizes in bytes of those operands of the graph that are in the workspace instead of the operation's memory.
     inner: Vec<u64>,
 }
 
 impl Cudnn {
-    /// Returns attention by at most `wanted` engines of the library for each form of its graph, the most promising first; with
-    /// `engine`, by this engine alone.
+    /// Returns attention by the engines that the library proposes, the most promising first: at most `wanted` for each
+    /// form of the graph, and at most [`ENGINES`]. With `engine`, returns this engine alone. Fails with the library's
+    /// reason if no engine is left.
     pub fn attentions(
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
@@ -77,16 +78,16 @@ impl Cudnn {
     }
 }
 
-/// First version of the library that sets the sums of the gradients of queries to zero itself.
+/// First version of cuDNN that itself clears the sums of the queries' gradients before it adds to them atomically.
 const ATOMIC_SINCE: usize = 90_600;
 
-/// A graph for attention or its gradients.
+/// The graph by which the library computes attention or its gradients.
 #[derive(Clone, Copy)]
 enum GraphForm {
     Forward,
-    /// The gradients of scores are stored, and their product with the keys is the gradient of the queries.
+    /// Gradients: those of the scores are stored, and their product with the keys gives the gradients of the queries.
     Stored,
-    /// Atomics add up the gradients of queries.
+    /// Gradients: atomics add up the gradients of the queries, in an arbitrary order.
     Atomic,
 }
 
@@ -100,7 +101,8 @@ fn forms(library: &Cudnn, attention: &FusedAttention) -> &'static [GraphForm] {
 }
 
 impl GraphForm {
-    /// Returns the bytes of the operands in the workspace: the sums of `dy * o`, and those of the gradients of queries.
+    /// Sizes in bytes of the graph's operands in the workspace: the row sums of `dy * o`, and the sums of the queries'
+    /// gradients.
     fn inner(self, attention: &FusedAttention) -> Vec<u64> {
         let sums = |place: usize| 4 * attention.tensor(place).elements();
         match self {
@@ -111,7 +113,7 @@ impl GraphForm {
     }
 }
 
-/// Alignment of memory in the workspace, in bytes.
+/// Alignment of an operand in the workspace, in bytes.
 const ALIGN: u64 = 256;
 
 /// Maximum number of operands of a graph.
@@ -143,12 +145,12 @@ impl EngineAttention {
     }
 }
 
-/// Dimensions and types of the tensors of an attention call.
+/// Dimensions and types of the tensors in an attention call.
 struct AttentionDims<'a> {
     attention: &'a FusedAttention,
-    /// Dimensions of the scores.
+    /// Dimensions of the scores: batch, heads, queries, keys.
     scores: Sizes,
-    /// Dimensions of one number per query.
+    /// Dimensions of a tensor with one number per query, such as `lse`.
     rows: Sizes,
     /// Type of the operands.
     element: Element,
@@ -223,7 +225,7 @@ impl<'a> AttentionDims<'a> {
         self.keep(graph, (Pointwise::Greater, key, query), masked)
     }
 
-    /// Adds the positions of the query and of the key of each score.
+    /// Adds two tensors with the dimensions of the scores: the position of each score's query, and that of its key.
     fn indices(&self, graph: &mut Graph, scores: GraphTensor) -> Call<(GraphTensor, GraphTensor)> {
         let [query, key] = [graph.inner(self.scores, Element::I32)?, graph.inner(self.scores, Element::I32)?];
         Ok((graph.index(scores, 2, query)?, graph.index(scores, 3, key)?))
@@ -248,7 +250,7 @@ fn sizes(dims: &[u64]) -> Sizes {
     [dims[0], dims[1], dims[2], dims[3]]
 }
 
-/// Operands in the order of the addresses: q, k, v, o, lse and, if there is one, the bias.
+/// Builds the forward graph. Operands in the order of their addresses: q, k, v, o, lse, and the bias if there is one.
 fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let mut owned = Graph::new(library);
     let (graph, shape) = (&mut owned, AttentionDims::of(attention));
@@ -276,8 +278,8 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     Ok(owned)
 }
 
-/// Operands in the order of the addresses: q, k, v, o, lse, dy, dq, dk, dv, the sums of `dy * o`, and with `atomic` the
-/// sums of the gradients of queries.
+/// Builds the graph of the gradients. Operands in the order of their addresses: q, k, v, o, lse, dy, dq, dk, dv, the
+/// row sums of `dy * o`, and with `atomic` the sums of the queries' gradients.
 fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> Call<Graph> {
     let mut owned = Graph::new(library);
     let (graph, shape) = (&mut owned, AttentionDims::of(attention));
@@ -323,9 +325,9 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
 }
 
 impl AttentionDims<'_> {
-    /// Adds the product of transposed scores with rows of queries, which is the gradient of keys or values, summed over the heads
-    /// of queries that share them. The gradient of each head has the operands' type before the sum; the error bound of
-    /// verification relies on it (`ops/attention/backward_reference.rs`).
+    /// Adds the product of the transposed scores with rows of queries: the gradient of the keys or of the values,
+    /// summed over the heads of queries that share them. Each head's gradient is rounded to the operands' type before
+    /// this sum; the error bound of verification relies on it (`ops/attention/backward_reference.rs`).
     fn of_keys(
         &self,
         graph: &mut Graph,

@@ -14,26 +14,27 @@ use super::cudnn::Cudnn;
 use super::cudnn_api::{Desc, element, status};
 use super::cudnn_graph::{ConvolutionSteps, Element, EngineNote, EnginePlan, EngineSearch, Graph, GraphTensor};
 
-/// Number of configurations of engines that are timed for each wanted algorithm. With 24 instead of 8, four of 21 drawn
-/// convolutions ran in 0.86 to 0.94 of the time on an H100. Timing a configuration takes about 10 ms.
+/// Number of configurations of engines that are timed for each algorithm that a setting requests. With 24
+/// configurations instead of 8, four of 21 random convolutions took 0.86 to 0.94 of the time on an H100. Timing one
+/// takes about 10 ms.
 const CONFIGURATIONS: u32 = 3;
 
-/// A convolution by an engine of the library.
+/// A convolution by one configuration of an engine of the library.
 pub struct EngineConvolution {
     plan: EnginePlan,
-    /// The addition of the bias after it; `None` without a bias.
+    /// The addition of the bias to the result; `None` without a bias.
     bias: Option<Arc<Bias>>,
 }
 
-/// Adds a number for each channel to the result of a convolution.
+/// The addition of one number per channel to the result of a convolution.
 struct Bias {
     library: Arc<Cudnn>,
-    /// The bias and the result.
+    /// Descriptors of the bias and of the result.
     bias: Desc,
     result: Desc,
-    /// Index of the result among the convolution's tensors.
+    /// Index of the result among the tensors `x`, `w` and `y`.
     place: usize,
-    /// 1 in the type of sums.
+    /// The factor 1 in the type of the sums, as bytes.
     one: [u8; 8],
 }
 
@@ -51,7 +52,8 @@ impl Drop for Bias {
     }
 }
 
-/// Returns the dimensions and strides of a tensor of a convolution. The library represents one spatial dimension as two.
+/// Returns the dimensions and strides of a tensor for the library, which has at least two spatial dimensions: a single
+/// one becomes two, of which the first has size 1.
 fn layout(tensor: &Tensor) -> [Vec<u64>; 2] {
     let [mut dims, mut strides] = [tensor.dims, tensor.strides].map(|sizes| sizes.to_vec());
     if dims.len() == 3 {
@@ -67,7 +69,7 @@ fn spatial(sizes: Dims, absent: i64) -> Vec<i64> {
     if sizes.len() == 1 { [absent].into_iter().chain(given).collect() } else { given.collect() }
 }
 
-/// Returns the properties of engines that a convolution rules out.
+/// Returns the properties of engines that must not compute this convolution.
 fn excluded(conv: &Conv) -> Vec<EngineNote> {
     let arithmetic = conv.arithmetic;
     let mut all = vec![EngineNote::Fft, EngineNote::Winograd, EngineNote::ReducedSums];
@@ -83,8 +85,8 @@ fn excluded(conv: &Conv) -> Vec<EngineNote> {
 }
 
 impl Cudnn {
-    /// Returns a convolution by at most [`CONFIGURATIONS`] times `wanted` configurations of the library's engines, the most
-    /// promising first.
+    /// Returns the convolution by the configurations of engines that the library proposes, the most promising first: a
+    /// single one if `wanted` is 1, otherwise at most [`CONFIGURATIONS`] times `wanted`.
     pub fn convolutions(library: &Arc<Self>, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<EngineConvolution>> {
         let sum = if conv.arithmetic == Arithmetic::F64 { Element::F64 } else { Element::F32 };
         let mut graph = Graph::new(library);
@@ -163,7 +165,7 @@ impl Bias {
 }
 
 impl EngineConvolution {
-    /// Launches the convolution, and the addition of its bias.
+    /// Launches the convolution, and the addition of the bias if there is one.
     ///
     /// # Safety
     ///

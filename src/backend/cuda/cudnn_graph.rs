@@ -14,7 +14,7 @@ use crate::ops::ConvForm;
 use super::cudnn::Cudnn;
 use super::cudnn_api::{Desc, element};
 
-/// Types of descriptors.
+/// Numbers of the types of descriptors (`cudnnBackendDescriptorType_t`).
 mod kind {
     pub const POINTWISE: i32 = 0;
     pub const CONVOLUTION: i32 = 1;
@@ -36,7 +36,7 @@ mod kind {
     pub const RESHAPE_OPERATION: i32 = 31;
 }
 
-/// A type of an attribute's values.
+/// Type of an attribute's values (`cudnnBackendAttributeType_t`).
 #[derive(Clone, Copy)]
 struct AttributeType(c_int);
 
@@ -56,7 +56,7 @@ impl AttributeType {
     const REDUCTION: AttributeType = AttributeType(18);
 }
 
-/// Functions of each element.
+/// Elementwise functions (`cudnnPointwiseMode_t`).
 #[derive(Clone, Copy)]
 pub enum Pointwise {
     Add = 0,
@@ -72,14 +72,14 @@ pub enum Pointwise {
     Select = 601,
 }
 
-/// Reductions along the dimensions in which the result has size 1.
+/// Reductions along the dimensions in which the result has size 1 (`cudnnReduceTensorOp_t`).
 #[derive(Clone, Copy)]
 pub enum Reduction {
     Sum = 0,
     Max = 3,
 }
 
-/// Types of elements, in the library's numbers.
+/// Element type of a tensor, as the library's number (`cudnnDataType_t`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Element(c_int);
 
@@ -94,9 +94,10 @@ impl Element {
     }
 }
 
+/// Sizes or strides of a tensor with four dimensions.
 pub type Sizes = [u64; 4];
 
-/// The strides of a tensor without gaps.
+/// Strides in elements of a tensor without gaps.
 pub fn contiguous(dims: Sizes) -> Sizes {
     [dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1]
 }
@@ -105,7 +106,7 @@ pub fn contiguous(dims: Sizes) -> Sizes {
 #[derive(Clone, Copy)]
 pub struct GraphTensor(Desc);
 
-/// A property of an engine's arithmetic, in the library's numbers.
+/// A property of an engine that concerns its results (`cudnnBackendNumericalNote_t`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EngineNote {
     MatrixUnits = 0,
@@ -116,22 +117,23 @@ pub enum EngineNote {
     Winograd = 5,
 }
 
-/// The engines of the library that are compiled for a graph.
+/// The engines of the library that are to be compiled for a graph.
 pub struct EngineSearch<'a> {
-    /// Maximum number of bytes of an engine's workspace.
+    /// Maximum size of an engine's workspace in bytes.
     pub workspace: u64,
-    /// Maximum number of compiled configurations.
+    /// Maximum number of configurations to compile.
     pub wanted: usize,
-    /// Engines with one of these properties are skipped.
+    /// Properties of engines that are skipped.
     pub excluded: &'a [EngineNote],
-    /// The only engine that is compiled; `None` for all.
+    /// Number of the only engine to compile; `None` for any engine.
     pub engine: Option<u32>,
-    /// Whether to compile several configurations of an engine, and those of the fallback list after the others. Otherwise, the
-    /// first configuration of each engine is compiled, and the fallback list only if nothing else compiles.
+    /// Whether to compile several configurations of one engine, and also those of the fallback list after the others.
+    /// If false, only the first configuration of each engine is compiled, and the fallback list only if nothing else
+    /// compiles.
     pub exhaustive: bool,
 }
 
-/// Steps of a convolution along each spatial dimension, and the type of its sums.
+/// Stride, padding and dilation of a convolution along each spatial dimension, and the type of its sums.
 pub struct ConvolutionSteps {
     pub stride: Vec<i64>,
     pub padding: Vec<i64>,
@@ -139,15 +141,15 @@ pub struct ConvolutionSteps {
     pub sum: Element,
 }
 
-/// A graph whose operations are added one by one.
+/// A graph under construction, to which operations are added one by one.
 pub struct Graph {
     library: Arc<Cudnn>,
-    /// Every descriptor, in the order in which they were made.
+    /// All descriptors, in the order in which they were created.
     descriptors: Vec<Desc>,
     operations: Vec<Desc>,
-    /// Identifiers of the operands, in the order in which they were added.
+    /// Identifiers of the operands, in the order in which they were added and in which a call passes their addresses.
     places: Vec<i64>,
-    /// Identifiers and values of scalars.
+    /// Identifiers of the scalars, and the bits of their values.
     scalars: Vec<(i64, u32)>,
     next: i64,
 }
@@ -189,20 +191,23 @@ impl Graph {
         self.tensor(shape, (element, align), false, false)
     }
 
-    /// Adds a tensor between operations, without memory of its own.
+    /// Adds an intermediate tensor without gaps, which has no memory of its own.
     pub fn inner(&mut self, dims: Sizes, element: Element) -> Call<GraphTensor> {
         self.inner_with(dims, contiguous(dims), element)
     }
 
+    /// Adds an intermediate tensor with these strides, which has no memory of its own.
     pub fn inner_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<GraphTensor> {
         self.tensor((&dims, &strides), (element, 16), true, false)
     }
 
+    /// Adds a scalar of type `f32`.
     pub fn number(&mut self, value: f32) -> Call<GraphTensor> {
         self.scalars.push((self.next, value.to_bits()));
         self.tensor((&[1; 4], &[1; 4]), (Element::F32, 16), false, true)
     }
 
+    /// Adds a scalar of type `i32`.
     pub fn integer(&mut self, value: i32) -> Call<GraphTensor> {
         self.scalars.push((self.next, value as u32));
         self.tensor((&[1; 4], &[1; 4]), (Element::I32, 16), false, true)
@@ -242,12 +247,12 @@ impl Graph {
         self.map((function, compute, None), x, [b, None], y)
     }
 
-    /// Adds `y`, whose elements are their own positions along an axis.
+    /// Adds `y`, each element of which is its own index along an axis.
     pub fn index(&mut self, x: GraphTensor, axis: i64, y: GraphTensor) -> Call<GraphTensor> {
         self.map((Pointwise::Index, Element::F32, Some(axis)), x, [None, None], y)
     }
 
-    /// Adds `y`, which is `x` where a condition holds, and `b` elsewhere.
+    /// Adds `y`, whose elements are those of `x` where the condition is true, and those of `b` elsewhere.
     pub fn select(
         &mut self,
         condition: GraphTensor,
@@ -278,7 +283,7 @@ impl Graph {
         Ok(y)
     }
 
-    /// Adds `c = a * b`, a product of matrices whose sums are in `f32`.
+    /// Adds the matrix product `c = a * b`, summed in `f32`.
     pub fn multiply(&mut self, a: GraphTensor, b: GraphTensor, c: GraphTensor) -> Call<GraphTensor> {
         let how = self.descriptor(kind::MATMUL)?;
         self.set(how, 1500, AttributeType::DTYPE, &[Element::F32.0])?;
@@ -288,6 +293,7 @@ impl Graph {
         Ok(c)
     }
 
+    /// Adds `y`, the reduction of `x` along the dimensions in which `y` has size 1.
     pub fn reduce(&mut self, reduction: Reduction, x: GraphTensor, y: GraphTensor) -> Call<GraphTensor> {
         let how = self.descriptor(kind::REDUCTION)?;
         self.set(how, 1600, AttributeType::REDUCTION, &[reduction as c_int])?;
@@ -297,7 +303,7 @@ impl Graph {
         Ok(y)
     }
 
-    /// Adds a convolution of `x`, `w` and `y`, of which it computes the one that the form names.
+    /// Adds a convolution. The form determines which of `x`, `w` and `y` it computes from the other two.
     pub fn convolve(&mut self, form: ConvForm, [x, w, y]: [GraphTensor; 3], steps: &ConvolutionSteps) -> Call {
         /// CUDNN_CROSS_CORRELATION: kernels are not reversed.
         const CROSS_CORRELATION: c_int = 1;
@@ -334,7 +340,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Adds `y`, which has the elements of `x` in other dimensions.
+    /// Adds `y`, which has the elements of `x` in the same order with other dimensions.
     pub fn reshape(&mut self, x: GraphTensor, y: GraphTensor) -> Call<GraphTensor> {
         self.operation(kind::RESHAPE_OPERATION, &[(2200, Some(x)), (2201, Some(y))])?;
         Ok(y)
@@ -384,9 +390,8 @@ impl Graph {
         api.check("cudnnBackendFinalize", unsafe { (api.functions.finalize)(descriptor) })
     }
 
-    /// Finishes the graph and compiles it with the engines of a search, the most promising first.
-    ///
-    /// Fails if no engine is left, with the reason of the last one that failed.
+    /// Finishes the graph, and compiles it with the engines that `search` permits, the most promising first. Fails if
+    /// no engine compiles, with the reason of the last one that failed.
     pub fn plans(mut self, search: &EngineSearch) -> Call<Vec<EnginePlan>> {
         /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
         const MODES: [c_int; 2] = [3, 2];
@@ -438,7 +443,7 @@ impl Graph {
         Ok(found.into_iter().map(made).collect())
     }
 
-    /// Returns the configurations of engines that the library proposes, the most promising first.
+    /// Returns the configurations of engines that the library's heuristic `mode` proposes, the most promising first.
     fn configurations(&mut self, graph: Desc, mode: c_int) -> Call<Vec<Desc>> {
         let heuristics = self.descriptor(kind::HEURISTICS)?;
         self.set(heuristics, 201, AttributeType::DESCRIPTOR, &[graph])?;
@@ -461,7 +466,7 @@ impl Graph {
         Ok((number[0] as u32, excluded.iter().any(|&note| notes.contains(&(note as c_int)))))
     }
 
-    /// Compiles a configuration, and returns its plan and the bytes of its workspace.
+    /// Compiles a configuration. Returns its execution plan, and the size of its workspace in bytes.
     fn compile(&mut self, configuration: Desc) -> Call<(Desc, u64)> {
         let plan = self.descriptor(kind::PLAN)?;
         self.set(plan, 400, AttributeType::HANDLE, &[self.library.handle])?;
@@ -473,11 +478,11 @@ impl Graph {
     }
 }
 
-/// A compiled graph.
+/// A graph that was compiled with one configuration of an engine.
 pub struct EnginePlan {
     graph: Arc<Graph>,
     plan: Desc,
-    /// Bytes of the workspace that a call needs.
+    /// Size in bytes of the workspace that a call needs.
     pub workspace: u64,
     /// The library's number of the engine.
     pub engine: u32,
@@ -488,11 +493,12 @@ unsafe impl Send for EnginePlan {}
 // SAFETY: as for the graph.
 unsafe impl Sync for EnginePlan {}
 
-/// Maximum number of tensors and scalars of a graph.
+/// Maximum number of operands and scalars that a call passes.
 const MAX_MESSAGE: usize = 32;
 
 impl EnginePlan {
-    /// Launches the graph's kernels, with the addresses of its operands in the order in which they were added.
+    /// Launches the kernels of the graph. `addresses` are those of its operands, in the order in which the operands
+    /// were added.
     ///
     /// # Safety
     ///

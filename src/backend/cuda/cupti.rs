@@ -42,13 +42,13 @@ functions! {
     }
 }
 
-/// First version of the interface that has all offsets below: that of CUDA 12.0.
+/// First version of CUPTI's interface whose records have all offsets below: that of CUDA 12.0.
 const OLDEST: u32 = 19;
 
 /// The first version whose `cuptiFinalize` is sound in a process with graphs: that of CUDA 12.6.
 const FINALIZES: u32 = 24;
 
-/// First version that is 10000 · major + 100 · minor of the toolkit; earlier ones count from 1.
+/// First version number of the form 10000 · major + 100 · minor of the toolkit. Earlier versions are numbered from 1.
 const BY_TOOLKIT: u32 = 100_000;
 
 const MAX_LIMIT_REACHED: i32 = 12;
@@ -57,14 +57,14 @@ const INSUFFICIENT_PRIVILEGES: i32 = 35;
 const MULTIPLE_SUBSCRIBERS: i32 = 39;
 const FLUSH_FORCED: u32 = 1;
 
-/// Domains of callbacks, and the callbacks of the last one that are used.
+/// Domains of callbacks (`CUpti_CallbackDomain`), and the callbacks of the domain of resources that are used.
 const DRIVER: u32 = 1;
 const RUNTIME: u32 = 2;
 const RESOURCE: u32 = 3;
 const NODE_CREATED: u32 = 13;
 const NODE_CLONED: u32 = 20;
 
-/// Kinds of records.
+/// Kinds of records (`CUpti_ActivityKind`).
 const MEMCPY: u32 = 1;
 const MEMSET: u32 = 2;
 const CONCURRENT_KERNEL: u32 = 10;
@@ -74,12 +74,13 @@ const KINDS: [u32; 4] = [CONCURRENT_KERNEL, MEMCPY, MEMSET, MEMCPY_PEER];
 /// Size of a buffer for records in 8-byte words: 4 MiB, which hold 17 000 kernels or more.
 const BUFFER_WORDS: usize = 4 << 17;
 
-/// Offsets in the records of each kind: `CUpti_ActivityKernel9`, `CUpti_ActivityMemcpy5`, `CUpti_ActivityMemcpyPtoP4`,
-/// `CUpti_ActivityMemset4` and their successors. Start and end have the same offsets in all of them.
+/// Byte offsets of start and end in the records of all kinds: `CUpti_ActivityKernel9`, `CUpti_ActivityMemcpy5`,
+/// `CUpti_ActivityMemcpyPtoP4`, `CUpti_ActivityMemset4` and their successors.
 const START: usize = 16;
 const END: usize = 24;
 
-/// Offsets of the number of the call, the graph's node and the hardware channel; `None` for another kind of record.
+/// Byte offsets of the correlation id, the graph node's id and the channel id in a record; `None` for kinds that are
+/// not read.
 fn offsets(kind: u32) -> Option<(usize, usize, usize)> {
     match kind {
         CONCURRENT_KERNEL => Some((92, 144, 168)),
@@ -89,8 +90,8 @@ fn offsets(kind: u32) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// Offsets in the record of a kernel: registers of a thread, blocks, threads of a block, static and dynamic shared memory of
-/// a block, name, and the shared memory that the SM was configured to.
+/// Byte offsets in the record of a kernel: registers per thread, grid and block, static and dynamic shared memory per
+/// block, name, and the size of shared memory that the SM was configured to.
 const REGISTERS: usize = 6;
 const GRID: usize = 52;
 const BLOCK: usize = 64;
@@ -99,15 +100,16 @@ const DYNAMIC_SHARED: usize = 80;
 const NAME: usize = 104;
 const SHARED_EXECUTED: usize = 140;
 
-/// Offset of the number of a call in `CUpti_CallbackData`.
+/// Byte offset of the correlation id in `CUpti_CallbackData`.
 const CALL_CORRELATION: usize = 64;
 
-/// Offset of the description in `CUpti_ResourceData`, and of the node and its original in `CUpti_GraphData`.
+/// Byte offsets of the descriptor in `CUpti_ResourceData`, and of the node and the node that it was cloned from in
+/// `CUpti_GraphData`.
 const RESOURCE_DESCRIPTOR: usize = 16;
 const GRAPH_NODE: usize = 16;
 const ORIGINAL_NODE: usize = 24;
 
-/// Launches and graph nodes that the thread of one rank has made while the library was attached.
+/// Calls and graph nodes that the thread of one rank has made while the library was attached.
 #[derive(Default)]
 struct LaunchNotes {
     cause: Option<Cause>,
@@ -119,14 +121,14 @@ thread_local! {
     static NOTES: RefCell<LaunchNotes> = RefCell::new(LaunchNotes::default());
 }
 
-/// The state of the process.
+/// State of the recording, shared by the ranks of the process.
 #[derive(Default)]
 struct RecorderState {
-    /// Number of ranks that record.
+    /// Number of ranks that are recording.
     ranks: u32,
-    /// The subscriber's handle while a rank records.
+    /// Handle of the subscriber; 0 while no rank records.
     subscriber: usize,
-    /// Records that were read but not yet taken by a rank.
+    /// Records that were read, but that no rank has taken yet.
     activities: Vec<Activity>,
     dropped: u64,
 }
@@ -134,11 +136,12 @@ struct RecorderState {
 static STATE: Mutex<RecorderState> =
     Mutex::new(RecorderState { ranks: 0, subscriber: 0, activities: Vec::new(), dropped: 0 });
 
-/// Full buffers with the number of valid bytes, and empty buffers, by address. All other buffers are with the library.
+/// Full buffers, each with its number of valid bytes, and empty buffers, by address. The library holds all other
+/// buffers.
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// True once CUPTI has recorded operations in this process and was detached. Its range profiler fails afterwards.
+/// True once CUPTI has recorded operations in this process and was detached; its range profiler fails from then on.
 static HAS_RECORDED: AtomicBool = AtomicBool::new(false);
 
 /// Returns an error, in words, if CUPTI has recorded operations in this process, after which it cannot read counters.
@@ -194,7 +197,8 @@ pub fn check(
     Err(format!("`{call}` returned {code} ({message})"))
 }
 
-/// Finds the library whose major version is first in `names`. The error is the reason in words why there is none.
+/// Loads the library, preferably of the major version that is first in `names`. The error is the reason in words why it
+/// cannot be loaded.
 pub fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
     paths.open(names).map_err(|why| match why {
         NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
@@ -203,8 +207,8 @@ pub fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
 }
 
 impl Cupti {
-    /// Opens the library whose major version is first in `names`. The error is the reason in words why it cannot be
-    /// used.
+    /// Opens the library once in a process, preferably in the major version that is first in `names`. The error is the
+    /// reason in words why it cannot be used.
     pub fn open(paths: &SearchPaths, names: &[String]) -> Result<Arc<Cupti>, String> {
         LIBRARY.get_or_init(|| Self::load(paths, names).map(Arc::new)).clone()
     }
@@ -227,7 +231,7 @@ impl Cupti {
         check(self.table.result_string, call, code)
     }
 
-    /// Attaches to the process, and enables callbacks and records.
+    /// Attaches to the process: subscribes, and enables callbacks and records.
     fn attach(&self, state: &mut RecorderState) -> Result<(), String> {
         let mut subscriber: Subscriber = std::ptr::null_mut();
         // SAFETY: the callbacks have the types of the library's header, and the table that they get is never freed.
@@ -254,7 +258,7 @@ impl Cupti {
         Ok(())
     }
 
-    /// Disables everything again, and detaches from the process.
+    /// Disables records and callbacks, and detaches from the process.
     fn detach(&self, state: &mut RecorderState) {
         let subscriber = state.subscriber as Subscriber;
         // SAFETY: the subscriber is attached. A status other than 0 leaves nothing else to do.
@@ -279,7 +283,7 @@ impl Cupti {
         *state = RecorderState::default();
     }
 
-    /// Reads the records of all full buffers. All devices are idle.
+    /// Flushes the library and reads the records of all full buffers. All devices must be idle.
     fn collect(&self, state: &mut RecorderState) -> Result<(), String> {
         // SAFETY: the library is attached.
         self.check("cuptiActivityFlushAll", unsafe { (self.table.flush_all)(FLUSH_FORCED) })?;
@@ -297,7 +301,7 @@ impl Cupti {
         Ok(())
     }
 
-    /// Appends the records of one buffer.
+    /// Appends the records of one buffer, of which `valid` bytes are valid.
     fn read(&self, buffer: *mut u8, valid: usize, activities: &mut Vec<Activity>) -> Result<(), String> {
         let mut record: *mut u8 = std::ptr::null_mut();
         let mut names = HashMap::new();
@@ -327,7 +331,7 @@ impl Cupti {
     }
 }
 
-/// Reads the launch of a kernel from its record. `names` has the names that were read before, by their address.
+/// Reads the launch of a kernel from its record. `names` caches the names by address.
 ///
 /// # Safety
 ///
@@ -401,7 +405,8 @@ impl Tracer for Cupti {
     }
 }
 
-/// Notes the number of a call, and the operation of a node. The library calls it within the thread's own calls.
+/// Callback of the library, within the thread's own calls: notes the correlation id of a call, or the operation of a
+/// graph node.
 unsafe extern "C" fn noted(user: *mut c_void, domain: u32, callback: u32, data: *const u8) {
     // A thread that is ending has already destroyed its notes and has no cause.
     let _ = NOTES.try_with(|notes| {
@@ -436,7 +441,7 @@ unsafe extern "C" fn noted(user: *mut c_void, domain: u32, callback: u32, data: 
     });
 }
 
-/// Gives the library an empty buffer.
+/// Callback of the library: provides an empty buffer.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     let empty = lock(&EMPTY).pop();
     let address = empty.unwrap_or_else(|| Box::leak(vec![0u64; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr() as usize);
@@ -448,7 +453,7 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mu
     }
 }
 
-/// Takes a buffer back from the library.
+/// Callback of the library: takes back a buffer with `valid` bytes of records.
 unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     lock(&FULL).push((buffer as usize, valid));
 }

@@ -91,7 +91,7 @@ functions! {
     }
 }
 
-/// Constants of the driver's header.
+/// Constants of the driver's header `cuda.h`.
 pub mod number {
     pub use crate::backend::gpu::runtime::number::*;
 
@@ -132,8 +132,8 @@ pub struct CudaDriver {
 /// Message for a driver without usable devices.
 pub const NONE_SEEN: &str = "the CUDA driver sees no device";
 
-/// Status codes of asynchronous failures, which any later call can return: memory errors, addresses, timeouts,
-/// assertions, illegal instructions, failed launches.
+/// Status codes of asynchronous failures, which any later call can return: ECC and other memory errors, illegal
+/// addresses, timeouts, assertions, illegal instructions, failed launches.
 const ASYNCHRONOUS_FAILURES: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
 
 impl CudaDriver {
@@ -194,6 +194,7 @@ impl CudaDriver {
         }
     }
 
+    /// Number of devices.
     pub fn count(&self) -> Result<u32, Box<Fault>> {
         let mut count = 0;
         // SAFETY: the output pointer is valid for the call.
@@ -237,7 +238,7 @@ impl CudaDriver {
     }
 }
 
-/// An error about the device as a whole.
+/// The error for a device that cannot be used, for this reason.
 pub fn no_device(why: String) -> ExecError {
     ExecError::NoDevice {
         backend: "CUDA",

@@ -39,7 +39,7 @@ use occupancy::UnitLimits;
 /// Newest major version of the toolkit whose libraries are looked for.
 const NEWEST: i32 = 13;
 
-/// File names of a library's versions, the driver's major version first.
+/// File names of a library for all supported major versions, the driver's version first.
 fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     let mut majors = vec![driver_major];
     majors.extend([NEWEST, 12, 11].into_iter().filter(|major| *major != driver_major));
@@ -144,6 +144,7 @@ impl Cuda {
         self.nvml.get_or_init(|| Nvml::open(&self.paths, &self.driver.bus(self.device)?)).as_ref()
     }
 
+    /// Major version of CUDA that the driver supports.
     fn major(&self) -> i32 {
         self.driver.version() / 1000
     }
@@ -156,7 +157,7 @@ impl Cuda {
         once(&self.cublaslt, || cublaslt::open(&self.paths, self.major()).map(Arc::new))
     }
 
-    /// cuDNN, and its name with its version. If it is missing, generated kernels replace it.
+    /// cuDNN, with its name and version. If it is missing, generated kernels replace it.
     fn cudnn(&self) -> Result<&(Arc<Cudnn>, String), &ExecError> {
         let named = |library: Cudnn| (format!("cuDNN {}", library.version), library);
         let opened = self
@@ -165,12 +166,12 @@ impl Cuda {
         opened.as_ref()
     }
 
-    /// The library that records when kernels and copies run.
+    /// CUPTI, which records when kernels and copies run.
     fn cupti(&self) -> Result<Arc<Cupti>, String> {
         Cupti::open(&self.paths, &versioned("libcupti.so", self.major()))
     }
 
-    /// The library that counts hardware events, enabled on this device. Counting ends when the value is dropped.
+    /// CUPTI's range profiler, enabled on this device. Counting ends when the value is dropped.
     fn range_profiler(&self) -> Result<RangeProfiler, String> {
         let table = counters::Table::open(&self.paths, &versioned("libcupti.so", self.major()))?;
         RangeProfiler::enable(table, self.index, self.context)
@@ -199,7 +200,7 @@ impl Cuda {
     }
 }
 
-/// The error for a missing library that records when kernels run.
+/// The error for a missing CUPTI, with the reason.
 fn no_tracer(why: String) -> ExecError {
     ExecError::MissingLibrary {
         library: "CUPTI (libcupti)".to_owned(),
@@ -208,7 +209,7 @@ fn no_tracer(why: String) -> ExecError {
     }
 }
 
-/// Resources of one of the device's SMs, by the driver's attributes; `None` if an attribute is missing.
+/// Resources of an SM of the device; `None` if the driver does not report one of them.
 fn unit_limits(attribute: impl Fn(c_int) -> Option<c_int>) -> Option<UnitLimits> {
     let positive = |number| attribute(number).and_then(|value| u32::try_from(value).ok());
     Some(UnitLimits {
@@ -220,8 +221,8 @@ fn unit_limits(attribute: impl Fn(c_int) -> Option<c_int>) -> Option<UnitLimits>
     })
 }
 
-/// The compiler's name of a compute capability. Hopper's warpgroup instructions exist in `sm_90a` only; its code does
-/// not run on other devices, which does not matter because kernels are compiled for the device of the run.
+/// The compiler's name of a compute capability, such as `sm_90a`. Hopper's warpgroup instructions exist in `sm_90a`
+/// only. That code runs on no other device, but kernels are always compiled for the device of the run.
 fn architecture(major: i32, minor: i32) -> String {
     let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
     format!("sm_{major}{minor}{suffix}")

@@ -1,5 +1,5 @@
-//! NVML, NVIDIA's management library: a device's clocks, power and throttling. Opened if it is installed; values that
-//! it does not report are `None` or left out.
+//! NVML, NVIDIA's management library: a device's clocks, power and throttling. It is used if it is installed; a value
+//! that it does not report is `None` or missing from a list.
 //!
 //! Only reads: no setting of a device is changed.
 
@@ -59,7 +59,7 @@ pub struct ProcessInfo {
     compute_instance: c_uint,
 }
 
-/// Largest number of processes that are counted.
+/// Maximum number of processes on a device that are counted.
 const PROCESSES: usize = 256;
 
 /// Clock domains: SMs and memory.
@@ -79,11 +79,11 @@ const REASONS: [(u64, &str); 6] = [
     (0x80, "power brake, by the hardware"),
 ];
 
-/// Policies whose throttling time is read: power cap and temperature.
+/// Throttling policies whose accumulated time is read (`nvmlPerfPolicyType_t`): power cap, and temperature.
 const POLICY_POWER: u32 = 0;
 const POLICY_THERMAL: u32 = 1;
 
-/// A device as NVML sees it.
+/// A device, accessed through NVML.
 #[derive(Clone, Copy)]
 pub struct Nvml {
     table: Table,
@@ -114,15 +114,15 @@ impl Nvml {
         (unsafe { function?(self.device, &mut value) } == 0).then_some(value)
     }
 
-    /// Reads a value of a part of the device, such as a clock domain; `None` if NVML does not report it.
+    /// Reads a value of one domain of the device, such as a clock domain; `None` if NVML does not report it.
     fn of(&self, function: Option<unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> i32>, part: u32) -> Option<u32> {
         let mut value = 0;
         // SAFETY: the handle is this library's, the output pointer valid for the call.
         (unsafe { function?(self.device, part, &mut value) } == 0).then_some(value)
     }
 
-    /// Reads a mode that is on now; such modes have another value for the next reboot. `None` if NVML does not report
-    /// it.
+    /// Reads whether a mode is currently on; NVML also reports whether it will be on after a reboot. `None` if NVML
+    /// does not report the mode.
     fn mode(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> i32>) -> Option<bool> {
         let (mut now, mut next) = (0, 0);
         // SAFETY: the handle is this library's, the output pointers valid for the call.
@@ -143,7 +143,7 @@ impl Nvml {
         (code == 0).then_some(Nanos(i64::try_from(violation.nanoseconds).unwrap_or(i64::MAX)))
     }
 
-    /// Number of processes with a context on the device, including this one; `None` if NVML does not tell it.
+    /// Number of processes with a context on the device, including this one; `None` if NVML does not report it.
     fn processes(&self) -> Option<u32> {
         let mut count = PROCESSES as c_uint;
         let mut infos = [ProcessInfo::default(); PROCESSES];

@@ -1,18 +1,19 @@
-//! The theoretical occupancy of a kernel: the share of an SM's threads that its registers, shared memory and blocks
-//! permit.
+//! Theoretical occupancy of a kernel: the share of an SM's threads that can be resident, given the kernel's registers,
+//! shared memory and blocks.
 //!
-//! The rules are those of the CUDA C++ Programming Guide, "Compute Capabilities", for 7.0 and later. The driver can
-//! compute it only for functions loaded by this process; kernels of libraries are known from the vendor's records only.
+//! The rules are those of the CUDA C++ Programming Guide, "Compute Capabilities", for 7.0 and later. The driver
+//! computes the occupancy only of functions that this process has loaded, but kernels of libraries are known only from
+//! the vendor's records.
 
 use crate::exec::KernelLaunch;
 
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Number of registers by which a warp's allocation is rounded up.
+/// Granularity of the registers that are allocated for a warp.
 const REGISTER_UNIT: u32 = 256;
 
-/// Number of partitions of an SM, which divide its registers and warps.
+/// Number of partitions of an SM, among which its registers and warps are divided.
 const PARTITIONS: u32 = 4;
 
 /// Granularity of a block's allocation of shared memory, in bytes.
@@ -30,7 +31,7 @@ pub struct UnitLimits {
     pub reserved_bytes: u32,
 }
 
-/// Returns the occupancy from 0 to 1; `None` if the record lacks the registers.
+/// Returns the theoretical occupancy, from 0 to 1; `None` if the record does not contain the number of registers.
 pub fn theoretical(limits: &UnitLimits, kernel: &KernelLaunch) -> Option<f64> {
     let threads: u32 = kernel.block.iter().copied().try_fold(1u32, u32::checked_mul)?;
     let warps = threads.div_ceil(WARP).max(1);

@@ -18,45 +18,46 @@ use super::parts::UnitRange;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
 use super::tracer::Tracer;
 
-/// Addresses of a product's operands.
+/// Addresses of the operands of a matrix product, in device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     pub a: u64,
     pub b: u64,
     pub c: u64,
-    /// Address of the bias; 0 without a bias.
+    /// Address of the bias; 0 if there is none.
     pub bias: u64,
-    /// Addresses of the scaling factors of `a` and of `b`; 0 without factors.
+    /// Addresses of the scaling factors of `a` and of `b`; 0 if there are none.
     pub scales: [u64; 2],
 }
 
-/// Addresses of a convolution's operands `x`, `w` and `y`, and of its bias; 0 without a bias.
+/// Addresses of the operands `x`, `w` and `y` of a convolution, and of its bias; 0 without a bias.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvAddresses {
     pub operands: [u64; 3],
     pub bias: u64,
 }
 
-/// Handle under which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
+/// Handle by which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
 pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
-/// Returns an optional function, or the error for an old library that lacks it. `needs` is a clause that says what needs it.
+/// Returns an optional function of the driver; an error if an old driver lacks it. `needs` is a clause about its use.
 pub fn required<F>(function: Option<F>, symbol: &'static str, needs: &str) -> Call<F> {
     function.ok_or_else(|| Fault::new(symbol, format!("the installed version lacks the function, and {needs}")))
 }
 
-/// The use of functions for memory of other processes.
+/// Clause about the use of functions for memory of other processes.
 const SHARED_MEMORY: &str = "ranks in several processes need it";
 
-/// A step by which streams synchronize with those of other devices, or with threads of the CPU. A flag is a 32-bit word,
-/// lowered when it is 0.
+/// A synchronization step of a stream with another device or with a CPU thread. A flag is a 32-bit word; 0 means
+/// lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStep {
-    /// Writes a value other than 0 to the flag at an address on this device, on a device that it can access, or on the host.
+    /// Raises a flag: writes `value`, which is not 0, to an address on this device, on another accessible one, or on
+    /// the host.
     Raise { flag: u64, value: u32 },
-    /// Waits until the flag at an address on this device or on the host is 1, and lowers it.
+    /// Waits until the flag at an address on this device or on the host is 1, and then lowers it.
     Await(u64),
 }
 
@@ -66,13 +67,13 @@ pub enum SyncStep {
 ///
 /// The `unsafe` methods have the contract of [`Api`].
 pub trait PeerAccess {
-    /// True if this device can access the memory of another directly.
+    /// Whether this device can access the memory of another device directly.
     fn reaches(&self, other: &Self) -> Call<bool>;
-    /// Enables access to the memory of another device.
+    /// Enables this device to access the memory of another one.
     fn reach(&self, other: &Self) -> Call;
-    /// Copies to memory of another device, if necessary through host memory.
+    /// Copies from this device to memory of another one, through host memory if neither can access the other.
     unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
-    /// Makes a stream execute the steps once its earlier work is complete. Called only if `STEPS_ON_STREAMS`.
+    /// Appends steps to a stream, after its earlier work. Called only if `STEPS_ON_STREAMS`.
     unsafe fn execute_steps(&self, steps: &[SyncStep], stream: Stream) -> Call;
     /// The kind of link to another device, such as `xGMI, 1 hop`; `None` if the vendor does not report it.
     fn link(&self, _other: &Self) -> Option<String> {
@@ -136,8 +137,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         false
     }
 
-    /// Returns the vendor's library that counts hardware events, attached to this device. The error is the reason in words why
-    /// it cannot be used.
+    /// Attaches the vendor's library of hardware counters to this device. The error is the reason in words why that is
+    /// not possible.
     fn counters(&self) -> Result<Box<dyn Counters>, String> {
         Err(format!("aorta reads counters of NVIDIA's GPUs, by CUPTI, and the backend is {}", Self::NAME))
     }
@@ -147,8 +148,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         None
     }
 
-    /// Returns the vendor's library that records kernels and copies, and loads it at the first call. The error is the
-    /// reason in words why it cannot be used.
+    /// Returns the vendor's library that records kernels and copies, loaded at the first call. The error is the reason
+    /// in words why it cannot be used.
     fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
         Err(format!("the backend {} has no library for it", Self::NAME))
     }
@@ -159,10 +160,10 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// Size of the last-level cache in bytes.
     fn cache_bytes(&self) -> u64;
 
-    /// Converts a time to ticks of the device's constant-rate clock.
+    /// Converts a time to ticks of the device's constant-rate clock, which kernels read.
     fn ticks(&self, time: Nanos) -> u64;
 
-    /// Largest dynamic shared memory of a block, in bytes.
+    /// Maximum dynamic shared memory of a block, in bytes.
     fn shared_limit(&self) -> u32;
 
     /// Makes the device current on the calling thread.
@@ -170,7 +171,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
 
     // --- Kernels --------------------------------------------------------------------------------------------------
 
-    /// The compiler and the architecture that it compiles for: part of the key of cached kernels.
+    /// Name of the compiler and the architecture that it compiles for: a part of the key of cached kernels.
     fn compiler(&self) -> Result<String, ExecError>;
 
     /// Compiles a kernel to machine code. The error is the compiler's log. Several threads may call this at once.
@@ -199,7 +200,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(call, status).map(|()| function)
     }
 
-    /// Maximum number of threads of a function's block, limited by its registers.
+    /// Maximum number of threads of a block of this function, given the registers that it uses.
     unsafe fn most_threads(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
         let mut threads = 0;
@@ -209,8 +210,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         Ok(threads.max(0) as u32)
     }
 
-    /// Returns registers, memory and resident blocks of a loaded kernel for blocks of `threads` threads with `shared` bytes of
-    /// dynamic shared memory.
+    /// Returns the registers and memory of a loaded kernel, and the number of its blocks that a compute unit holds at
+    /// once. Blocks have `threads` threads and `shared` bytes of dynamic shared memory.
     unsafe fn residency(&self, function: Function, threads: u32, shared: u32) -> Call<Residency> {
         let runtime = self.runtime();
         let attribute = |number: u32| -> Call<u32> {
@@ -229,7 +230,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         Ok(Residency { registers, local, shared: shared_of_own + shared, blocks: blocks.max(0) as u32 })
     }
 
-    /// Dynamic shared memory available to a block of a function in addition to its static shared memory, in bytes.
+    /// Bytes of dynamic shared memory that a block of a function can have besides its static shared memory.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
         let mut own = 0;
@@ -239,13 +240,13 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         Ok(self.shared_limit().saturating_sub(own.max(0) as u32))
     }
 
-    /// Raises a function's limit of dynamic shared memory to the device's maximum and returns it, in bytes.
+    /// Raises a function's limit of dynamic shared memory to the device's maximum, and returns this limit in bytes.
     unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {
         // SAFETY: the same contract.
         unsafe { self.free_shared(function) }
     }
 
-    /// Encodes a tensor map of the tensor at `address`; zeros if kernels of this device do not copy by one.
+    /// Encodes a tensor map for the tensor at `address`; returns zeros if the device's kernels do not use tensor maps.
     fn tensor_map(&self, _map: &TensorMap, _address: u64) -> Call<[u64; 16]> {
         Ok([0; 16])
     }
@@ -275,7 +276,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.make_stream(self.level(priority)?)
     }
 
-    /// Converts a priority to the runtime's number, within the range of the device.
+    /// Converts a priority to the runtime's number, within the range that the device supports.
     fn level(&self, priority: Priority) -> Call<c_int> {
         let runtime = self.runtime();
         let (mut least, mut greatest) = (0, 0);
@@ -305,7 +306,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     fn stream_within(&self, _priority: Priority, _part: UnitRange) -> Call<Option<Stream>> {
         Ok(None)
     }
-    /// Granularity of a stream's compute units, so that each chip of the device contributes equally many.
+    /// Granularity of the unit ranges of streams: a multiple of it takes equally many units from each chip of the
+    /// device.
     fn unit_step(&self) -> u32 {
         1
     }
@@ -314,7 +316,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         unsafe { (self.runtime().stream_destroy)(stream) };
     }
 
-    /// True if all work on the stream has completed.
+    /// Whether all work on the stream has completed.
     unsafe fn idle(&self, stream: Stream) -> Call<bool> {
         let runtime = self.runtime();
         // SAFETY: the caller vouches for the stream.
@@ -324,6 +326,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         }
     }
 
+    /// Creates an event; `timed` if it is to have a timestamp.
     fn event(&self, timed: bool) -> Call<Event> {
         let runtime = self.runtime();
         let mut event: Event = std::ptr::null_mut();
@@ -356,6 +359,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.stream_wait_event, unsafe { (runtime.stream_wait_event)(stream, event, 0) })
     }
 
+    /// Whether the work before the event's last record has completed.
     unsafe fn reached(&self, event: Event) -> Call<bool> {
         let runtime = self.runtime();
         // SAFETY: the caller vouches for the event.
@@ -365,6 +369,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         }
     }
 
+    /// Time between two timed events that have completed.
     unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos>;
 
     fn synchronize(&self) -> Call {
@@ -384,6 +389,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.memory_info, code).map(|()| free as u64)
     }
 
+    /// Allocates device memory and returns its address. [`Api::free`] frees it.
     fn allocate(&self, bytes: u64) -> Call<u64> {
         let runtime = self.runtime();
         let mut address = std::ptr::null_mut();
@@ -488,7 +494,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.begin_capture, code)
     }
 
-    /// Adds notes about a graph of the streams that exist. Called before a capture ends.
+    /// Adds notes about the effect of a graph on the open streams. Called before a capture ends.
     fn note_graph(&self) {}
 
     /// Ends a capture, instantiates the captured graph and uploads it.
@@ -539,6 +545,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// memory that they may use, in bytes.
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Self::Product>, ExecError>;
 
+    /// Launches a product. `workspace` is an address and a size in bytes.
     unsafe fn multiply(
         &self,
         product: &Self::Product,
@@ -576,7 +583,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// The engine that computes this attention.
     fn engine(attention: &Self::Attention) -> Engine;
 
-    /// `operands` are the addresses of the operands, in their order.
+    /// Launches attention. `operands` are the addresses of its operands, in order; `workspace` is an address and a size
+    /// in bytes.
     unsafe fn attend(
         &self,
         attention: &Self::Attention,

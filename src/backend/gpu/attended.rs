@@ -1,4 +1,4 @@
-//! Uses of attention in an image, and the engines of the vendor's library that compute them.
+//! Uses of attention in an image, and the engines of the vendor's library that can compute them.
 
 use std::sync::Arc;
 
@@ -7,27 +7,28 @@ use crate::ops::{FusedAttention, Kernel};
 /// An engine of the vendor's library for attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// Index of the form of attention's graph.
+    /// Index of the form of the graph by which the library computes attention, among the vendor's forms.
     pub form: u32,
     /// The library's number of the engine.
     pub number: u32,
 }
 
-/// Attention of an image: calls that differ only in their addresses.
+/// An attention of an image, with all uses that differ in the operands' addresses only.
 #[derive(Debug)]
 pub struct ImageAttention {
     pub attention: Arc<FusedAttention>,
-    /// Kernels of the first use.
+    /// Kernels that compute the same, with the operands of the first use.
     pub kernels: Vec<Kernel>,
-    /// The first use on each lane.
+    /// The first use on each lane that has one.
     pub uses: Vec<AttentionUse>,
 }
 
+/// A use of an attention on one lane.
 #[derive(Debug)]
 pub struct AttentionUse {
-    /// Addresses of the operands.
+    /// Addresses of the operands, in the order of [`FusedAttention::operands`].
     pub operands: Arc<[u64]>,
     pub lane: u32,
-    /// Range of the kernels that compute it, in [`super::lower::Calls::alternatives`].
+    /// First and end index in [`super::lower::Calls::alternatives`] of the kernels that compute this use.
     pub kernels: (u32, u32),
 }

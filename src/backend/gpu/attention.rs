@@ -19,7 +19,7 @@ use super::runtime::Stream;
 use super::trial::Trial;
 
 impl Engine {
-    /// The choice of an engine as it is kept on disk; `None` means the kernels.
+    /// Encodes a choice for the cache on disk; `None` stands for the kernels.
     fn choice(engine: Option<Engine>, time: Nanos) -> StoredChoice {
         let place = engine.map_or(0, |Engine { form, number }| (u64::from(form) << 32) + u64::from(number) + 1);
         StoredChoice { place: place as usize, time }
@@ -31,13 +31,13 @@ impl Engine {
     }
 }
 
-/// Maximum number of engines that are compiled for uses that take the choice of another. On an H100, cuDNN 9.19 compiled 1025 of
-/// them in 46 s, on one thread as on 16.
+/// Maximum number of engines that are compiled for uses that take over the choice of another use. On an H100, cuDNN
+/// 9.19 compiled 1025 of them in 46 s, on one thread as on 16.
 const MAX_COMPILED: usize = 64;
 
 impl<A: Api> Context<'_, A> {
-    /// Adds the library's call and the launches of the kernels. After the choice, the calls that are not chosen do
-    /// nothing.
+    /// Adds the library's call and the launches of the kernels that compute the same. Once one of the two is chosen,
+    /// the calls of the other do nothing.
     pub fn attend(
         &self,
         (fused, kernels): (&Arc<FusedAttention>, &[Kernel]),
@@ -76,12 +76,12 @@ impl<A: Api> Context<'_, A> {
 /// An engine of the library; `None` if the kernels compute the attention.
 type Chosen<A> = Option<<A as Api>::Attention>;
 
-/// A class of attention and its lanes, since engines are timed concurrently on all lanes of a use.
+/// A class of attention with the lanes of its uses. Engines are timed concurrently on all lanes of a use.
 type Class = (FusedAttention, Vec<u32>);
 
 impl<A: Api> Chooser<'_, A> {
-    /// Chooses between the library's engines and our kernels for each attention, and returns notes on the choices for the
-    /// record. Calls `done` after each choice.
+    /// Chooses between the library's engines and generated kernels for each attention, and returns the choices with
+    /// notes for the record. Calls `done` after each choice.
     pub fn choose_attentions(
         &self,
         all: &[ImageAttention],
@@ -126,7 +126,8 @@ impl<A: Api> Chooser<'_, A> {
         Ok(chosen.into_iter().map(|one| one.expect("each attention is in a class")).collect())
     }
 
-    /// Chooses between the library's engines and our kernels for one attention.
+    /// Chooses between the library's engines and generated kernels for one attention. Also returns a note for the
+    /// record.
     fn choose_attention(&self, attention: &ImageAttention) -> Result<(Chosen<A>, String), ExecError> {
         let what = describe(&attention.attention);
         let Some(library) = self.api.convolution_library() else {
@@ -177,7 +178,7 @@ impl<A: Api> Chooser<'_, A> {
         Ok((fastest.candidate, fastest.note))
     }
 
-    /// Compiles an engine for an attention and runs it once.
+    /// Compiles an engine for an attention, and runs it once with the operands of the first use.
     fn compiled(&self, attention: &ImageAttention, engine: Engine) -> Call<A::Attention> {
         let workspace = self.workspaces[attention.uses[0].lane as usize].1;
         let mut found = self.api.attentions(&attention.attention, workspace, 1, Some(engine))?;
@@ -188,7 +189,7 @@ impl<A: Api> Chooser<'_, A> {
         Ok(engine)
     }
 
-    /// Issues a use of an attention by an engine, or by the kernels.
+    /// Issues one use of an attention by an engine, or by the kernels if `engine` is `None`.
     fn issue_attention(
         &self,
         attention: &ImageAttention,

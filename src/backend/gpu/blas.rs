@@ -45,7 +45,7 @@ functions! {
     }
 }
 
-/// An attribute's number and its value.
+/// Number of an attribute, and its value as bytes.
 pub type Setting = (c_int, Vec<u8>);
 
 /// Differences between the libraries: function names and constants of their headers.
@@ -69,9 +69,9 @@ pub struct Dialect {
     pub scales: [c_int; 2],
     /// Attributes of a product for the scope of these factors: the whole matrix, or a block of it.
     pub scale_modes: [c_int; 2],
-    /// The preferences passed to the heuristic, given the size of the workspace in bytes.
+    /// Preferences that are passed to the heuristic, for a workspace of this size in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
-    /// True if the heuristic is queried a second time, for algorithms without a workspace.
+    /// Whether the heuristic is queried a second time, for algorithms that need no workspace.
     pub queries_without_workspace: bool,
 }
 
@@ -87,7 +87,8 @@ struct Proposal<const WORDS: usize> {
     reserved: [c_int; 4],
 }
 
-/// An open library whose algorithm descriptors have `WORDS` words, with a handle on the device that was current.
+/// An open library with a handle on the device that was current. Its algorithm descriptors have `WORDS` words of 64
+/// bits.
 pub struct BlasLt<const WORDS: usize> {
     dialect: &'static Dialect,
     table: Table,
@@ -101,7 +102,7 @@ unsafe impl<const WORDS: usize> Send for BlasLt<WORDS> {}
 // SAFETY: as above; calls with one handle from several threads are allowed.
 unsafe impl<const WORDS: usize> Sync for BlasLt<WORDS> {}
 
-/// Descriptors of a product and its operands.
+/// Descriptors of a product and of the layouts of its operands.
 struct Layouts<const WORDS: usize> {
     library: Arc<BlasLt<WORDS>>,
     desc: Desc,
@@ -136,7 +137,7 @@ pub struct PlannedProduct<const WORDS: usize> {
     scalars: Scalars,
 }
 
-/// The factors of a product in the library's scale type: `c = alpha * a * b + beta * c`.
+/// The factors alpha and beta of `c = alpha * a * b + beta * c`, as bytes of the library's scale type.
 pub struct Scalars {
     pub alpha: [u8; 8],
     pub beta: [u8; 8],
@@ -168,7 +169,7 @@ fn epilogue_number(epilogue: Epilogue) -> c_int {
     }
 }
 
-/// The type of the factors alpha and beta.
+/// Type of the factors alpha and beta for a type of arithmetic.
 pub fn scale_type(arithmetic: Arithmetic) -> DType {
     match arithmetic {
         Arithmetic::F64 => DType::F64,
@@ -188,7 +189,7 @@ pub fn check(call: &'static str, code: c_int, status: fn(c_int) -> &'static str)
 }
 
 impl<const WORDS: usize> BlasLt<WORDS> {
-    /// Resolves a library's functions and creates a handle. The caller sets the version.
+    /// Resolves the library's functions and creates a handle on the current device. The caller sets the version.
     pub fn open(opened: &Opened, dialect: &'static Dialect) -> Result<Self, ExecError> {
         let table = Table::load(opened, &dialect.names)?;
         let mut handle: Handle = std::ptr::null_mut();
@@ -292,7 +293,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         Ok(proposals)
     }
 
-    /// Creates the layout of a row-major matrix that the product uses as `rows` × `columns`.
+    /// Creates the layout of a matrix that is row-major in memory and that the product uses as `rows` × `columns`.
     fn layout(&self, matrix: &Matrix, (rows, columns): (u64, u64), batch: u64) -> Call<Layout> {
         let BlasLt { table, dialect, .. } = self;
         let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
@@ -361,8 +362,8 @@ impl<const WORDS: usize> PlannedProduct<WORDS> {
 }
 
 impl<const WORDS: usize> Layouts<WORDS> {
-    /// The library is column-major. A row-major matrix is its transpose there, and `c = a b` becomes `cᵀ = bᵀ aᵀ`. So
-    /// the operands are swapped and no transposition is added.
+    /// Creates the descriptors. The library is column-major: a row-major matrix is its transpose there, and `c = a b`
+    /// becomes `cᵀ = bᵀ aᵀ`. So the operands are swapped, and no transposition is added.
     fn new(library: &Arc<BlasLt<WORDS>>, gemm: &Gemm) -> Call<Self> {
         let mut layouts = Layouts {
             library: library.clone(),

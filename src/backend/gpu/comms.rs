@@ -1,4 +1,4 @@
-//! The communicators of a rank. They are shared by its own thread and the watchdog's, which may abort them.
+//! The communicators of a rank, shared by the rank's thread and the watchdog's thread, which may abort them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use crate::backend::collective::{Collectives, Comm};
 use crate::exec::{CommMonitor, Fault};
 
-/// Time allowed for the library to abort communicators: it frees memory, which may wait for the device.
+/// Time that the library may take to abort communicators. It frees memory, which may wait for the device.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The communicators of one rank, by their number in the image.
 pub struct Comms {
     collectives: Option<Collectives>,
     alive: Mutex<Vec<Handle>>,
-    /// True once the communicators are being ended; none may be used after that.
+    /// True once the communicators are being destroyed or aborted; none may be used from then on.
     over: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl Comms {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True until the communicators are ended.
+    /// Whether the communicators may still be used.
     #[inline]
     pub fn usable(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
@@ -83,7 +83,7 @@ impl CommMonitor for Comms {
     }
 }
 
-/// The value of a driver without communicators.
+/// The communicators of a driver that has none.
 pub fn none() -> Arc<Comms> {
     Arc::new(Comms::new(None, &[]))
 }

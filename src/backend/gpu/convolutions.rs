@@ -14,7 +14,8 @@ use super::trial::Trial;
 type Chosen<A> = Option<<A as Api>::Convolution>;
 
 impl<A: Api> Chooser<'_, A> {
-    /// Chooses between the library's algorithms and our kernels, and returns a note on the choice for the record.
+    /// Chooses between the library's algorithms and generated kernels. Also returns a note on the choice for the
+    /// record.
     pub fn choose_convolution(&self, convolution: &ImageConvolution) -> Result<(Chosen<A>, String), ExecError> {
         let Some(library) = self.api.convolution_library() else {
             return Ok((None, "convolutions: kernels of aorta, since there is no library of them".to_owned()));
@@ -43,7 +44,7 @@ impl<A: Api> Chooser<'_, A> {
         self.fastest(&trial, found).map(|fastest| (fastest.candidate, fastest.note))
     }
 
-    /// Issues a range of the kernels in `alternatives`.
+    /// Issues the kernels with indices `first..last` in [`Chooser::alternatives`].
     pub fn kernels(&self, (first, last): (u32, u32), stream: Stream) -> Call {
         self.alternatives[first as usize..last as usize].iter().try_for_each(|kernel| self.kernel(kernel, stream))
     }

@@ -1,5 +1,5 @@
-//! Files of the cache on disk: machine code of kernels, and chosen algorithms of matrix products. Each is bound to its name by a
-//! digest, so that a damaged or a foreign file is ignored.
+//! Files of the cache on disk: machine code of kernels, and chosen algorithms. A digest binds each content to its
+//! file's name, so that a damaged or exchanged file is ignored.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::system;
 
-/// The path of a cache file. Its name is a digest of everything that determines the content.
+/// Path of a cache file. The name is a digest of `parts`: everything that determines the content.
 pub fn path(folder: &Path, parts: &[&str], extension: &str) -> PathBuf {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -36,14 +36,14 @@ fn digest(name: &OsStr, code: &[u8]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The content of a file; `None` if it is damaged or belongs to another name. The driver does not check machine code or
-/// its length, so damaged code must not be passed to it.
+/// The content of a cache file; `None` if it is damaged or belongs to another file's name. The driver checks neither
+/// machine code nor its length, so damaged code must not reach it.
 fn unpack<'a>(name: &OsStr, file: &'a [u8]) -> Option<&'a [u8]> {
     let (found, code) = file.strip_prefix(MAGIC)?.split_at_checked(32)?;
     (!code.is_empty() && digest(name, code).as_slice() == found).then_some(code)
 }
 
-/// The content of a cache file; `None` if it does not exist, is damaged, or if other users can write it.
+/// The content of a cache file; `None` if the file does not exist, is damaged, or is writable by other users.
 pub fn read(path: &Path) -> Option<Vec<u8>> {
     let mut file = std::fs::File::open(path).ok()?;
     // Checks the open file rather than its path, so that it cannot be replaced in between.

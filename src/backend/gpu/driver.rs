@@ -29,11 +29,12 @@ use super::stamps::Stamps;
 use super::timer;
 use super::tracer::Recorder;
 
-/// The reason against a graph of rows that a tensor counts.
+/// Reason against capturing, in a graph, a transfer of rows that a tensor counts.
 const COUNTS_IN_GRAPH: &str = "the host must read the row counts, which it cannot do inside a graph: run it as \
                                streams (`--launch stream`), or write `copy(x, counts -> y at r)` for each rank, which \
                                reads the counts on the device";
 
+/// An image that is prepared on a device.
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
     image: Image,
@@ -50,39 +51,39 @@ pub struct GpuDriver<A: Api> {
     /// Kernels that initialize buffers.
     fills: Vec<Prepared>,
     fill_args: Args,
-    /// Base address of each space; 0 for one without memory.
+    /// Base address of the memory of each space; 0 for a space that the image does not use.
     bases: [u64; Space::COUNT],
     workspaces: Vec<(u64, u64)>,
     /// Communicators, by their number in the image.
     comms: Vec<Comm>,
     /// The communicators, shared with the watchdog.
     shared: Arc<Comms>,
-    /// Device memory for barriers, which reduce an unused value.
+    /// Address of the device memory that barriers reduce; its values are not used.
     scratch: u64,
     /// Flags by which copies between ranks synchronize.
     flags: Flags,
     /// Threads of host streams.
     host: HostLanes,
-    /// Memory of other processes that this one has opened to copy to them.
+    /// Memory of other processes that this one has opened to copy to it.
     inter_process: InterProcessMemory,
     collectives: Option<Collectives>,
     graphs: Vec<Graph>,
     gates: Option<Gates>,
-    /// Kernels that write timestamps inside graphs; `None` if events can do it.
+    /// Kernels that write timestamps inside graphs; `None` if events have timestamps there.
     cells: Option<Stamps>,
-    /// Address and size in bytes of the memory that is written to flush the caches.
+    /// Address and size in bytes of the memory that is overwritten to flush the caches.
     flush_memory: (u64, u64),
     capturing: bool,
     /// The folder of compiled kernels and chosen algorithms; `None` if nothing is kept.
     cache: Option<PathBuf>,
-    /// The row counts that the host has read last.
+    /// The row counts that the host has read last, as bytes of the tensor that holds them.
     counts: Vec<u8>,
     captured_uses: CapturedUses,
     /// True while each operation is timed.
     observing: bool,
-    /// The vendor's library while it records; `None` otherwise.
+    /// The recording of the vendor's library; `None` while it does not record.
     recorder: Option<Recorder>,
-    /// True if the device no longer answers.
+    /// True if the device no longer answers, so that nothing may wait for it.
     abandoned: bool,
     pageable: Pageable,
     notes: Vec<String>,

@@ -38,14 +38,15 @@ const LONGEST_COPY: Duration = Duration::from_millis(15);
 /// Time for which the one-thread kernel is watched when it must not start.
 const SETTLING_TIME: Duration = Duration::from_micros(300);
 
-/// Time after which no more copies are tried.
+/// Time after which no further copies are tried.
 const TIME_BUDGET: Duration = Duration::from_secs(2);
 
-/// Threads of a block that occupies an SM, and blocks for each SM: more than fit.
+/// Number of threads of a block that occupies an SM, and number of such blocks launched for each SM: more than fit at
+/// once.
 const THREADS: u32 = 1024;
 const BLOCKS: u32 = 4;
 
-/// Words in host memory: release the SMs; the kernel timed out; a block has started.
+/// Words in host memory: set to release the SMs; set by a kernel that timed out; set once a block has started.
 const WORDS: usize = 3;
 const OPEN: usize = 0;
 const FORCED: usize = 1;
@@ -90,11 +91,11 @@ enum CopyUnit {
     Kernel,
 }
 
-/// A copy that was tried, and whether it goes to another device.
+/// A copy that was tried, and whether its target is another device.
 type TriedCopy = (CopyLaunch, bool);
 
-/// Tries each kind of copy once and returns a note for each direction. Copies to other ranks overwrite their memory, so
-/// they are tried only if `others` allows it.
+/// Tries each kind of copy once, and returns a note for each direction. Copies to other ranks overwrite the ranks'
+/// memory; they are tried only if `others` is true.
 pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
@@ -110,6 +111,7 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool)
     ended.and(found).map(|found| notes(&found))
 }
 
+/// The streams, events and memory of the test.
 struct EngineProbe<'a, A: Api> {
     api: &'a A,
     hold: Function,
@@ -256,9 +258,11 @@ impl<'a, A: Api> EngineProbe<'a, A> {
     }
 }
 
-/// Returns a note for each direction and kind, with the sizes that each maker copied.
+/// Returns a note for each direction and kind of copy, with the sizes that engines copied and those that kernels
+/// copied.
 fn notes(found: &[(TriedCopy, CopyUnit)]) -> Vec<String> {
-    /// Direction, whether to another device, whether an engine was requested, whether in rows.
+    /// Direction; whether the copy goes to another device; whether an engine was requested; whether there are several
+    /// rows.
     type CopyKind = (Direction, bool, bool, bool);
     let mut kinds: BTreeMap<CopyKind, Vec<(u64, CopyUnit)>> = BTreeMap::new();
     for ((copy, writes_remote), maker) in found {

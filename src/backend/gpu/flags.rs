@@ -13,18 +13,20 @@ use super::runtime::Stream;
 /// Size of a flag in bytes.
 pub const FLAG: u64 = 4;
 
-/// The flags of a rank.
+/// The flags of a rank, one for each copy and each partner.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// Address of the flags in device memory, for streams that raise and await flags by themselves; 0 if there are
+    /// Address of the flags in device memory, for streams that raise and await flags without a kernel; 0 if there are
     /// none.
     device: u64,
-    /// Address on the device of the flags in host memory, which all devices see change.
+    /// Address of the flags in host memory, as this device accesses them. Kernels of all devices see changes there.
     host: u64,
-    /// The host memory if other processes share it, otherwise `None`.
+    /// The host memory that other processes share; `None` if the ranks are threads of one process.
     shared: Option<SharedMemory>,
 }
 
+/// Size of the flags in bytes: for each copy, one word of this rank as a sender, and one word for each rank as a
+/// receiver.
 fn bytes(image: &Image, ranks: usize) -> u64 {
     u64::from(image.crossings) * (1 + ranks as u64) * FLAG
 }
@@ -66,25 +68,26 @@ impl Flags {
         self.shared.as_ref().and_then(SharedMemory::name)
     }
 
-    /// Opens the flags of another process's rank under the name that it published. All ranks have equally many flags.
+    /// Opens the flags of another process's rank, under the name that it published. Flags of all ranks have the same
+    /// size.
     pub fn open_other(&self, name: Option<&str>) -> io::Result<SharedMemory> {
         let bytes = self.shared.as_ref().map_or(0, SharedMemory::bytes);
         SharedMemory::open(name.unwrap_or_default(), bytes)
     }
 
-    /// True if `rank` has closed the memory of this rank that it had opened.
+    /// Whether `rank` has closed the memory of this rank that it had opened.
     pub fn closed(&self, rank: u32) -> bool {
         let word = self.shared.as_ref().and_then(|shared| shared.word_from_end(rank as usize));
         word.is_none_or(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// Removes the shared memory's name, once every process has opened it.
+    /// Removes the name of the shared memory. Called once every process has opened it.
     pub fn hide(&mut self) {
         self.shared.iter_mut().for_each(SharedMemory::hide);
     }
 
-    /// Addresses of the flags for ranks whose devices this one can access, and for the others. A kernel that polls on
-    /// one device need not see another device's write to its memory, so the latter flags are in host memory.
+    /// Addresses of the flags: for ranks whose devices this one can access, and for all other ranks. The latter flags
+    /// are in host memory, since a kernel that polls its own device's memory may not see another device's write.
     pub fn begin(&self) -> [u64; 2] {
         [if self.device != 0 { self.device } else { self.host }, self.host]
     }

@@ -11,17 +11,17 @@ use crate::ops::{KernelSource, kernel};
 use super::api::{Api, Call};
 use super::runtime::{Function, Stream};
 
-/// Longest time for which a gate stays shut. An iteration that fits is issued in a tenth of it, and a host that waits
-/// for the device by mistake loses no more than this.
+/// Time after which a gate opens by itself. The host issues an iteration that fits into the queues in a tenth of it. A
+/// host that waits for the device by mistake loses no more than this.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// Number of words of a gate. The first is set when the host opens the gate, the second when it times out. Each gate
-/// has a cache line of its own.
+/// Number of words of a gate, so that each gate has a cache line of its own. The host sets the first word to open the
+/// gate; the kernel sets the second word when it times out.
 const WORDS: usize = 32;
 const OPEN: usize = 0;
 const FORCED: usize = 1;
 
-/// The gate's kernel: it polls the word in host memory and the device's clock.
+/// The kernel of a gate, which polls a word in host memory until the host sets it or a time has passed.
 pub fn source() -> Arc<KernelSource> {
     let body = "  volatile u32* word = cell;\n  u64 start = WHOLE_CLOCK();\n  while (word[0] == 0u) {\n    \
                 if (WHOLE_CLOCK() - start >= ticks) {\n      word[1] = 1u;\n      __threadfence_system();\n      \
@@ -41,6 +41,7 @@ pub struct Gates {
 }
 
 impl Gates {
+    /// Allocates the words of `count` gates.
     pub fn new<A: Api>(api: &A, function: Function, count: u32) -> Result<Self, Box<Fault>> {
         let cells = api.allocate_pinned(u64::from(count) * 4 * WORDS as u64)?;
         let ticks = api.ticks(TIMEOUT);
@@ -60,7 +61,7 @@ impl Gates {
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    /// Shuts a gate on a stream.
+    /// Closes a gate, and launches its kernel on a stream.
     pub fn hold<A: Api>(&mut self, api: &A, gate: u32, stream: Stream) -> Call {
         self.word(gate, FORCED).store(0, Ordering::Relaxed);
         self.word(gate, OPEN).store(0, Ordering::Release);
@@ -70,15 +71,17 @@ impl Gates {
         unsafe { api.launch(self.function, [1; 3], [1; 3], 0, stream, args) }
     }
 
+    /// Opens a gate.
     pub fn release(&self, gate: u32) {
         self.word(gate, OPEN).store(1, Ordering::Release);
     }
 
+    /// Whether a gate has timed out since it was closed.
     pub fn forced(&self, gate: u32) -> bool {
         self.word(gate, FORCED).load(Ordering::Acquire) != 0
     }
 
-    /// Opens all gates, so that the device does not wait after the host has abandoned the run.
+    /// Opens all gates. Called when the host abandons the run, so that the device does not wait.
     pub fn release_all(&self) {
         (0..self.count).for_each(|gate| self.release(gate));
     }

@@ -1,5 +1,4 @@
-//! Host streams of a device: CPU threads execute the operations of a lane, and a stream of the device keeps their
-//! order.
+//! Host streams of a GPU run: CPU threads execute the operations of a lane, and a stream of the device orders them.
 //!
 //! The lane of a host stream is an ordinary stream of the device: it records events, waits for them, records stamps, is
 //! held at the gate and captured in graphs. An operation consists of two steps on it: the stream writes the operation's
@@ -20,16 +19,17 @@ use super::api::{Api, SyncStep};
 use super::host_read::OpenFiles;
 use super::host_work::{HostWork, ThreadBuffers};
 
-/// Words of a lane, each in a cache line of its own.
+/// Distance in bytes between the words of a lane, so that each is in a cache line of its own.
 const LINE: u64 = 128;
 
-/// Number of polls before a waiting thread yields its core, and between two reads of the clock.
+/// Number of polls after which a waiting thread yields its core and reads the clock.
 const POLLS: u32 = 256;
 
 /// Time after which a waiting thread sleeps between polls.
 const SLEEP_AFTER: Duration = Duration::from_millis(50);
 
-/// Ratio of the time waited so far to the next sleep, so that sleeping delays an operation by at most 0.1 %.
+/// The next sleep is the time waited so far divided by this number, so that sleeping delays an operation by 0.1 % at
+/// most.
 const SLEEP_PART: u32 = 1000;
 
 /// Longest sleep between two polls.
@@ -38,24 +38,25 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// The host streams of an image, with their threads.
 #[derive(Debug, Default)]
 pub struct HostLanes {
-    /// For each operation of the image, its request and the flag of its completion; `None` for operations of the device.
+    /// For each operation of the image, the steps of its stream: to raise the request, and to await its completion;
+    /// `None` for operations that the device executes.
     steps: Vec<Option<[SyncStep; 2]>>,
-    /// Address of the words in pinned memory; 0 if there are no host streams.
+    /// Address in pinned memory of the words of all lanes; 0 if the image has no host streams.
     words: u64,
     lanes: Vec<Arc<HostLane>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// State that the threads of one host stream share. The first thread awaits requests and raises the flag `done`.
+/// State that the threads of one host stream share. Thread 0, the leader, awaits requests and raises the flag `done`.
 #[derive(Debug)]
 struct HostLane {
-    /// Address of the request: 0, or the number of an operation in `works`, from 1.
+    /// Address of the request: 0 if there is none, otherwise the number of an operation in `works`, counted from 1.
     request: u64,
-    /// Address of the flag that an operation is complete.
+    /// Address of the flag that is raised when an operation is complete.
     done: u64,
     threads: u32,
     works: Vec<HostWork>,
-    /// Index of the operation under way.
+    /// Index in `works` of the operation under way.
     current: AtomicU32,
     /// Number of operations that the leader has begun, modulo 2^32.
     turn: AtomicU32,
@@ -67,7 +68,7 @@ struct HostLane {
 }
 
 impl HostLanes {
-    /// Starts the threads of all host streams of an image. `address` returns where an operand lies in this process's memory.
+    /// Starts the threads of all host streams of an image. `address` returns the address of an operand in this process.
     pub fn start<A: Api>(api: &A, image: &Image, address: impl Fn(Address) -> u64) -> Result<HostLanes, ExecError> {
         let mut started = HostLanes { steps: vec![None; image.ops.len()], ..HostLanes::default() };
         let begun = started.begin(api, image, address);
@@ -132,12 +133,12 @@ impl HostLanes {
         !self.lanes.is_empty()
     }
 
-    /// The steps of an operation of a host stream; `None` for operations of the device.
+    /// The steps of an operation's stream; `None` if the device executes the operation.
     pub fn steps(&self, op: usize) -> Option<[SyncStep; 2]> {
         self.steps.get(op).copied().flatten()
     }
 
-    /// The first failure of an operation of a host stream; `None` if none has failed.
+    /// The first failure of an operation; `None` if none has failed.
     pub fn failure(&self) -> Option<Box<Fault>> {
         let failure = self.lanes.iter().find_map(|lane| lane.failure.get())?;
         Some(Fault::new("host stream", failure.clone()))
@@ -171,13 +172,13 @@ impl HostLanes {
 }
 
 impl HostLane {
-    /// The word at an address of this lane.
+    /// The word at this address, which is that of the request or of `done`.
     fn word(&self, address: u64) -> &AtomicU32 {
         // SAFETY: the words live until the threads have ended, and are only accessed atomically.
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    /// Performs requested operations together with the other threads, until the lane is stopped.
+    /// Executes requested operations together with the other threads until the lane is stopped. Run by the leader.
     fn lead(&self) {
         let mut room = ThreadBuffers::for_all(&self.works);
         while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0))
@@ -194,7 +195,7 @@ impl HostLane {
         }
     }
 
-    /// Takes part in the operations that the leader begins, until the lane is stopped.
+    /// Takes part in the operations that the leader begins until the lane is stopped. Run by the other threads.
     fn help(&self, thread: u32) {
         let mut room = ThreadBuffers::for_all(&self.works);
         let mut seen = 0;
@@ -205,7 +206,7 @@ impl HostLane {
         }
     }
 
-    /// Computes a thread's share of the current operation.
+    /// Executes a thread's share of the current operation, and notes a failure.
     fn share(&self, thread: u32, room: &mut ThreadBuffers) {
         let work = &self.works[self.current.load(Ordering::Relaxed) as usize];
         // SAFETY: the image's memory is freed after the threads have ended, or never.
@@ -214,8 +215,8 @@ impl HostLane {
         }
     }
 
-    /// Polls until there is a result; `None` if the lane is stopped before. Yields the core between polls, and sleeps
-    /// only after a long wait.
+    /// Polls until `poll` returns a value; `None` if the lane is stopped before. Yields the core between polls, and
+    /// sleeps only after a long wait.
     fn wait<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
         let mut start = None;
         loop {

@@ -10,22 +10,23 @@ use std::sync::Arc;
 use crate::exec::ExecError;
 use crate::ops::FilePart;
 
-/// Alignment of memory, offsets and sizes of direct reads in bytes: at least the logical block of any common disk.
+/// Alignment in bytes that direct reads need for memory, offsets and sizes: at least the logical block of any common
+/// disk.
 const BLOCK: u64 = 4096;
 
-/// Bytes that a thread reads by one call.
+/// Maximum number of bytes that a thread reads by one call.
 const READ_SIZE: u64 = 1 << 20;
 
-/// Granularity of the threads' shares in bytes.
+/// Granularity in bytes at which a part of a file is divided among threads.
 const PIECE: u64 = 64 << 10;
 
-/// Size in bytes of the buffer of a direct read: whole blocks around [`READ_SIZE`] bytes at any offset, at an aligned place.
+/// Size in bytes of the buffer of a direct read: the whole blocks around [`READ_SIZE`] bytes at any offset, aligned.
 pub const BUFFER: usize = (READ_SIZE + 3 * BLOCK) as usize;
 
-/// Open files by path, and whether they are opened for direct reads.
+/// Open files, by path and by whether they are open for direct reads.
 pub type OpenFiles = BTreeMap<(PathBuf, bool), Arc<File>>;
 
-/// A part of a file, with the address where its bytes go.
+/// A part of a file, and the address to which it is read.
 #[derive(Debug)]
 pub struct FileRead {
     file: Arc<File>,
@@ -34,7 +35,7 @@ pub struct FileRead {
 }
 
 impl FileRead {
-    /// Opens the file of a part, once for all of its parts.
+    /// Opens the file of a part; a file that is in `files` already is not opened again.
     pub fn open(part: FilePart, target: u64, files: &mut OpenFiles) -> Result<FileRead, ExecError> {
         let key = (part.file.path.clone(), part.direct);
         let file = match files.get(&key) {
@@ -57,7 +58,8 @@ impl FileRead {
         self.part.direct
     }
 
-    /// Reads share number `share` of `shares`. The error names the file.
+    /// Reads share number `share` of `shares` equal shares, through `buffer` if the read is direct. The error names the
+    /// file.
     ///
     /// # Safety
     ///
@@ -85,7 +87,7 @@ impl FileRead {
         self.read_some(at, target, wanted)
     }
 
-    /// Like `read`, in whole blocks through the buffer.
+    /// Like [`FileRead::read`], for a direct read: reads whole blocks into the buffer and copies the requested bytes.
     fn read_blocks(&self, at: u64, target: &mut [u8], buffer: &mut [u8]) -> io::Result<()> {
         let first = at - at % BLOCK;
         let (skipped, wanted) = ((at - first) as usize, (at - first) as usize + target.len());
@@ -96,7 +98,7 @@ impl FileRead {
         Ok(())
     }
 
-    /// Reads from `at` on until at least `wanted` bytes have been read. Returns their number.
+    /// Reads from `at` on until at least the first `wanted` bytes of `target` are filled. Fails at the end of the file.
     fn read_some(&self, at: u64, target: &mut [u8], wanted: usize) -> io::Result<()> {
         let mut there = 0;
         while there < wanted {

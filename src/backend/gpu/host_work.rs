@@ -11,16 +11,16 @@ use crate::ops::{self, Expression, Spec, Tensor};
 
 use super::host_read::{BUFFER, FileRead, OpenFiles};
 
-/// Elements that a thread computes at a time.
+/// Number of elements that a thread computes at a time, in its buffers.
 const CHUNK: usize = 512;
 
 /// Largest number of inputs of an operation.
 const MAX_INPUTS: usize = 32;
 
-/// The work of one operation.
+/// The work of the CPU threads for one operation.
 #[derive(Debug)]
 pub enum HostWork {
-    /// Keeps each thread busy for a time.
+    /// Keeps each thread busy for this time.
     Spin(Duration),
     /// Computes each element of the outputs.
     Elements(HostExpression),
@@ -28,18 +28,18 @@ pub enum HostWork {
     Read(FileRead),
 }
 
-/// An expression with the operands of one operation.
+/// An elementwise expression with the operands of one operation, resolved to addresses.
 #[derive(Debug)]
 pub struct HostExpression {
     expression: Expression,
     inputs: Vec<ElementWalk>,
     outputs: Vec<ElementWalk>,
     count: u64,
-    /// True if elements are copied unchanged.
+    /// Whether the expression is the identity and types are equal, so that bytes are copied.
     copies: bool,
 }
 
-/// Iterates over the elements of an operand in memory, in row-major order of the outputs' shape.
+/// An operand in memory, whose elements are accessed in row-major order of the outputs' shape.
 #[derive(Debug)]
 struct ElementWalk {
     /// Address of the first element.
@@ -50,11 +50,11 @@ struct ElementWalk {
     strides: Dims,
 }
 
-/// Memory of one thread, reused by all operations.
+/// Buffers of one thread, reused by all operations.
 #[derive(Debug, Default)]
 pub struct ThreadBuffers {
     bytes: Vec<u8>,
-    /// The values of each input, `CHUNK` each.
+    /// Values of the inputs, [`CHUNK`] for each.
     inputs: Vec<f64>,
     /// The values of the expression's nodes.
     nodes: Vec<f64>,
@@ -63,7 +63,8 @@ pub struct ThreadBuffers {
 }
 
 impl HostWork {
-    /// Resolves an operation. `address` converts an address of the image; `files` are the files that are already open.
+    /// Resolves an operation. `address` converts an address of the image to one of this process; `files` caches open
+    /// files.
     pub fn of(
         spec: &Spec,
         operands: &[Address],
@@ -159,8 +160,8 @@ impl ElementWalk {
         ElementWalk { base, dtype: tensor.dtype, dims: geometry.dims, strides: geometry.strides[0] }
     }
 
-    /// Calls `run` for each stretch of equally spaced elements among `count` elements from `start` on: with the address of
-    /// its first element, the distance between elements in bytes, and their number.
+    /// Divides `count` elements from index `start` on into runs of equally spaced elements, and calls `run` for each:
+    /// with the address of its first element, the distance between elements in bytes, and the number of elements.
     fn stretches(&self, start: u64, count: usize, mut run: impl FnMut(u64, u64, usize)) {
         let size = self.dtype.size();
         let (mut at, mut left) = (start, count as u64);
@@ -182,7 +183,7 @@ impl ElementWalk {
         }
     }
 
-    /// Copies `count` elements from `start` on out of memory.
+    /// Copies `count` elements from index `start` on from memory to `bytes`, without gaps.
     ///
     /// # Safety
     ///
@@ -206,7 +207,7 @@ impl ElementWalk {
         });
     }
 
-    /// Copies `count` elements from `start` on back to memory.
+    /// Copies `count` elements from `bytes` to memory, from index `start` on.
     ///
     /// # Safety
     ///

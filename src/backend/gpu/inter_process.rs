@@ -1,5 +1,5 @@
-//! Copies between ranks in separate processes of one host. Every process publishes handles of its device memory and its
-//! flags, and opens those of the ranks that it exchanges data with.
+//! Copies between ranks that are separate processes of one host. Every process publishes handles of its device memory
+//! and of its flags, and opens those of the ranks that it exchanges data with.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use super::api::Api;
 use super::flags::{Flags, no_memory, registered};
 use super::peers::PeerDevices;
 
-/// Time allowed for the other processes to close the memory that they opened; a process that has died never does.
+/// Time that other processes have to close the memory that they opened. A process that has died never does.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Memory of other processes that this one has opened.
+/// Memory and flags of other processes that this one has opened.
 #[derive(Debug, Default)]
 pub struct InterProcessMemory {
-    /// Addresses of other devices' memory.
+    /// Addresses in this process of other ranks' device memory.
     memories: Vec<u64>,
     /// The flags of each rank.
     flags: Vec<(u32, SharedMemory)>,
 }
 
-/// The message by which a process gives others access to its memory and flags.
+/// The message by which a process lets others open its memory and flags.
 #[derive(Serialize, Deserialize)]
 struct PublishedMemory {
-    /// Number of the process's host; processes with equal numbers share a host. See [`system::clock`].
+    /// Number that is equal for processes of the same host; see [`system::clock`].
     host: u32,
     /// Inter-process handle of the process's device memory; `None` if it has allocated none.
     memory: Option<Vec<u8>>,
@@ -42,8 +42,8 @@ struct PublishedMemory {
 }
 
 impl InterProcessMemory {
-    /// Publishes this rank's memory and flags to the other processes, and opens those that it needs. All processes call
-    /// this function. After a failure, `self` still holds the memory that was opened before.
+    /// Publishes this rank's memory and flags to all processes, and opens those that it needs. All processes must call
+    /// this function. After an error, `self` holds what was opened before it.
     pub fn exchange<A: Api>(
         &mut self,
         (api, devices): (&Arc<A>, &PeerDevices<A>),

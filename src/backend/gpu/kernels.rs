@@ -14,11 +14,11 @@ use super::api::Api;
 use super::runtime::{Function, Module};
 use super::{disk_cache, engines, gate, peers, stamps, timer};
 
-/// The functions of an image, by their source.
+/// The loaded functions of kernels, by the source of the kernel.
 pub struct Kernels {
     modules: Vec<Module>,
     functions: FxHashMap<KernelSource, Function>,
-    /// Number of kernels that were compiled.
+    /// Number of kernels that were compiled in this run.
     pub compiled: usize,
     /// Number of kernels that were found in the cache.
     pub cached: usize,
@@ -26,7 +26,7 @@ pub struct Kernels {
     pub took: Nanos,
 }
 
-/// A kernel to be loaded, and the operation that needs it, for messages.
+/// A kernel to be loaded, with the operation that needs it, for messages.
 pub struct RequestedKernel {
     pub source: KernelSource,
     pub what: &'static str,
@@ -36,7 +36,7 @@ pub struct RequestedKernel {
 }
 
 impl RequestedKernel {
-    /// The kernel of a gate and an empty kernel, for measurements of `what` at the beginning.
+    /// The kernel of a gate and an empty kernel, for the measurement that `what` names.
     pub fn gate_and_null(what: &'static str) -> [RequestedKernel; 2] {
         let wanted = |source: Arc<KernelSource>| RequestedKernel {
             source: (*source).clone(),
@@ -48,13 +48,13 @@ impl RequestedKernel {
     }
 }
 
-/// A declared kernel, with the code to load.
+/// The code of a declared kernel, with the kernel's name.
 pub struct Declared {
     pub code: Arc<KernelCode>,
     pub name: Arc<str>,
 }
 
-/// Every distinct kernel of an image.
+/// Returns every distinct kernel that an image needs.
 pub fn wanted<A: Api>(image: &Image) -> Vec<RequestedKernel> {
     let mut seen: FxHashSet<KernelSource> = FxHashSet::default();
     let mut wanted = Vec::new();
@@ -158,14 +158,17 @@ impl Kernels {
         Ok(())
     }
 
+    /// Whether the kernel is loaded.
     pub fn has(&self, source: &KernelSource) -> bool {
         self.functions.contains_key(source)
     }
 
+    /// The function of a loaded kernel. Panics if the kernel is not loaded.
     pub fn get(&self, source: &KernelSource) -> Function {
         *self.functions.get(source).expect("every kernel of the image was loaded")
     }
 
+    /// Unloads all kernels. None of them may be running.
     pub fn unload<A: Api>(&mut self, api: &A) {
         for module in self.modules.drain(..) {
             // SAFETY: no function of the module runs any more: the driver synchronizes before.

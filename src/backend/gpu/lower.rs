@@ -19,7 +19,8 @@ use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
 
-/// Dynamic shared memory of a block without an opt-in, in bytes (CUDA C++ Programming Guide, compute capability 7.0 and later).
+/// Maximum dynamic shared memory in bytes of a block of a function whose limit was not raised (CUDA C++ Programming
+/// Guide, compute capability 7.0 and later).
 const DEFAULT_SHARED_LIMIT: u32 = 48 << 10;
 
 /// A driver or library call, resolved during preparation, with every argument.
@@ -39,7 +40,8 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel for a product's epilogue, by index in [`Calls::alternatives`]; removed if the library computes the epilogue.
+    /// A kernel for a product's epilogue, by its index in [`Calls::alternatives`]; removed if the library computes the
+    /// epilogue.
     Epilogue {
         product: u32,
         kernel: u32,
@@ -107,13 +109,12 @@ pub enum Prepared {
 
 /// The calls of an image, and the data that they refer to.
 pub struct Calls<A: Api> {
-    /// Range of the calls of each operation.
+    /// For each operation, first and end index of its calls in `calls`.
     pub ops: Vec<(u32, u32)>,
-    /// For each operation, its range of calls in observed iterations, where copies to other ranks do not share a
-    /// synchronization.
+    /// As `ops`, for observed iterations. Copies to other ranks do not share a synchronization there.
     pub observed: Vec<(u32, u32)>,
-    /// For each operation, its range of calls in observed iterations that the vendor's library records. Copies to other
-    /// ranks begin and end with an empty kernel, since records do not show how long a stream waits for a flag.
+    /// As `ops`, for observed iterations that the vendor's library records. Copies to other ranks begin and end with an
+    /// empty kernel there, since records do not show how long a stream waits for a flag.
     pub recorded: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
@@ -122,10 +123,10 @@ pub struct Calls<A: Api> {
     pub attentions: Vec<ImageAttention>,
     /// Addresses of the operands of each [`Prepared::Attend`].
     pub attended: Vec<Arc<[u64]>>,
-    /// Kernels that replace library calls: epilogues of products, convolutions, and attention.
+    /// Kernels that a library call can replace: epilogues of products, convolutions, and attention.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
-    /// Devices of other ranks that are copied to through host memory.
+    /// Devices of the ranks to which data is copied through host memory.
     pub peers: Vec<Arc<A>>,
     pub steps: Vec<SyncStep>,
     /// Indices of the calls that write the memory of other ranks, in ascending order.
@@ -158,8 +159,8 @@ impl<A: Api> Calls<A> {
         }
     }
 
-    /// For each operation, the minimum number of kernels, copies and fills that it launches. Libraries may launch more,
-    /// and a collective of one rank launches nothing if its result is already in place.
+    /// For each operation, the minimum number of kernels, copies and fills that it launches. Libraries may launch more.
+    /// A collective of one rank launches nothing if its result is in place already.
     pub fn least_records(&self, image: &Image) -> Vec<u32> {
         let of_call = |call: &Prepared| match call {
             Prepared::Kernel { .. } | Prepared::Copy { .. } | Prepared::Memset { .. } | Prepared::Multiply { .. } => 1,
@@ -173,7 +174,7 @@ impl<A: Api> Calls<A> {
         image.ops.iter().zip(&self.recorded).map(least).collect()
     }
 
-    /// Adds an operation with all calls from number `first` on, which are the same in every iteration.
+    /// Ends an operation, whose calls are those from index `first` on, for all iterations alike.
     fn end_operation(&mut self, first: u32) {
         let range = (first, self.calls.len() as u32);
         self.ops.push(range);
@@ -181,14 +182,14 @@ impl<A: Api> Calls<A> {
         self.recorded.push(range);
     }
 
-    /// Adds a note, once.
+    /// Adds a note unless it is there already.
     fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    /// Adds a copy's rows and direction, and returns its index. Calls add the offsets to the addresses.
+    /// Adds the rows and direction of a copy, and returns its index. The offsets become part of the call's addresses.
     fn copy(&mut self, copy: &CopyLaunch) -> u32 {
         let copy = CopyLaunch { source_offset: 0, target_offset: 0, ..copy.clone() };
         let index = self.copies.iter().position(|known| *known == copy).unwrap_or_else(|| {
@@ -199,7 +200,7 @@ impl<A: Api> Calls<A> {
     }
 }
 
-/// The arguments of all kernels: values, and a pointer to each.
+/// The arguments of all kernels: their values, and a pointer to each value.
 #[derive(Default)]
 pub struct Args {
     values: Vec<u64>,
@@ -210,8 +211,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Packs the arguments of a kernel and returns the index of its first pointer. `maps` has its encoded tensor maps, in
-    /// order.
+    /// Packs the arguments of a kernel, and returns the index of its first pointer. `maps` are its encoded tensor maps,
+    /// in order.
     fn push(
         &mut self,
         args: &[Arg],
@@ -253,14 +254,14 @@ impl Args {
     }
 }
 
-/// The numbers of the image's products, by product and reserved bytes.
+/// Index in [`Calls::products`] by product and by reserved bytes of the workspace.
 pub type Products = FxHashMap<(Gemm, u64), u32>;
 
-/// A matrix product of an image.
+/// A matrix product of an image, with all uses that differ in the operands' addresses only.
 #[derive(Debug)]
 pub struct ImageProduct {
     pub gemm: Gemm,
-    /// Bytes at the begin of the lane's workspace that hold data of the operation.
+    /// Size in bytes of the operation's own data at the begin of the lane's workspace.
     pub reserved: u64,
     /// The first use of the product on each lane.
     pub uses: Vec<ProductUse>,
@@ -271,15 +272,15 @@ pub struct ImageProduct {
 pub struct ProductUse {
     pub operands: Addresses,
     pub lane: u32,
-    /// The kernel that computes the epilogue, in [`Calls::alternatives`]; `None` if the launch has none.
+    /// Index in [`Calls::alternatives`] of the kernel that computes the epilogue; `None` if the product has none.
     pub epilogue: Option<u32>,
 }
 
-/// A convolution of an image.
+/// A convolution of an image, with all uses that differ in the operands' addresses only.
 #[derive(Debug)]
 pub struct ImageConvolution {
     pub conv: Arc<Conv>,
-    /// The convolution of one library call, which covers only part of the samples if there are many.
+    /// The convolution of a single call of the library: with some of the samples, if there are many.
     pub piece: Conv,
     /// The first use of the convolution on each lane.
     pub uses: Vec<ConvUse>,
@@ -288,10 +289,10 @@ pub struct ImageConvolution {
 /// A use of a convolution.
 #[derive(Debug)]
 pub struct ConvUse {
-    /// Addresses of each call of the library.
+    /// For each call of the library, the addresses of its operands.
     pub pieces: Vec<ConvAddresses>,
     pub lane: u32,
-    /// Range of the kernels that compute the convolution, in [`Calls::alternatives`].
+    /// First and end index in [`Calls::alternatives`] of the kernels that compute the convolution.
     pub kernels: (u32, u32),
 }
 
@@ -301,21 +302,21 @@ pub struct Context<'a, A: Api> {
     pub image: &'a Image,
     pub kernels: &'a Kernels,
     pub streams: &'a [Stream],
-    /// Base address of each space.
+    /// Base address of the memory of each space.
     pub bases: [u64; Space::COUNT],
-    /// For each lane, address and size in bytes of the workspace of its matrix products and kernels.
+    /// For each lane, address and size in bytes of its workspace.
     pub workspaces: &'a [(u64, u64)],
     /// The communicators, by their number in the image.
     pub comms: &'a [Comm],
-    /// Device memory for barriers.
+    /// Address of the device memory that barriers reduce.
     pub scratch: u64,
-    /// Devices of all ranks of the process.
+    /// The devices of all ranks that exchange data.
     pub devices: &'a PeerDevices<A>,
     /// The threads of host streams.
     pub host: &'a HostLanes,
 }
 
-/// The address of a place, from the base address of each space.
+/// Address of a location, from the base address of each space.
 pub fn address(bases: [u64; Space::COUNT], place: Address) -> u64 {
     bases[place.space.index()] + place.offset
 }
@@ -387,8 +388,8 @@ impl<A: Api> Context<'_, A> {
         Ok(calls)
     }
 
-    /// Adds the library's calls for a convolution and the kernels that can replace them. Choosing one of the two later
-    /// removes the calls of the other.
+    /// Adds the library's calls for a convolution, and the kernels that can replace them. Once one of the two is
+    /// chosen, the calls of the other do nothing.
     fn convolve(
         &self,
         (conv, kernels): (&Arc<Conv>, &[Kernel]),
@@ -462,13 +463,14 @@ impl<A: Api> Context<'_, A> {
         Ok(())
     }
 
-    /// An empty kernel, whose record shows when a stream reached this point.
+    /// An empty kernel whose record shows when the stream has reached this point.
     fn marker(&self, stream: Stream, args: &mut Args) -> Prepared {
         let (function, args) = (self.kernels.get(&timer::null()), args.push(&[], (&[], 0), |_| 0, &[]));
         Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args }
     }
 
-    /// Adds calls that execute steps: one on the stream itself, or kernels that each raise one flag and await one.
+    /// Adds the calls that execute steps: one call of the stream itself, or kernels that each raise one flag and await
+    /// one.
     fn add_steps(&self, steps: &[SyncStep], stream: Stream, calls: &mut Calls<A>) {
         if A::STEPS_ON_STREAMS {
             let first = calls.steps.len() as u32;
@@ -533,7 +535,7 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
-    /// Whether this device launches a kernel.
+    /// Whether a kernel has to be launched on this device.
     pub fn launches(&self, kernel: &Kernel) -> bool {
         !(kernel.without_clusters && self.api.has_clusters())
     }

@@ -57,7 +57,7 @@ pub fn own_kernels() -> [Arc<KernelSource>; 5] {
     [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
 }
 
-/// A vendor's devices as a backend: one for each rank of the process, in rank order. With peers there is exactly one.
+/// The devices of one vendor as a backend: one for each rank of the process, in rank order. With `peers`, exactly one.
 pub struct Gpu<A: Api> {
     apis: Vec<Arc<A>>,
     /// Folder of the cache of compiled kernels; `None` disables it.
@@ -66,13 +66,13 @@ pub struct Gpu<A: Api> {
     ranges: Option<Arc<Ranges>>,
     /// The processes of the other ranks; `None` if this process runs all ranks.
     peers: Option<Arc<dyn Peers>>,
-    /// True if the device did not answer while the overhead of its timer was measured.
+    /// True if the device did not answer while the overhead of timestamps was measured.
     stuck: AtomicBool,
 }
 
 /// Why a vendor's driver cannot be used on this machine.
 pub enum NoDriver {
-    /// The driver's library is not installed, for this reason.
+    /// The driver's library is not installed; the text says which.
     Absent(&'static str),
     /// The machine has no usable GPU of the vendor, for this reason.
     NoDevice(String),
@@ -100,7 +100,8 @@ impl fmt::Display for NoDriver {
     }
 }
 
-/// Returns the reason if there is no device `index` among `count`; `none_seen` is that for no device at all.
+/// Returns the reason if no device has this index among `count` devices; `none_seen` returns it if there are no
+/// devices.
 pub(super) fn check_index(index: u32, count: u32, none_seen: impl FnOnce() -> String) -> Result<(), String> {
     match count {
         count if index < count => Ok(()),
@@ -135,8 +136,8 @@ impl<A: Api> Gpu<A> {
         }
     }
 
-    /// Determines which of `streams` streams share a hardware queue of the first device. `None` tries twice the
-    /// documented number of queues, and one more.
+    /// Determines which of `streams` streams share a hardware queue on the first device. With `None`, tries one stream
+    /// more than twice the documented number of queues.
     pub fn queues(&self, streams: Option<u32>) -> Result<Queues, ExecError> {
         let api = self.apis[0].as_ref();
         let streams = streams.unwrap_or_else(|| api.topology().queues.saturating_mul(2).saturating_add(1));

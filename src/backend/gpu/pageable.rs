@@ -4,7 +4,7 @@ use crate::base::Space;
 use crate::exec::{Fault, Image};
 use crate::ops::{Direction, Launch};
 
-/// Host memory that is not registered with the runtime, aligned as allocations are.
+/// Host memory that is not registered with the runtime, aligned to 8 bytes at least.
 pub struct Pageable {
     pub words: Vec<u64>,
 }
@@ -29,17 +29,19 @@ pub struct CapturedUses {
     all: Vec<PageableUse>,
 }
 
+/// An access of a captured operation to a range of pageable memory, in bytes from its begin.
 #[derive(Clone, Copy, Debug)]
 struct PageableUse {
     begin: u64,
     end: u64,
     writes: bool,
-    /// A copy of the device, in this direction; `None` for an operation of a host stream.
+    /// Direction if the operation is a copy by the device; `None` for an operation of a host stream.
     copy: Option<Direction>,
 }
 
 impl PageableUse {
-    /// True if one operation writes memory that the other reads, and the reader or the writer is a copy by the device.
+    /// Whether one of two accesses is a write, the other a read of the same memory, and one of them a copy by the
+    /// device.
     fn hands_on(self, other: PageableUse) -> bool {
         self.writes != other.writes
             && (self.copy.is_some() || other.copy.is_some())

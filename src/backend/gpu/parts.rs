@@ -1,18 +1,18 @@
-//! Assigns compute units (SMs) to the streams that request a part of the device. Parts are disjoint as long as there
-//! are enough units.
+//! Assigns ranges of compute units (SMs) to the streams that request a part of the device. Ranges are disjoint as long
+//! as there are enough units.
 
 use crate::model::Units;
 
-/// A range of consecutive units.
+/// A range of consecutive compute units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitRange {
     pub first: u32,
     pub count: u32,
 }
 
-/// Assigns `all` units in the order of the streams; `None` for a stream that requests no part. Each part is a multiple
-/// of `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
-/// again and overlaps others.
+/// Assigns the device's `all` units to streams, in order; `None` for a stream that requests no part. The size of a
+/// range is a multiple of `step`, so that each chip of the device contributes equally many units. A range that does not
+/// fit after the previous one starts at unit 0, and overlaps others.
 pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<UnitRange>> {
     let step = step.clamp(1, all.max(1));
     let most = (all / step * step).max(1);

@@ -24,10 +24,10 @@ use crate::ops::{Copy as CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
 use super::api::{Api, Call, SyncStep};
 use super::flags::{FLAG, Flags};
 
-/// The kernel that executes steps on streams that cannot do so themselves. It raises a flag to a value, then awaits a
-/// flag and lowers it. Earlier work on the stream is complete before it, and later work sees the data that the other
-/// device wrote before it raised the flag. It reads the clock between polls, so that polling does not saturate the link
-/// to the host.
+/// The kernel that executes steps on streams that cannot do so themselves: it raises one flag to a value, then awaits
+/// another one and lowers it. Earlier work on the stream is complete before it starts, and later work sees the data
+/// that the other device wrote before it raised the flag. The kernel waits between polls, so that polling does not
+/// saturate the link to the host.
 pub fn source() -> Arc<KernelSource> {
     let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = value;\n  if (awaited == 0) return;\n  \
                 while (*(volatile u32*)awaited == 0u) WHOLE_CLOCK();\n  *(volatile u32*)awaited = 0u;\n  __threadfence_system();\n";
@@ -39,7 +39,7 @@ fn raise(flag: u64) -> SyncStep {
     SyncStep::Raise { flag, value: 1 }
 }
 
-/// The ranks that exchange data, each with the data that the others need for it.
+/// The ranks that exchange data. Each rank publishes here how others reach its memory and flags.
 pub struct PeerDevices<A: Api> {
     /// Rank numbers in ascending order.
     ranks: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct PeerDevices<A: Api> {
     devices: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
 }
 
-/// A rank's device, flags and memory, as the ranks that exchange data with it address them.
+/// A rank's device, flags and memory, with the addresses by which other ranks access them.
 pub struct PeerDevice<A: Api> {
     /// The rank's device; `None` if the rank runs in another process.
     pub api: Option<Arc<A>>,
@@ -59,8 +59,8 @@ pub struct PeerDevice<A: Api> {
 }
 
 impl<A: Api> PeerDevices<A> {
-    /// Creates entries for the ranks of this process. With `peers`, that is one rank of a world whose other ranks have
-    /// processes of their own.
+    /// Creates the list without any published rank. Without `peers`, the ranks are those of `images`; with `peers`, all
+    /// ranks of the world, each in a process of its own.
     pub fn new(images: &[Image], peers: Option<Arc<dyn Peers>>) -> PeerDevices<A> {
         let ranks = match &peers {
             Some(peers) => (0..peers.world()).collect(),
@@ -79,13 +79,13 @@ impl<A: Api> PeerDevices<A> {
         self.ranks.len()
     }
 
-    /// Publishes a rank: its flags, and the base address of its device memory.
+    /// Publishes a rank of this process: its device, its flags, and the base address of its device memory.
     pub fn publish(&self, api: &Arc<A>, image: &Image, flags: &Flags, base: u64) {
         let device = PeerDevice { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
         self.insert(image.rank, device);
     }
 
-    /// Publishes a rank of another process: the addresses of its flags and its device memory in this process.
+    /// Publishes a rank of another process: the addresses in this process of its flags and of its device memory.
     pub fn publish_other(&self, rank: u32, flags: u64, base: u64, crossings: Crossings) {
         self.insert(rank, PeerDevice { api: None, flags: [flags; 2], base, crossings });
     }
@@ -102,7 +102,8 @@ impl<A: Api> PeerDevices<A> {
         })
     }
 
-    /// Returns for each flag, "receiver ready" and "data arrived", whether a copy needs it. A copy through host memory needs both.
+    /// Returns which of the flags "receiver ready" and "data arrived" a copy needs. A copy through host memory needs
+    /// both.
     fn needed(sender: &PeerDevice<A>, (to, receiver): (u32, &PeerDevice<A>), direct: bool, crossing: u32) -> [bool; 2] {
         match direct {
             true => receiver.crossings.needs(to, &sender.crossings, crossing),
@@ -110,12 +111,12 @@ impl<A: Api> PeerDevices<A> {
         }
     }
 
-    /// Address of the sender's flag "receiver ready".
+    /// Address of the sender's flag "receiver ready" for a copy.
     fn ready(&self, place: &PeerDevice<A>, direct: bool, crossing: u32) -> u64 {
         self.flag(place, direct, crossing, 0)
     }
 
-    /// Address of the receiver's flag "data from `from` arrived".
+    /// Address of the receiver's flag "data of rank `from` arrived" for a copy.
     fn arrived(&self, place: &PeerDevice<A>, direct: bool, crossing: u32, from: u32) -> u64 {
         let sender = self.ranks.iter().position(|&rank| rank == from).unwrap_or(0);
         self.flag(place, direct, crossing, 1 + sender as u64)
@@ -127,7 +128,7 @@ impl<A: Api> PeerDevices<A> {
     }
 }
 
-/// A part of a copy between ranks.
+/// A part of a copy between ranks, in the order in which a rank executes them.
 pub enum CopyPart<'a, A: Api> {
     /// Raises flags of other ranks and awaits flags of this rank, in this order.
     Steps(Vec<SyncStep>),
@@ -137,7 +138,7 @@ pub enum CopyPart<'a, A: Api> {
     Stage { copy: &'a CopyLaunch, target: u64, to: Arc<A> },
 }
 
-/// The parts that a rank executes for a copy between ranks, in order.
+/// Returns the parts that a rank executes for a copy between ranks, in order.
 pub fn parts<'a, A: Api>(
     devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
@@ -180,7 +181,7 @@ struct SendFlags<A: Api> {
     arrived: u64,
 }
 
-/// A rank's send, and how it synchronizes with the receiver if that is another rank.
+/// Returns the data that a rank sends, and the flags by which it synchronizes if the receiver is another rank.
 fn send<'a, A: Api>(
     devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
@@ -226,7 +227,7 @@ fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, Exe
     reach().map_err(ExecError::device)
 }
 
-/// Notes on the route of the image's copies, one line for each receiving rank, and on how many copies share a
+/// Returns notes on the route of the image's copies, one for each receiving rank, and on how many of them share a
 /// synchronization.
 pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);

@@ -17,26 +17,26 @@ use super::disk_cache;
 use super::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
 use super::runtime::{Event, Graph, Stream};
 
-/// Timed runs of an algorithm, after one untimed run.
+/// Number of timed runs of an algorithm, after one untimed run.
 const TRIALS: usize = 5;
 
-/// Total time after which an algorithm is not run again.
+/// Time after which an algorithm is not run again, for all its runs together.
 const TIME_BUDGET: Nanos = Nanos(100_000_000);
 
-/// Minimum arithmetic of a timed graph, so that it contains a small product several times.
+/// Minimum number of floating-point operations of a timed graph, which contains a small product several times.
 const MIN_FLOPS: f64 = 1e9;
 
 /// Largest number of copies of a product in a timed graph.
 const MAX_COPIES: f64 = 8.0;
 
-/// Maximum time that the host takes to issue all copies. A library computes some operations by thousands of launches, whose graph
-/// takes minutes to make.
+/// Maximum time that the host may take to issue all copies in a timed graph. A library computes some operations by
+/// thousands of launches, whose capture takes minutes.
 const MAX_ISSUE: Duration = Duration::from_millis(2);
 
-/// Ratio of times below which a later proposal replaces an earlier one; a smaller gain may be noise.
+/// A later proposal replaces an earlier one only if its time is less than this multiple; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.99;
 
-/// Addition to a note for a product whose epilogue the library does not compute.
+/// Addition to a note if a kernel computes the epilogue.
 const SEPARATE_EPILOGUE: &str = ", its epilogue by a kernel";
 
 /// An algorithm that the library proposes.
@@ -51,7 +51,7 @@ pub struct ProductChoice<A: Api> {
     pub product: A::Product,
     /// True if a kernel computes the epilogue.
     pub split: bool,
-    /// Explanation of the choice; `None` if there was no choice.
+    /// Note on the choice for the record; `None` if there was nothing to choose.
     pub note: Option<String>,
 }
 
@@ -63,25 +63,25 @@ pub struct Chooser<'a, A: Api> {
     pub workspaces: &'a [(u64, u64)],
     /// Number of algorithms that are timed for each product.
     pub candidates: u32,
-    /// The folder of kept choices; `None` if choices are not kept.
+    /// Folder in which choices are kept; `None` if they are not kept.
     pub kept: Option<&'a Path>,
-    /// Description of device, driver and library, on which a choice depends besides the product. Set once the library
-    /// is open.
+    /// Description of device, driver and library, on which a kept choice depends besides the product. Set at the first
+    /// use.
     pub machine: OnceCell<String>,
-    /// Kernels of epilogues and convolutions, and the arguments of all kernels.
+    /// Kernels that a library call can replace, and the arguments of all kernels.
     pub alternatives: &'a [Prepared],
     pub args: &'a Args,
-    /// Two timed events and one without a timestamp.
+    /// Two timed events around a run, and an event without a timestamp that orders streams.
     pub from: Event,
     pub to: Event,
     pub order: Event,
 }
 
-/// Alignment in bytes of the library's workspace, which follows the matrices that are in the lane's workspace.
+/// Alignment in bytes of the library's part of a lane's workspace, which follows the operation's own data.
 const ALIGN: u64 = 256;
 
-/// Bytes at the begin of a lane's workspace that hold the matrices of an operation's products and the data of its kernels;
-/// `None` if no product has a matrix there.
+/// Bytes at the begin of a lane's workspace that an operation's kernels and products use for their own data; `None` if
+/// no product has a matrix in the workspace.
 pub fn reserved(launches: &[Launch]) -> Option<u64> {
     let uses = |launch: &Launch| matches!(launch, Launch::Gemm(gemm, _) if gemm.uses_workspace());
     let bytes = launches.iter().map(Launch::workspace).max().unwrap_or(0);
@@ -134,7 +134,7 @@ impl<A: Api> Context<'_, A> {
 }
 
 impl<A: Api> Chooser<'_, A> {
-    /// The algorithm for a product.
+    /// Chooses the algorithm of a product.
     pub fn choose(&self, product: &ImageProduct) -> Result<ProductChoice<A>, ExecError> {
         let gemm = &product.gemm;
         let mut candidates = self.candidates(product)?;
@@ -198,7 +198,7 @@ impl<A: Api> Chooser<'_, A> {
         }
     }
 
-    /// The note on a choice.
+    /// Formats the note on a choice: algorithm number `place` of `count`.
     fn chosen(&self, product: &ImageProduct, split: bool, (place, count): (usize, usize), time: &str) -> String {
         let streams = match product.uses.len() {
             1 => "alone".to_owned(),
@@ -236,7 +236,7 @@ impl<A: Api> Chooser<'_, A> {
         Ok(all)
     }
 
-    /// Median time of one product when it runs on each of its streams concurrently.
+    /// Median time of one execution of a product when it runs on all of its lanes concurrently.
     fn time(&self, candidate: &Candidate<A>, product: &ImageProduct) -> Call<Nanos> {
         let Gemm { m, n, k, batch, .. } = product.gemm;
         let lanes: Vec<u32> = product.uses.iter().map(|one| one.lane).collect();
@@ -262,8 +262,8 @@ impl<A: Api> Chooser<'_, A> {
         unsafe { self.api.launch(function, grid, block, shared, stream, self.args.pointers(args)) }
     }
 
-    /// Median time of the work that `issue` issues on each of these lanes when all run concurrently. `issue` receives
-    /// the lane's index in the list and its stream; `flops` is the arithmetic on one lane.
+    /// Median time of one execution of the work that `issue` issues, when all these lanes execute it concurrently.
+    /// `issue` gets the lane's index in the list and its stream; `flops` is the number of operations on one lane.
     pub fn time_lanes(&self, lanes: &[u32], flops: f64, issue: &dyn Fn(usize, Stream) -> Call) -> Call<Nanos> {
         let first = self.streams[lanes[0] as usize];
         // The first one may load code.
@@ -355,10 +355,10 @@ fn machine(device: &DeviceInfo) -> String {
     format!("{} {:?} {}", device.name, device.units, facts.join(", "))
 }
 
-/// A choice among the algorithms that the library proposes, as it is kept on disk.
+/// A choice among the proposals of a library, as it is kept on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredChoice {
-    /// Index among the library's proposals, or the number of an engine.
+    /// Index among the library's proposals; for attention, the number of an engine.
     pub place: usize,
     /// Measured time of the chosen algorithm.
     pub time: Nanos,

@@ -16,11 +16,11 @@ use super::kernels::{Kernels, RequestedKernel};
 use super::runtime::{Function, Stream};
 use super::timer;
 
-/// Time allowed for an empty kernel on a stream that is not blocked: thousands of times its duration, and less than
-/// half of the gate's timeout.
+/// Time after which an empty kernel counts as blocked: thousands of times its duration, and less than half of the time
+/// after which a gate opens by itself.
 const KERNEL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Largest number of streams that are tried.
+/// Maximum number of streams that are tried.
 const STREAMS: u32 = 64;
 
 /// Creates streams of normal priority and determines which of them share a queue. `cache` is the folder for the two
@@ -52,6 +52,7 @@ fn on_streams<A: Api>(api: &A, kernels: &Kernels, count: u32) -> Call<(Vec<Vec<u
     groups
 }
 
+/// The streams under test, with the kernels of the test.
 struct QueueProbe<'a, A: Api> {
     api: &'a A,
     gates: &'a mut Gates,
@@ -60,7 +61,7 @@ struct QueueProbe<'a, A: Api> {
 }
 
 impl<A: Api> QueueProbe<'_, A> {
-    /// The streams of each queue, by index.
+    /// Returns the groups of streams that share a queue, by the streams' indices.
     fn groups(&mut self) -> Call<Vec<Vec<u32>>> {
         // The first launch may load the kernel and create the queue, which takes long.
         for &stream in self.streams {

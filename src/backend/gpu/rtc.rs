@@ -36,8 +36,8 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Resolves the compiler's functions and queries its version. `missing` makes the error for a compiler that does
-    /// not return one.
+    /// Resolves the compiler's functions and queries its version. `missing` makes the error for a compiler that reports
+    /// no version.
     pub fn open(
         opened: &Opened,
         names: &'static Names,
@@ -58,8 +58,8 @@ impl Compiler {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Compiles a kernel to machine code. `extension` is the file extension of the source's name. The error is the
-    /// compiler's log.
+    /// Compiles a kernel to machine code. `extension` is that of the file name under which messages show the source.
+    /// The error is the compiler's log.
     pub fn compile(&self, source: &KernelSource, extension: &str, options: &[String]) -> Result<Vec<u8>, String> {
         let terminated = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} holds a NUL"));
         let text = terminated(&source.text, "the text")?;

@@ -17,7 +17,7 @@ pub fn source() -> Arc<KernelSource> {
     kernel::source("stamp", "", &["u64* cell".to_owned()], body)
 }
 
-/// The cells of a driver's stamps, made once: one for each stamp, and one for the begin of a graph.
+/// The memory to which kernels write timestamps, made once: a cell for each stamp, and one for the start of a graph.
 pub struct Stamps {
     function: Function,
     /// Address of the cells in pinned memory, the same on host and device.
@@ -35,6 +35,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
+    /// Allocates the cells of `count` stamps.
     pub fn new<A: Api>(api: &A, function: Function, count: u32) -> Call<Self> {
         let cells = api.allocate_pinned(8 * (u64::from(count) + 1))?;
         let mut values: Vec<u64> = (0..=u64::from(count)).map(|cell| cells + 8 * cell).collect();
@@ -52,7 +53,7 @@ impl Stamps {
         })
     }
 
-    /// The cell for the begin of a graph.
+    /// Number of the cell for the start of a graph.
     fn origin(&self) -> u32 {
         self.values.len() as u32 - 1
     }
@@ -63,13 +64,13 @@ impl Stamps {
         unsafe { api.launch(self.function, [1; 3], [1; 3], 0, stream, args) }
     }
 
-    /// Sets a stamp inside the capture under way.
+    /// Adds the kernel of a stamp to the capture under way.
     pub fn capture<A: Api>(&mut self, api: &A, stamp: u32, stream: Stream) -> Call {
         self.captured.push(stamp);
         self.write(api, stamp, stream)
     }
 
-    /// Assigns the stamps of the capture that has ended to its graph. `None` if the capture failed.
+    /// Assigns the stamps of the capture that has ended to its graph; `graph` is `None` if the capture failed.
     pub fn captured(&mut self, graph: Option<u32>) {
         let stamps = std::mem::take(&mut self.captured);
         if let Some(graph) = graph.filter(|_| !stamps.is_empty()) {
@@ -77,7 +78,8 @@ impl Stamps {
         }
     }
 
-    /// Writes the graph's begin if it contains stamps. Called before each launch of a graph.
+    /// Launches the kernel that writes the start of a graph, if the graph contains stamps. Called before each launch of
+    /// a graph.
     pub fn launch<A: Api>(&mut self, api: &A, graph: u32, stream: Stream) -> Call {
         let Some((_, stamps)) = self.graphs.iter().find(|(known, _)| *known == graph) else { return Ok(()) };
         for &stamp in stamps {
@@ -86,7 +88,7 @@ impl Stamps {
         self.write(api, self.origin(), stream)
     }
 
-    /// Marks a stamp as set by an event.
+    /// Notes that an event, and not a graph, has set a stamp last.
     #[inline]
     pub fn by_event(&mut self, stamp: u32) {
         self.in_graph[stamp as usize] = false;
@@ -98,8 +100,8 @@ impl Stamps {
         unsafe { AtomicU64::from_ptr(address as *mut u64) }.load(Ordering::Acquire)
     }
 
-    /// Time between two stamps; `None` if no graph set the second. If an event set the first, it is taken as the begin
-    /// of the graph, whose kernel follows the event directly.
+    /// Time between two stamps; `None` if no graph set the second one. If an event set the first one, the start of the
+    /// graph, which follows that event directly, takes its place.
     pub fn elapsed(&self, from: u32, to: u32) -> Option<Nanos> {
         if !self.in_graph[to as usize] {
             return None;

@@ -14,10 +14,10 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, RequestedKernel};
 use super::runtime::{Event, Function, Stream};
 
-/// Pairs of stamps in a round. With the kernels between them they easily fit into a queue.
+/// Number of pairs of stamps in a round. Together with the kernels between them, they fit into a queue.
 const PAIRS: usize = 64;
 
-/// Number of rounds. The last counts, since an idle device first has to raise its clock.
+/// Number of rounds, of which only the last counts: an idle device first raises its clock.
 const ROUNDS: usize = 20;
 
 /// Time allowed for a round. Its kernels take microseconds, so a device that takes longer is stuck.
@@ -26,13 +26,13 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two polls of the stream.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Error of an event's time: about half a microsecond according to the vendors.
+/// Error of an event's timestamp: about half a microsecond according to the vendors.
 const EVENT_STEP: Nanos = Nanos(500);
 
 /// Fraction bits of the 32-bit float in which the time between two events is returned.
 const EVENT_BITS: u32 = 23;
 
-/// Uncertainty of a time between two events, given that time.
+/// Uncertainty of the time `elapsed` between two events.
 pub fn uncertainty(elapsed: Nanos) -> Nanos {
     EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
 }
@@ -115,6 +115,7 @@ fn ended<A: Api>(api: &A, stream: Stream) -> Call<bool> {
     Ok(true)
 }
 
+/// A stream with the events of a round.
 struct Bench<'a, A: Api> {
     api: &'a A,
     stream: Stream,
@@ -191,7 +192,7 @@ fn median(mut times: Vec<Nanos>) -> Nanos {
     times[times.len() / 2]
 }
 
-/// The smallest difference between distinct times, or the smallest time if all are equal.
+/// The smallest difference between distinct times; the smallest time if all are equal.
 fn smallest_step(times: impl Iterator<Item = Nanos>) -> Nanos {
     let mut times: Vec<Nanos> = times.collect();
     times.sort_unstable();

@@ -9,32 +9,33 @@ use super::api::{Api, Call};
 use super::products::Chooser;
 use super::runtime::Stream;
 
-/// Time after which no further candidate is timed, if the operation can be computed without it.
+/// Time after which no further candidate is timed, provided that some candidate or the kernels have run.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);
 
-/// Time for runs of candidates that are not timed because they are far slower, after which no further candidate is tried.
+/// Time spent on candidates that were not timed because they are far slower; after it, no further candidate is tried.
 const SLOW_BUDGET: Duration = Duration::from_millis(700);
 
 /// A candidate is not timed if one run takes more than this multiple of the fastest time so far, plus [`HOST_TIME`]. Some
 /// engines of libraries issue thousands of launches, whose capture takes seconds.
 const MAX_RATIO: u32 = 4;
 
-/// Time that the host may take to issue one run and to wait for it.
+/// Time that the host may take to issue one run and to wait for it, besides the run itself.
 const HOST_TIME: Duration = Duration::from_millis(1);
 
 /// An operation that a library or generated kernels can compute.
 pub struct Trial<'a, C> {
     /// Description of the operation for notes.
     pub what: String,
+    /// Name of the library for notes.
     pub library: &'a str,
-    /// Term of the library for a candidate, such as `engine`.
+    /// The library's term for a candidate, for notes, such as `engine`.
     pub term: &'static str,
-    /// Lanes on which the operation is used; it is timed on all of them concurrently.
+    /// Lanes that have the operation; it is timed on all of them concurrently.
     pub lanes: Vec<u32>,
-    /// Number of floating-point operations on each lane.
+    /// Number of floating-point operations of one run on one lane.
     pub flops: f64,
-    /// Issues the operation by a candidate, or by the kernels for `None`, with the operands of the lane with this index in
-    /// `lanes`.
+    /// Issues one run on a stream, by a candidate, or by the kernels if it is `None`. The number is the index in
+    /// `lanes` of the lane whose operands are used.
     pub issue: &'a dyn Fn(Option<&C>, usize, Stream) -> Call,
 }
 
@@ -44,7 +45,7 @@ pub struct Fastest<C> {
     pub candidate: Option<C>,
     /// The measured time; `None` if nothing was timed.
     pub time: Option<Nanos>,
-    /// Explanation of the choice for the record.
+    /// Note on the choice for the record.
     pub note: String,
 }
 
@@ -55,7 +56,7 @@ impl<A: Api> Chooser<'_, A> {
         self.api.synchronize()
     }
 
-    /// Returns the host's time for one run of a candidate. The first run of a candidate may load code for long.
+    /// Returns the time for the host of one run of a candidate, after an untimed run, which may load code.
     fn once<C>(&self, trial: &Trial<C>, candidate: &C) -> Call<Duration> {
         self.runs(trial, candidate)?;
         let began = Instant::now();
@@ -63,9 +64,10 @@ impl<A: Api> Chooser<'_, A> {
         Ok(began.elapsed())
     }
 
-    /// Returns the fastest of the candidates and the kernels. A candidate that fails is skipped. Fails if the kernels fail too.
+    /// Returns the fastest of the candidates and the kernels. A candidate that fails is skipped; an error if the
+    /// kernels fail too.
     ///
-    /// With one candidate for each operation, takes the first that runs, without timing it.
+    /// If a setting permits one candidate only, takes the first candidate that runs, without timing it.
     pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<Fastest<C>, ExecError> {
         let Trial { what, library, term, lanes, flops, issue } = trial;
         let count = candidates.len();

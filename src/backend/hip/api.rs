@@ -23,7 +23,7 @@ use super::rocprofiler;
 use super::smi::Smi;
 
 impl Hip {
-    /// Reads a stream's priority back and notes a difference: newer runtimes accept the number and ignore it.
+    /// Reads a new stream's priority back and adds a note: newer runtimes accept the number and ignore it.
     fn read_priority_back(&self, stream: Stream, asked: c_int) {
         let mut level = 0;
         // SAFETY: the output pointer is valid for the call, and the stream was made just now.
@@ -42,7 +42,8 @@ impl Hip {
         ));
     }
 
-    /// Adds a note if a graph of the open streams has more branches than the runtime executes concurrently.
+    /// Adds a note if a graph of the open streams has more branches than this version of the runtime executes
+    /// concurrently.
     fn note_branches(&self) {
         let streams = self.streams.load(Ordering::Relaxed);
         let Some(branches) = self.limits.branches.filter(|&branches| streams > branches) else { return };
@@ -53,7 +54,7 @@ impl Hip {
         ));
     }
 
-    /// The stream for reads. The default stream would occupy a hardware queue and block other streams.
+    /// The stream for reading device memory. The default stream would occupy a hardware queue and block other streams.
     fn reads(&self) -> Call<Stream> {
         if let Some(&stream) = self.reads.get() {
             return Ok(stream as Stream);

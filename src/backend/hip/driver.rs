@@ -36,10 +36,11 @@ pub mod number {
     pub const ATTRIBUTE_WALL_CLOCK_RATE: u32 = 10017;
 }
 
-/// Major versions in the library's file name, the newest first. They can differ from ROCm's version.
+/// Major versions in the file name of the library, the newest first. They can differ from the version of ROCm.
 const MAJORS: [u32; 4] = [8, 7, 6, 5];
 
-/// File names under which a library may exist. `first` is the version to try first, that of a library already open.
+/// File names under which a library may be installed. `first` is the major version to try first: that of a library that
+/// is already open.
 pub fn versioned(stem: &str, first: Option<u32>) -> Vec<String> {
     let others = MAJORS.into_iter().filter(|&major| Some(major) != first);
     let mut names: Vec<String> = first.into_iter().chain(others).map(|major| format!("{stem}.so.{major}")).collect();
@@ -86,7 +87,8 @@ impl HipDriver {
         Ok(driver)
     }
 
-    /// The runtime's own message for having no device.
+    /// The message for a machine without usable devices, with the runtime's version, its path and the functions that it
+    /// lacks.
     pub fn none_seen(&self) -> String {
         let lacking = self.lacking();
         let lacks = match lacking.is_empty() {
@@ -96,7 +98,7 @@ impl HipDriver {
         format!("{NONE_SEEN} (HIP {}, {}; {lacks})", self.version_text(), self.path)
     }
 
-    /// Names of optional functions that this runtime lacks.
+    /// Names of the optional functions that this version of the runtime lacks.
     pub fn lacking(&self) -> Vec<&'static str> {
         [self.table.lacking(), lacking(&self.runtime)].concat()
     }
@@ -122,7 +124,7 @@ impl HipDriver {
         })
     }
 
-    /// The runtime's version: major, minor and patch.
+    /// Version of the runtime: major, minor and patch.
     pub fn version(&self) -> (u32, u32, u32) {
         let mut version = 0;
         // SAFETY: the output pointer is valid for the call.
@@ -131,17 +133,19 @@ impl HipDriver {
         (version / 10_000_000, version / 100_000 % 100, version % 100_000)
     }
 
+    /// Version of the runtime as text, such as `6.4.1`.
     pub fn version_text(&self) -> String {
         let (major, minor, patch) = self.version();
         format!("{major}.{minor}.{patch}")
     }
 
-    /// The major version in the open library's file name; `None` if the name has none.
+    /// Major version in the file name of the open library; `None` if the name contains none.
     pub fn major(&self) -> Option<u32> {
         let (_, version) = self.path.rsplit_once(".so.")?;
         version.split('.').next()?.parse().ok()
     }
 
+    /// Number of devices.
     pub fn count(&self) -> Result<u32, Box<Fault>> {
         let mut count = 0;
         // SAFETY: the output pointer is valid for the call.
@@ -173,10 +177,11 @@ impl HipDriver {
     }
 
     /// The architecture to compile for, such as `gfx942:sramecc+:xnack-`; `None` if the runtime does not report it.
-    /// Only the structure of device properties contains it, and its layout changed in 6.0. The function without a
-    /// version suffix still fills the old layout.
+    /// Only the structure of device properties contains it, whose layout changed in 6.0. The function without a version
+    /// in its name fills the old layout in all versions.
     pub fn architecture(&self, device: u32) -> Option<String> {
-        /// Offset of the text in each layout, and its maximum length, according to AMD's headers of 5.7 and of 6.4.
+        /// Offset in bytes of the text in each layout, and maximum length of the text, by AMD's headers of 5.7 and of
+        /// 6.4.
         const OLD: usize = 396;
         const R0600: usize = 1160;
         const LENGTH: usize = 256;
@@ -194,7 +199,7 @@ impl HipDriver {
     }
 }
 
-/// An error about the device as a whole.
+/// The error for a device that cannot be used, for this reason.
 pub fn no_device(why: String) -> ExecError {
     ExecError::NoDevice {
         backend: "HIP",

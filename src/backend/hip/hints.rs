@@ -4,15 +4,15 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Environment variables that select devices, in the order in which they are applied: each numbers the devices that the
-/// one before has left.
+/// Environment variables that select devices, in the order in which the libraries apply them. Each numbers the devices
+/// that the variable before it has left visible.
 const SELECTING: [&str; 4] =
     ["ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"];
 
 /// Makes the libraries treat a device as a different architecture.
 const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
-/// The kind of hints that are requested.
+/// The situation for which hints are requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum HintTopic {
     /// No device was found: hints on everything that may hide one.
@@ -21,8 +21,8 @@ pub enum HintTopic {
     Devices,
 }
 
-/// Hints, each with a remedy. `root` is the root of the file system, `/` except in tests; `variable` reads the
-/// environment.
+/// Returns hints, each with a remedy. `root` is the root of the file system, `/` except in tests; `variable` returns
+/// the value of an environment variable.
 pub fn hints(root: &Path, search: HintTopic, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut hints = Vec::new();
     let gpus = gpus(root);
@@ -41,12 +41,12 @@ pub fn hints(root: &Path, search: HintTopic, variable: impl Fn(&str) -> Option<S
     hints
 }
 
-/// True if the kernel has AMD's driver.
+/// Whether the kernel has AMD's driver.
 pub fn has_driver(root: &Path) -> bool {
     root.join("sys/module/amdgpu").exists()
 }
 
-/// Number of GPUs that the kernel driver offers for computation.
+/// Number of GPUs that the kernel's driver offers for computation.
 fn gpus(root: &Path) -> usize {
     let nodes = std::fs::read_dir(root.join("sys/class/kfd/kfd/topology/nodes"));
     let properties = nodes.into_iter().flatten().flatten().map(|node| {
@@ -73,7 +73,8 @@ fn driver(root: &Path, gpus: usize) -> Option<String> {
     ))
 }
 
-/// Returns a hint about a device file that the libraries cannot open for reading and writing; `None` if they can.
+/// A hint about a device file that the libraries cannot open for reading and writing; `None` if they can open all of
+/// them.
 fn files(root: &Path) -> Option<String> {
     let kfd = root.join("dev/kfd");
     let error = std::fs::OpenOptions::new().read(true).write(true).open(&kfd).err()?;
@@ -93,7 +94,7 @@ fn files(root: &Path) -> Option<String> {
     })
 }
 
-/// The group that owns a file, by name or else by number; `None` if the file cannot be examined.
+/// The group that owns a file, by name, or by number if it has no name; `None` if the file cannot be examined.
 fn group(root: &Path, file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let number = std::fs::metadata(file).ok()?.gid().to_string();
@@ -106,7 +107,7 @@ fn group(root: &Path, file: &Path) -> Option<String> {
     Some(name.unwrap_or(number))
 }
 
-/// A hint about a variable that selects devices; `None` if it hides none.
+/// A hint about a variable that selects devices; `None` if the variable does not hide any.
 fn selection(name: &str, value: &str, gpus: Option<usize>, search: HintTopic) -> Option<String> {
     let value = value.trim();
     if value.is_empty() {

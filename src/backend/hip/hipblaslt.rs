@@ -12,7 +12,8 @@ use crate::ops::{Arithmetic, Gemm};
 pub type HipblasLt = blas::BlasLt<3>;
 pub type Product = blas::PlannedProduct<3>;
 
-/// Oldest supported version: 0.6, of ROCm 6.0. Earlier ones used other numbers for element and compute types.
+/// Oldest supported version, 0.6, which is part of ROCm 6.0. Earlier versions have other numbers for element and
+/// compute types.
 const OLDEST: c_int = 600;
 
 static DIALECT: Dialect = Dialect {

@@ -1,7 +1,7 @@
 //! hipRTC, HIP's run-time compiler.
 //!
-//! Every tested version crashes the process when asked for an unknown architecture. So the compiler's list of
-//! architectures is checked first.
+//! Every version that was tested crashes the process if it is asked for an unknown architecture. Therefore the
+//! architecture is looked up in the compiler's own list first.
 
 use std::ffi::{CStr, c_char};
 
@@ -33,7 +33,7 @@ functions! {
     }
 }
 
-/// Architectures that every compiler from 5.7 on supports, for compilers whose own list is not available.
+/// Architectures that every compiler from 5.7 on supports. Used if a compiler's own list is not available.
 const ALWAYS_SUPPORTED: [&str; 8] =
     ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1102"];
 
@@ -44,7 +44,7 @@ pub struct Hiprtc {
     pub architectures: Vec<String>,
 }
 
-/// An architecture without the features that follow the first colon.
+/// The name of an architecture, without the features that follow its first colon.
 fn name(architecture: &str) -> &str {
     architecture.split(':').next().unwrap_or_default()
 }
@@ -54,8 +54,9 @@ fn missing(why: NotOpened) -> ExecError {
 }
 
 impl Hiprtc {
-    /// Opens the compiler, preferably of the runtime's version `major`. Before 6.0 it can be part of the runtime's own
-    /// library. `device` is the architecture of a device that the runtime supports.
+    /// Opens the compiler, preferably of the runtime's major version `major`. Before 6.0, the runtime's own library can
+    /// contain it. `device` is the architecture of a device that the runtime supports; the compiler then supports it as
+    /// well.
     pub fn open(paths: &SearchPaths, major: Option<u32>, device: Option<&str>) -> Result<Hiprtc, ExecError> {
         let beside = paths.open(&versioned("libhiprtc", major));
         let opened = match beside {
@@ -80,7 +81,7 @@ impl Hiprtc {
         self.compiler.version_text()
     }
 
-    /// True if the compiler supports an architecture, such as `gfx942:sramecc+:xnack-`.
+    /// Whether the compiler supports an architecture, such as `gfx942:sramecc+:xnack-`.
     pub fn knows(&self, architecture: &str) -> bool {
         self.architectures.iter().any(|known| known == name(architecture))
     }
@@ -99,7 +100,7 @@ impl Hiprtc {
     }
 }
 
-/// Architectures that the code object manager supports; `None` if it does not list them.
+/// Architectures that the code object manager supports; `None` if it returns no list.
 fn known(paths: &SearchPaths) -> Option<Vec<String>> {
     let names = ["libamd_comgr.so.4", "libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"].map(str::to_owned);
     let opened: Opened = paths.open(&names).ok()?;

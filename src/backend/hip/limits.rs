@@ -7,14 +7,14 @@ use crate::base::Bytes;
 /// The same from 5.6 to 7.
 const PEER_KERNEL_BYTES: u64 = 1 << 20;
 
-/// Behaviour from one version on, given as major and minor.
+/// Behaviour of the runtime from a version on, which is given as major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionBehavior {
     from: (u32, u32),
-    /// Branches of a graph that run concurrently, unless DEBUG_HIP_FORCE_GRAPH_QUEUES is set; `None` if each branch has
-    /// a stream of its own.
+    /// Number of branches of a graph that run concurrently, unless DEBUG_HIP_FORCE_GRAPH_QUEUES is set; `None` if each
+    /// branch runs on a stream of its own.
     pub branches: Option<u32>,
-    /// True if a copy within a device can be requested from a copy engine.
+    /// Whether a copy within a device can be requested from a copy engine.
     pub copies_without_units: bool,
     /// Largest copy to or from the host, in bytes, for which the runtime uses a kernel, unless GPU_FORCE_BLIT_COPY_SIZE
     /// is set.
@@ -31,13 +31,13 @@ const VERSIONS: [VersionBehavior; 4] = [
 ];
 
 impl VersionBehavior {
-    /// The behaviour of a version.
+    /// Returns the behaviour of this version of the runtime.
     pub fn of((major, minor): (u32, u32)) -> VersionBehavior {
         let known = VERSIONS.into_iter().find(|limits| (major, minor) >= limits.from);
         known.expect("the last begins with 0.0")
     }
 
-    /// Describes when a kernel makes a copy.
+    /// Describes for the report which copies the runtime makes by a kernel.
     pub fn copies(&self) -> String {
         let host = match self.host_kernel_bytes {
             0 => "to and from the host never".to_owned(),

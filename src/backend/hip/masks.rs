@@ -12,7 +12,7 @@ use crate::model::Priority;
 use super::Hip;
 use super::driver::number;
 
-/// The words of a mask with a bit for each unit of the device.
+/// Returns the words of a CU mask, which has a bit for each unit of the device.
 fn words(part: UnitRange, units: u32) -> Vec<u32> {
     let mut words = vec![0; units.div_ceil(32).max(1) as usize];
     for unit in part.first..(part.first + part.count).min(units) {
@@ -26,7 +26,7 @@ fn counted(words: &[u32]) -> u32 {
 }
 
 impl Hip {
-    /// Creates a stream with a mask and reads the mask back; `None` if the runtime does not support masks.
+    /// Creates a stream with a CU mask, and reads the mask back; `None` if the runtime does not support masks.
     pub(super) fn masked_stream(&self, priority: Priority, part: UnitRange) -> Call<Option<Stream>> {
         let wanted = words(part, self.units());
         let mut stream: Stream = std::ptr::null_mut();
@@ -58,7 +58,7 @@ impl Hip {
         Ok(Some(stream))
     }
 
-    /// Adds a note on the effect of graphs on masks.
+    /// Adds a note if a stream has a mask, since the branches of a graph run on streams without masks.
     pub(super) fn note_masks_in_graphs(&self) {
         if self.masked.load(Ordering::Relaxed) {
             self.note(

@@ -62,7 +62,7 @@ pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -
     hiprtc.compile(source, architecture)
 }
 
-/// Path of the management library, if it has all functions.
+/// Path of the management library; an error if it lacks a function.
 pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
     smi::open(paths).map(|(_, path)| path.to_owned())
 }
@@ -80,7 +80,7 @@ pub struct Hip {
     queues: u32,
     /// Behaviour of this version of the runtime.
     limits: VersionBehavior,
-    /// The stream of reads, a `hipStream_t` made by the first read.
+    /// The stream by which device memory is read, a `hipStream_t`; created by the first read.
     reads: OnceLock<usize>,
     hiprtc: OnceLock<Hiprtc>,
     hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
@@ -139,18 +139,18 @@ impl Hip {
         self.driver.attribute(self.index, number::ATTRIBUTE_MULTIPROCESSORS).unwrap_or(0).max(0) as u32
     }
 
-    /// The device in the kernel driver's files; `None` if it is not found.
+    /// The device in the kernel driver's files; `None` if the runtime does not report its PCI address.
     fn sysfs(&self) -> Option<Sysfs> {
         Some(Sysfs::new(Path::new("/sys"), &self.driver.bus(self.index)?))
     }
 
-    /// The device in the management library; `None` if the library is not available.
+    /// The device in the management library; `None` if the library is not available or does not know the device.
     fn smi(&self) -> Option<&Smi> {
         self.smi.get_or_init(|| Smi::open(&self.paths, &self.driver.bus(self.index)?)).as_ref()
     }
 
-    /// Number of XCDs. Without the driver's number it follows from the compute units: by AMD's documents an XCD of
-    /// gfx942 has 38 and one of gfx950 has 32.
+    /// Number of XCDs. If the driver does not report it, it is derived from the number of compute units: by AMD's
+    /// documents, an XCD of gfx942 has 38 and one of gfx950 has 32.
     fn xcds(&self) -> u32 {
         let each = match self.architecture.split(':').next() {
             Some("gfx942") => 38,

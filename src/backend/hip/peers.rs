@@ -53,7 +53,7 @@ impl PeerAccess for Hip {
     }
 }
 
-/// Describes a link. The numbers are those of the HSA runtime.
+/// Describes a link by the HSA runtime's number of its type.
 fn link_text(kind: u32, hops: u32) -> String {
     let name = match kind {
         0 => "HyperTransport".to_owned(),

@@ -11,7 +11,7 @@ use super::Hip;
 use super::hipblaslt::{self, HipblasLt};
 use super::rocblas::{self, RocBlas};
 
-/// A product with a chosen algorithm.
+/// A product that is ready to be launched by one of the two libraries.
 pub enum Product {
     Lt(hipblaslt::Product),
     Roc(rocblas::PreparedProduct),
@@ -30,8 +30,8 @@ impl Hip {
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// Up to `wanted` algorithms for a product, the best guess first. rocBLAS has none with an epilogue or
-    /// for 8-bit types.
+    /// Returns up to `wanted` algorithms for a product, the most promising first. rocBLAS has none for products with an
+    /// epilogue or of 8-bit types.
     pub(super) fn algorithms(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
         let why = match self.hipblaslt() {
             Ok(library) => match HipblasLt::products(library, gemm, workspace, wanted) {

@@ -1,7 +1,7 @@
 //! Compile-time comparison of our prototypes with those of `hip-sys`; generates no code.
 //!
-//! Our handles are opaque and enumerations are integers. So both sides are converted to a common plain type, and the
-//! compiler requires the results to be equal.
+//! Our handles are opaque pointers, and our enumerations are integers. Therefore the types of both prototypes are
+//! converted to common plain types, which the compiler requires to be equal.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use hip_sys::hiprt;
 
 use crate::backend::gpu::runtime::{IpcHandle, Runtime};
 
-/// The plain type that corresponds to a type at the language boundary.
+/// A type of a prototype, with the plain type to which it is converted.
 pub trait Plain {
     type As;
 }
@@ -50,7 +50,7 @@ macro_rules! functions {
 
 functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F G H) (A B C D E F G H I J K) }
 
-/// Compiles only if both types have the same plain type.
+/// Compiles only if both types have the same plain type. Does nothing at run time.
 pub const fn compare<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: PhantomData<Ours>, _: &Theirs) {}
 
 /// Any type, for each argument of a function whose types are inferred.
@@ -69,7 +69,7 @@ macro_rules! same {
     )* };
 }
 
-/// Compiles only if a function of `Runtime` has the same plain type.
+/// Compiles only if the type of a function in `Runtime` has this plain type. Does nothing at run time.
 pub const fn compare_alike<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: fn(&Runtime) -> Ours, _: &Theirs) {}
 
 macro_rules! alike {

@@ -43,8 +43,8 @@ unsafe impl Send for RocBlas {}
 // SAFETY: as above.
 unsafe impl Sync for RocBlas {}
 
-/// A matrix as the library expects it: type, stride between rows and between matrices of a batch in elements, and
-/// whether it is transposed.
+/// A matrix in the form that the library expects: type, leading dimension, stride between the matrices of a batch (both
+/// in elements), and whether it is transposed.
 #[derive(Clone, Copy)]
 struct MatrixOperand {
     dtype: c_int,
@@ -112,7 +112,7 @@ impl RocBlas {
         Ok(RocBlas { table, handle, path: opened.path })
     }
 
-    /// The product; `None` if a size exceeds the library's 32-bit integers.
+    /// Prepares a product; `None` if a size exceeds the library's 32-bit integers.
     ///
     /// The library is column-major. A row-major matrix is its transpose there, and `c = a b` becomes `cᵀ = bᵀ aᵀ`. So
     /// the operands are swapped and no transposition is added.

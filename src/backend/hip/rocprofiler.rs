@@ -1,8 +1,8 @@
 //! rocprofiler-sdk, AMD's library that records when kernels and copies run, with the device's own timestamps.
 //!
 //! The library must be configured before the process calls HIP for the first time, and intercepts every launch from
-//! then on. Therefore it is opened only if a run requests it. Its records do not name the nodes of graphs, so it can
-//! observe streams only. Offsets are those of version 1.0 (ROCm 7.0). Later versions append fields.
+//! then on. Therefore it is opened only if a run requests it. Its records do not name the nodes of graphs, so that it
+//! can observe streams only. The byte offsets below are those of version 1.0 (ROCm 7.0); later versions append fields.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -69,7 +69,7 @@ pub struct Header {
 /// File names of the library.
 const NAMES: [&str; 2] = ["librocprofiler-sdk.so.1", "librocprofiler-sdk.so"];
 
-/// The oldest version whose records have the offsets below.
+/// First version whose records have the offsets below.
 const OLDEST: (u32, u32) = (1, 0);
 
 const CONFIGURATION_LOCKED: i32 = 16;
@@ -79,21 +79,24 @@ const TRACING: u32 = 1;
 const MEMORY_COPY: u32 = 10;
 const KERNEL_DISPATCH: u32 = 11;
 
-/// Size of the library's buffer for records, and the part of it that is filled when the library hands it over.
+/// Size in bytes of the library's buffer for records, and the number of filled bytes at which the library delivers
+/// them.
 const BUFFER_BYTES: usize = 16 << 20;
 const WATERMARK_BYTES: usize = 12 << 20;
 
-/// Offsets in the records of both kinds: the number that was pushed when the work was launched, start and end.
+/// Byte offsets in the records of kernels and of copies: number that was pushed when the work was launched, start, end.
 const EXTERNAL: usize = 24;
 const START: usize = 40;
 const END: usize = 48;
-/// Offsets in the record of a kernel.
+/// Byte offsets in the record of a kernel: queue, bytes of LDS of a workgroup, threads of a workgroup, threads of the
+/// grid.
 const QUEUE: usize = 72;
 const GROUP_SEGMENT: usize = 100;
 const WORKGROUP: usize = 104;
 const GRID: usize = 116;
 
-/// Time allowed to the library for delivering the records of an idle device, and the interval between two attempts.
+/// Time in which the library must deliver the records of an idle device, and the interval between two attempts to flush
+/// them.
 const DELIVERY: Duration = Duration::from_millis(500);
 const ATTEMPT: Duration = Duration::from_millis(1);
 
@@ -101,7 +104,7 @@ const ATTEMPT: Duration = Duration::from_millis(1);
 #[derive(Default)]
 struct LaunchNotes {
     calls: Vec<NotedCall>,
-    /// The library's number of the thread; 0 before the first call.
+    /// The library's id of the thread; 0 before the thread's first call.
     thread: u64,
     /// True if a number has been pushed and not popped.
     pushed: bool,
@@ -111,7 +114,7 @@ thread_local! {
     static NOTES: RefCell<LaunchNotes> = RefCell::new(LaunchNotes::default());
 }
 
-/// State of the process: the number of ranks that record, and delivered records that no rank has taken yet.
+/// State of the process: number of ranks that are recording, and delivered records that no rank has taken yet.
 #[derive(Default)]
 struct RecorderState {
     ranks: u32,
@@ -121,14 +124,15 @@ struct RecorderState {
 
 static STATE: Mutex<RecorderState> = Mutex::new(RecorderState { ranks: 0, activities: Vec::new(), dropped: 0 });
 
-/// Handles of the context and of the buffer, made when the library initializes its tools; 0 before.
+/// Handles of the library's context and of its buffer. The library's initialization of its tools sets them; they are 0
+/// before.
 static CONTEXT: AtomicU64 = AtomicU64::new(0);
 static BUFFER: AtomicU64 = AtomicU64::new(0);
 
-/// Number of the next launch, which its records contain.
+/// Number of the next launch. The records of a launch contain its number.
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// The table for callbacks of the library, and the first failure of one of them.
+/// The table of functions for the library's callbacks, and the first failure of a callback.
 static TABLE: OnceLock<Table> = OnceLock::new();
 static FAILED: Mutex<Option<String>> = Mutex::new(None);
 
@@ -146,7 +150,7 @@ pub struct Rocprofiler {
     version: (u32, u32),
 }
 
-/// Configures the library for this process. Called before the process calls HIP; later calls change nothing.
+/// Configures the library for this process. Must be called before the process calls HIP. Later calls have no effect.
 pub fn attach(paths: &SearchPaths) {
     LIBRARY.get_or_init(|| Rocprofiler::load(paths).map(Arc::new));
 }
@@ -213,7 +217,7 @@ impl Rocprofiler {
         Err(format!("`{call}` returned {code} ({})", text.as_deref().unwrap_or("unknown")))
     }
 
-    /// Waits until the library has delivered a record of each call, or until the time for that has passed.
+    /// Waits until the library has delivered a record of each call, or until [`DELIVERY`] has passed.
     fn collect(&self, calls: &HashSet<u32>) -> Result<(), String> {
         let start = Instant::now();
         loop {
@@ -291,7 +295,7 @@ impl Tracer for Rocprofiler {
     }
 }
 
-/// Registers this program as a tool of the library.
+/// Callback of the library: registers this program as one of its tools.
 unsafe extern "C" fn configured(_: u32, _: *const c_char, _: u32, client: *mut ClientId) -> *const ConfigureResult {
     static RESULT: ConfigureResult = ConfigureResult {
         size: size_of::<ConfigureResult>(),
@@ -304,8 +308,8 @@ unsafe extern "C" fn configured(_: u32, _: *const c_char, _: u32, client: *mut C
     &RESULT
 }
 
-/// Creates the context and its buffer. The library calls this when it initializes its tools; creating them is permitted
-/// only then.
+/// Callback of the library when it initializes its tools: creates the context and its buffer, which is permitted only
+/// then.
 unsafe extern "C" fn initialized(_: *const c_void, _: *mut c_void) -> i32 {
     let made = TABLE.get().ok_or(("rocprofiler_create_context", -1)).and_then(|table| {
         let good = |call: &'static str, code: i32| if code == 0 { Ok(()) } else { Err((call, code)) };
@@ -337,7 +341,7 @@ unsafe extern "C" fn initialized(_: *const c_void, _: *mut c_void) -> i32 {
 
 unsafe extern "C" fn finalized(_: *mut c_void) {}
 
-/// Reads delivered records. The library calls it on a thread of its own.
+/// Callback of the library, on a thread of its own: reads delivered records.
 unsafe extern "C" fn delivered(
     _context: u64,
     _buffer: u64,

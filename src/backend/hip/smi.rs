@@ -1,5 +1,5 @@
-//! AMD's management library: a device's clocks, power and throttling. Opened if it is installed; values that it does
-//! not report are `None` or left out.
+//! AMD's management library: a device's clocks, power and throttling. It is used if it is installed; a value that it
+//! does not report is `None` or missing from a list.
 //!
 //! Uses ROCm SMI rather than its successor AMD SMI: nearly all of its functions return a single number, so few
 //! structures that change between versions are involved. Only reads: no setting of a device is changed.
@@ -35,11 +35,11 @@ functions! {
 const CLOCK_SYSTEM: u32 = 0;
 const CLOCK_MEMORY: u32 = 4;
 
-/// The sensor at the hottest point of the chip, and its current value.
+/// The temperature sensor at the hottest point of the chip, and the kind of value that is its current temperature.
 const SENSOR_JUNCTION: u32 = 1;
 const TEMPERATURE_NOW: u32 = 0;
 
-/// Buffer sizes in 64-bit words, larger than the structures of every version.
+/// Sizes in 64-bit words of the buffers for structures; larger than the structures of every version.
 const CLOCKS_ROOM: usize = 128;
 const METRICS_ROOM: usize = 2048;
 
@@ -62,15 +62,15 @@ pub fn open(paths: &SearchPaths) -> Result<(Table, &'static str), ExecError> {
     Ok((Table::load(&opened)?, opened.path))
 }
 
-/// A device as the management library sees it.
+/// A device, accessed through the management library.
 pub struct Smi {
     table: Table,
     device: u32,
-    /// Throttling counters when the device was opened; `None` if it has none.
+    /// Throttling counters when the device was opened, with the time; `None` if the device has none.
     first: Option<(Instant, ThrottleCounters)>,
 }
 
-/// Counters of the device's control loop: how many of its rounds were throttled, and all rounds.
+/// Counters of the device's control loop: all of its rounds, and the rounds that power or temperature has throttled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ThrottleCounters {
     rounds: u64,
@@ -100,7 +100,7 @@ impl Smi {
         Some(smi)
     }
 
-    /// Current and highest clock of a domain, in MHz; `None` if the library reports none.
+    /// Current and highest clock of a domain, in MHz; `None` if the library reports no clocks.
     fn clock(&self, domain: u32) -> Option<(u32, u32)> {
         let mut buffer = [0u64; CLOCKS_ROOM];
         // SAFETY: the buffer is larger than the structure of every version.
@@ -175,16 +175,16 @@ impl Smi {
     }
 }
 
-/// Formats a PCI address as HIP does. A partition's number is in bits of its own or in the function number.
+/// Formats a PCI address as HIP does. The number of a partition is in bits of its own, or in the function number.
 fn written(place: u64) -> String {
     let partition = place >> 28 & 0xf;
     let function = if partition > 0 { partition } else { place & 7 };
     format!("{:04x}:{:02x}:{:02x}.{function:x}", place >> 32, place >> 8 & 0xff, place >> 3 & 0x1f)
 }
 
-/// The current and the highest clock in the structure of clocks, in MHz; `None` without clocks. Before 6.0 it begins
-/// with the number of clocks and the index of the current one; since then a boolean precedes them, so `grown` shifts
-/// all by one word.
+/// Reads the current and the highest clock, in MHz, from the structure of clocks; `None` if it contains no clocks.
+/// Before 6.0, the structure begins with the number of clocks and the index of the current one; since 6.0 (`grown`), a
+/// Boolean that takes one word precedes them.
 fn parse_clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) as u32 as usize;
     let (count, current, first) = if grown { (half(1), half(2), 2) } else { (half(0), half(1), 1) };
@@ -193,7 +193,7 @@ fn parse_clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     Some((mhz(*clocks.get(current)?)?, mhz(*clocks.iter().max()?)?))
 }
 
-/// The counters in the structure of metrics; `None` if the driver does not fill them.
+/// Reads the counters from the structure of metrics; `None` if the driver does not fill them.
 fn parse_counters(words: &[u64]) -> Option<ThrottleCounters> {
     // The driver's table begins with its size and version.
     let (format, content) = (words[0] >> 16 & 0xff, words[0] >> 24 & 0xff);

@@ -1,5 +1,5 @@
-//! The kernel driver's files about a device: chips, partition, links, sensors. ROCm's libraries read the same files.
-//! Values that a file does not contain are `None` or left out.
+//! Files of the kernel's driver about a device: chips, partition, links, sensors. ROCm's libraries read the same files.
+//! A value that no file contains is `None` or missing from a list.
 //!
 //! Only reads: no setting of a device is changed.
 
@@ -11,18 +11,18 @@ use crate::exec::Health;
 const PCIE: u64 = 2;
 const XGMI: u64 = 11;
 
-/// Folders of a device.
+/// The folders and files that describe a device.
 pub struct Sysfs {
     /// The folder of the PCI device.
     pci: PathBuf,
-    /// The folder of the compute node; each partition of a device has its own. `None` if there is none.
+    /// The folder of the compute node, of which each partition of a device has its own; `None` if none was found.
     node: Option<PathBuf>,
     driver: PathBuf,
 }
 
 impl Sysfs {
-    /// Finds the folders below `root`, which is `/sys` except in tests, of the device with a PCI address such as
-    /// `0000:1b:00.0`.
+    /// Finds the folders of the device with a PCI address such as `0000:1b:00.0`, below `root`, which is `/sys` except
+    /// in tests.
     pub fn new(root: &Path, bus: &str) -> Sysfs {
         let devices = root.join("bus/pci/devices");
         // A partition other than the first has its number as PCI function, and no PCI device of that name exists.
@@ -81,8 +81,8 @@ impl Sysfs {
 }
 
 impl Sysfs {
-    /// Current clocks and power of the device; `None` if the driver does not report them. Throttle reasons are not
-    /// available here.
+    /// Current clocks and power of the device; `None` if the driver does not report them. These files contain no
+    /// throttle reasons.
     pub fn health(&self) -> Option<Health> {
         let folders = std::fs::read_dir(self.pci.join("hwmon"));
         let sensors = folders.into_iter().flatten().flatten().map(|entry| entry.path()).min()?;
@@ -99,7 +99,7 @@ impl Sysfs {
         })
     }
 
-    /// The highest clock in MHz of the driver's list, whose lines look like `1: 2100Mhz *`; `None` without a list.
+    /// The highest clock in MHz in the driver's list, whose lines look like `1: 2100Mhz *`; `None` without such a list.
     fn highest_clock(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.pci.join("pp_dpm_sclk")).ok()?;
         let clock = |line: &str| line.split_whitespace().nth(1)?.to_lowercase().strip_suffix("mhz")?.parse().ok();
@@ -107,7 +107,8 @@ impl Sysfs {
     }
 }
 
-/// Counts the links of a device by kind: `7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s`, with the driver's rates.
+/// Counts a device's links by kind, with the driver's rates: `7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s`; `None`
+/// without any.
 fn links(node: &Path) -> Option<String> {
     let mut found: Vec<(u64, u64, usize)> = Vec::new();
     for folder in ["io_links", "p2p_links"] {
@@ -134,7 +135,7 @@ fn links(node: &Path) -> Option<String> {
     Some(text.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
-/// Splits a PCI address into the domain and the driver's number for the rest; `None` if it is no address.
+/// Splits a PCI address into its domain and the driver's number of the rest; `None` if the text is no PCI address.
 fn place(bus: &str) -> Option<(u64, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (rest, function) = bus.rsplit_once('.')?;
@@ -157,7 +158,7 @@ impl Properties {
     }
 }
 
-/// The only line of a file; `None` if it is missing or empty.
+/// The first line of a file; `None` if the file is missing or empty.
 fn line(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let text = text.trim();

@@ -9,7 +9,8 @@ use crate::backend::gpu::runtime::{self, Address, Event, Stream};
 use crate::backend::libraries::Opened;
 use crate::exec::ExecError;
 
-/// Declares the table in three parts: required functions, optional ones, and optional ones newer than `hip-sys`.
+/// Declares the table from three lists: required functions, optional functions, and optional functions newer than
+/// `hip-sys`.
 macro_rules! table {
     (
         required { $($field:ident = $symbol:ident ( $($arg:ty),* $(,)? );)* }
@@ -62,7 +63,7 @@ macro_rules! table {
     };
 }
 
-/// Names the functions of `Runtime`, each with its number of arguments.
+/// Declares the names of the functions of `Runtime`, each with its number of arguments.
 macro_rules! names {
     (
         required { $($field:ident = $symbol:ident ( $($arg:tt),* );)* }

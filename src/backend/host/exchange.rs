@@ -7,29 +7,29 @@ use crate::base::computing::compute;
 use crate::exec::Comm;
 use crate::ops::{Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
 
-/// Communicators of all ranks of the process, and their copies between ranks.
+/// The communicators of all ranks of the process, and the copies between ranks.
 #[derive(Debug, Default)]
 pub struct CommStates {
     comms: Mutex<BTreeMap<Comm, Arc<CommState>>>,
     pub crossings: Arc<CopiesInFlight>,
 }
 
-/// A direction of a copy between ranks: its number, the sender and the receiver.
+/// One direction of a copy between ranks: number of the copy, sender, receiver.
 type CopyDirection = (u32, u32, u32);
 
-/// Data that was sent and not yet received.
+/// Data of copies between ranks that was sent and not yet received.
 #[derive(Debug, Default)]
 pub struct CopiesInFlight {
     sent: Mutex<BTreeMap<CopyDirection, VecDeque<Arriving>>>,
     changed: Condvar,
 }
 
-/// Data in flight, and its index among the receiver's tensors.
+/// Sent values, and the index of their first element in the receiver's tensor.
 type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
-    /// Takes part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks until
-    /// the other ranks have taken part.
+    /// This rank's part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks
+    /// until the other ranks have sent.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {
@@ -58,14 +58,14 @@ impl CopiesInFlight {
 }
 
 impl CommStates {
-    /// The meeting of a communicator, shared by its ranks.
+    /// The state of a communicator, which its ranks share. Created at the first call.
     pub fn of(&self, comm: &Comm) -> Arc<CommState> {
         let mut comms = self.comms.lock().unwrap_or_else(PoisonError::into_inner);
         comms.entry(comm.clone()).or_insert_with(|| Arc::new(CommState::new(comm.ranks.len()))).clone()
     }
 }
 
-/// State of one communicator.
+/// A communicator: the place where its ranks meet for a collective.
 #[derive(Debug)]
 pub struct CommState {
     state: Mutex<ExchangeState>,
@@ -74,15 +74,15 @@ pub struct CommState {
 
 #[derive(Debug, Default)]
 struct ExchangeState {
-    /// Contributions of each rank to the current collective.
+    /// Contribution of each rank to the current collective; `None` until the rank has arrived.
     shares: Vec<Option<Share>>,
-    /// Number of ranks that have yet to fetch their results.
+    /// Number of ranks that have not fetched their results of the current collective.
     to_fetch: usize,
-    /// Data that was sent from one rank to another and not yet received.
+    /// Data of sends that was not yet received, by sender and receiver, in order.
     sent: BTreeMap<(u32, u32), VecDeque<Vec<f64>>>,
-    /// True if ranks have arrived with different collectives; this one never completes.
+    /// True if ranks have arrived with different collectives, so that the current collective never completes.
     mismatched: bool,
-    /// True once a rank has failed: ranks no longer wait, and results are meaningless.
+    /// True once a rank has failed: ranks do not wait any more, and results are meaningless.
     broken: bool,
 }
 
@@ -95,7 +95,7 @@ struct Share {
 }
 
 impl Share {
-    /// Whether another rank has arrived with the same collectives.
+    /// Whether the collectives of another rank are the same calls.
     fn meets(&self, others: &[Collective]) -> bool {
         let pairs = self.collectives.iter().zip(others);
         self.collectives.len() == others.len() && pairs.into_iter().all(|(one, other)| one.meets(other))
@@ -117,20 +117,20 @@ impl CommState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all ranks have arrived, but with different collectives.
+    /// Whether all ranks have arrived with collectives that are not the same.
     pub fn is_mismatched(&self) -> bool {
         let state = self.lock();
         state.mismatched && state.shares.iter().all(Option::is_some)
     }
 
-    /// Releases all ranks that wait here, now and later.
+    /// Makes all ranks that wait here continue, now and later, without correct results.
     pub fn abort(&self) {
         self.lock().broken = true;
         self.changed.notify_all();
     }
 
-    /// Takes part in an operation of a rank. `outputs` has the current contents of its outputs, and receives the
-    /// results. Blocks until the other ranks have taken part, unless the meeting is aborted.
+    /// Takes part in an operation, as one rank. `outputs` holds the previous contents of the outputs, and receives the
+    /// results. Blocks until the other ranks have taken part, or until [`CommState::abort`].
     pub fn take_part(
         &self,
         rank: u32,
@@ -146,7 +146,8 @@ impl CommState {
         }
     }
 
-    /// Sends everything before it receives anything, so that two ranks that exchange data do not deadlock.
+    /// Executes sends and receives. All data is sent before any is received, so that two ranks that exchange data do
+    /// not deadlock.
     fn transfer(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut state = self.lock();
         for one in collectives {

@@ -1,20 +1,21 @@
 //! Memory that threads share without `unsafe`.
 //!
-//! A schedule orders conflicting accesses, but a file may permit races, and other threads may write adjacent bytes. So
-//! memory consists of atomic words, and a write to some bytes of a word does not affect the others.
+//! A schedule orders conflicting accesses, but a file may permit races, and several threads may write neighbouring
+//! bytes. Therefore memory consists of atomic words, and a write to some bytes of a word leaves the other bytes
+//! unchanged.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::backend::exhausted::may_be_refused;
 
-/// A range of bytes with offsets from 0.
+/// A range of memory, addressed by byte offsets from 0.
 #[derive(Debug, Default)]
 pub struct HostMemory {
     words: Vec<AtomicU32>,
 }
 
 impl HostMemory {
-    /// Allocates poisoned memory; `None` if the system has not enough.
+    /// Allocates memory of which every byte is `poison`; `None` if the system does not have enough.
     pub fn new(bytes: u64, poison: u8) -> Option<HostMemory> {
         let count = usize::try_from(bytes.div_ceil(4)).ok()?;
         let mut words = Vec::new();

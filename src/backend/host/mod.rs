@@ -54,7 +54,7 @@ impl Backend for Host {
     }
 }
 
-/// Fails if a declared kernel has no reference, since the CPU can only compute the reference.
+/// Fails if a declared kernel has no reference, since the CPU can only compute references.
 fn check_references(image: &Image) -> Result<(), ExecError> {
     let without = image.works.iter().find_map(|work| {
         let kernel = user_kernel(&work.spec).filter(|kernel| kernel.reference.is_none())?;
@@ -82,13 +82,14 @@ struct HostDriver {
     shared: Arc<RankState>,
     lanes: Vec<Sender<LaneCommand>>,
     threads: Vec<JoinHandle<()>>,
-    /// Number of recordings of each event that were sent. The last two events serve graphs.
+    /// For each event, the number of its recordings that were sent to lanes. The last two events are those of graph
+    /// launches.
     turns: Vec<u64>,
     graphs: Vec<CapturedGraph>,
     capture: Option<CapturedGraph>,
-    /// True if lanes were sent commands since the last synchronization.
+    /// True if a command was sent to a lane since the last synchronization.
     busy: bool,
-    /// True if a lane may never finish; nothing waits for it.
+    /// True if a lane may never end, so that nothing may wait for it.
     abandoned: bool,
 }
 

@@ -14,11 +14,11 @@ use crate::ops::{Collective, Launch, Tensor, stretches};
 use super::exchange::{CommState, CopiesInFlight};
 use super::memory::HostMemory;
 
-/// A command to a lane.
+/// A command to the thread of a lane.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneCommand {
     Run(u32),
-    /// Reports that an event has been recorded for the `turn`-th time.
+    /// Marks an event as recorded for the `turn`-th time, counted from 1.
     Record {
         event: u32,
         turn: u64,
@@ -31,7 +31,7 @@ pub enum LaneCommand {
     WaitStamp(u32),
 }
 
-/// Counts how many times an event has been recorded.
+/// An event: counts how many times it has been recorded.
 #[derive(Debug, Default)]
 pub struct RecordedEvent {
     turn: Mutex<u64>,
@@ -58,7 +58,7 @@ impl RecordedEvent {
     }
 }
 
-/// Time at which a stamp was reached; `None` before.
+/// A timestamp, once it has been reached.
 #[derive(Debug, Default)]
 pub struct Stamp {
     time: Mutex<Option<Nanos>>,
@@ -71,7 +71,7 @@ impl Stamp {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Time at which the stamp was reached; `None` before.
+    /// Time at which the stamp was reached; `None` before that.
     pub fn time(&self) -> Option<Nanos> {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,14 +88,16 @@ impl Stamp {
     }
 }
 
-/// Progress of a lane.
+/// Progress of a lane, read by the watchdog.
 #[derive(Debug, Default)]
 pub struct LaneProgress {
+    /// Number of operations that have ended.
     pub ended: AtomicU64,
+    /// True while an operation runs.
     pub running: AtomicBool,
 }
 
-/// State shared by all lanes of a rank.
+/// State that all lanes of a rank share.
 #[derive(Debug)]
 pub struct RankState {
     pub image: Image,
@@ -104,7 +106,7 @@ pub struct RankState {
     pub spaces: [HostMemory; Space::COUNT],
     pub events: Vec<RecordedEvent>,
     pub stamps: Vec<Stamp>,
-    /// The meeting of each communicator, by its number in the image.
+    /// The state of each communicator, by the communicator's number in the image.
     pub meetings: Vec<Arc<CommState>>,
     /// Data of copies between ranks.
     pub crossings: Arc<CopiesInFlight>,
@@ -116,7 +118,7 @@ impl RankState {
     }
 }
 
-/// Buffers that are reused between operations.
+/// Buffers of a lane, reused by all operations.
 #[derive(Debug, Default)]
 struct Workspace {
     inputs: Vec<Vec<f64>>,
@@ -127,7 +129,7 @@ struct Workspace {
 /// Maximum number of inputs of an operation.
 const MAX_INPUTS: usize = 32;
 
-/// Runs a lane until its channel closes.
+/// Executes the commands of a lane until its channel closes.
 pub fn work(shared: &Arc<RankState>, messages: &Receiver<LaneCommand>) {
     let mut workspace = Workspace::default();
     while let Ok(message) = messages.recv() {
@@ -191,7 +193,7 @@ fn run(shared: &RankState, op: u32, workspace: &mut Workspace) {
     }
 }
 
-/// The meeting and the collectives of an operation; `None` for one without other ranks.
+/// The communicator and the collectives of an operation; `None` for an operation without other ranks.
 fn exchange<'a>(shared: &'a RankState, op: &ImageOp) -> Option<(&'a CommState, &'a [Collective])> {
     let comm = shared.image.comms.get(op.comm as usize).filter(|comm| comm.ranks.len() > 1)?;
     let launches = &shared.image.works[op.work as usize].launches;

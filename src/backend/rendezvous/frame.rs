@@ -11,21 +11,22 @@ const HEAD: usize = 21;
 /// Error of a frame with a wrong tag.
 pub const UNSEALED: &str = "its messages were altered in transit, or come from another sender";
 
-/// Maximum bytes of a frame's text.
+/// Maximum number of bytes of a frame's text.
 const TEXT: usize = 4096;
 
-/// Maximum payload bytes of a frame. Small in this file's tests, to get many pieces.
+/// Maximum number of payload bytes of a frame. Small in this file's tests, so that messages have many pieces.
 const BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
+/// Purpose of a frame. Its number is the position in [`KINDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Tells a rank that every rank has joined.
     Begin,
-    /// A rank's message at one step of the run.
+    /// A rank's contribution at one step of the run.
     Message,
     /// The message of a rank that failed at this step.
     Failed,
-    /// Rank 0's answer to all messages of a step.
+    /// Rank 0's answer to the contributions of all ranks at a step.
     Answer,
     /// A rank has failed before this step.
     Alarm,
@@ -35,17 +36,17 @@ pub enum FrameKind {
     Bye,
     /// A heartbeat with the sender's progress.
     Heartbeat,
-    /// A piece of a longer message; more follows.
+    /// A piece of a longer message; at least one further frame follows.
     Piece,
     /// Rank 0 accepts the sender.
     Welcome,
-    /// Rank 0 of another run listens here. The rank 0 of this run may use another port.
+    /// The listener is rank 0 of another run. Rank 0 of the sender's run may use another port.
     Elsewhere,
     /// Rank 0 rejects the sender, with the reason.
     Refused,
 }
 
-/// The kinds of frames, by number.
+/// The kinds of frames, in the order of their numbers.
 pub const KINDS: [FrameKind; 12] = [
     FrameKind::Begin,
     FrameKind::Message,
@@ -65,20 +66,22 @@ pub const KINDS: [FrameKind; 12] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub kind: FrameKind,
-    /// The rank that the frame is about.
+    /// The rank that the frame is about, or its sender.
     pub rank: u32,
     /// Number of the step, counted from 0.
     pub turn: u64,
-    /// Name of the step, or a reason.
+    /// Name of the step, or the reason for a failure.
     pub text: String,
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
+    /// Returns a frame without text and bytes.
     pub fn new(kind: FrameKind, rank: u32, turn: u64) -> Frame {
         Frame { kind, rank, turn, text: String::new(), bytes: Vec::new() }
     }
 
+    /// Returns the frame with a text, which is cut to the maximum length.
     pub fn with_text(mut self, text: &str) -> Frame {
         self.text = text.chars().take(TEXT / 4).collect();
         self
@@ -88,7 +91,7 @@ impl Frame {
         Frame { bytes, ..self }
     }
 
-    /// Splits the frame into pieces of bounded size, followed by a frame with the remaining bytes.
+    /// Splits a frame into pieces of the maximum size, and the frame itself with the remaining bytes at the end.
     pub fn pieces(mut self) -> impl Iterator<Item = Frame> {
         let (rank, turn) = (self.rank, self.turn);
         let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;
@@ -98,7 +101,8 @@ impl Frame {
         (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
-    /// Writes the frame with its seal in one call. Threads must hold the writer, so that frames do not mix.
+    /// Writes the frame with its seal by one call. The caller must hold the connection, so that frames of threads do
+    /// not mix.
     pub fn write(&self, out: &mut impl Write, seal: &mut Seal) -> io::Result<()> {
         if self.bytes.len() > BYTES {
             return Err(io::Error::other(format!("{} bytes exceed the maximum size of a message", self.bytes.len())));
@@ -117,8 +121,8 @@ impl Frame {
         out.flush()
     }
 
-    /// Reads a whole frame and checks its seal. Uses the lengths only if the header's own tag is right, and allocates
-    /// no more memory than has arrived.
+    /// Reads a whole frame and checks its seal. The lengths in the header are used only if the header's own tag is
+    /// right, and no more memory is allocated than has arrived.
     pub fn read(from: &mut impl Read, seal: &mut Seal) -> io::Result<Frame> {
         let head = array::<HEAD>(from)?;
         if !seal.holds("head", &[&head], &array::<TAG>(from)?) {

@@ -14,22 +14,22 @@ use serde::{Deserialize, Serialize};
 use super::seal::{Seal, TAG, holds, tag};
 use super::stream::Socket;
 
-/// First bytes of either side: the protocol and its version.
+/// First bytes that each side sends: the protocol and its version.
 const MAGIC: [u8; 8] = *b"aorta\0/2";
 
 /// Bytes of a nonce.
 const NONCE: usize = 32;
 
-/// Bytes of either side's opening: magic and nonce.
+/// Bytes that each side sends first: magic and nonce.
 const OPENING_BYTES: usize = MAGIC.len() + NONCE;
 
 /// Maximum bytes of a rank's introduction.
 const MAX_HELLO_BYTES: usize = 4096;
 
-/// Time until a connection must be authenticated.
+/// Time in which a connection must be authenticated.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time until its first bytes must arrive, which a rank sends at once.
+/// Time in which the first bytes of a connection must arrive; a rank sends them at once.
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identifies the connecting rank and its run.
@@ -54,26 +54,26 @@ fn opening() -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Labels of the two proofs.
+/// Labels of the two proofs, so that neither can serve as the other.
 const FIRST: &str = "aorta: rank 0 knows the secret";
 const OTHERS: &str = "aorta: another rank knows the secret";
 
-/// Keys to rank 0 and from it.
+/// Derives the keys of both directions: to rank 0, and from rank 0.
 fn keys(secret: &[u8], begun: &[u8], hello: &[u8]) -> (Seal, Seal) {
     let key = |label| Seal::new(tag(secret, label, &[begun, hello]));
     (key("aorta: frames to rank 0"), key("aorta: frames from rank 0"))
 }
 
-/// Why a connection to a listener failed.
+/// Reason why a rank could not connect to a listener.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The listener does not know the secret, or is not aorta.
+    /// The listener does not know the secret, or is not rank 0 of an aorta run.
     Unknown,
     /// The connection could not be made.
     Unreachable(io::Error),
 }
 
-/// Authenticates to rank 0 and checks its proof. Reads nothing from the other side but its nonce and proof.
+/// Authenticates to rank 0 and checks its proof. Reads nothing but nonce and proof from the other side before that.
 pub fn introduce(stream: &mut Socket, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, ConnectError> {
     let opening_of_client = opening().map_err(ConnectError::Unreachable)?;
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
@@ -92,25 +92,25 @@ pub fn introduce(stream: &mut Socket, secret: &[u8], hello: &Hello, deadline: In
     Ok(Seals { sent, received })
 }
 
-/// A process that has connected to rank 0 and is not authenticated yet. Until then it uses a few KiB at most, and its
-/// data is not interpreted.
+/// A process that has connected to rank 0 and is not yet authenticated. It uses a few KiB at most, and nothing that it
+/// sends is interpreted.
 pub struct PendingPeer {
     stream: Socket,
     /// Address of the process; `None` for a process on this host.
     pub from: Option<IpAddr>,
     since: Instant,
     heard: Vec<u8>,
-    /// The opening of both sides; `None` until it has arrived.
+    /// The openings of both sides, one after the other; `None` until the other side's has arrived.
     begun: Option<Vec<u8>>,
 }
 
-/// State of a guest after some progress.
+/// State of a pending connection after it has processed the data that had arrived.
 pub enum PendingPeerState {
     /// More data must arrive.
     Pending(PendingPeer),
     /// The peer is authenticated.
     Known(Hello, Socket, Seals),
-    /// The peer failed to authenticate, and was disconnected.
+    /// The peer did not authenticate in time or correctly; its connection is closed.
     ConnectError,
 }
 

@@ -1,4 +1,4 @@
-//! The other ranks' side of the rendezvous: each finds rank 0 and authenticates to it.
+//! The side of all ranks but rank 0 in the rendezvous: each rank finds rank 0 and authenticates to it.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -14,10 +14,10 @@ use super::{JoinOptions, Transport, local};
 /// Pause between two attempts to find rank 0.
 pub(super) const ROUND: Duration = Duration::from_millis(50);
 
-/// Connection timeout of the ports after the first, which rank 0 uses only if other runs have those before.
+/// Connection timeout for all ports but the first. Rank 0 uses them only if other runs use those before.
 const OTHER_PORTS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Minimum connection timeout, for the last attempts before the time to join ends.
+/// Minimum connection timeout, which applies to the last attempts before the time to join ends.
 const MIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// An authenticated connection.
@@ -38,12 +38,12 @@ impl Connection {
     }
 }
 
-/// Version of this program. Both sides must have the same.
+/// Version of this program, which must be the same on all ranks.
 pub(super) fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// Error of ranks that do not find each other.
+/// The error for ranks that do not find each other, for this reason.
 pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
     let help = match &place.transport {
         Transport::Host { advice, .. } => advice.clone(),
@@ -63,13 +63,13 @@ pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
 /// Rank 0's answer to an authenticated rank.
 pub(super) enum Answer {
     Welcome(Connection),
-    /// The listener belongs to another run. The rank 0 of this run may use another port.
+    /// The listener is rank 0 of another run. Rank 0 of this run may use another port.
     Elsewhere,
     Refused(String),
 }
 
-/// Returns the connection of another rank to rank 0. Other listeners at rank 0's addresses are only mentioned in the
-/// final error.
+/// Finds rank 0 and returns the connection to it. Other listeners at the same addresses are named only in the final
+/// error.
 pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let (mut stranger, mut last) = (None, String::from("nobody listens"));
@@ -120,7 +120,7 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
     }
 }
 
-/// Addresses at which rank 0 may listen, each with the index of its port; or why none is known.
+/// Addresses at which rank 0 may listen, each with the index of its port; an error in words if none is known.
 fn addresses(place: &JoinOptions) -> Result<Vec<(usize, ListenAddress)>, String> {
     match &place.transport {
         Transport::Host { folder, .. } => Ok(vec![(0, local::address(folder, &place.job)?)]),

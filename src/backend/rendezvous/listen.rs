@@ -1,8 +1,8 @@
 //! Rank 0's side of the rendezvous: it listens, and accepts the other ranks until all have joined.
 //!
-//! Anybody who reaches the port may connect, so nothing blocks on a single connection: connections are processed in
-//! turn, the number of unauthenticated ones is limited, and the oldest one from the address with the most makes room
-//! for a new one.
+//! Anybody who reaches the port may connect. Therefore nothing blocks on a single connection: connections are processed
+//! in turn, and the number of unauthenticated ones is limited. If a new one exceeds the limit, the oldest connection of
+//! the address with the most connections is closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -20,19 +20,19 @@ use super::{JoinOptions, Transport, local};
 /// Maximum number of unauthenticated connections.
 const MAX_UNAUTHENTICATED: usize = 256;
 
-/// Maximum number of connections accepted before existing ones are processed again.
+/// Maximum number of connections that are accepted before the existing ones are processed again.
 const MAX_ACCEPTED: usize = 64;
 
-/// Pause when nothing has arrived.
+/// Pause after a round in which nothing has arrived.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Maximum number of refusals and unknown addresses in a message.
+/// Maximum number of rejected ranks, and of unknown addresses, that a message lists.
 const MAX_LISTED: usize = 4;
 
-/// Number of attempts at a port that cannot be bound although no process answers there.
+/// Maximum number of attempts to bind a port that cannot be bound although no process answers there.
 const TRIES: usize = 20;
 
-/// Returns the connections of rank 0, by rank.
+/// Listens until all ranks have joined, and returns the connections by rank.
 pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let listener = bind(place)?;
@@ -55,11 +55,11 @@ enum ListenAttempt {
     Ours(Listener),
     /// Rank 0 of another run with the same secret has it.
     OtherRun,
-    /// The address is not one of this host's.
+    /// The address does not belong to this host.
     Elsewhere,
 }
 
-/// Binds rank 0's address. Skips ports used by other runs of the same user; fails if any other process uses one.
+/// Binds rank 0's address. Skips ports that other runs of the same user have; fails if another process has one.
 fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     let (host, port) = match &place.transport {
         Transport::Host { folder, .. } => {
@@ -133,6 +133,7 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
     all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
+/// Rank 0's connections while ranks join.
 struct Acceptor<'a> {
     place: &'a JoinOptions,
     come: BTreeMap<u32, Connection>,
@@ -176,7 +177,7 @@ impl Acceptor<'_> {
         }
     }
 
-    /// Processes every connection without blocking. Returns whether any was authenticated.
+    /// Processes every unauthenticated connection without blocking. Returns whether any was authenticated.
     fn attend(&mut self) -> bool {
         let mut is_busy = false;
         for guest in std::mem::take(&mut self.guests) {
@@ -194,7 +195,7 @@ impl Acceptor<'_> {
         is_busy
     }
 
-    /// Answers an authenticated process, and keeps its connection if it belongs to this run.
+    /// Answers an authenticated process, and keeps the connection if the process is a missing rank of this run.
     fn receive(&mut self, hello: &Hello, stream: Socket, seals: Seals) {
         let (kind, why) = match self.judge(hello) {
             Ok(()) => (FrameKind::Welcome, String::new()),
@@ -211,8 +212,8 @@ impl Acceptor<'_> {
         }
     }
 
-    /// Whether an authenticated process is a missing rank; otherwise the reason, or `None` if it belongs to another
-    /// run.
+    /// Checks whether an authenticated process is a missing rank of this run. The error is the reason, or `None` if the
+    /// process belongs to another run.
     fn judge(&self, hello: &Hello) -> Result<(), Option<String>> {
         let place = self.place;
         if hello.job != place.job {

@@ -12,10 +12,11 @@ const PATH: usize = 100;
 /// File extension of sockets.
 const SOCKET: &str = "socket";
 
-/// Age after which a socket without a listener is removed: its process was killed.
+/// Age after which a socket without a listener is removed, since its process was killed.
 const STALE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Returns the address of a run in a folder, which is created if missing; or why the folder cannot be used.
+/// Returns the address of a run's socket in a folder, which is created if missing. The error is the reason why the
+/// folder cannot be used.
 pub fn address(folder: &Path, job: &str) -> Result<ListenAddress, String> {
     use sha2::{Digest, Sha256};
     use std::os::unix::fs::DirBuilderExt;

@@ -46,20 +46,20 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// Silence after which a process counts as gone, even if its connection is open: its machine may be down.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time for a process that waits for its device or a library to end by itself after another is gone.
+/// Time that a process has to end by itself after another rank was lost, while it waits for its device or a library.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Time for a process to end by itself after another has failed and still reports its error. Longer than [`GRACE`],
-/// since current work, such as a compilation, may end first.
+/// Time that a process has to end by itself after another rank has failed, whose process still reports the error. It is
+/// longer than [`GRACE`], since current work, such as a compilation, may end first.
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
 /// Maximum time that rank 0 waits for the other ranks to close their connections at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of messages from a rank that are queued unread.
+/// Maximum number of unread messages from a rank.
 const MAX_QUEUED: usize = 4;
 
-/// Rendezvous of a run's processes, with the rank of this one.
+/// Settings by which the processes of a run find each other, with the rank of this process.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
     pub rank: u32,
@@ -69,18 +69,18 @@ pub struct JoinOptions {
     pub job: String,
     /// Maximum time that a process waits for the others to join.
     pub timeout: Duration,
-    /// Maximum time that a rank may make no progress while another waits for it.
+    /// Maximum time for which a rank may make no progress while another rank waits for it.
     pub stall: Duration,
 }
 
-/// The connection through which processes reach rank 0.
+/// The kind of connection by which processes reach rank 0.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// A Unix socket, for processes of one user on one host.
     Host {
         /// Private folder of the socket; created if missing.
         folder: PathBuf,
-        /// Help of the error if ranks do not meet: alternatives to this transport.
+        /// Help text of the error for ranks that do not meet: alternatives to this transport.
         advice: String,
     },
     /// TCP, for processes that know the secret.
@@ -101,7 +101,7 @@ impl JoinOptions {
         }
     }
 
-    /// Key of the proofs. Empty on one host, where the system identifies the other process.
+    /// Key of the proofs of identity. Empty on one host, where the system identifies the other process.
     fn key(&self) -> &[u8] {
         match &self.transport {
             Transport::Host { .. } => &[],
@@ -110,7 +110,7 @@ impl JoinOptions {
     }
 }
 
-/// Callback that ends this process with an error, if the process does not end by itself.
+/// Callback that ends this process with an error. Called if the process does not end by itself after a rank is lost.
 pub type LostRankHandler = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
@@ -127,17 +127,17 @@ struct RendezvousState {
     changed: Condvar,
     rescue: LostRankHandler,
     stall: Duration,
-    /// Returns a number that changes whenever this process makes progress.
+    /// Function that returns a number, which changes whenever this process makes progress. Empty until it is set.
     work: OnceLock<Work>,
 }
 
 type Work = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// The sending half of a connection.
+/// The sending half of a connection to another process.
 struct SendingHalf {
     stream: Socket,
     seal: Seal,
-    /// True if a frame was sent incompletely, after which the connection is unusable.
+    /// True if a frame was sent in part only, after which the connection is unusable.
     broken: bool,
 }
 
@@ -154,11 +154,11 @@ impl SendingHalf {
 
 #[derive(Default)]
 struct ConnectionState {
-    /// Complete frames received from each rank.
+    /// Complete frames that were received and not read yet, by sender.
     inbox: BTreeMap<u32, VecDeque<Frame>>,
-    /// Ranks that have finished.
+    /// Ranks that have finished the run.
     through: BTreeSet<u32>,
-    /// The first rank that was lost, with the reason; `None` while all ranks are connected.
+    /// The first rank that was lost, and the reason; `None` while no rank is lost.
     lost: Option<(u32, String)>,
     /// Number of this process's next step, counted from 0.
     turn: u64,
@@ -186,8 +186,8 @@ impl ConnectionState {
 }
 
 impl Rendezvous {
-    /// Joins the other processes; returns once all have joined. Calls `rescue` if another rank is gone or has failed
-    /// and this process does not end by itself; `rescue` may end the process.
+    /// Joins the other processes, and returns once all ranks have joined. Calls `rescue`, which may end the process, if
+    /// another rank is lost or has failed and this process does not end by itself in time.
     pub fn join(place: &JoinOptions, rescue: LostRankHandler) -> Result<Rendezvous, ExecError> {
         let connections = match place {
             JoinOptions { world: 1, .. } => BTreeMap::new(),
@@ -226,13 +226,13 @@ impl Rendezvous {
         Ok(Rendezvous { shared })
     }
 
-    /// Sets the counter that heartbeats carry as this process's progress. Only the first one is kept.
+    /// Sets the counter that heartbeats report as this process's progress. Calls after the first have no effect.
     pub fn count_work(&self, work: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.shared.work.set(Box::new(work));
     }
 
-    /// Notifies the other processes that this one leaves: without a reason if it has finished, otherwise with the
-    /// reason.
+    /// Notifies the other processes that this one leaves. `why` is the reason for an early end; `None` if the process
+    /// has finished.
     pub fn leave(&self, why: Option<&str>) {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -283,7 +283,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     threads::spawn(std::thread::Builder::new().name("rendezvous".to_owned()), work).map(drop)
 }
 
-/// Describes why a connection ended.
+/// Describes the error that ended a connection.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
@@ -299,14 +299,14 @@ impl RendezvousState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a frame, in pieces if it is long. Frames of other threads may be sent between the pieces.
+    /// Sends a frame to a rank, in pieces if it is long. Frames of other threads may be sent between two pieces.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
         let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);
         frame.clone().pieces().try_for_each(write)
     }
 
-    /// Forwards a frame from rank 0 to all ranks except `but`.
+    /// Forwards a frame to all ranks except `but`, if this is rank 0.
     fn relay(&self, frame: &Frame, but: u32) {
         if self.rank == 0 {
             // If a rank cannot be reached, the thread that reads from it notices.
@@ -374,7 +374,7 @@ impl RendezvousState {
         }
     }
 
-    /// Notes that a rank is gone. `from` is the rank that reported it.
+    /// Notes that a rank is lost. `from` is the rank that has reported it.
     fn note_lost(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
         let mut state = self.state();
         if state.closed || state.lost.is_some() {
@@ -388,7 +388,7 @@ impl RendezvousState {
         self.rescue_after(GRACE, rank, why, |state| !state.closed);
     }
 
-    /// Calls `rescue` after a while, if this process has not ended by then.
+    /// Calls `rescue` after a time if `stuck` is true then.
     fn rescue_after(
         self: &Arc<Self>,
         grace: Duration,
@@ -429,7 +429,7 @@ impl RendezvousState {
         }
     }
 
-    /// Waits for a frame from a rank at step `turn`.
+    /// Waits for the frame of a rank at step `turn`.
     fn next(self: &Arc<Self>, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
         let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
         let since = Instant::now();

@@ -15,12 +15,12 @@ pub(super) struct RankProgress {
     waiting: bool,
     /// Name of the rank's last step; empty before the first.
     place: String,
-    /// Time of the last change to any of the other fields.
+    /// Time at which one of the other fields last changed.
     since: Instant,
 }
 
 impl RendezvousState {
-    /// Begins this process's next step. Returns its number.
+    /// Begins this process's next step, whose name is `what`. Returns its number.
     pub(super) fn enter(&self, what: &str) -> u64 {
         let mut state = self.state();
         let turn = state.turn;
@@ -39,7 +39,7 @@ impl RendezvousState {
         Frame::new(FrameKind::Heartbeat, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
     }
 
-    /// Processes the heartbeat of another rank.
+    /// Processes a heartbeat that another rank has sent.
     pub(super) fn note_heartbeat(&self, from: u32, alive: &Frame) {
         let Some((waiting, work)) = alive.bytes.split_first_chunk::<1>() else { return };
         let Ok(work) = work.try_into().map(u64::from_le_bytes) else { return };
@@ -54,8 +54,8 @@ impl RendezvousState {
         }
     }
 
-    /// Returns the reason to stop waiting for rank `from` at a step, given the time at which the waiting began; `None`
-    /// while the rank makes progress or may still do so.
+    /// Returns the reason to stop waiting for rank `from` at a step, if the waiting began at `since`; `None` while the
+    /// rank makes progress or may still do so.
     pub(super) fn stalled(&self, state: &ConnectionState, from: u32, what: &str, since: Instant) -> Option<String> {
         let known = state.progress.get(&from);
         let still = known.map_or(since, |known| known.since.max(since)).elapsed();

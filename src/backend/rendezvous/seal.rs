@@ -26,13 +26,13 @@ pub fn tag(key: &[u8], label: &str, parts: &[&[u8]]) -> Tag {
     keyed(key, label, parts).finalize().into_bytes().into()
 }
 
-/// Compares a received tag in constant time.
+/// Whether a received tag is the right one. Takes the same time whether or not it is.
 pub fn holds(key: &[u8], label: &str, parts: &[&[u8]], found: &[u8]) -> bool {
     keyed(key, label, parts).verify_slice(found).is_ok()
 }
 
-/// The seal of one direction of a connection: its key and the number of the next frame. A frame that is altered,
-/// repeated, dropped or reordered has a wrong tag.
+/// The seal of one direction of a connection: its key, and the number of the next frame. The tag of a frame that was
+/// altered, repeated, dropped or reordered does not match.
 pub struct Seal {
     key: Tag,
     next: u64,
@@ -44,7 +44,7 @@ impl Seal {
         Seal { key, next: 0 }
     }
 
-    /// Returns the tag of a part of the next frame; `what` names the part.
+    /// Returns the tag of one part of the next frame. `what` names the part.
     pub fn tag(&self, what: &str, bytes: &[&[u8]]) -> Tag {
         let number = self.next.to_le_bytes();
         tag(&self.key, what, &[&[number.as_slice()], bytes].concat())

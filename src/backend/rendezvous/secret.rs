@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::backend::system;
 
-/// Minimum number of characters. Whoever records a handshake can try guesses offline.
+/// Minimum number of characters. Whoever records a handshake can test guesses offline.
 pub const SHORTEST: usize = 16;
 
 /// Maximum number of characters.
@@ -21,14 +21,14 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why an existing secret cannot be used.
+/// Reason why a secret cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SecretFault {
     TooShort,
     TooLong,
-    /// The file belongs to another user, or others can read or write it.
+    /// The file belongs to another user, or other users can read or write it.
     Open,
-    /// The path is a link, a folder or another thing that is not a file.
+    /// The path is a link, a folder or a device, and not a regular file.
     NoFile,
     Unreadable(String),
 }

@@ -92,7 +92,7 @@ impl Socket {
         each!(self, stream => stream.shutdown(Shutdown::Write))
     }
 
-    /// Limits all following reads and writes together by a deadline.
+    /// Returns the connection with a deadline for all following reads and writes together.
     pub fn until(&mut self, deadline: Instant) -> DeadlineStream<'_> {
         DeadlineStream { stream: self, deadline }
     }
@@ -114,7 +114,7 @@ impl Write for Socket {
     }
 }
 
-/// A connection with a deadline for all calls together, so that a slow sender cannot extend it.
+/// A connection with a deadline for all calls together, so that a slow peer cannot extend it.
 pub struct DeadlineStream<'a> {
     stream: &'a mut Socket,
     deadline: Instant,
@@ -147,7 +147,7 @@ impl Write for DeadlineStream<'_> {
     }
 }
 
-/// A listening socket of rank 0. The file of a Unix socket is removed with it.
+/// A listening socket of rank 0. Dropping it removes the file of a Unix socket.
 #[derive(Debug)]
 pub enum Listener {
     Network(TcpListener),
@@ -205,7 +205,7 @@ impl Drop for Listener {
     }
 }
 
-/// Connects to a Unix socket; fails instead of blocking, since the system has no timeout for it.
+/// Connects to a Unix socket. Fails at once if the listener is busy, since the system has no timeout for it.
 fn connect_now(path: &Path) -> io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let stream = UnixStream::from(socket(AddressFamily::UNIX, SocketType::STREAM, None)?);

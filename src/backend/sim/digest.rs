@@ -1,7 +1,7 @@
-//! Digest of a simulation's state, independent of its time: equal digests continue equally.
+//! Digest of a simulation's state, independent of its time. Simulations with equal digests continue in the same way.
 //!
-//! Times are relative to the present, tasks to the oldest one that is kept, stamps to the next iteration. State without
-//! further effect is left out.
+//! Times are relative to the present, tasks to the oldest task that is kept, and stamps to the next iteration. State
+//! that has no further effect is left out.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -18,7 +18,7 @@ pub struct StampBase {
     pub next: u32,
 }
 
-/// Collects a state.
+/// A digest to which the parts of the state are added one by one.
 pub struct Digest<'a> {
     hasher: DefaultHasher,
     now: Time,
@@ -43,18 +43,22 @@ impl<'a> Digest<'a> {
         self.hasher.write_u64(word.into());
     }
 
+    /// Adds integers, without their number.
     pub fn words(&mut self, words: impl IntoIterator<Item = impl Into<u64>>) {
         words.into_iter().for_each(|word| self.word(word));
     }
 
+    /// Adds floating-point numbers, without their number.
     pub fn numbers(&mut self, numbers: impl IntoIterator<Item = f64>) {
         numbers.into_iter().for_each(|number| self.number(number));
     }
 
+    /// Adds the length of a list.
     pub fn size(&mut self, size: usize) {
         self.word(size as u64);
     }
 
+    /// Adds the bits of a floating-point number.
     pub fn number(&mut self, number: f64) {
         self.word(number.to_bits());
     }
@@ -69,7 +73,7 @@ impl<'a> Digest<'a> {
         self.duration(time - self.now);
     }
 
-    /// Adds a time that only matters if it is in the future.
+    /// Adds the earliest time of an event; a time in the past equals the present.
     pub fn not_before(&mut self, time: Time) {
         self.duration((time - self.now).max(0));
     }
@@ -80,6 +84,7 @@ impl<'a> Digest<'a> {
         self.word(task.checked_sub(self.first).map_or(0, |place| place + 1));
     }
 
+    /// Adds a list of tasks, with its length.
     pub fn tasks(&mut self, tasks: impl ExactSizeIterator<Item = TaskId>) {
         self.size(tasks.len());
         tasks.for_each(|task| self.task(task));

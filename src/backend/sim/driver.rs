@@ -20,7 +20,7 @@ struct GraphNode {
     after: Vec<u32>,
     /// Stamps that the node's start and end record.
     observed: [Option<u32>; 2],
-    /// Argument of [`SimMachine::count`]; `None` for a task that does not count as an operation.
+    /// Arguments of [`SimMachine::count`]; `None` if neither start nor end counts as that of an operation.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -37,7 +37,7 @@ struct CapturedGraph {
 #[derive(Debug, Default)]
 struct Capture {
     nodes: Vec<GraphNode>,
-    /// For each lane the last node, and the dependencies of its next one.
+    /// For each lane, the last captured node, and the nodes on which its next node depends besides that.
     lanes: Vec<(Option<u32>, Vec<u32>)>,
     events: Vec<Vec<u32>>,
 }
@@ -60,26 +60,27 @@ struct SimDriver {
     world: Arc<World>,
     place: RankBase,
     costs: Costs,
-    /// The host's time.
+    /// Time of the host's clock, in ns.
     host: Time,
-    /// Number of calls since the last iteration was issued, and its description.
+    /// Number of calls since the last iteration was issued.
     calls: u64,
     issued: Option<Issued>,
-    /// Parts of each operation.
+    /// For each operation, its ranges in `parts`.
     ops: Vec<OperationParts>,
     parts: Vec<SimLaunch>,
-    /// Placement of each lane, its last task, and the dependencies of its next task.
+    /// For each lane: lane and queue of its tasks, its last task, and the tasks on which its next task depends besides
+    /// that.
     lanes: Vec<(Placing, Option<TaskId>, Vec<TaskId>)>,
     events: Vec<Option<TaskId>>,
     stamps: Vec<Option<TaskId>>,
     graphs: Vec<CapturedGraph>,
-    /// The task that holds each gate while it is shut.
+    /// For each gate, the task that holds it while it is closed; `None` while it is open.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
     observing: bool,
-    /// The stamp that the next operation's start records, if any.
+    /// The stamp that the start of the next operation records; `None` if it records none.
     opening: Option<u32>,
-    /// The last operation, as a task or as a node of the current capture; `None` before the first.
+    /// The task or captured node of the last operation; `None` before the first operation.
     last: Option<LastLaunch>,
     notes: Vec<String>,
 }
@@ -87,13 +88,13 @@ struct SimDriver {
 #[derive(Clone, Copy, Debug)]
 enum LastLaunch {
     Task(TaskId),
-    /// A task that had ended when its call returned, with its end.
+    /// A task that had ended when its call returned, by the time of its end.
     Ended(Time),
     Node(u32),
 }
 
-/// Opens a driver for each image, all on one machine. With `each`, every iteration is simulated, even if it equals an
-/// earlier one. The notes are of all ranks.
+/// Opens a driver for each image, all on one simulated machine. `notes` are those of all ranks. With `each`, every
+/// iteration is simulated, even if it equals an earlier one.
 pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
     // Streams with limited compute units have their own queues, after those of all priorities.
@@ -123,7 +124,7 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     drivers.collect()
 }
 
-/// Offsets of a rank's numbers on the machine.
+/// Offsets of the numbers of a rank's lanes, stamps and queues among those of the machine.
 #[derive(Clone, Copy, Debug)]
 struct RankBase {
     /// Index of the rank in this process.
@@ -184,12 +185,12 @@ impl SimDriver {
         }
     }
 
-    /// The machine's number of a stamp.
+    /// The machine's number of one of this rank's stamps.
     fn stamp_of(&self, stamp: u32) -> u32 {
         self.place.first_stamp + stamp
     }
 
-    /// Advances the simulation until an event that is awaited has happened, and the host's clock with it.
+    /// Advances the simulation until the awaited event has happened. Fails if it can never happen.
     fn wait_for<'a>(
         &mut self,
         world: &'a World,
@@ -221,7 +222,8 @@ impl SimDriver {
         DriverView { clock: self.host, calls: self.calls, tasks }
     }
 
-    /// Submits a task after a lane's last one and the lane's pending dependencies.
+    /// Submits a task after the last one of its lane and after the lane's pending dependencies. Blocks while the queue
+    /// is full.
     fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
         self.calls += 1;
         let world = self.world.clone();
@@ -260,7 +262,8 @@ impl SimDriver {
         node
     }
 
-    /// Handles a stamp around an operation: the first of a pair records the next operation's start, the second its end.
+    /// Handles a stamp beside an operation: the first of a pair records the start of the next operation, the second its
+    /// end.
     fn observe(&mut self, stamp: u32) {
         let number = self.stamp_of(stamp);
         match self.last.take() {
@@ -274,7 +277,7 @@ impl SimDriver {
         }
     }
 
-    /// Forgets the previous record of a stamp.
+    /// Clears the previous record of a stamp.
     fn forget(&mut self, stamp: u32) {
         let number = self.stamp_of(stamp) as usize;
         let mut state = self.world.lock();

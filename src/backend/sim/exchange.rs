@@ -12,7 +12,7 @@ use crate::ops::{Collective, CollectiveKind, Peer};
 
 use super::machine::{Action, Channel, ChannelSide, Exchange, SimMachine, Time, whole};
 
-/// Communicators of all ranks, numbered.
+/// The communicators of all ranks, each with a number, and the copies between ranks.
 #[derive(Debug)]
 pub struct Exchanges<'a> {
     comms: FxHashMap<&'a Comm, u32>,
@@ -34,9 +34,9 @@ impl<'a> Exchanges<'a> {
         Exchanges { comms, profile, floor: whole(profile.kernel_floor.value()), crossings }
     }
 
-    /// Actions of a copy between ranks, in the order of a GPU: signal that the destination is ready and wait for the
-    /// receivers' signals; send; signal arrival and wait for incoming data. Consecutive copies that share a
-    /// synchronization omit the flags in between; in the middle of them, a rank that does not send has no action.
+    /// Actions of this rank in a copy between ranks, in the order of a GPU: signals that the destination is ready and
+    /// waits for the receivers' signals; sends; signals arrival and waits for incoming data. Consecutive copies that
+    /// share a synchronization omit the signals between them, so that a rank that does not send may have no action.
     pub fn peer(
         &self,
         (crossing, sharing): (u32, SyncSharing),
@@ -76,8 +76,8 @@ impl<'a> Exchanges<'a> {
         [before, send, behind].into_iter().flatten().collect()
     }
 
-    /// Action of an operation's collectives, which are issued as a group. `None` for a single rank, where they are
-    /// plain copies.
+    /// Action of an operation's collectives, which are issued as a group; `None` in a group of one rank, where they are
+    /// local copies.
     pub fn action(
         &self,
         image: &Image,

@@ -1,4 +1,4 @@
-//! Work that shares capacities: memory bandwidth, links, network cards.
+//! Work that shares capacities: bandwidth of memories, links and network cards.
 //!
 //! A flow at full speed takes a share of each capacity that it uses, its demand. Capacities are divided by dominant
 //! resource fairness (Ghodsi et al., NSDI 2011): the dominant share of all flows grows at the same pace until a flow
@@ -20,16 +20,16 @@ pub type CapacityId = u32;
 /// Number of a flow; reused after its end.
 pub type FlowId = u32;
 
-/// Factor by which the sum of demands may exceed a capacity through rounding without contention.
+/// Factor by which rounding may make a sum of demands exceed a capacity that is not contended.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Panic message for a missing flow.
 const MISSING_FLOW: &str = "capacities know flows that are under way";
 
-/// Minimum speed as a share of the full one, so that rounding never stops a flow.
+/// Minimum speed of a flow as a share of its full speed, so that rounding never stops a flow.
 const MIN_SPEED: f64 = 1e-9;
 
-/// Share of a capacity that a flow takes at full speed, from 0 to 1.
+/// Use of a capacity by a flow at full speed, as a share from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     pub resource: CapacityId,
@@ -39,29 +39,29 @@ pub struct Demand {
 #[derive(Clone, Debug)]
 struct SimFlow<T> {
     owner: T,
-    /// Remaining time at full speed, in ns, as of `at`.
+    /// Time in ns that the flow would still take at full speed, as of the time `at`.
     left: f64,
     at: Time,
-    /// Speed as a share of the full one; 0 before the first assignment.
+    /// Speed as a share of the full speed; 0 before the first assignment.
     rate: f64,
     demands: Vec<Demand>,
-    /// The largest of the flow's demands, each as a share of its resource.
+    /// The largest share among the flow's demands.
     dominant: f64,
-    /// Version of the flow's end, which identifies outdated entries of the heap.
+    /// Version of the flow's end, by which outdated entries of the heap are recognized.
     version: u64,
-    /// The last round that visited the flow.
+    /// The last round of [`Flows::update_rates`] that visited the flow.
     seen: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Capacity {
-    /// Flows that use the capacity, with their demands, in the order of their numbers.
+    /// Flows that use the capacity, in the order of their numbers, each with its share at full speed.
     users: Vec<(FlowId, f64)>,
     seen: u64,
 }
 
 impl Capacity {
-    /// Whether the demands exceed the capacity.
+    /// Whether the flows would need more than the capacity at full speed.
     fn contended(&self) -> bool {
         self.users.iter().map(|(_, share)| share).sum::<f64>() > ROUNDING
     }
@@ -79,7 +79,7 @@ pub struct Flows<T> {
 }
 
 impl<T: Copy> Flows<T> {
-    /// Creates a set of capacities without flows.
+    /// Creates this many capacities without flows.
     pub fn new(resources: usize) -> Self {
         Flows {
             flows: Slots::default(),
@@ -90,13 +90,13 @@ impl<T: Copy> Flows<T> {
         }
     }
 
-    /// Adds a capacity.
+    /// Adds a capacity, and returns its number.
     pub fn resource(&mut self) -> CapacityId {
         self.capacities.push(Capacity::default());
         self.capacities.len() as u32 - 1
     }
 
-    /// Time of the next end of a flow, if nothing changes before; `None` without flows.
+    /// Time at which the next flow ends if nothing changes before; `None` if there are no flows.
     pub fn next(&mut self) -> Option<Time> {
         while let Some(&Reverse((time, id, version))) = self.ends.peek() {
             if self.flows.get(id).is_some_and(|flow| flow.version == version) {
@@ -107,7 +107,7 @@ impl<T: Copy> Flows<T> {
         None
     }
 
-    /// Adds a flow that takes `time` ns at full speed. Demands name each capacity once.
+    /// Adds a flow that takes `time` ns at full speed. `demands` contains each capacity at most once.
     pub fn add(&mut self, now: Time, owner: T, time: f64, demands: Vec<Demand>) {
         let dominant = demands.iter().map(|demand| demand.share).fold(0.0, f64::max);
         let id =
@@ -120,8 +120,8 @@ impl<T: Copy> Flows<T> {
         self.update_rates(now, Some(id), Vec::new());
     }
 
-    /// Removes the flow that ends first, at its end. Returns its owner and the time at full speed, in ns, that rounding
-    /// its end to whole ns has omitted; negative if added. `None` without flows.
+    /// Removes the flow that ends first. Returns its owner, and the part of its time at full speed, in ns, that
+    /// rounding the end to a whole ns has cut off; negative if rounding has added to it. `None` if there are no flows.
     pub fn finish(&mut self) -> Option<(T, f64)> {
         let now = self.next()?;
         let Reverse((_, id, _)) = self.ends.pop()?;
@@ -138,7 +138,7 @@ impl<T: Copy> Flows<T> {
         Some((flow.owner, flow.left - (now - flow.at) as f64 * flow.rate))
     }
 
-    /// Adds the flows to a digest; `owner` adds a flow's owner.
+    /// Adds the flows to a digest; `owner` adds the owner of one.
     pub fn digest(&self, digest: &mut Digest, owner: impl Fn(&mut Digest, T)) {
         digest.size(self.flows.iter().count());
         for (id, flow) in self.flows.iter() {
@@ -159,8 +159,8 @@ impl<T: Copy> Flows<T> {
         self.flows.get(id).expect(MISSING_FLOW)
     }
 
-    /// Updates the speeds of a flow that has begun, of users of freed capacities, and of all flows that share contended
-    /// capacities with them.
+    /// Computes new speeds after a change: of a flow that has begun, of the users of capacities that are no longer
+    /// full, and of all flows that share contended capacities with these.
     fn update_rates(&mut self, now: Time, begun: Option<FlowId>, freed: Vec<CapacityId>) {
         self.round += 1;
         let round = self.round;
@@ -200,7 +200,8 @@ impl<T: Copy> Flows<T> {
         }
     }
 
-    /// Speeds of a closed set of flows that share contended capacities, by progressive filling.
+    /// Speeds, by progressive filling, of a set of flows of which none shares a contended capacity with a flow outside
+    /// of the set.
     fn rates(&self, mut flows: Vec<FlowId>, mut contended: Vec<CapacityId>) -> Vec<(FlowId, f64)> {
         flows.sort_unstable();
         contended.sort_unstable();
@@ -223,7 +224,7 @@ impl<T: Copy> Flows<T> {
         rates.into_iter().map(|(id, rate)| (id, rate.unwrap_or(1.0))).collect()
     }
 
-    /// The dominant share at which unfixed flows exhaust a capacity; infinite if they cannot.
+    /// The dominant share at which flows without a fixed speed exhaust a capacity; infinite if they cannot exhaust it.
     fn level(&self, rates: &[(FlowId, Option<f64>)], resource: CapacityId) -> f64 {
         let mut left = 1.0;
         // Dominant share of each unfixed flow, and its share of this capacity.

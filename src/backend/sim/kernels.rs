@@ -1,4 +1,4 @@
-//! Kernels that a file declares, on the simulator: the resources of their compiled code, or assumed ones.
+//! Resources of kernels that a file declares, for the simulator: from their compiled code, or assumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::ops::{Cost, KernelSource, Resources, UserKernel, user_kernel};
 /// Compiles a kernel for the simulated device. The error is the reason why it cannot.
 pub type Compile = Arc<dyn Fn(&KernelSource) -> Result<Vec<u8>, String> + Send + Sync>;
 
-/// Gives kernels with a text the resources of their compiled code, if there is a compiler. Returns a note for each kernel.
+/// Sets the resources of declared kernels with a source text from compiled code, if there is a compiler. Returns a note
+/// on each.
 pub fn resources(images: &mut [Image], compile: Option<&Compile>) -> Vec<String> {
     let mut compiled: BTreeMap<(String, String), Result<Resources, String>> = BTreeMap::new();
     let mut notes = Vec::new();
@@ -37,7 +38,8 @@ pub fn resources(images: &mut [Image], compile: Option<&Compile>) -> Vec<String>
     notes
 }
 
-/// Explains from which resources a kernel's time is derived. `fit` is the number of its blocks that fit a compute unit.
+/// Returns the note on the resources from which a kernel's time follows. `fit` is the number of blocks that fit a
+/// compute unit.
 fn note(kernel: &UserKernel, found: &Result<Resources, String>, fit: u32) -> String {
     let fit = format!("{} of {} threads fit a compute unit", counted(fit as usize, "block"), kernel.threads());
     let resources = match found {

@@ -33,16 +33,16 @@ use units::Blocks;
 /// The action of a task.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
-    /// A position in a lane: begin or end of a graph, or a stamp by its number.
+    /// Nothing, at a position in a lane: begin or end of a graph, or a stamp, whose number is given.
     Mark(Option<u32>),
     Run(Task),
-    /// Takes part in an exchange, by the number from [`SimMachine::exchange`].
+    /// This rank's part in the exchange with this number, which [`SimMachine::exchange`] has returned.
     Exchange(u32),
-    /// Takes part in an exchange without compute units or a hardware queue, since it is not a kernel.
+    /// As `Exchange`, without compute units and without a hardware queue, because the part is not a kernel.
     Meet(u32),
 }
 
-/// The lane and the queue of a task.
+/// Lane, hardware queue and priority of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Placing {
     pub lane: u32,
@@ -56,21 +56,22 @@ pub struct Placing {
 struct TaskState {
     action: Action,
     placing: Placing,
-    /// Number of dependencies that have not ended.
+    /// Number of dependencies that have not ended; special values mark later states.
     open: u32,
-    /// Earliest start.
+    /// Earliest time of the start, as far as known.
     ready: Time,
-    /// Dependents, each with the minimum gap between this task's end and its start.
+    /// Tasks that depend on this one, each with the minimum time between the end of this task and its start.
     followers: Vec<(TaskId, Time)>,
     end: Option<Time>,
-    /// Number of a kernel's blocks that have not begun, and that have not ended.
+    /// Number of a kernel's blocks that have not begun, and number of those that run. For an exchange, `waiting` is the
+    /// number of compute units that it still needs.
     waiting: u64,
     running: u64,
-    /// Time in ns that rounding of ends to whole ns has omitted from its blocks so far; later blocks compensate for it.
+    /// Time in ns by which rounding has shortened the task's blocks so far; later blocks compensate for it.
     left_out: f64,
-    /// Stamps that the task's start and end record.
+    /// Stamps that are recorded at the start and at the end of the task.
     observed: [Option<u32>; 2],
-    /// The lane for which the task counts as an operation, and whether its start and its end count; `None` if it does not count.
+    /// Lane, and whether start and end of the task count as those of an operation; `None` if neither counts.
     counted: Option<(u32, [bool; 2])>,
 }
 
@@ -83,15 +84,15 @@ struct Engines {
 
 #[derive(Debug)]
 struct SimDevice {
-    /// Free compute units, in 1/32.
+    /// Free compute units, in units of 1/32.
     free: u64,
-    /// Kernels with waiting blocks: the most urgent first, then the oldest.
+    /// Kernels with blocks that have not begun: the most urgent ones first, older ones before newer ones.
     admitted: Vec<TaskId>,
     /// Copy engines to the device, from the device, and to other devices.
     copies: [Engines; 3],
 }
 
-/// Owner of a flow.
+/// The work to which a flow belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// Blocks of a kernel that began together, by the index of their group.
@@ -100,7 +101,7 @@ enum Owner {
     Transfer(TransferId),
 }
 
-/// Index in [`SimDevice::copies`] of the engines that a task uses; `None` for a kernel and for work of the host.
+/// Index in [`SimDevice::copies`] of the engines that execute a task; `None` for a kernel and for work of the host.
 fn engines_of(task: &Task) -> Option<usize> {
     match task {
         Task::Kernel { .. } | Task::Host { .. } => None,
@@ -109,7 +110,7 @@ fn engines_of(task: &Task) -> Option<usize> {
     }
 }
 
-/// Rounds a modelled time to whole ns.
+/// Rounds a time to whole ns.
 pub fn whole(time: f64) -> Time {
     time.round() as Time
 }
@@ -125,32 +126,32 @@ pub struct SimMachine {
     tasks: VecDeque<TaskState>,
     first: TaskId,
     devices: Vec<SimDevice>,
-    /// Device of each lane.
+    /// Index of the device of each lane.
     device_of: Vec<u32>,
     capacity: u64,
     /// The most urgent priority of all lanes.
     most_urgent: i32,
-    /// The longest gap between a task's end and a dependent's start.
+    /// The longest minimum time between a task's end and the start of a dependent task.
     longest_gap: Time,
     blocks: Slots<Blocks>,
     meetings: exchanges::ExchangeState,
-    /// Tasks and lanes that some rank waits for, and whether one of them has changed.
+    /// Tasks whose end, and lanes whose room, some rank waits for; `moved` is true once one of them has changed.
     awaited: FxHashSet<TaskId>,
     awaited_lanes: FxHashSet<u32>,
     moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
-    /// Number of calls per lane whose work has not ended.
+    /// For each lane, the number of calls whose work has not ended.
     outstanding: Vec<u32>,
-    /// For each lane the limit of compute units that it may occupy, and those that it does, in 1/32. Graphs are not
-    /// charged to a lane.
+    /// For each lane, its limit of occupied compute units, and those that it occupies, in units of 1/32. Nodes of
+    /// graphs do not count.
     parts: Vec<(u64, u64)>,
-    /// Stamps that were reached, with their times.
+    /// Stamps that were recorded since [`SimMachine::take_stamps`], with their times.
     stamps: Vec<(u32, Time)>,
-    /// For each lane the number of operations that have begun, and that have ended.
+    /// For each lane, the number of operations that have begun, and the number of those that have ended.
     paces: Vec<[u64; 2]>,
-    /// For each device the times at which its number of occupied compute units changed, with the number in 1/32 from
-    /// then on; `None` while the device is not watched.
+    /// For each device, the times at which the number of its occupied compute units has changed, with the new number in
+    /// units of 1/32; `None` while the device is not watched.
     watched: Vec<Option<Vec<(Time, u32)>>>,
 }
 
@@ -207,7 +208,7 @@ impl SimMachine {
         self.parts[lane as usize].0 = u64::from(units) * u64::from(Cost::WHOLE_UNIT);
     }
 
-    /// Unit limit and usage of the lane that a task is charged to; `None` without one.
+    /// Limit and number of occupied compute units of the lane to which a task is charged; `None` for a node of a graph.
     fn account(&mut self, task: TaskId) -> Option<&mut (u64, u64)> {
         let placing = self.state(task).placing;
         placing.queue.map(|_| &mut self.parts[placing.lane as usize])
@@ -218,7 +219,7 @@ impl SimMachine {
         self.now
     }
 
-    /// Number of calls on a lane whose work has not ended; a graph counts as one.
+    /// Number of calls on a lane whose work has not ended. A graph counts as one call.
     pub fn outstanding(&self, lane: u32) -> u32 {
         self.outstanding[lane as usize]
     }
@@ -229,7 +230,8 @@ impl SimMachine {
         task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())
     }
 
-    /// Submits a task that may start at `visible` at the earliest, and a given gap after each of `after` has ended.
+    /// Submits a task that starts at `visible` at the earliest, and after each task of `after` has ended and its gap
+    /// has passed.
     pub fn submit(
         &mut self,
         action: Action,
@@ -285,7 +287,7 @@ impl SimMachine {
         id
     }
 
-    /// Submits a task that ends only by `release`, and takes no position in a lane.
+    /// Submits a task that ends only by [`SimMachine::release`]. The task is no part of the lane's order.
     pub fn hold(&mut self, lane: u32) -> TaskId {
         let placing = Placing { lane, queue: None, priority: 0 };
         self.tasks.push_back(TaskState {
@@ -315,7 +317,7 @@ impl SimMachine {
         self.awaited.insert(task);
     }
 
-    /// Makes [`SimMachine::moved`] report when a lane has fewer tasks.
+    /// Makes [`SimMachine::moved`] report that the number of outstanding calls of a lane has decreased.
     pub fn await_room(&mut self, lane: u32) {
         self.awaited_lanes.insert(lane);
     }
@@ -325,7 +327,7 @@ impl SimMachine {
         self.awaited_lanes.remove(&lane);
     }
 
-    /// Whether something awaited has happened since the last call.
+    /// Whether one of the awaited events has happened since the last call.
     pub fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -383,7 +385,7 @@ impl SimMachine {
         }
     }
 
-    /// Called when a task's dependencies have ended.
+    /// Continues with a task whose dependencies have ended.
     fn ready(&mut self, task: TaskId) {
         let state = self.state(task);
         // From now on `open` marks this state.
@@ -418,7 +420,7 @@ impl SimMachine {
         }
     }
 
-    /// Time from the start of a kernel or an exchange until it occupies units.
+    /// Time in ns from the start of a kernel or an exchange until it occupies compute units.
     fn floor(&self, action: Action) -> Time {
         match action {
             Action::Run(Task::Kernel { floor, .. }) => whole(floor),
@@ -427,7 +429,7 @@ impl SimMachine {
         }
     }
 
-    /// Starts tasks at the head of a hardware queue that are ready.
+    /// Starts those tasks at the head of a hardware queue that are ready.
     fn start_ready(&mut self, queue: u32) {
         while let Some(&head) = self.queues[queue as usize].front() {
             let now = self.now;
@@ -460,7 +462,7 @@ impl SimMachine {
         }
     }
 
-    /// Called when an engine has finished a copy, or threads of the host their work.
+    /// Continues after an engine has finished a copy, or after CPU threads have finished their work.
     fn copied(&mut self, task: TaskId) {
         let Action::Run(run) = self.state(task).action else { unreachable!("only copies are copied") };
         let device = self.device(task);

@@ -1,7 +1,7 @@
 //! The simulator: a deterministic model of a GPU, from a profile.
 //!
-//! Host calls take the profile's time and reach the device after its latency; the work then runs on the simulated
-//! machine. Nothing is computed, and there is no memory. All results are marked as simulated.
+//! A host call takes the time that the profile states, and reaches the device after a latency. The work then runs on
+//! the simulated machine. Nothing is computed, and there is no memory. Results are marked as simulated.
 
 mod digest;
 mod driver;
@@ -26,7 +26,7 @@ pub struct Sim {
     profile: Profile,
     /// Compiles the kernels that a file declares, to learn their resources; `None` if they are not compiled.
     compile: Option<Compile>,
-    /// True to simulate every iteration, even those that equal earlier ones.
+    /// Whether every iteration is simulated, even one that equals an earlier one.
     each: bool,
 }
 
@@ -36,13 +36,13 @@ impl Sim {
         Sim { profile, compile: None, each: false }
     }
 
-    /// Compiles the kernels that a file declares, and simulates them with the registers and the shared memory that they
-    /// take.
+    /// Sets the compiler for kernels that a file declares. They are simulated with the registers and shared memory that
+    /// their compiled code takes.
     pub fn compiling(self, compile: Option<Compile>) -> Self {
         Sim { compile, ..self }
     }
 
-    /// Simulates every iteration instead of reusing equal ones: slower, with the same results. Used by tests.
+    /// Simulates every iteration instead of reusing equal ones: slower, with the same results. For tests.
     pub fn each_iteration(self) -> Self {
         Sim { each: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! Costs of an image's operations: for each, the host calls and the work on the machine.
+//! Parts of an image's operations: for each launch, the host's time and the work on the simulated machine.
 
 use std::ops::Range;
 
@@ -15,16 +15,17 @@ use crate::ops::Launch;
 use super::exchange::Exchanges;
 use super::machine::{Action, SimMachine, Time, whole};
 
+/// One launch of an operation on the simulator.
 #[derive(Clone, Copy, Debug)]
 pub struct SimLaunch {
     pub action: Action,
-    /// Host time of the call.
+    /// Time in ns that the call takes on the host.
     pub host: Time,
     /// Whether the call blocks the host until the work has ended.
     pub holds_host: bool,
 }
 
-/// An operation's lane and parts, and its parts in observed iterations.
+/// The parts of one operation: its lane, its range of launches, and its range of launches in observed iterations.
 #[derive(Clone, Debug)]
 pub struct OperationParts {
     pub lane: u32,
@@ -32,18 +33,19 @@ pub struct OperationParts {
     pub observed: Range<u32>,
 }
 
-/// Operations and parts of an image.
+/// The operations of an image, and the launches that their ranges refer to.
 pub type Parts = (Vec<OperationParts>, Vec<SimLaunch>);
 
-/// Host cost of each kind of launch, and whether it blocks the host.
+/// The parts of operations that were computed already, so that equal operations share them.
 #[derive(Debug, Default)]
 pub struct LaunchCosts {
-    /// Parts by work, cache share, communicator, and number of a copy between ranks.
+    /// Ranges of launches, normally and in observed iterations, by work, share of operands in the cache, communicator,
+    /// and number of a copy between ranks.
     ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
 }
 
 impl LaunchCosts {
-    /// Computes the parts of an image's operations; shares those of equal operations.
+    /// Computes the parts of an image's operations.
     pub fn parts(
         &mut self,
         image: &Image,

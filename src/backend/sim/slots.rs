@@ -1,5 +1,5 @@
-//! A container that reuses numbers, smallest first, so that the numbers in use depend only on the present items, not on
-//! past ones.
+//! A container that gives its items numbers. It reuses the smallest free number first, so that the numbers in use
+//! depend on the present items alone.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,19 +32,19 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Removes an item; `None` if there is none of that number.
+    /// Removes and returns an item; `None` if no item has this number.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let item = self.items.get_mut(number as usize)?.take()?;
         self.free.push(Reverse(number));
         Some(item)
     }
 
-    /// Returns an item; `None` for a number that is not in use.
+    /// Returns an item; `None` if no item has this number.
     pub fn get(&self, number: u32) -> Option<&T> {
         self.items.get(number as usize)?.as_ref()
     }
 
-    /// Returns an item to be changed; `None` for a number that is not in use.
+    /// Returns an item for changes; `None` if no item has this number.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.items.get_mut(number as usize)?.as_mut()
     }

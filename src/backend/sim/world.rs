@@ -1,11 +1,11 @@
-//! One simulated machine for all ranks of a process, and the turns of ranks.
+//! One simulated machine for all ranks of a process, on which the ranks take turns.
 //!
-//! Each rank has its own thread and host clock, but only one runs at a time, until it must wait for the machine, or for
-//! the others to issue the same number of iterations. Simulated time advances when all of them wait. So nothing is
-//! issued in the past, and every run is the same.
+//! Each rank has its own thread and host clock, but only one thread runs at a time: until it must wait for the machine,
+//! or for the other ranks to issue the same number of iterations. Simulated time advances when all ranks wait.
+//! Therefore nothing is issued in the past, and every run has the same result.
 //!
-//! Iterations soon repeat. When the whole state equals that of some iterations ago, the same must follow, and the ranks
-//! receive the number of iterations that they can reuse.
+//! Iterations soon repeat. If the whole state equals that of some iterations ago, the same iterations follow, and the
+//! ranks are told how many of them they can reuse.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -20,23 +20,23 @@ use super::machine::{SimMachine, TaskId, Time};
 #[derive(Clone, Copy, Debug)]
 pub enum Awaited {
     End(TaskId),
-    /// Fewer than `limit` tasks on a lane.
+    /// Less than `limit` outstanding calls on a lane.
     Room {
         lane: u32,
         limit: u32,
     },
-    /// The moment at which every rank has issued this number of iterations.
+    /// Every rank has issued this number of iterations.
     Issued(u64),
 }
 
-/// Number of iterations whose time of issue is kept: more than a rank may have under way.
+/// Number of iterations whose times of issue are kept. It exceeds the number that a rank may have under way.
 const RING: u64 = 64;
 
-/// The iterations that a rank has issued since it entered.
+/// The number of iterations that a rank has issued since it entered, with the times of the last ones.
 #[derive(Clone, Debug)]
 struct IssuedCount {
     count: u64,
-    /// Times at which the last of them were issued, as a ring.
+    /// Times in ns at which the last iterations were issued, as a ring.
     times: [Time; RING as usize],
 }
 
@@ -48,7 +48,7 @@ impl IssuedCount {
         self.times[(self.count % RING) as usize] = time;
     }
 
-    /// Time at which the rank had issued `count` iterations; the begin of time if it is no longer kept, since no rank
+    /// Time at which the rank had issued `count` iterations; 0 if that time is no longer kept, in which case no rank
     /// waits for it.
     fn time(&self, count: u64) -> Time {
         match self.count.checked_sub(count) {
@@ -58,46 +58,47 @@ impl IssuedCount {
     }
 }
 
-/// State of a driver that determines what it does next, when it yields to others.
+/// The state of a driver that determines what it does next, as of the moment at which it lets other ranks run.
 #[derive(Clone, Debug, Default)]
 pub struct DriverView {
     pub clock: Time,
     /// Number of calls since the last iteration was issued.
     pub calls: u64,
-    /// Lists of tasks: the last of each lane with the next one's dependencies, events, stamps, gates.
+    /// Lists of tasks: for each lane the last one and the dependencies of the next one; events; stamps; gates.
     pub tasks: Vec<Vec<Option<TaskId>>>,
 }
 
-/// State of one rank that the other ranks see.
+/// State of a rank that the other ranks access.
 #[derive(Debug)]
 struct SharedRank {
     present: bool,
     /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: IssuedCount,
-    /// The rank's last iteration; `None` if no later one can equal an earlier one.
+    /// The rank's last iteration; `None` if no later iteration can equal it.
     last: Option<Issued>,
     view: DriverView,
-    /// Numbering of the rank's stamps.
+    /// Numbers of the rank's stamps.
     stamps: StampBase,
-    /// Number of iterations that the rank can reuse; `None` once it has received that number.
+    /// Number of iterations that the rank can reuse; `None` if there are none, or once the rank has read it.
     repeat: Option<Repeat>,
 }
 
-/// The machine and the state that ranks share.
+/// The machine, and the state that all ranks share.
 #[derive(Debug)]
 pub struct SharedState {
     pub machine: SimMachine,
-    /// Time of each stamp; `None` if it was not reached.
+    /// For each stamp, the time in ns at which it was last reached; `None` before that, and after the stamp was
+    /// cleared.
     pub times: Vec<Option<Time>>,
     ranks: Vec<SharedRank>,
     /// Number of ranks that have entered.
     entered: u32,
     together: bool,
     turn: usize,
-    /// True if no event is left and some rank waits.
+    /// True if some rank waits although no event is left.
     stuck: bool,
-    /// Digests of states, with the number of iterations that the first rank had issued.
+    /// Digests of earlier states, each with the number of iterations that the first rank had issued then.
     seen: FxHashMap<u64, u64>,
 }
 
@@ -115,19 +116,19 @@ impl SharedState {
         }
     }
 
-    /// Takes over the times of stamps that were reached.
+    /// Takes over from the machine the times of stamps that were reached.
     pub fn take_stamps(&mut self) {
         for (stamp, time) in self.machine.take_stamps() {
             self.times[stamp as usize] = Some(time);
         }
     }
 
-    /// Ranks whose threads are running: all of them, or the only one, which never enters.
+    /// The ranks whose threads run: those that have entered; or the only rank of a process, which never enters.
     fn under_way(&self) -> impl Iterator<Item = &SharedRank> {
         self.ranks.iter().filter(|rank| rank.present || self.ranks.len() == 1)
     }
 
-    /// Finds iterations that all ranks can reuse, when the first of them has issued one.
+    /// Looks for iterations that all ranks can reuse, when the first rank under way has issued one.
     fn find_repeat(&mut self, rank: usize) {
         let first = self.ranks.iter().position(|rank| rank.present).unwrap_or(0);
         let left = self.under_way().map(|rank| rank.last.and_then(|last| last.left)).min();
@@ -203,7 +204,7 @@ impl SharedState {
 pub struct World {
     state: Mutex<SharedState>,
     turns: Vec<Condvar>,
-    /// True to simulate every iteration, even those that equal earlier ones.
+    /// Whether every iteration is simulated, even one that equals an earlier one.
     each: bool,
 }
 
@@ -262,7 +263,7 @@ impl World {
         drop(self.wait_for_turn(state, rank));
     }
 
-    /// A rank's thread ends.
+    /// Removes a rank whose thread ends.
     pub fn leave(&self, rank: usize) {
         let mut state = self.lock();
         state.ranks[rank].present = false;
@@ -279,7 +280,7 @@ impl World {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the turn to the runnable rank with the lowest number.
+    /// Gives the turn to the rank with the lowest number that can run. Advances the simulation until there is one.
     fn pass(&self, state: &mut SharedState) {
         loop {
             let can = |rank: &usize| {
@@ -308,8 +309,8 @@ impl World {
         }
     }
 
-    /// Notes that a rank has issued an iteration. Returns the time at which it continues: with `wait`, when all other
-    /// ranks have issued as many, as far as they can before this one continues.
+    /// Notes that a rank has issued an iteration. Returns the time in ns at which it continues. With `wait`, that is
+    /// when all other ranks have issued as many iterations, as far as they can before this rank continues.
     pub fn issued(&self, rank: usize, wait: bool, issued: Issued, view: impl Fn() -> DriverView) -> Time {
         let mut state = self.lock();
         let own = &mut state.ranks[rank];
@@ -343,7 +344,7 @@ impl World {
         time
     }
 
-    /// Iterations that a rank can reuse; `None` after the first call that returned them.
+    /// The iterations that a rank can reuse; `None` if there are none, and after the first call that has returned them.
     pub fn repeats(&self, rank: usize) -> Option<Repeat> {
         self.lock().ranks[rank].repeat.take()
     }

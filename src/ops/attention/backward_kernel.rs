@@ -11,7 +11,7 @@ use super::kernel::{RATE, row_blocks, sequence_params, sequences_text, size_para
 use super::shape::{Axes, bias};
 use super::*;
 
-/// Threads of a block: four warps of 32, or two of 64.
+/// Threads of a block: four warps of 32 threads, or two of 64.
 const THREADS: u64 = 128;
 
 /// Largest head dimension of the kernels for matrix units, which hold the gradients of a block's keys and values in registers.
@@ -20,27 +20,34 @@ const LARGEST_TILE: u64 = 128;
 /// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
 
-/// Matrix products per pair of tiles: both kernels compute queries × keys and gradients × values, and each gradient
-/// takes one more.
+/// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
+/// each of the three gradients takes one more.
 const PRODUCTS: f64 = 7.0;
 
 /// Instructions per score and kernel: scale, exponential, gradient of the score, and two roundings.
 const PER_SCORE: f64 = 8.0;
 
-/// An operand of a kernel: an input, an output, the row sums of `dy * o` in the workspace, the bias, or the gradients of the
-/// biased scores.
+/// An operand of the kernels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KernelOperand {
+    /// Input of the operation with this index, other than the bias.
     Input(usize),
+    /// Output of the operation with this index, other than the gradients of the biased scores.
     Output(usize),
+    /// Row sums of `dy * o` in the workspace.
     Sums,
+    /// Bias of the scores, as an input.
     Bias,
+    /// Gradients of the biased scores, as an output.
     Slopes,
 }
 
-/// Inputs in the order of the operation: q, k, v, o, lse, dy. Outputs: dq, dk, dv.
+/// Logsumexp of the queries. The inputs of the operation are q, k, v, o, lse, dy; its outputs dq, dk, dv.
 const LSE: KernelOperand = KernelOperand::Input(4);
+/// Gradients of the results.
 const DY: KernelOperand = KernelOperand::Input(5);
+/// Operands of the kernel whose rows are queries, in the order of its parameters. It has only one output, which counts
+/// twice.
 const QUERIES: [KernelOperand; 8] = [
     KernelOperand::Input(0),
     DY,
@@ -51,6 +58,7 @@ const QUERIES: [KernelOperand; 8] = [
     KernelOperand::Output(0),
     KernelOperand::Output(0),
 ];
+/// Operands of the kernel whose rows are keys, in the order of its parameters.
 const KEYS: [KernelOperand; 8] = [
     KernelOperand::Input(1),
     KernelOperand::Input(2),
@@ -62,11 +70,11 @@ const KEYS: [KernelOperand; 8] = [
     KernelOperand::Output(2),
 ];
 
-/// Index of the gradients of the biased scores among the outputs.
+/// Index of the gradients of the biased scores in the outputs of the operation.
 const SLOPES: usize = 3;
 
-/// Returns the operands with their names in the kernel: of the kernel whose rows are keys if `keys`, otherwise of the
-/// one whose rows are queries.
+/// Returns the operands of a kernel with the names of their parameters: of the kernel whose rows are keys if `keys`,
+/// otherwise of the one whose rows are queries.
 fn order(spec: &Spec, keys: bool) -> Vec<(KernelOperand, &'static str)> {
     let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
     let mut all: Vec<_> = if keys { KEYS } else { QUERIES }.into_iter().zip(names).collect();
@@ -76,7 +84,7 @@ fn order(spec: &Spec, keys: bool) -> Vec<(KernelOperand, &'static str)> {
 }
 
 impl KernelOperand {
-    /// Returns the number of the operand, inputs first; `None` for data in the workspace.
+    /// Returns the number of the operand in the call, inputs first; `None` for data in the workspace.
     fn operand(self, spec: &Spec) -> Option<usize> {
         match self {
             KernelOperand::Input(input) => Some(input),
@@ -87,8 +95,8 @@ impl KernelOperand {
         }
     }
 
-    /// Returns the tensor. The row sums have one element per row of `lse`, without gaps. The bias is broadcast to the
-    /// scores.
+    /// Returns the operand as a tensor. The row sums have one element for each of `lse`, without gaps; the bias is
+    /// broadcast to the scores.
     fn tensor(self, spec: &Spec) -> Tensor {
         match (self.operand(spec), bias(spec)) {
             (Some(_), Some(bias)) if self == KernelOperand::Bias => bias,
@@ -100,13 +108,13 @@ impl KernelOperand {
         }
     }
 
-    /// Whether several heads of queries share the operand: true for keys, values and their gradients.
+    /// Whether several heads of queries can share the operand: true for keys, values and their gradients.
     fn is_shared(self) -> bool {
         matches!(self, KernelOperand::Input(1 | 2) | KernelOperand::Output(1 | 2))
     }
 
-    /// Returns the dimensions of heads, positions and elements; `None` for an operand with one number per query. For
-    /// the scores of a query, the elements are its keys.
+    /// Returns the axes of heads and positions; `None` for an operand with one number per query. For the bias and the
+    /// gradients of biased scores, the elements of a query are its keys.
     fn axes(self, shape: &Shape, rank: usize) -> Option<Axes> {
         match self {
             LSE | KernelOperand::Sums => None,
@@ -119,12 +127,13 @@ impl KernelOperand {
 /// Division of the work of the gradient kernels among thread blocks.
 pub struct BackwardPartition {
     shape: Shape,
-    /// Columns of a tile, and the padded head dimensions; `None` for the kernels without matrix units, which have 32 threads for
-    /// each row.
+    /// Columns of a tile, and the head dimensions of queries and of values, rounded up to whole tiles; `None` for the
+    /// kernels without matrix units, which have 32 threads for each row.
     tiles: Option<(u64, [u64; 2])>,
 }
 
 impl BackwardPartition {
+    /// Returns the division of the work for a call of a gradient operation.
     pub fn of(spec: &Spec) -> BackwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
@@ -135,12 +144,13 @@ impl BackwardPartition {
         BackwardPartition { shape, tiles: tiles.then_some((columns, widths)) }
     }
 
-    /// Whether the kernels multiply tiles.
+    /// Whether the kernels multiply tiles with matrix units.
     pub fn has_tiles(&self) -> bool {
         self.tiles.is_some()
     }
 
-    /// Rows and columns per index of the geometry, and the number of indices.
+    /// Returns the number of rows and of columns per index of the geometry, and the number of indices: of the kernel
+    /// whose rows are keys if `keys`.
     fn rows(&self, keys: bool) -> (u64, u64, u64) {
         let Shape { batch, heads, group, .. } = self.shape;
         match keys {
@@ -149,6 +159,7 @@ impl BackwardPartition {
         }
     }
 
+    /// Number of blocks of the kernel whose rows are keys if `keys`.
     fn blocks(&self, keys: bool) -> u64 {
         let (rows, _, indices) = self.rows(keys);
         match self.tiles {
@@ -157,13 +168,15 @@ impl BackwardPartition {
         }
     }
 
-    /// Bytes of shared memory of a block: tiles of rows and of columns, and `lse` and `delta` of each column.
+    /// Bytes of shared memory of a block: tiles of rows and of columns, and `lse` and `delta` of each column; 0 without
+    /// tiles.
     fn shared(&self) -> u64 {
         let Some((columns, widths)) = self.tiles else { return 0 };
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         2 * (BLOCK_ROWS + columns) * (row(widths[0]) + row(widths[1])) + 8 * columns
     }
 
+    /// Returns the cost of all gradient kernels together.
     pub fn cost(&self, spec: &Spec) -> Cost {
         let pairs = self.shape.pairs();
         let elements = (self.shape.size + self.shape.value_size) as f64;
@@ -240,7 +253,8 @@ impl BackwardPartition {
         layout::collapse(dims, &strides)
     }
 
-    /// Returns three kernels: the row sums of `dy * o`; `dq`, parallel over queries; `dk` and `dv`, parallel over keys.
+    /// Returns three kernels: for the row sums of `dy * o`, for `dq` with queries as rows, and for `dk` and `dv` with
+    /// keys as rows.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)]
     }

@@ -1,7 +1,7 @@
 //! Attention as matrix products of the vendor's library, with the scores of some heads in the workspace.
 //!
-//! `attention` takes these products for `f32`, `f64` and heads of more than 256 elements, for which neither the tiled kernels of this
-//! folder nor the library's fused attention exist.
+//! `attention` and its gradients use these products for `f32`, `f64` and heads of more than 256 elements, for which
+//! neither the tiled kernels of this folder nor the library's fused attention exist.
 
 use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
@@ -14,90 +14,98 @@ use super::kernel::{size_params, steps};
 use super::shape::{Axes, bias};
 use super::*;
 
-/// Bytes of the workspace beyond which heads are computed in several parts.
+/// Bytes of the workspace above which the matrices of scores are computed in several parts.
 const LARGE: u64 = 256 << 20;
 
-/// Maximum bytes of the scores of a head.
+/// Maximum bytes of the workspace for one matrix of scores.
 const LARGEST_HEAD: u64 = 2 << 30;
 
-/// Maximum number of parts, each of which is several launches.
+/// Maximum number of parts, each of which takes several launches.
 const MAX_PARTS: u64 = 64;
 
-/// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without tiles.
+/// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without
+/// tiles does.
 const MIN_ROWS: u64 = 16;
 
-/// Elements to whose multiple the rows of scores are padded: 16 bytes of the narrowest type, which the library's fast kernels
-/// load at once.
+/// Number of elements to a multiple of which the rows of scores are padded: 16 bytes of a 16-bit type, which the
+/// library's fast kernels load at once.
 const PACK: u64 = 8;
 
-/// Alignment of a region of the workspace in bytes.
+/// Alignment of the regions of the workspace in bytes.
 const ALIGN: u64 = 256;
 
-/// Side of the tiles into which libraries divide small products.
+/// Assumed number of rows, and of columns, of the tiles into which libraries divide small products.
 const TILE: u64 = 64;
 
 /// Instructions per score: scale, maximum, two exponentials, sum, rounding, loads and stores.
 const PER_SCORE: f64 = 30.0;
 
-/// An operand of the products or kernels, by its index among inputs and outputs.
+/// An operand of the products or of the kernels between them.
 #[derive(Clone, Copy)]
 struct Operand {
     index: usize,
     name: &'static str,
-    /// Whether several heads of queries share it: keys, values and their gradients.
+    /// Whether heads of queries can share it: true for keys, values and their gradients.
     shared: bool,
 }
 
-/// A factor or the result of a matrix product: a tensor of the operation, or scores in the workspace.
+/// A factor or the result of a matrix product: a tensor of the operation, or a matrix in the workspace.
 #[derive(Clone, Copy)]
 enum Factor {
-    /// Number of an operand in [`Composed::matrices`].
+    /// Index of an operand in [`Composed::matrices`].
     Operand(usize),
+    /// Products of queries and keys, in the type of sums.
     Scores,
-    /// Gradients of the weights.
+    /// Gradients of the weights, in the type of sums.
     Slopes,
-    /// Weights or gradients of the scores, in the type of the operands.
+    /// Weights or, in the products of `dq` and `dk`, gradients of the scores; in the type of the operands.
     Weights,
 }
 
 impl Factor {
+    /// Whether the factor is the operand with this index.
     fn is_operand(self, place: usize) -> bool {
         matches!(self, Factor::Operand(own) if own == place)
     }
 }
 
-/// Attention as products.
+/// Attention as matrix products of the library, with kernels between them.
 pub struct Composed<'a> {
     spec: &'a Spec,
     shape: Shape,
     matrices: Vec<Operand>,
     /// Number of heads whose queries are the rows of one matrix of scores: all that share keys, or one.
     together: u64,
-    /// Whether the heads of a query are neighbouring rows of such a matrix; otherwise, the queries of a head are.
+    /// Whether the rows of such a matrix have the heads of a query next to each other; otherwise, the queries of a
+    /// head.
     by_query: bool,
     /// Geometry over the heads of keys, with the strides of `matrices`.
     units: Geometry,
-    /// Whether the products take keys and values from copies in the workspace, which end with keys of zeros. The library's fast
-    /// kernels of 16-bit types require whole packs of keys.
+    /// Whether the products read keys and values from copies in the workspace that are padded with keys of zeros. The
+    /// library's fast kernels for 16-bit types require a multiple of [`PACK`] keys.
     pads: bool,
-    /// Whether the gradients of keys and values are added up over heads in the workspace: because they would be rounded for each
-    /// head otherwise, or because they have the padded number of keys.
+    /// Whether the gradients of keys and values are summed in the workspace: because their type would round them after
+    /// each head, or because they have the padded number of keys.
     adds_up: bool,
-    /// Number of matrices of scores in the workspace.
+    /// Number of matrices of scores that the workspace holds together.
     at_once: u64,
 }
 
-/// Byte offsets of what the workspace holds after the scores, and its size.
+/// Byte offsets of the regions of the workspace after the scores, which are at offset 0.
 struct Regions {
     /// Gradients of the weights.
     slopes: u64,
+    /// Weights, or gradients of the scores.
     weights: u64,
-    /// Sums of the gradients of keys and of values.
+    /// Sums of the gradients of keys; empty unless [`Composed::adds_up`].
     key_sums: u64,
+    /// Sums of the gradients of values; empty unless [`Composed::adds_up`].
     value_sums: u64,
-    /// Copies of keys and of values.
+    /// Padded copy of the keys; empty unless [`Composed::pads`].
     keys: u64,
+    /// Padded copy of the values; empty unless [`Composed::pads`].
     values: u64,
+    /// Size of the workspace.
     end: u64,
 }
 
@@ -105,7 +113,8 @@ const fn operand(index: usize, name: &'static str, shared: bool) -> Operand {
     Operand { index, name, shared }
 }
 
-/// Places of the operands in the list of matrices; those after the values are of the forward form or of the gradients.
+/// Index of each operand in [`Composed::matrices`]. `o` belongs to the forward form, and those after it to the
+/// gradients.
 const Q: Factor = Factor::Operand(0);
 const K: Factor = Factor::Operand(1);
 const V: Factor = Factor::Operand(2);
@@ -116,8 +125,8 @@ const DK: Factor = Factor::Operand(5);
 const DV: Factor = Factor::Operand(6);
 
 impl<'a> Composed<'a> {
-    /// Returns `None` if kernels or the library's attention serve better, or if the layout of an operand is not that of
-    /// matrices.
+    /// Returns the products; `None` if kernels or the library's attention compute this call faster, or if operands do
+    /// not have the layout of matrices.
     pub fn of(spec: &'a Spec) -> Option<Composed<'a>> {
         let shape = Shape::of(spec);
         let has_form = shape.page.is_none() && shape.sequences.is_none() && shape.pairs() > 0.0;
@@ -154,7 +163,7 @@ impl<'a> Composed<'a> {
         if !tensors().all(|(one, tensor)| is_matrix(tensor) && multiplies(one.index, tensor)) {
             return None;
         }
-        // Positions follow each other behind all heads of a position: these share one head of keys.
+        // The heads that share keys are next to each other at each position, and positions follow without gaps.
         let alternate = |tensor: &Tensor| {
             let head = shape.axes.heads.map_or(0, |axis| tensor.strides[axis]);
             head >= tensor.dims[rank - 1] && tensor.strides[shape.axes.positions] == head * shape.group
@@ -190,7 +199,7 @@ impl<'a> Composed<'a> {
         (outer * batch.div_ceil(all.at_once) <= MAX_PARTS).then_some(all)
     }
 
-    /// Number of matrices of scores that one product computes at most.
+    /// Maximum number of matrices of scores that one product computes: the last dimension of `units`.
     fn batch(&self) -> u64 {
         self.units.dims.last().copied().unwrap_or(1)
     }
@@ -200,11 +209,12 @@ impl<'a> Composed<'a> {
         self.shape.group / self.together
     }
 
+    /// Whether these are the products of the gradients.
     fn is_backward(&self) -> bool {
         self.matrices.len() > 4
     }
 
-    /// Rows of a matrix of scores.
+    /// Number of rows of a matrix of scores.
     fn rows(&self) -> u64 {
         self.shape.queries * self.together
     }
@@ -214,16 +224,17 @@ impl<'a> Composed<'a> {
         self.shape.keys.next_multiple_of(PACK)
     }
 
-    /// Number of keys in the products.
+    /// Number of keys in the products, with those of the padding.
     fn keys(&self) -> u64 {
         if self.pads { self.columns() } else { self.shape.keys }
     }
 
+    /// Type of sums and scores.
     fn sums(&self) -> DType {
         self.spec.inputs[0].dtype.compute()
     }
 
-    /// Divides the workspace for this many matrices of scores.
+    /// Returns the regions of the workspace for this many matrices of scores.
     fn regions(&self, units: u64) -> Regions {
         let Shape { size, value_size, .. } = self.shape;
         let (keys, dtype) = (self.keys(), self.spec.inputs[0].dtype);
@@ -240,12 +251,13 @@ impl<'a> Composed<'a> {
         Regions { slopes, weights, key_sums, value_sums, keys: copies, values, end: values + copy(value_size) }
     }
 
+    /// Bytes of the workspace for this many matrices of scores.
     fn bytes_of(&self, units: u64) -> u64 {
         self.regions(units).end
     }
 
-    /// Returns the geometry over the heads of keys, with the strides of operands. `axes` returns the dimensions of an
-    /// operand's heads and positions, or `None` for one with a number per query.
+    /// Returns the geometry over the heads of keys, with the strides of operands. `axes` returns the axes of an
+    /// operand's heads and positions, or `None` for an operand with one number per query.
     fn geometry(&self, operands: &[Operand], axes: impl Fn(&Operand) -> Option<Axes>) -> Geometry {
         let q = &self.spec.inputs[0].dims;
         let lead = q.len().saturating_sub(3);
@@ -264,7 +276,7 @@ impl<'a> Composed<'a> {
         layout::collapse(dims, &strides)
     }
 
-    /// Returns an operand as a tensor. The bias is broadcast to the scores.
+    /// Returns the tensor of an operand; for the bias, a tensor that is broadcast to the scores.
     fn tensor(&self, one: &Operand) -> Tensor {
         match (one.name, bias(self.spec)) {
             (BIAS, Some(bias)) => bias,
@@ -272,6 +284,7 @@ impl<'a> Composed<'a> {
         }
     }
 
+    /// Returns the launches of all parts in order.
     pub fn launches(&self) -> Vec<Launch> {
         let (batch, inner) = (self.batch(), self.units.dims.len().saturating_sub(1));
         let outer = Dims::from_slice(&self.units.dims[..inner]).unwrap_or_default();
@@ -300,6 +313,7 @@ impl<'a> Composed<'a> {
         all
     }
 
+    /// Returns the products of a part and the kernels between them.
     fn part(&self, part: &Part) -> Vec<Launch> {
         let Shape { size, value_size, .. } = self.shape;
         let (rows, keys) = (self.rows(), self.keys());
@@ -324,7 +338,7 @@ impl<'a> Composed<'a> {
         }
     }
 
-    /// Returns the product of `a` and `b`, each with whether memory holds its transpose.
+    /// Returns the product of `a` and `b`. The `bool` of a factor says whether memory holds its transpose.
     fn product(&self, part: &Part, (m, n, k): (u64, u64, u64), [a, b]: [(Factor, bool); 2], c: Factor) -> Gemm {
         Gemm {
             m,
@@ -341,6 +355,7 @@ impl<'a> Composed<'a> {
         }
     }
 
+    /// Returns a factor or a result as a matrix in an operand or in the workspace.
     fn matrix(&self, part: &Part, (factor, transposed): (Factor, bool)) -> Matrix {
         let regions = self.regions(self.at_once);
         let in_workspace = |dtype: DType, region: u64, row: u64, rows: u64| Matrix {
@@ -424,8 +439,8 @@ impl<'a> Composed<'a> {
         kernel(name, &before, &params, &body, part.units * self.rows(), threads)
     }
 
-    /// Returns the kernel that copies the keys and values of `units` heads, from number `first` on, and adds keys of zeros. A block
-    /// has a key.
+    /// Returns the kernel that copies the keys and values of `units` heads, from number `first` on, and adds keys of
+    /// zeros. Each block copies one key.
     fn padding_kernel(&self, first: u64, units: u64) -> Kernel {
         let Shape { size, value_size, .. } = self.shape;
         let operands = [operand(1, "k", true), operand(2, "v", true)];
@@ -446,8 +461,8 @@ impl<'a> Composed<'a> {
         kernel("attention_padding", &before, &params, text::PADDING, units * self.columns(), threads)
     }
 
-    /// Returns the kernel that rounds the sums of the gradients of keys and values of `units` heads, from number `first` on. A block
-    /// has a key.
+    /// Returns the kernel that rounds the sums of the gradients of keys and values of `units` heads, from number
+    /// `first` on. Each block rounds those of one key.
     fn rounding_kernel(&self, first: u64, units: u64) -> Kernel {
         let operands: Vec<Operand> =
             self.matrices.iter().copied().filter(|one| one.shared && one.index >= self.spec.inputs.len()).collect();
@@ -465,7 +480,7 @@ impl<'a> Composed<'a> {
         kernel("attention_rounding", &before, &params, text::ROUNDING, units * self.shape.keys, threads)
     }
 
-    /// Returns the parameters of operands: their geometry over the heads of keys, addresses and strides.
+    /// Returns the parameters of operands: their geometry over the heads of keys, and the address and strides of each.
     fn operand_params(&self, operands: &[Operand], axes: impl Fn(&Operand) -> Option<Axes>) -> Vec<Parameter> {
         let rank = self.spec.inputs[0].dims.len();
         let mut params = vec![geometry_param("g", &self.geometry(operands, &axes))];
@@ -479,7 +494,8 @@ impl<'a> Composed<'a> {
         params
     }
 
-    /// Returns the text before a kernel whose threads share a row of this many elements, and the number of these threads.
+    /// Returns the definitions before the body of a kernel whose blocks process rows of this many elements, and the
+    /// number of threads of a block.
     fn definitions(&self, operands: &[Operand], elements: u64) -> (String, u32) {
         let spec = self.spec;
         let places: String =
@@ -506,6 +522,7 @@ impl<'a> Composed<'a> {
         (before, threads as u32)
     }
 
+    /// Returns the cost of all products and kernels together.
     pub fn cost(&self) -> Cost {
         let (spec, shape) = (self.spec, &self.shape);
         let scores = (shape.batch * shape.heads * shape.queries * shape.keys) as f64;
@@ -531,13 +548,14 @@ impl<'a> Composed<'a> {
     }
 }
 
-/// Some of the matrices of scores.
+/// A part of the matrices of scores, which is computed at once.
 struct Part {
-    /// Number of the first head of keys, and how many there are.
+    /// Number of the first head of keys.
     first: u64,
+    /// Number of heads of keys.
     units: u64,
-    /// Number of the head of queries among those that share keys.
+    /// Number of the head of queries among those that share a head of keys; 0 if they are one matrix.
     member: u64,
-    /// Offset of the first matrix of each operand, in elements.
+    /// Offset of the first element of each operand in [`Composed::matrices`], in elements.
     starts: Vec<u64>,
 }

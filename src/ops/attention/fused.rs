@@ -3,13 +3,13 @@
 use super::shape::bias;
 use super::*;
 
-/// Maximum bytes of scratch memory of a call. A batch that needs more is divided into several calls.
+/// Maximum bytes of scratch memory of a call of the library. A batch that needs more is divided among several calls.
 const MAX_SCRATCH: u64 = 2 << 30;
 
-/// Largest head dimension for which the library is asked: cuDNN 9 computes gradients up to it on Hopper.
+/// Largest head dimension for which the library is used: cuDNN 9 computes gradients up to it on Hopper.
 pub const LARGEST_HEAD: u64 = 256;
 
-/// Whether the type of the queries and the option `algorithm` allow the library as well as our kernels.
+/// Whether the type of the queries and the option `algorithm` permit the library.
 pub fn may_take(spec: &Spec) -> bool {
     matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && !matches!(spec.attrs.word("algorithm"), FUSED | NAIVE)
 }
@@ -70,8 +70,9 @@ impl FusedAttention {
     }
 }
 
-/// Returns the bias as `[1 or batch, 1 or heads, queries, keys]`, and `Some(None)` for a use without one; `None` if the library
-/// does not take this bias. Its rows may begin anywhere, since the library reads it element by element.
+/// Returns the number of the bias in the call and the bias as `[1 or batch, 1 or heads, queries, keys]`; `Some(None)`
+/// without a bias; `None` if the library does not support this bias. Its rows need no alignment, since the library
+/// reads single elements.
 fn library_bias(spec: &Spec) -> Option<Option<(u8, Tensor)>> {
     let Some(place) = input(spec, BIAS) else { return Some(None) };
     let rank = spec.inputs[0].dims.len();
@@ -86,8 +87,8 @@ fn library_bias(spec: &Spec) -> Option<Option<(u8, Tensor)>> {
     (taken && four.strides.iter().all(|stride| *stride > 0)).then_some(Some((place as u8, four)))
 }
 
-/// Returns the operand as `[batch, heads, positions, elements]`; `None` if the dimensions before heads cannot be merged
-/// into one. `axes` is `None` for an operand without the dimension of elements.
+/// Returns an operand as `[batch, heads, positions, elements]`; `None` if the dimensions before heads cannot be merged
+/// into one. `axes` is `None` for an operand without the dimension of elements, and `rank` is the rank of the queries.
 fn in_four(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Option<Tensor> {
     let (positions, heads) = {
         let axes = axes.unwrap_or(Axes::of_rows(rank));

@@ -10,9 +10,10 @@ use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
 use super::*;
 
-/// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32, or two of 64. A block with [`MANY_ROWS`] has twice as
-/// many.
+/// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32 threads, or two of 64. A block with
+/// [`MANY_ROWS`] rows has twice as many.
 const THREADS: u64 = 128;
+/// Rows of the largest blocks.
 const MANY_ROWS: u64 = 128;
 
 /// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
@@ -22,36 +23,38 @@ const LARGEST_TILE: u64 = 256;
 /// results, which costs more than it saves for fewer keys.
 const MIN_KEYS: u64 = 128;
 
-/// Like [`MIN_KEYS`], for blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
+/// [`MIN_KEYS`] of blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
 const MIN_KEYS_SMALL: u64 = 64;
 
-/// Maximum number of blocks that share the keys of a row, before it is rounded up to whole clusters.
+/// Maximum number of blocks that share the keys of a row, before the number is rounded to whole clusters.
 const MAX_SPLITS: u64 = 256;
 
-/// Maximum number of blocks of a cluster on every device that has clusters.
+/// Number of blocks of the largest cluster that every device with clusters can start.
 const LARGEST_CLUSTER: u64 = 8;
 
-/// Largest number of tiles of a block that joins a cluster. The second kernel saves more for longer blocks: a cluster starts
-/// only when there is room for all of its blocks, and clusters do not fill the device.
+/// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
+/// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
 const TILES_IN_CLUSTERS: u64 = 16;
 
-/// Number of partial results of a row from which on the threads of a block divide them.
+/// Number of partial results of a row from which the threads of a block divide them.
 const MANY_PARTS: u64 = 9;
 
-/// Tiles of keys and values in shared memory, one of which is multiplied while the others are loaded, on devices that load
-/// asynchronously.
+/// Number of tiles of keys and values that shared memory holds on devices with asynchronous loads: one is multiplied
+/// while the others are loaded.
 const STAGES: u64 = 2;
 
-/// Blocks of a compute unit for which keys are divided: one with [`MANY_ROWS`], two otherwise. More would fit with at most
-/// `SMALL_ROWS`, but two load as much as the memory provides, and clusters need room.
+/// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
+/// parts for them. With [`MANY_ROWS`] it is one. More blocks would fit with at most [`SMALL_ROWS`], but two load as
+/// much as the memory provides, and clusters need room.
 const RESIDENT: u64 = 2;
+/// Maximum number of rows of a block for which keys are divided even if the blocks fill the device.
 const SMALL_ROWS: u64 = 32;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const PER_SCORE: f64 = 6.0;
 
-/// Rate of the products of these kernels as a share of those of the library: their tiles are smaller, and each multiplication waits for the
-/// loads of its tile.
+/// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are
+/// smaller, and each multiplication waits for the loads of its tile.
 pub const RATE: f64 = 0.4;
 
 /// Division of the work of the forward kernel among thread blocks.
@@ -63,23 +66,27 @@ pub struct ForwardPartition {
     together: u64,
 }
 
-/// Tile sizes of a block.
+/// Sizes of the tiles of a block.
 struct Tiles {
+    /// Number of rows: queries of one or several heads.
     rows: u64,
-    /// Keys per tile: with `wgmma`, with `mma`, and without NVIDIA's matrix units.
+    /// Keys per tile: with `wgmma`, with `mma`, and on devices without NVIDIA's matrix instructions.
     keys: [u64; 3],
-    /// Warps that divide the rows, with `mma` and on other devices. The remaining warps divide the keys of a tile.
+    /// Number of warps that divide the rows: with `mma`, and on devices without it. The other warps divide the keys of
+    /// a tile.
     row_warps: [u64; 2],
-    /// Head dimensions of queries and of values, padded to whole tiles.
+    /// Head dimension of queries and keys, rounded up to whole tiles.
     width: u64,
+    /// Head dimension of values, rounded up to whole tiles.
     value_width: u64,
-    /// Number of blocks that share the keys of a row.
+    /// Number of blocks that share the keys of a row; 1 if a block processes all of them.
     splits: u64,
-    /// Number of those blocks that join their results in shared memory, on devices with clusters.
+    /// Number of those blocks that form a cluster and join their results in shared memory, on devices with clusters.
     cluster: u64,
 }
 
 impl Tiles {
+    /// Number of threads of a block.
     fn threads(&self) -> u64 {
         if self.rows == MANY_ROWS { 2 * THREADS } else { THREADS }
     }
@@ -89,13 +96,14 @@ impl Tiles {
         if self.rows == MANY_ROWS { 1 } else { RESIDENT }
     }
 
-    /// Whether the block uses `wgmma` on devices that have it: each group of four warps has 64 rows.
+    /// Whether devices with `wgmma` use it for this block: each group of four warps then has 64 rows.
     fn together(&self) -> bool {
         2 * self.rows == self.threads()
     }
 
-    /// Bytes of shared memory of a block, as the maximum over all devices: two tiles of keys and of values, one of
-    /// each, or the sums that warps with different keys exchange.
+    /// Bytes of shared memory of a block, the maximum over all devices. With `wgmma`, the block holds the queries and
+    /// two tiles of keys and values; otherwise the queries and [`STAGES`] tiles or one; at the end, the sums that warps
+    /// with different keys exchange.
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
@@ -115,6 +123,7 @@ impl Tiles {
 }
 
 impl ForwardPartition {
+    /// Returns the division of the work for a call of the forward operation.
     pub fn of(spec: &Spec) -> ForwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
@@ -168,20 +177,22 @@ impl ForwardPartition {
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
 
-    /// Whether the kernel multiplies tiles.
+    /// Whether the kernel multiplies tiles with matrix units.
     pub fn has_tiles(&self) -> bool {
         self.tiles.is_some()
     }
 
-    /// Number of rows of each index of the geometry.
+    /// Number of rows of each index of the geometry: all queries of the heads that are processed together.
     fn rows(&self) -> u64 {
         self.shape.queries * self.together
     }
 
+    /// Number of indices of the geometry.
     fn indices(&self) -> u64 {
         self.shape.batch * self.shape.heads / self.together
     }
 
+    /// Number of blocks of the first kernel.
     fn blocks(&self) -> u64 {
         match &self.tiles {
             Some(tiles) => self.indices() * row_blocks(&self.shape, self.rows(), tiles.rows) * tiles.splits,
@@ -189,6 +200,7 @@ impl ForwardPartition {
         }
     }
 
+    /// Returns the cost of all forward kernels together.
     pub fn cost(&self, spec: &Spec) -> Cost {
         let shape = &self.shape;
         let pairs = shape.pairs();

@@ -42,21 +42,27 @@ pub enum Attention {
     RaggedBackward,
 }
 
-/// Names of the inputs that only some of the operations have. [`place`] finds their positions.
+/// Name of the input with numbers that are added to the scores.
 const BIAS: &str = "bias";
+/// Name of the input with the gradients of `lse`.
 const DLSE: &str = "dlse";
+/// Name of the input that lists the pages of each sequence.
 const PAGES: &str = "pages";
+/// Name of the input with the number of keys of each sequence.
 const LENGTHS: &str = "lengths";
+/// Name of the input with the end of the queries of each packed sequence.
 const ENDS: &str = "ends";
+/// Name of the input with the end of the keys of each packed sequence.
 const KEY_ENDS: &str = "key_ends";
 
-/// Returns the position of the input with this name; `None` if the call does not have it.
+/// Returns the index of the input with this name in a call with this number of inputs; `None` if the call does not have
+/// it.
 fn place(operation: &dyn Operation, inputs: usize, name: &str) -> Option<usize> {
     let is = |input: &Input| matches!(input, Input::Tensor(known) | Input::Optional(known) if *known == name);
     operation.signature().inputs.iter().position(is).filter(|place| *place < inputs)
 }
 
-/// Returns the position of the input with this name in a spec; `None` if the spec does not have it.
+/// Returns the index of the input with this name in a spec; `None` if the spec does not have it.
 fn input(spec: &Spec, name: &str) -> Option<usize> {
     place(spec.operation, spec.inputs.len(), name)
 }
@@ -67,7 +73,8 @@ impl Attention {
         matches!(self, Attention::Backward | Attention::BiasedBackward | Attention::RaggedBackward)
     }
 
-    /// Returns the products that compute an attention; `None` if kernels or the library's attention do.
+    /// Returns the library's matrix products for an attention; `None` if kernels or the library's fused attention
+    /// compute it.
     fn composed(self, spec: &Spec) -> Option<Composed<'_>> {
         let has_tiles = match self.is_backward() {
             true => backward_kernel::BackwardPartition::of(spec).has_tiles(),
@@ -164,7 +171,8 @@ impl Operation for Attention {
         cost::cheaper(spec, &Shape::of(spec), own)
     }
 
-    /// Returns the costs of the products and of the kernels between them; none where one launch or equal ones compute attention.
+    /// Returns the costs of the products and of the kernels between them; none if one launch, or launches of equal
+    /// cost, compute attention.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let products = self.composed(spec).map(|composed| composed.launches());
         products.map_or(Vec::new(), |launches| cost::of_products(spec, &Shape::of(spec), &launches))
@@ -185,8 +193,8 @@ impl Operation for Attention {
         radii.into_iter().map(Tolerance::Within).collect()
     }
 
-    /// Divides the first dimension if it is the batch or the sequences. A pool, and a bias that is broadcast along the
-    /// batch, belong to every piece.
+    /// Returns the division along the first dimension if it is the batch or the sequences. Each piece reads the whole
+    /// pool, and the whole bias if it is broadcast along the batch.
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         let q = &spec.inputs[0].dims;
         match self {
@@ -203,7 +211,8 @@ impl Operation for Attention {
         }
     }
 
-    /// Returns the call of the vendor's library with the kernels that can replace it, or the kernels alone, or products.
+    /// Returns one launch for the library's attention, with the kernels that can replace it; or the kernels; or
+    /// products with kernels between them.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         if let Some(composed) = self.composed(spec) {
             return composed.launches();
@@ -230,7 +239,8 @@ impl Operation for Attention {
         })
     }
 
-    /// The gradients of the biased scores are computed only if the call names them.
+    /// Returns the number of outputs of a call. The gradients of the biased scores are computed only if the call names
+    /// them.
     fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
         let all = self.signature().outputs.len();
         if *self == Attention::BiasedBackward { given.clamp(all - 1, all) } else { all }
@@ -250,12 +260,14 @@ impl Operation for Attention {
 /// Value of the option `layout` for tensors with positions before heads.
 const POSITIONS_FIRST: &str = "positions_first";
 
-/// Values of the option `algorithm` for the fastest, for our kernels, and for the one without tiles.
+/// Value of the option `algorithm` that takes the library's fused attention or kernels of aorta, whichever is faster.
 const AUTO: &str = "auto";
+/// Value of the option `algorithm` for the kernels of aorta.
 const FUSED: &str = "fused";
+/// Value of the option `algorithm` for the kernel without matrix units.
 const NAIVE: &str = "naive";
 
-/// Name of the option that forbids sums in an arbitrary order.
+/// Name of the option that requires sums in a fixed order.
 const DETERMINISTIC: &str = "deterministic";
 
 const OPTIONS: &[OptionSpec] = &[

@@ -4,16 +4,17 @@ use std::borrow::Cow;
 
 use super::*;
 
-/// Dimensions of heads and positions in queries, keys, values and results. The elements of a head are the last
-/// dimension.
+/// Axes of heads and of positions in queries, keys, values and results. The last axis has the elements of a head.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Axes {
-    /// `None` for one head.
+    /// Axis of the heads; `None` if the tensor has no such axis, for one head.
     pub heads: Option<usize>,
+    /// Axis of the positions.
     pub positions: usize,
 }
 
 impl Axes {
+    /// Returns the axes for the option `layout` and tensors of this rank.
     pub fn of(attrs: &Attrs, rank: usize) -> Axes {
         match (rank, attrs.word("layout")) {
             (..=2, _) => Axes { heads: None, positions: 0 },
@@ -27,11 +28,13 @@ impl Axes {
         Axes { heads: rank.checked_sub(3), positions: rank.saturating_sub(2) }
     }
 
+    /// Returns the number of heads in these dimensions; 1 without an axis of heads. Of strides instead of dimensions,
+    /// it returns the stride of the heads.
     pub fn heads_of(&self, dims: &Dims) -> u64 {
         self.heads.map_or(1, |axis| dims[axis])
     }
 
-    /// Dimensions of the scores, `[.., heads, queries, keys]`, from those of the queries and of the keys.
+    /// Returns the dimensions of the scores, `[.., heads, queries, keys]`, from those of the queries and of the keys.
     pub fn scores(&self, q: &Dims, k: &Dims) -> Dims {
         let (rank, mut scores) = (q.len(), *q);
         scores.set(rank - 1, k[self.positions]);
@@ -47,28 +50,34 @@ impl Axes {
 #[derive(Clone)]
 pub struct Shape {
     pub axes: Axes,
-    /// Product of the dimensions before heads.
+    /// Product of the dimensions before heads and positions.
     pub batch: u64,
-    /// Number of heads of queries, and number of those that share a head of keys.
+    /// Number of heads of queries.
     pub heads: u64,
+    /// Number of heads of queries that share a head of keys.
     pub group: u64,
+    /// Number of queries of a head; the sum over all sequences if they are packed.
     pub queries: u64,
-    /// Keys per sequence; with pages, the maximum.
+    /// Number of keys of a head: with pages, the maximum of a sequence; the sum over all sequences if they are packed.
     pub keys: u64,
-    /// Keys of a page; `None` without pages.
+    /// Number of keys of a page; `None` without pages.
     pub page: Option<u64>,
     /// Number of packed sequences; `None` if they are not packed.
     pub sequences: Option<u64>,
-    /// Head dimension of queries and keys, and of values.
+    /// Head dimension of queries and keys.
     pub size: u64,
+    /// Head dimension of values.
     pub value_size: u64,
+    /// Whether a query attends only to keys up to its own position.
     pub causal: bool,
-    /// Maximum number of keys that a query attends to; 0 for all.
+    /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
+    /// Factor of the products of queries and keys.
     pub scale: f64,
 }
 
 impl Shape {
+    /// Returns the sizes of a call; without the option `scale`, the factor is `1 / sqrt(size)`.
     pub fn of(spec: &Spec) -> Shape {
         let [q, k, v] = [0, 1, 2].map(|input| &spec.inputs[input].dims);
         let rank = q.len();
@@ -94,7 +103,9 @@ impl Shape {
         }
     }
 
-    /// Returns the offset of a head's first element in a tensor without gaps, and the stride of its positions, in elements.
+    /// Returns the offset of a head's first element in a tensor without gaps, and the stride of its positions, in
+    /// elements. The tuple has the numbers of heads, positions and elements of a head; `number` counts the heads of all
+    /// batches.
     pub fn rows(&self, number: usize, (heads, positions, size): (u64, u64, u64)) -> (usize, usize) {
         let (heads, positions, size) = (heads as usize, positions as usize, size as usize);
         match self.axes.heads {
@@ -105,7 +116,7 @@ impl Shape {
         }
     }
 
-    /// Returns the elements of a head, position by position.
+    /// Returns the elements of head `number` of a tensor without gaps, position by position.
     pub fn head<'a>(&self, values: &'a [f64], number: usize, sizes: (u64, u64, u64)) -> Cow<'a, [f64]> {
         let ((first, step), size, positions) = (self.rows(number, sizes), sizes.2 as usize, sizes.1 as usize);
         match step == size {
@@ -114,7 +125,7 @@ impl Shape {
         }
     }
 
-    /// Writes the elements of a head into a tensor without gaps.
+    /// Writes the elements of head `number` into a tensor without gaps.
     pub fn put(&self, from: &[f64], to: &mut [f64], number: usize, sizes: (u64, u64, u64)) {
         let ((first, step), size) = (self.rows(number, sizes), sizes.2 as usize);
         for (position, row) in from.chunks(size.max(1)).enumerate() {
@@ -122,24 +133,28 @@ impl Shape {
         }
     }
 
-    /// Numbers of heads, positions and elements of the queries.
+    /// Returns the numbers of heads, positions and elements of the queries.
     pub fn of_queries(&self) -> (u64, u64, u64) {
         (self.heads, self.queries, self.size)
     }
 
+    /// Returns the numbers of heads, positions and elements of the keys.
     pub fn of_keys(&self) -> (u64, u64, u64) {
         (self.heads / self.group, self.keys, self.size)
     }
 
+    /// Returns the numbers of heads, positions and elements of the values.
     pub fn of_values(&self) -> (u64, u64, u64) {
         (self.heads / self.group, self.keys, self.value_size)
     }
 
+    /// Returns the numbers of heads, positions and elements of the results.
     pub fn of_results(&self) -> (u64, u64, u64) {
         (self.heads, self.queries, self.value_size)
     }
 
-    /// Range of keys that a query attends to.
+    /// Returns the range of keys that a query attends to, for sequences that are not packed. The last query attends up
+    /// to the last key if the mask is causal.
     pub fn seen(&self, query: u64) -> std::ops::Range<u64> {
         if !self.causal {
             return 0..self.keys;
@@ -149,7 +164,8 @@ impl Shape {
         start..end
     }
 
-    /// Range of keys that each query attends to. `ends` are the ends of the queries and of the keys of packed sequences.
+    /// Returns the range of keys that each query attends to. `ends` are the ends of the queries and of the keys of each
+    /// packed sequence; `None` if sequences are not packed.
     pub fn all_seen(&self, ends: Option<[&[f64]; 2]>) -> Vec<std::ops::Range<usize>> {
         let usual = |range: std::ops::Range<u64>| range.start as usize..range.end as usize;
         let Some([ends, key_ends]) = ends else {
@@ -172,7 +188,8 @@ impl Shape {
         all
     }
 
-    /// Number of pairs of a query and a key that it attends to, in all heads. Packed sequences count as equally long.
+    /// Number of pairs of a query and a key that it attends to, in all heads of all batches. Packed sequences count as
+    /// equally long.
     pub fn pairs(&self) -> f64 {
         let sequences = self.sequences.unwrap_or(1).max(1) as f64;
         let (queries, keys) = (self.queries as f64 / sequences, self.keys as f64 / sequences);
@@ -203,18 +220,19 @@ pub fn bias(spec: &Spec) -> Option<Tensor> {
     Some(Tensor { dims, strides: layout::broadcast_strides(&bias, dims), ..bias })
 }
 
-/// The bias of each score on the CPU.
+/// Bias of the scores in the reference on the CPU.
 pub struct Bias<'a> {
     values: &'a [f64],
-    /// Offset of the first element of each head.
+    /// Offset of the first element of each head, in elements.
     heads: Vec<usize>,
-    /// Stride between queries and stride between keys, in elements.
+    /// Stride between queries, in elements.
     query: usize,
+    /// Stride between keys, in elements.
     key: usize,
 }
 
 impl<'a> Bias<'a> {
-    /// Returns the bias for inputs without gaps; `None` without a bias.
+    /// Returns the bias from the values of all inputs, without gaps; `None` without a bias.
     pub fn of(spec: &Spec, inputs: &[&'a [f64]]) -> Option<Bias<'a>> {
         let place = input(spec, BIAS)?;
         let mut packed = spec.clone();
@@ -226,6 +244,7 @@ impl<'a> Bias<'a> {
         Some(Bias { values: inputs[place], heads, query: strides[lead] as usize, key: strides[lead + 1] as usize })
     }
 
+    /// Returns the bias of one score. `head` counts the heads of all batches.
     pub fn of_score(&self, head: usize, query: usize, key: usize) -> f64 {
         self.values[self.heads[head] + query * self.query + key * self.key]
     }

@@ -7,34 +7,41 @@ use super::*;
 /// Maximum number of gathered elements of a thread.
 const MAX_WINDOW: u64 = 48;
 
-/// Bytes of the results of a thread.
+/// Size in bytes of the results of a thread.
 const PACK_BYTES: u64 = 16;
 
-/// Instructions of a thread besides its window and its products.
+/// Instructions of a thread apart from those for gathered elements and products.
 const PER_THREAD: f64 = 100.0;
+/// Instructions per gathered element.
 const PER_VALUE: f64 = 3.0;
 
-/// Sizes of such a convolution.
+/// Sizes of a convolution that this kernel computes.
 pub struct Depthwise {
+    /// Number of kernel elements.
     taps: u64,
+    /// Distance of neighbouring kernel elements.
     dilation: u64,
-    /// Position of a result minus that of its first gathered element; negative if the padding is larger than the kernel's extent in a
-    /// transposed convolution.
+    /// Position of a result minus that of its first gathered element; negative if the padding of a transposed
+    /// convolution exceeds the extent of the kernel.
     padding: i64,
-    /// Whether the taps are in reverse order.
+    /// Whether the kernel elements are in reverse order: in a transposed convolution.
     reversed: bool,
-    /// Results per group, and numbers of results and of gathered elements in a row.
+    /// Number of computed channels per group.
     rows: u64,
+    /// Number of computed channels of all groups.
     channels: u64,
+    /// Number of results in a row: one channel of a sample.
     results: u64,
+    /// Number of gathered elements in a row.
     sources: u64,
+    /// Number of results of all rows.
     count: u64,
-    /// Results of a thread.
+    /// Number of neighbouring results of a thread.
     pack: u64,
 }
 
 impl Depthwise {
-    /// Returns the sizes; `None` for other convolutions, and for operands with gaps.
+    /// Returns the sizes; `None` for other convolutions, and for operands with gaps or without alignment to 16 bytes.
     pub fn of(spec: &Spec, shape: &Shape) -> Option<Depthwise> {
         let operands = shape.form.operands(spec).map(|operand| spec.operand(operand));
         let dtype = spec.inputs[0].dtype;
@@ -69,6 +76,7 @@ impl Depthwise {
         (self.taps - 1) * self.dilation + self.pack
     }
 
+    /// Number of blocks of the kernel.
     pub fn blocks(&self) -> u64 {
         self.count.div_ceil(self.pack * THREADS)
     }

@@ -1,61 +1,72 @@
 //! Convolutions and transposed convolutions with few rows: a thread computes all rows of several positions in registers.
 //!
-//! A transposed convolution with a stride has groups of positions that meet the same windows. A thread computes one such group,
-//! so that it loads each window once for all of them.
+//! In a transposed convolution with a stride, a group of neighbouring positions uses the same windows. A thread
+//! computes such a group, so that it loads each window once for all of its positions.
 
 use super::super::kernel::{Parameter, param, u32_param};
 use super::super::occupancy::{UNITS, WARP};
 use super::*;
 
-/// Maximum number of rows; with more, tiles use the registers better.
+/// Maximum number of rows. With more, tiles use the registers better.
 const MAX_ROWS: u64 = 4;
 
-/// Maximum number of elements of a kernel, whose products are unrolled.
+/// Maximum number of elements of a kernel. The products are unrolled.
 const MAX_ELEMENTS: u64 = 128;
 
-/// Maximum size in bytes of the sums and of the gathered elements of a thread.
+/// Maximum size in bytes of the sums of a thread.
 const MAX_SUMS: u64 = 256;
+/// Maximum size in bytes of the gathered elements of a thread for a channel.
 const MAX_VALUES: u64 = 384;
 
-/// Maximum number of positions of a thread along a dimension; of a tensor with one dimension, and with more.
+/// Maximum number of positions of a thread along a dimension: of a tensor with one spatial dimension, and with more.
 const MAX_OWN: [u64; 2] = [8, 4];
 
-/// Maximum number of threads that share the channels of a position, and minimum number of channels of each.
+/// Maximum number of threads that share the channels of a position.
 const MAX_SLICES: u64 = 8;
+/// Minimum number of channels of each such thread.
 const MIN_CHANNELS: u64 = 4;
 
 /// Maximum number of weights in shared memory.
 const MAX_MEMORY: u64 = 6144;
 
-/// Minimum number of blocks for several positions per thread, and number up to which threads share channels.
+/// Minimum number of blocks for which a thread computes several positions.
 const MIN_BLOCKS: u64 = UNITS;
+/// Number of blocks below which threads share the channels of a position.
 const ENOUGH_BLOCKS: u64 = UNITS + UNITS / 2;
 
-/// Instructions of a thread for its place, for a gathered element, and for a result.
+/// Instructions of a thread for its indices.
 const PER_THREAD: f64 = 80.0;
+/// Instructions per gathered element.
 const PER_VALUE: f64 = 5.0;
+/// Instructions per result.
 const PER_RESULT: f64 = 12.0;
 
 /// Division of the work among threads.
 pub struct Few {
+    /// Number of rows of the product.
     rows: u64,
+    /// Number of gathered channels per group.
     channels: u64,
+    /// Number of groups of channels.
     groups: u64,
-    /// First group of positions and number of these, in three dimensions. The last number of a tensor with one dimension is the
-    /// distance of the positions of a thread.
+    /// First group of positions in three dimensions; 0 unless the convolution is transposed.
     first: [u64; 3],
+    /// Number of threads along three dimensions. For a tensor with one dimension, the last number is the distance of
+    /// the positions of a thread, and the second one the number of such ranges.
     count: [u64; 3],
+    /// Number of samples.
     samples: u64,
-    /// Positions, or groups of them, of a thread.
+    /// Number of positions of a thread; of groups of positions for a transposed convolution.
     own: u64,
-    /// Threads that share the channels of a position.
+    /// Number of threads that share the channels of a position.
     slices: u64,
-    /// Channels whose weights are in shared memory together.
+    /// Number of channels whose weights shared memory holds at once.
     chunk: u64,
 }
 
 impl Few {
-    /// Returns the division; `None` for the gradient of weights, and if a thread cannot hold all rows in registers.
+    /// Returns the division; `None` for the gradient of weights, and if a thread cannot hold the sums of all rows in
+    /// registers.
     pub fn of(spec: &Spec, shape: &Shape) -> Option<Few> {
         let (rows, ..) = shape.product();
         let each = spec.inputs[0].dtype.compute().size();
@@ -143,20 +154,22 @@ impl Few {
         self.samples * self.count.iter().product::<u64>()
     }
 
+    /// Number of blocks of a group of channels.
     fn group_blocks(&self) -> u64 {
         self.threads().div_ceil(THREADS / self.slices)
     }
 
+    /// Number of blocks of the kernel.
     pub fn blocks(&self) -> u64 {
         self.groups * self.group_blocks()
     }
 
-    /// Number of channels of a thread, which it loads one after the other.
+    /// Number of channels of a thread, which it processes one after the other.
     pub fn steps(&self) -> u64 {
         self.channels.div_ceil(self.slices)
     }
 
-    /// Number of loads of all threads: of gathered elements, and of weights in shared memory.
+    /// Number of loads of all threads: of gathered elements, and of packs of four weights in shared memory.
     pub fn loads(&self, shape: &Shape) -> f64 {
         let weights = (self.rows * shape.elements()).div_ceil(4);
         (self.groups * self.threads() * self.channels) as f64 * (self.values(shape) + weights) as f64

@@ -12,15 +12,20 @@ use super::*;
 /// Threads of a block.
 pub const THREADS: u64 = 256;
 
-/// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column. Threads sum up a few weights
-/// each if there are at most this many rows and weights, or at most this many columns.
+/// Maximum number of rows for which each thread computes one column, without tiles, if the depth is at most
+/// [`SHALLOW`].
 pub const FEW_ROWS: u64 = 8;
+/// Maximum depth of the product for that.
 const SHALLOW: u64 = 256;
+/// Maximum number of rows for which each thread sums a few weights, without tiles, if there are at most
+/// [`FEW_WEIGHTS`].
 const FEW_WEIGHT_ROWS: u64 = 4;
+/// Maximum number of weights of a group for that.
 const FEW_WEIGHTS: u64 = 1024;
+/// Maximum number of columns for which each thread sums a few weights, whatever the number of rows.
 const FEW_WEIGHT_COLUMNS: u64 = 16;
 
-/// Maximum number of bytes of the sums of a thread.
+/// Maximum size in bytes of the sums of a thread.
 const MAX_SUMS: u64 = 256;
 
 /// Maximum number of rows of a thread without tiles.
@@ -29,52 +34,59 @@ const MAX_THREAD_ROWS: u64 = 16;
 /// Minimum number of steps per block if several blocks share the depth of a product.
 const MIN_STEPS: u64 = 8;
 
-/// Number of partial sums of a result from which several threads add them, and number of these threads.
+/// Number of partial sums of a result from which several threads add them.
 const MANY_SPLITS: u64 = 32;
+/// Number of these threads.
 const SHARERS: u64 = 8;
 
-/// Columns of a tile of the vector units for the gradient of weights with up to [`MAX_WIDE_ROWS`] rows, which use all gathered
-/// elements. Each thread has three columns.
+/// Columns of a tile, without matrix units, for the gradient of weights with at most [`MAX_WIDE_ROWS`] rows: multiples
+/// of three, so that kernels of 3 × 3 elements leave few columns of a tile unused. Each thread has three columns.
 const WIDE_COLUMNS: [u64; 3] = [192, 96, 48];
+/// Maximum number of rows for tiles of [`WIDE_COLUMNS`].
 const MAX_WIDE_ROWS: u64 = 64;
 
-/// Maximum size in bytes of the partial sums.
+/// Maximum size in bytes of the partial sums of all blocks.
 const MAX_PARTS: u64 = 256 << 20;
 
-/// Kernel text before the body: moves the operands to the first elements of the phase.
+/// Kernel text before the body: moves the pointers of operands to the first elements of the phase.
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
 
 /// Division of the work of a phase among thread blocks.
 pub struct Split {
     phase: Phase,
+    /// Sizes of the phase.
     pub shape: Shape,
+    /// Kernel that computes it.
     pub method: Method,
-    /// Number of blocks that share the depth, and the depth of each.
+    /// Number of blocks that share the depth of a product.
     pub splits: u64,
+    /// Depth of each of these blocks.
     pub share: u64,
 }
 
-/// Kernel that computes a phase.
+/// Method of a kernel.
 pub enum Method {
+    /// Blocks multiply tiles in shared memory.
     Tiles(Tiles),
-    /// Threads compute all rows of some positions.
+    /// Threads compute all rows of some positions, with their sums in registers.
     Few(Few),
     /// Threads compute neighbouring results of one channel.
     Depthwise(Depthwise),
-    /// Threads gather the elements that they multiply.
+    /// Threads gather the elements that they multiply, without tiles.
     Direct,
 }
 
-/// Tile sizes of a block.
+/// Sizes of the tiles of a block.
 pub struct Tiles {
-    /// Whether matrix units are used.
+    /// Whether matrix units multiply the tiles.
     pub units: bool,
     pub rows: u64,
     pub columns: u64,
-    /// Depth per step, and number of neighbouring elements that a thread loads at once.
+    /// Depth that a block multiplies in each step.
     pub step: u64,
+    /// Number of neighbouring elements that a thread loads at once.
     pack: u64,
-    /// Threads that have other rows, without matrix units.
+    /// Number of threads that divide the rows of a tile, without matrix units; the others divide its columns.
     row_threads: u64,
 }
 
@@ -90,7 +102,8 @@ pub fn splits(spec: &Spec) -> Vec<Split> {
     }
 }
 
-/// Returns a library's convolution with the kernels that can replace it; the kernels alone if operands have gaps.
+/// Returns the library's convolution with the kernels that can replace it; the kernels alone if operands or the bias
+/// have gaps or more elements than libraries support.
 pub fn launches(spec: &Spec) -> Vec<Launch> {
     let Shape { form, stride, padding, dilation, groups, .. } = Shape::of(spec);
     let kernels: Vec<Kernel> = splits(spec).iter().flat_map(|split| split.kernels(spec)).collect();
@@ -125,6 +138,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
 }
 
 impl Split {
+    /// Returns the division of the work of a phase.
     fn of(spec: &Spec, phase: Phase) -> Split {
         let shape = phase.shape;
         let (rows, columns, depth) = shape.product();
@@ -165,7 +179,8 @@ impl Split {
         all
     }
 
-    /// Divides the depth among up to `wanted` blocks, in whole steps, of which each has at least [`MIN_STEPS`].
+    /// Divides the depth among up to `wanted` blocks, in multiples of `step`; each block has at least [`MIN_STEPS`]
+    /// steps.
     fn divide(&mut self, spec: &Spec, wanted: u64, step: u64) {
         let (rows, columns, depth) = self.shape.product();
         let parts = spec.inputs[0].dtype.compute().size() * self.shape.groups * rows * columns;
@@ -174,8 +189,8 @@ impl Split {
         self.splits = depth.div_ceil(self.share);
     }
 
-    /// Rows and columns of the weights that a thread sums up. These are all kernel elements of some channels, or one column if there are
-    /// many.
+    /// Number of rows and of columns of the weights that a thread sums. The columns are all kernel elements of some
+    /// channels, or one column if a channel has many.
     pub fn thread_weights(&self, spec: &Spec) -> (u64, u64) {
         let ((rows, ..), elements) = (self.shape.product(), self.shape.elements());
         let most = MAX_SUMS / spec.inputs[0].dtype.compute().size();
@@ -184,12 +199,13 @@ impl Split {
         ((most / columns).min(MAX_THREAD_ROWS).min(rows).max(1), columns)
     }
 
-    /// Number of parts of the rows and of the columns of weights without tiles.
+    /// Number of parts into which threads divide the rows, and the columns, of the weights.
     fn weight_parts(&self, spec: &Spec) -> [u64; 2] {
         let ((rows, columns, _), own) = (self.shape.product(), self.thread_weights(spec));
         [rows.div_ceil(own.0), columns.div_ceil(own.1)]
     }
 
+    /// Number of blocks of the kernel that computes the products.
     pub fn blocks(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let groups = self.shape.groups;
@@ -204,15 +220,14 @@ impl Split {
         }
     }
 
-    /// Size in bytes of the partial sums of blocks that share the depth; 0 if none do.
+    /// Size in bytes of the partial sums of blocks that share the depth; 0 if no blocks do.
     pub fn parts(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let each = spec.inputs[0].dtype.compute().size();
         if self.splits > 1 { self.splits * self.shape.groups * rows * columns * each } else { 0 }
     }
 
-    /// Returns the kernels: one; or two if blocks share the depth of a product, of which the second adds the partial
-    /// sums.
+    /// Returns one kernel; or two if blocks share the depth of a product: the second adds the partial sums.
     fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         let mut all = vec![match &self.method {
             Method::Tiles(tiles) => self.tiles_kernel(spec, tiles),
@@ -226,7 +241,8 @@ impl Split {
         all
     }
 
-    /// Returns the operand numbers of the gathered tensor, the factor and the result.
+    /// Returns the numbers of three operands in the call: the tensor whose elements are gathered, the other factor, and
+    /// the result.
     fn operands(&self, spec: &Spec) -> [usize; 3] {
         let [x, w, y] = self.shape.form.operands(spec);
         match self.shape.form {
@@ -236,8 +252,8 @@ impl Split {
         }
     }
 
-    /// Returns the strides of an operand in elements: of groups, of samples or rows of weights, of channels, and of
-    /// each spatial dimension.
+    /// Returns the strides of an operand in elements: of groups; of samples or, for weights, of rows; of channels; and
+    /// of each spatial dimension.
     fn steps(&self, spec: &Spec, operand: usize) -> Arg {
         let Shape { form, inputs, outputs, .. } = self.shape;
         let strides = spec.operand(operand).strides;
@@ -256,8 +272,8 @@ impl Split {
         Arg::Words([group, outer, channel].into_iter().chain(spatial).collect())
     }
 
-    /// Returns, for each spatial dimension of an operand, the offset of the phase's first element and the stride to the
-    /// next one.
+    /// Returns, for each spatial dimension of an operand, the offset of the phase's first element and the stride to its
+    /// next one, in elements.
     fn spatial(&self, spec: &Spec, operand: usize) -> Vec<(u64, u64)> {
         let [_, factor, out] = self.operands(spec);
         let strides = spec.operand(operand).strides;
@@ -272,7 +288,7 @@ impl Split {
         strides[2..].iter().enumerate().map(of_axis).collect()
     }
 
-    /// Offset of the phase's first element in an operand.
+    /// Offset of the phase's first element in an operand, in elements.
     fn first(&self, spec: &Spec, operand: usize) -> u64 {
         self.spatial(spec, operand).into_iter().map(|(first, _)| first).sum()
     }
@@ -429,7 +445,7 @@ impl Split {
         kernel(&self.name("depthwise"), &before, &params, &body, depthwise.blocks(), THREADS as u32)
     }
 
-    /// Returns the name of a kernel.
+    /// Returns the name of a kernel with this method.
     fn name(&self, how: &str) -> String {
         let form = match self.shape.form {
             Form::Forward => "conv",

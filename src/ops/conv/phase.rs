@@ -1,36 +1,38 @@
 //! Divides a strided transposed convolution into several convolutions without a stride.
 //!
-//! In a dimension with stride `s`, result elements whose positions are equal modulo `s` use the same elements of the
-//! kernel; the other kernel elements fall between windows. Each such class of positions is a phase: a transposed
-//! convolution without a stride and with a smaller kernel. Together, the phases compute no product with a gap.
+//! In a dimension with stride `s`, results whose positions are equal modulo `s` use the same elements of the kernel;
+//! the other kernel elements fall between windows. Each such class of positions is a phase: a transposed convolution
+//! without a stride and with a smaller kernel. The phases compute no products with gaps between windows.
 
 use super::shape::Shape;
 use super::*;
 
-/// Maximum number of phases of a convolution. Each phase is a launch.
+/// Maximum number of phases of a convolution. Each phase takes a launch.
 const MAX_PHASES: u64 = 32;
 
 /// Minimum number of multiplications per phase for which phases save more time than their launches take: a launch takes
 /// about 2 µs, in which an H100 computes the positions of 4 · 10^6 products.
 const MIN_MULTIPLICATIONS: f64 = 4e6;
 
-/// A padding so negative that no element of a window lies inside the tensor.
+/// Padding of a phase without kernel elements: so large that its window contains no element of the tensor.
 const NOWHERE: i64 = -(1 << 30);
 
 /// A whole convolution or one phase of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
+    /// Sizes of the phase.
     pub shape: Shape,
-    /// Padding of each dimension as the kernel uses it; can be negative.
+    /// Padding of each dimension as the kernel applies it; can be negative.
     pub padding: [i64; 3],
-    /// For each dimension, the first element of the kernel and the stride to the next one.
+    /// For each dimension, the first element of the kernel that the phase uses and the stride to the next one.
     pub taps: [(u64, u64); 3],
-    /// For each dimension, the first position in the result and the stride to the next one.
+    /// For each dimension, the first position of the phase in the result and the stride to the next one.
     pub places: [(u64, u64); 3],
 }
 
 impl Phase {
-    /// Returns the phases of a convolution: a single one unless it is a large, strided, transposed convolution.
+    /// Returns the phases of a convolution: the whole convolution, or several phases for a large transposed convolution
+    /// with a stride.
     pub fn all(shape: Shape) -> Vec<Phase> {
         let whole = Phase::whole(shape);
         let count: u64 = shape.stride.iter().product();
@@ -82,6 +84,7 @@ impl Phase {
     }
 }
 
+/// Returns the greatest common divisor.
 fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }

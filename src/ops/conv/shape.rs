@@ -1,4 +1,4 @@
-//! The sizes of a convolution, for each of the three tensors that can be computed.
+//! Sizes of a convolution, for each of the three tensors that can be computed.
 //!
 //! A convolution relates `x` of [samples, groups × inputs, spatial…], `w` of [groups × outputs, inputs, kernel…] and `y` of
 //! [samples, groups × outputs, windows…]. A window of `y` covers elements of `x`, one for each element of the kernel. Each
@@ -7,25 +7,35 @@
 use super::super::windows::spatial;
 use super::*;
 
-/// The sizes of a convolution.
+/// Sizes and options of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    /// Which of the three tensors is computed.
     pub form: Form,
+    /// Number of samples.
     pub samples: u64,
+    /// Number of groups of channels.
     pub groups: u64,
-    /// Channels of `x` and of `y` per group.
+    /// Number of channels of `x` per group.
     pub inputs: u64,
+    /// Number of channels of `y` per group.
     pub outputs: u64,
-    /// Spatial sizes of `x`, of the kernel, and of `y`.
+    /// Spatial sizes of `x`.
     pub x: Dims,
+    /// Spatial sizes of the kernel.
     pub kernel: Dims,
+    /// Spatial sizes of `y`: the numbers of windows.
     pub y: Dims,
+    /// Distance of neighbouring windows in each spatial dimension.
     pub stride: Dims,
+    /// Number of zeros that each side of a spatial dimension of `x` is extended by.
     pub padding: Dims,
+    /// Distance in `x` of neighbouring kernel elements, in each spatial dimension.
     pub dilation: Dims,
 }
 
 impl Form {
+    /// Returns the form that an operation computes.
     pub fn of(spec: &Spec) -> Form {
         match spec.operation.name() {
             CONV_WEIGHTS => Form::Weights,
@@ -34,7 +44,7 @@ impl Form {
         }
     }
 
-    /// Operand numbers of `x`, `w` and `y` in a call.
+    /// Returns the numbers of `x`, `w` and `y` in a call, inputs first.
     pub fn operands(self, spec: &Spec) -> [usize; 3] {
         let output = spec.inputs.len();
         match self {
@@ -46,6 +56,7 @@ impl Form {
 }
 
 impl Shape {
+    /// Returns the sizes of a call.
     pub fn of(spec: &Spec) -> Shape {
         let form = Form::of(spec);
         let [x, w, y] = form.operands(spec).map(|operand| spec.operand(operand));
@@ -67,12 +78,13 @@ impl Shape {
         }
     }
 
-    /// Number of kernel elements.
+    /// Number of elements of the kernel.
     pub fn elements(&self) -> u64 {
         self.kernel.iter().product()
     }
 
-    /// Channels per group of the gathered tensor and of the computed tensor.
+    /// Returns the number of channels per group of the gathered tensor, and the number of rows of the product of a
+    /// group.
     fn channels(&self) -> (u64, u64) {
         match self.form {
             Form::Forward | Form::Weights => (self.inputs, self.outputs),
@@ -80,17 +92,17 @@ impl Shape {
         }
     }
 
-    /// Channels per group of the tensor whose elements are gathered.
+    /// Number of channels per group of the gathered tensor: `x`, or `y` for a transposed convolution.
     pub fn gathered(&self) -> u64 {
         self.channels().0
     }
 
-    /// Taps per position: the gathered elements, one for each channel and kernel element.
+    /// Number of taps per position: gathered elements, one for each channel and kernel element.
     pub fn taps(&self) -> u64 {
         self.gathered() * self.elements()
     }
 
-    /// Spatial sizes of positions: those of windows; for a transposed convolution, those of `x`.
+    /// Spatial sizes of positions: the windows or, for a transposed convolution, the elements of `x`.
     pub fn positions(&self) -> Dims {
         if self.form == Form::Transposed { self.x } else { self.y }
     }
@@ -105,7 +117,7 @@ impl Shape {
         self.samples * self.positions().iter().product::<u64>()
     }
 
-    /// Rows, columns and depth of the matrix product of a group.
+    /// Returns the numbers of rows and columns and the depth of the matrix product of a group.
     pub fn product(&self) -> (u64, u64, u64) {
         let rows = self.channels().1;
         match self.form {
@@ -114,20 +126,20 @@ impl Shape {
         }
     }
 
-    /// Number of multiplications, including those with padding.
+    /// Number of multiplications of all groups, including those with padding and with gaps between windows.
     pub fn multiplications(&self) -> f64 {
         let (rows, columns, depth) = self.product();
         (self.groups * rows * columns) as f64 * depth as f64
     }
 
-    /// Multiplications and additions.
+    /// Number of multiplications and additions of all windows, padding included.
     pub fn flops(&self) -> f64 {
         let windows = self.samples * self.y.iter().product::<u64>();
         2.0 * windows as f64 * (self.groups * self.outputs) as f64 * (self.inputs * self.elements()) as f64
     }
 
-    /// Index in the gathered tensor, along one dimension, of the element for a position and a kernel element; `None`
-    /// if it is outside or between windows.
+    /// Returns the index in the gathered tensor, along one dimension, of the element for a position and a kernel
+    /// element; `None` if it lies outside the tensor or between windows.
     pub fn source(&self, axis: usize, position: u64, element: u64) -> Option<u64> {
         let (stride, padding) = (self.stride[axis], self.padding[axis]);
         let shift = element * self.dilation[axis];
@@ -142,13 +154,13 @@ impl Shape {
     }
 }
 
-/// Number of windows along a dimension; `None` if the kernel is larger than the padded tensor.
+/// Returns the number of windows along a dimension; `None` if the kernel is larger than the padded tensor.
 pub fn windows(size: u64, kernel: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
     Some((size + 2 * padding).checked_sub(super::super::windows::span(kernel, dilation))? / stride + 1)
 }
 
-/// Number of elements along a dimension that this many windows cover, plus `added` elements at the end; `None` if all
-/// are padding.
+/// Returns the number of elements along a dimension that this many windows cover without padding, plus `added` elements
+/// at the end; `None` if all of them are padding.
 pub fn elements_of(windows: u64, kernel: u64, added: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
     let spanned = (windows - 1) * stride + super::super::windows::span(kernel, dilation) + added;
     spanned.checked_sub(2 * padding).filter(|&size| size > 0)

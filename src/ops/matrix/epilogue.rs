@@ -9,10 +9,10 @@ use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
 use super::factors;
 use crate::base::{DType, random};
 
-/// Values of the option `epilogue`.
+/// Values of the option `epilogue`, in the order of [`Function`].
 pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];
 
-/// Function of an epilogue.
+/// Function that an epilogue applies to a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     Identity,
@@ -24,21 +24,22 @@ pub enum Function {
     Silu,
 }
 
-/// Steps of a `gemm` after its sums: `c = function(sum + c + bias)`.
+/// What follows the sums of a `gemm`: `c = function(sum + c + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Finish {
-    /// Input number of the bias, a row that is added to each row of the result; `None` without a bias.
+    /// Index of the input with the bias, a row that is added to each row of the result; `None` without a bias.
     pub bias: Option<usize>,
-    /// Input number of the output's previous contents, which are added; `None` unless the product accumulates.
+    /// Index of the input with the previous contents of the output, which are added; `None` unless the product
+    /// accumulates.
     pub before: Option<usize>,
     pub function: Function,
 }
 
-/// The terms that are added to each element of a product.
+/// Sum of the terms that an epilogue adds to each element of a product.
 #[derive(Clone, Debug)]
 pub struct Added {
     pub sums: Vec<f64>,
-    /// Sums of the terms' absolute values.
+    /// Sum of the absolute values of these terms, for each element.
     pub sizes: Vec<f64>,
 }
 
@@ -46,11 +47,12 @@ pub struct Added {
 /// 2.3994.
 const SLOPE: f64 = 1.13;
 
-/// The relative error of the `tanh` that NVIDIA's special-function unit computes (PTX ISA, `tanh.approx.f32`: 2⁻¹¹). Products
-/// with 16-bit results may use it.
+/// Relative error of the `tanh` of NVIDIA's special-function unit (PTX ISA, `tanh.approx.f32`: 2⁻¹¹). Products with
+/// 16-bit results may use it.
 const TANH: f64 = 1.0 / 2048.0;
 
 impl Finish {
+    /// Returns the steps after the sums of a call.
     pub fn of(spec: &Spec) -> Finish {
         let accumulates = spec.attrs.bool("accumulate");
         let inputs = spec.inputs.len();
@@ -62,19 +64,19 @@ impl Finish {
         }
     }
 
-    /// Returns an epilogue that applies a function to the sums alone.
+    /// Returns steps that apply a function to the sums without adding terms.
     pub fn of_sums(function: Function) -> Finish {
         Finish { bias: None, before: None, function }
     }
 
-    /// Whether a bias or a function follows the sums. If a kernel computes it, the sums were rounded to the type of `c`
-    /// before.
+    /// Whether a bias or a function follows the sums. If a separate kernel computes it, the sums are rounded to the
+    /// type of `c` first.
     pub fn has_epilogue(&self) -> bool {
         self.bias.is_some() || self.function != Function::Identity
     }
 
-    /// Returns the terms added to product `index` of a batch, which has `size` elements and rows of `columns`; `None`
-    /// if there are none.
+    /// Returns the terms that are added to product `index` of a batch, which has `size` elements in rows of `columns`;
+    /// `None` if there are no terms.
     pub fn added(&self, inputs: &[&[f64]], (index, size, columns): (usize, usize, usize)) -> Option<Added> {
         let before = self.before.map(|input| &inputs[input][index * size..][..size]);
         let bias = self.bias.map(|input| inputs[input]);
@@ -91,7 +93,7 @@ impl Finish {
         Some(Added { sums, sizes })
     }
 
-    /// Applies the function to a sum.
+    /// Returns the function of a sum.
     pub fn apply(&self, sum: f64) -> f64 {
         match self.function {
             Function::Identity => sum,
@@ -105,7 +107,7 @@ impl Finish {
         }
     }
 
-    /// Returns the error bound of a device's result of type `output`, if its sum differs from `sum` by at most
+    /// Returns an upper bound on the error of a result of type `output` if its sum differs from `sum` by at most
     /// `radius`. The function is computed in the type `compute`.
     pub fn radius(&self, (compute, output): (DType, DType), sum: f64, radius: f64) -> f64 {
         let precision = Precision::of(compute);
@@ -117,7 +119,7 @@ impl Finish {
         }
     }
 
-    /// Returns the epilogue as an expression of an element of `c` and, if there is a bias, an element of the bias.
+    /// Returns the epilogue as an expression of an element of `c` and, with a bias, of an element of the bias.
     pub fn expression(&self) -> Expression {
         let formula = Formula::default();
         let sum = formula.input(0);
@@ -125,8 +127,8 @@ impl Finish {
         formula.with_outputs([self.function.of(sum)])
     }
 
-    /// Returns kernel text that defines `finished`, the epilogue of a sum `x0` and, if there is a bias, of its element
-    /// `x1`, in the type `C`.
+    /// Returns kernel text that defines the function `finished`: the epilogue of a sum `x0` and, with a bias, of its
+    /// element `x1`, in the type `C`.
     pub fn function_text(&self) -> String {
         let expression = self.expression();
         let constants = expression.constants().iter().enumerate();
@@ -136,8 +138,8 @@ impl Finish {
         format!("__device__ inline C finished(C x0{bias}) {{\n{constants}{}}}\n", expression.c_text())
     }
 
-    /// Returns the part of the epilogue that the vendors' libraries can compute with the product; `None` if they
-    /// cannot, or if there is no epilogue. The library may still have no algorithm for the product.
+    /// Returns the epilogue if the vendors' libraries can compute it with the product; `None` if they cannot, or
+    /// without an epilogue. The library may still have no algorithm for the product.
     pub fn in_library(&self, spec: &Spec) -> Option<Epilogue> {
         let output = spec.outputs[0].dtype;
         let function = match self.function {
@@ -180,8 +182,9 @@ impl Finish {
     }
 }
 
-/// Number of points at which functions are compared, and the largest difference there: a few roundings of `f32`.
+/// Number of points at which functions are compared.
 const POINTS: u64 = 96;
+/// Maximum difference of equal functions: a few roundings of `f32`.
 const ALIKE: f64 = 1e-7;
 
 /// Returns the name of the epilogue that equals this expression of the sum of its inputs; `None` if there is none. The

@@ -45,7 +45,7 @@ pub fn function(attrs: &Attrs) -> Option<Function> {
 }
 
 impl Gate {
-    /// Returns the gate of a product with `factors` inputs of its own; `None` without a gate.
+    /// Returns the gate of a product that has `factors` inputs before the bias; `None` without a gate.
     pub fn of(spec: &Spec, factors: usize) -> Option<Gate> {
         let function = function(&spec.attrs)?;
         Some(Gate { function, bias: (spec.inputs.len() > factors).then_some(factors), factors })
@@ -64,15 +64,15 @@ impl Gate {
         Ok(vec![call.output(0, dtype, half)?, call.output(1, dtype, dims)?])
     }
 
-    /// Returns the spec of the product without its epilogue, which writes the second output.
+    /// Returns the spec of the product without its epilogue. Its output is the second output, the sums.
     pub fn sums(&self, spec: &Spec) -> Spec {
         let attrs = spec.attrs.with("epilogue", Attr::Word("none"));
         let inputs = spec.inputs[..self.factors].to_vec();
         Spec { attrs, inputs, outputs: vec![spec.outputs[1]], ..spec.clone() }
     }
 
-    /// Returns the result as an expression of an element of each half of the sums and, if there is a bias, of each half
-    /// of the bias.
+    /// Returns the result as an expression of an element of each half of the sums and, with a bias, of each half of the
+    /// bias.
     fn expression(&self) -> Expression {
         let formula = Formula::default();
         let [mut gate, mut up] = formula.inputs();
@@ -93,7 +93,7 @@ impl Gate {
         Spec { inputs, outputs: vec![tensor(output.dtype, output.dims)], ..spec.clone() }
     }
 
-    /// Returns both halves of the sums and of the bias.
+    /// Returns the first and second half of each row of the sums and, with a bias, of the bias.
     fn values(&self, spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Vec<Vec<f64>> {
         let columns = spec.outputs[1].dims.last().copied().unwrap_or(1) as usize;
         let half = |values: &[f64], part: usize| -> Vec<f64> {
@@ -104,7 +104,7 @@ impl Gate {
         all
     }
 
-    /// Adds the arithmetic and traffic of the epilogue's kernel to the cost of the product.
+    /// Returns the cost of the product with the arithmetic and traffic of the epilogue's kernel.
     pub fn cost(&self, spec: &Spec, product: Cost) -> Cost {
         let own = elementwise::cost(&self.expression(), &self.elements(spec));
         Cost {
@@ -115,7 +115,7 @@ impl Gate {
         }
     }
 
-    /// Computes the first output from the sums in the second. The sums are rounded before, as in memory.
+    /// Computes the first output from the sums, after rounding these to the type of the second output.
     pub fn apply(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let [result, sums] = outputs else { return };
         sums.iter_mut().for_each(|sum| *sum = spec.outputs[1].dtype.round(*sum));
@@ -128,7 +128,7 @@ impl Gate {
         elementwise::evaluate(&self.expression(), &self.elements(spec), &values, std::slice::from_mut(result));
     }
 
-    /// Returns the error bounds of the first output, if the sums may be off by `radii`.
+    /// Returns the error bounds of the first output if the sums differ from `sums` by at most `radii`.
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], (sums, radii): (&[f64], &[f64])) -> Vec<f64> {
         let all = self.values(spec, inputs, sums);
         let off = self.values(spec, &[], radii);
@@ -168,14 +168,15 @@ impl Gate {
         [Tolerance::Within(own)].into_iter().chain(of_sums).collect()
     }
 
-    /// Compares the first output with the result of the device's own sums.
+    /// Compares the first output with the epilogue of the sums that the device wrote.
     pub fn check(&self, spec: &Spec, inputs: &[&[f64]], actual: &[Vec<f64>]) -> Check {
         let values = self.values(spec, inputs, &actual[1]);
         let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
         elementwise::compare(&self.expression(), &self.elements(spec), &values, &actual[..1]).swap_remove(0)
     }
 
-    /// Returns the launches of the product, which writes its sums to the second output, and of the epilogue's kernel.
+    /// Returns the launches of the product, which writes its sums to the second output, followed by the epilogue's
+    /// kernel.
     pub fn launch(&self, spec: &Spec, product: Vec<Launch>) -> Vec<Launch> {
         let inputs = spec.inputs.len();
         // In the spec of the product alone, the output follows its own inputs directly.

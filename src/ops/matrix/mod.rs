@@ -20,7 +20,7 @@ pub use product::Factors;
 pub use tiling::product_cost;
 use tiling::reread;
 
-/// Matrix products.
+/// The operations `gemm` and `scaled_gemm`.
 pub enum Gemm {
     /// `gemm(a, b)`.
     Plain,
@@ -74,7 +74,7 @@ impl Operation for Gemm {
         }
     }
 
-    /// A gated epilogue stores the sums in an output of their own.
+    /// Returns the number of outputs: with a gated epilogue, the sums are a second output.
     fn outputs(&self, attrs: &Attrs, _: usize, _: usize) -> usize {
         1 + usize::from(gated::function(attrs).is_some())
     }
@@ -240,7 +240,7 @@ impl Operation for Gemm {
         }
     }
 
-    /// Returns the costs of the products, which are equal, and of the kernel behind them; none unless there is such a kernel.
+    /// Returns the costs of the products, which are equal, and of the kernel after them; none without such a kernel.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let finish = Finish::of(spec);
         match thin::costs(spec) {
@@ -411,7 +411,7 @@ impl Operation for Gemm {
 }
 
 impl Gemm {
-    /// The gate of a product; `None` without one.
+    /// Returns the gate of a product; `None` without one.
     fn gate(&self, spec: &Spec) -> Option<Gate> {
         Gate::of(spec, self.factors())
     }
@@ -425,8 +425,8 @@ impl Gemm {
     }
 }
 
-/// True if the vendors' libraries support the layout of a product's matrices: those of 8 bits only with `b` transposed and `a`
-/// not.
+/// Whether the vendors' libraries support the layout of a product's matrices: with 8-bit elements, they require `b`
+/// transposed and `a` not.
 pub fn has_library_layout(spec: &Spec) -> bool {
     spec.inputs[0].dtype.size() > 1 || (spec.attrs.bool("transpose_b") && !spec.attrs.bool("transpose_a"))
 }
@@ -436,7 +436,7 @@ pub fn factors(spec: &Spec) -> usize {
     if scales(spec).is_some() { 4 } else { 2 }
 }
 
-/// Fails if a sum of products of `i8` may overflow `i32`, or if an epilogue that needs floating-point numbers follows.
+/// Fails if a sum of products of `i8` may overflow `i32`, or if the epilogue requires floating-point numbers.
 fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     /// Number of products of 128 × 128 whose sum fits `i32`.
     const MAX_DEPTH: u64 = (1 << 31) / (128 * 128) - 1;
@@ -452,10 +452,10 @@ fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Side of the blocks of a matrix that share a scaling factor.
+/// Number of rows, and of columns, of the blocks of a matrix that share a scaling factor.
 const BLOCK: u64 = 128;
 
-/// The scaling factors of blocks of `b` have rows padded to a multiple of this many elements, as cuBLASLt requires.
+/// Number of elements to a multiple of which the rows of the scaling factors of `b` are padded, as cuBLASLt requires.
 const BLOCK_ROW: u64 = 4;
 
 /// Fails unless there is one scaling factor for each matrix, for each row of `a` and column of `b`, or for each block.
@@ -500,7 +500,7 @@ fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(
     }
 }
 
-/// Returns the scaling factors of both matrices; `None` without.
+/// Returns the scaling factors of both matrices; `None` for a product without scaling.
 fn scales(spec: &Spec) -> Option<Scales> {
     let factors = spec.inputs.get(2..4).filter(|_| spec.operation.name() == Gemm::Scaled.name())?;
     let form = match factors {
@@ -511,7 +511,8 @@ fn scales(spec: &Spec) -> Option<Scales> {
     Some(Scales { operands: [2, 3], form })
 }
 
-/// Returns the inputs with both matrices multiplied by their scaling factors, which are stored in `room`.
+/// Returns the values of the inputs with both matrices multiplied by their scaling factors; the products are stored in
+/// `room`.
 fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
     let mut all = inputs.to_vec();
     let Some(Scales { form, .. }) = scales(spec) else { return all };
@@ -558,14 +559,14 @@ fn batches(spec: &Spec) -> Geometry {
     collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
 }
 
-/// Returns the epilogue that a library may compute with the product; `None` if a kernel computes it, or if there is
-/// none.
+/// Returns the epilogue for the library to compute with the product; `None` if a kernel computes it, or without an
+/// epilogue.
 fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
     // A product with several batches has one kernel after all of them.
     Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1)
 }
 
-/// Writes the sums, which are the inputs of the epilogue's function.
+/// Writes the sums, before the epilogue.
 fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
     let mut room = [Vec::new(), Vec::new()];
     let inputs = &*unscaled(spec, inputs, &mut room);
@@ -580,7 +581,7 @@ fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
     }
 }
 
-/// Returns rows, columns, depth, and number of products.
+/// Returns the numbers of rows and columns of a product, its depth, and the number of products.
 fn sizes(spec: &Spec) -> (u64, u64, u64, u64) {
     let (m, k) = rows_columns(&spec.inputs[0], spec.attrs.bool("transpose_a"));
     let (_, n) = rows_columns(&spec.inputs[1], spec.attrs.bool("transpose_b"));
@@ -588,7 +589,7 @@ fn sizes(spec: &Spec) -> (u64, u64, u64, u64) {
     (m, n, k, output[..output.len() - 2].iter().product())
 }
 
-/// The arithmetic of a product or a convolution: it follows from the type of the first input, and from the option `compute`.
+/// Returns the arithmetic of a product or a convolution, by the type of the first input and the option `compute`.
 pub(super) fn arithmetic(spec: &Spec) -> Arithmetic {
     match spec.inputs[0].dtype {
         DType::F64 => Arithmetic::F64,

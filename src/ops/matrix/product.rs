@@ -8,10 +8,11 @@ use crate::base::parallel;
 use super::super::{Spec, Tensor};
 use super::sizes;
 
-/// Minimum number of rows or columns of the result per thread, so that each part of a factor is reused.
+/// Minimum number of rows or columns of the result per thread of the host, so that a thread uses each element of a
+/// factor several times.
 const MIN_LENGTH: usize = 64;
 
-/// The factors of one product of a batch: `a` is m × k, `b` is k × n.
+/// Factors of one product of a batch: `a` is m × k, `b` is k × n.
 #[derive(Clone, Copy)]
 pub struct Factors<'a> {
     pub a: ArrayView2<'a, f64>,
@@ -19,7 +20,7 @@ pub struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    /// Returns the factors of each product of the batch; `inputs` have no gaps.
+    /// Returns the factors of each product of the batch, from the values of all inputs without gaps.
     pub fn of(spec: &Spec, inputs: &[&'a [f64]]) -> impl Iterator<Item = Factors<'a>> {
         let (m, n, k, batch) = sizes(spec);
         let (m, n, k) = (m as usize, n as usize, k as usize);
@@ -34,8 +35,8 @@ impl<'a> Factors<'a> {
         })
     }
 
-    /// Returns the matrix with these rows and columns at the start of `values`, which hold it or its transpose without
-    /// gaps.
+    /// Returns the matrix with this number of rows and columns from the first of `values`, which hold it without gaps;
+    /// or its transpose, if `transposed`.
     pub fn matrix(values: &'a [f64], (rows, columns): (usize, usize), transposed: bool) -> ArrayView2<'a, f64> {
         let shape = if transposed { (columns, rows) } else { (rows, columns) };
         let view = ArrayView2::from_shape(shape, &values[..rows * columns]).expect("as many as the shape has");
@@ -47,14 +48,17 @@ impl<'a> Factors<'a> {
         Factors { a: self.a.view(), b: self.b.view() }
     }
 
+    /// Number of rows of `a` and of the product.
     pub fn rows(&self) -> usize {
         self.a.nrows()
     }
 
+    /// Number of columns of `b` and of the product.
     pub fn columns(&self) -> usize {
         self.b.ncols()
     }
 
+    /// Number of columns of `a` and of rows of `b`.
     pub fn depth(&self) -> usize {
         self.a.ncols()
     }
@@ -66,7 +70,7 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// Writes the product of `a` and `b` to `c`. The host's cores divide its longer side.
+/// Writes the product of `a` and `b` to `c`. Threads of the host divide the longer dimension of `c`.
 pub fn multiply(a: ArrayView2<f64>, b: ArrayView2<f64>, mut c: ArrayViewMut2<f64>) {
     let axis = if c.nrows() >= c.ncols() { Axis(0) } else { Axis(1) };
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());

@@ -1,8 +1,8 @@
 //! Products of few terms whose epilogue a library does not compute: one generated kernel for the product and the
 //! epilogue.
 //!
-//! Such a product takes as long as its result takes to write. A library's product and a kernel behind it write the
-//! result twice and read it once.
+//! Writing the result takes most of the time of such a product. A library's product with a kernel after it writes the
+//! result twice and reads it once.
 
 use super::super::kernel::{c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
@@ -11,8 +11,8 @@ use super::epilogue::Finish;
 use super::{arithmetic, batches, library_epilogue, scales, sizes};
 use crate::ops::{Arg, Arithmetic, Cost, Launch, Spec};
 
-/// Maximum number of terms: an H100 computes 16 terms without its matrix units in the time in which it writes one
-/// 16-bit element three times.
+/// Maximum number of terms: in the time in which an H100 writes a 16-bit element three times, it computes 16 terms
+/// without matrix units.
 const MAX_DEPTH: u64 = 16;
 
 /// Minimum number of columns, so that most threads of a block have some.
@@ -25,12 +25,12 @@ const EACH: u64 = 4;
 /// Number of rows that a block computes.
 const ROWS: u64 = 32;
 
-/// Instructions per result beside its terms and its epilogue: for its rounding and its store; and per row and thread, for its terms
-/// and its address.
+/// Instructions per result apart from its terms and its epilogue: for rounding and storing.
 const PER_RESULT: f64 = 6.0;
+/// Instructions per row and thread, for loading its terms and for addresses.
 const PER_ROW: f64 = 30.0;
 
-/// Maximum number of blocks.
+/// Maximum number of blocks of the kernel.
 const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
 
 /// Whether one generated kernel computes the product and its epilogue.
@@ -69,7 +69,7 @@ pub fn cost(spec: &Spec) -> Cost {
     }
 }
 
-/// The kernel that computes the product and its epilogue.
+/// Returns the launch that computes the product and its epilogue.
 pub fn launch(spec: &Spec) -> Launch {
     let (m, n, k, _) = sizes(spec);
     let (finish, c, walk) = (Finish::of(spec), &spec.outputs[0], batches(spec));

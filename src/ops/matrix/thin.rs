@@ -1,7 +1,7 @@
 //! Products with few rows or few columns: generated kernels that read the large matrix once, at the speed of the memory.
 //!
-//! Rows of the large matrix lie along the depth, so that threads share a row; or across it, so that each thread has some
-//! columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
+//! Rows of the large matrix lie along the depth, so that threads share a row; or across the depth, so that each thread
+//! has some columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
 
 use super::super::cost::Traffic;
 use super::super::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
@@ -19,62 +19,66 @@ const MAX_THIN: u64 = 4;
 /// Minimum size of the large matrix in bytes. A library's kernel of a smaller product takes about as long as its launch.
 const MIN_BYTES: u64 = 1 << 20;
 
-/// Bytes that a thread loads at once; and at least, for an aligned matrix.
+/// Number of bytes that a thread loads at once.
 const PACK_BYTES: u64 = 16;
+/// Minimum number of bytes that a thread loads at once; an aligned matrix permits more.
 const MIN_PACK_BYTES: u64 = 8;
 
 /// Threads of a block.
 const THREADS: u64 = 256;
 
-/// Threads that share rows along the depth, and the largest number of packs of a row up to which these are enough.
+/// Number of threads that share rows along the depth, and the number of packs of a row up to which these are enough.
 const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
 
-/// Threads that share terms across the depth, and loads that each has under way.
+/// Number of threads that share the terms of columns across the depth.
 const ACROSS: u64 = 32;
+/// Number of loads that each of them has in flight.
 const ACROSS_AHEAD: u64 = 4;
 
-/// Terms of the thin matrix in shared memory for a matrix across the depth.
+/// Number of terms of the thin matrix that shared memory holds, for a large matrix across the depth.
 const STAGED: u64 = 512;
 
-/// Loads of each row along the depth that a thread has under way.
+/// Number of loads of each row along the depth that a thread has in flight.
 const AHEAD: u64 = 4;
 
 /// Minimum number of steps of a thread along the depth if blocks share it.
 const MIN_STEPS: u64 = 4;
 
-/// Maximum number of parts of the depth, and of blocks.
+/// Maximum number of blocks that share the depth of a tile.
 const MAX_SPLITS: u64 = 64;
+/// Maximum number of blocks of a kernel.
 const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
 
-/// Instructions per element of a matrix that is converted and multiplied, and sums that a thread of the second kernel loads at once.
+/// Instructions per element of a matrix, which is converted and multiplied.
 const PER_ELEMENT: f64 = 1.5;
+/// Number of sums that a thread of the second kernel loads at once.
 const JOINED_AT_ONCE: u64 = 8;
 
-/// Division of a thin product.
+/// Division of a thin product among blocks and threads.
 struct Thin {
     /// Size of the large matrix along the dimension that is not the depth.
     wide: u64,
-    /// Number of rows or columns of the thin matrix besides the depth.
+    /// Size of the thin matrix along the dimension that is not the depth.
     thin: u64,
     /// Number of terms of a sum.
     depth: u64,
-    /// Number of products.
+    /// Number of products with these sizes.
     batch: u64,
     /// Whether the large matrix is `b`, so that results along it are columns.
     is_b: bool,
     /// Whether rows of the large matrix lie along the depth.
     along: bool,
-    /// Elements that a thread loads at once.
+    /// Number of neighbouring elements that a thread loads at once.
     pack: u64,
     /// Rows of a thread; 1 if the large matrix lies across the depth.
     rows: u64,
-    /// Threads that share rows, or columns.
+    /// Number of threads that share rows or, across the depth, columns.
     group: u64,
-    /// Loads of a row, or terms, that a thread has under way.
+    /// Number of loads of a row, or of terms, that a thread has in flight.
     ahead: u64,
     /// Number of blocks that share the depth of a tile.
     splits: u64,
-    /// Part of the depth that a block computes.
+    /// Depth of each of these blocks.
     share: u64,
 }
 
@@ -95,13 +99,13 @@ pub fn costs(spec: &Spec) -> Option<Vec<Cost>> {
     Thin::of(spec).map(|thin| thin.costs(spec))
 }
 
-/// Returns the stride of a matrix's rows.
+/// Returns the stride between the rows of a matrix, in elements.
 fn row(tensor: &Tensor) -> u64 {
     tensor.strides[tensor.dims.len() - 2]
 }
 
 impl Thin {
-    /// Returns the division; `None` if a library computes the product.
+    /// Returns the division; `None` if a library or another kernel computes the product.
     fn of(spec: &Spec) -> Option<Thin> {
         let (m, n, depth, batch) = sizes(spec);
         let floats =
@@ -145,7 +149,7 @@ impl Thin {
         (all.blocks() <= MAX_BLOCKS).then_some(all)
     }
 
-    /// Chooses how many threads share how many rows: several rows of a thin matrix use its elements more than once.
+    /// Chooses how many threads share how many rows. Threads with several rows read the thin matrix less often.
     fn divide_rows(&mut self) {
         self.ahead = AHEAD;
         self.rows = if self.thin == 1 { 1 } else { 2 };
@@ -184,17 +188,18 @@ impl Thin {
         }
     }
 
+    /// Number of blocks of the first kernel.
     fn blocks(&self) -> u64 {
         self.tiles() * self.splits * self.batch
     }
 
-    /// Bytes of the sums of blocks that share the depth.
+    /// Bytes of the sums of blocks that share the depth; 0 if no blocks do.
     fn parts(&self) -> u64 {
         let count = if self.splits > 1 { self.splits * self.batch * self.wide * self.thin } else { 0 };
         4 * count
     }
 
-    /// Returns the cost of each kernel.
+    /// Returns the cost of each kernel, in the order of launches.
     fn costs(&self, spec: &Spec) -> Vec<Cost> {
         let size = spec.inputs[0].dtype.size();
         let (wide, thin, rows) = (self.wide as f64, self.thin as f64, self.rows as f64);
@@ -253,7 +258,7 @@ impl Thin {
         ]
     }
 
-    /// Returns the macro definitions of both kernels, and the text that they share.
+    /// Returns the macro definitions of both kernels, followed by the text that they share.
     fn before(&self, spec: &Spec) -> String {
         let finish = Finish::of(spec);
         let small = &spec.inputs[usize::from(!self.is_b)];
@@ -295,7 +300,7 @@ impl Thin {
         )
     }
 
-    /// Strides of the thin matrix along itself and along the depth.
+    /// Returns the strides of the thin matrix, in elements: along its own rows or columns, and along the depth.
     fn small_steps(&self, spec: &Spec) -> [u64; 2] {
         let small = &spec.inputs[usize::from(!self.is_b)];
         let (row, turned) = (row(small), if self.is_b { "transpose_a" } else { "transpose_b" });

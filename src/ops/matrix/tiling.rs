@@ -6,28 +6,31 @@
 use super::super::occupancy::UNITS;
 use super::*;
 
-/// Rows and columns of tiles that libraries choose from, for aligned factors of 16 bits or less, and for others.
+/// Numbers of rows and of columns of the tiles that libraries choose from, for aligned factors of at most 16 bits.
 const TILES: [u64; 2] = [64, 128];
+/// Numbers of rows and of columns of the tiles for other factors.
 const SMALL_TILES: [u64; 3] = [32, 64, 128];
 
 /// Rows and columns of a tile with a scaling factor for each row and column: even a few tiles take as long as if all
 /// had this size.
 const SCALED_TILE: u64 = 128;
 
-/// Minimum depth per block, if blocks share the depth because there are fewer tiles than SMs, and maximum number of these blocks.
+/// Minimum depth per block if blocks share the depth, because there are fewer tiles than SMs.
 const MIN_DEPTH: u64 = 64;
+/// Maximum number of blocks that share the depth of a tile.
 const MAX_PARTS: u64 = 64;
 
-/// Most blocks of an SM that work at the same time.
+/// Maximum number of blocks that an SM processes at the same time.
 const BESIDE: u64 = 4;
 
-/// Results of a tile that take as long as the latency of a step of the depth, of a block that has an SM to itself: a step of 8 terms takes
-/// 250 ns with `f32`, and one of 64 terms 110 ns with 16 bits (measured on an H100).
+/// Number of results of a tile whose products take as long as the latency of a term of the depth, in a block that has
+/// an SM to itself, with matrix units: 64 terms take 110 ns with 16 bits (measured on an H100).
 const LATENCY: f64 = 4800.0;
+/// The number for vector units: 8 terms take 250 ns with `f32` (measured on an H100).
 const WIDE_LATENCY: f64 = 5800.0;
 
-/// The same per row and column of the kernels for rows of any alignment, which load elements one by one: a term of tiles of 32 × 32 takes
-/// 10 ns, and of 64 × 64 25 ns.
+/// The number, per row and column of a tile, for kernels for rows of any alignment, which load elements one by one: a
+/// term takes 10 ns for tiles of 32 × 32, and 25 ns for 64 × 64.
 const UNALIGNED_LATENCY: f64 = 64.0;
 
 /// Products of rows and columns of a tile that take as long as to load a term of one row or column: from shared memory without matrix
@@ -35,14 +38,17 @@ const UNALIGNED_LATENCY: f64 = 64.0;
 /// many blocks it has (measured on an H100).
 const PER_LOADED: f64 = 50.0;
 
-/// Terms of the depth that take as long as the first loads and the last stores of a block.
+/// Number of terms of the depth that take as long as the first loads and the last stores of a block of a kernel for
+/// rows of any alignment.
 const DEPTH_OF_BLOCK: u64 = 64;
 
-/// Operations of an SM of an H100 per ns with matrix units in 16 bits, and without them; share of it for rows of any alignment; and
-/// time in ns until the sums of several blocks are added.
+/// Operations of an SM of an H100 per ns with matrix units in 16 bits.
 const OPERATIONS: f64 = 5500.0;
+/// Operations of an SM of an H100 per ns without matrix units.
 const WIDE_OPERATIONS: f64 = 390.0;
+/// Fraction of [`OPERATIONS`] that kernels for rows of any alignment reach.
 const UNALIGNED: f64 = 0.14;
+/// Time in ns of adding the sums of blocks that share the depth.
 const JOIN: f64 = 3000.0;
 
 /// Time in ns until a block has its first operands.
@@ -50,8 +56,9 @@ const FIRST_ACCESS: f64 = 350.0;
 
 /// Division of a product among blocks.
 struct Division {
+    /// Number of blocks.
     blocks: u64,
-    /// Operations of all blocks, with those that padding and latencies take the time of.
+    /// Operations of all blocks, plus those that would take the time that padding and latencies take.
     flops: f64,
     /// Number of blocks that share the depth of a tile.
     parts: u64,
@@ -103,7 +110,7 @@ const ALIGNMENT: u64 = 16;
 /// Alignment in bytes that the fast kernels require of the result's rows, which they write in smaller pieces.
 const RESULT_ALIGNMENT: u64 = 4;
 
-/// Returns the number of blocks, and how they divide the product.
+/// Returns the number of blocks of a product, and how they divide it.
 pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let (m, n, k, batch) = sizes(spec);
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
@@ -155,7 +162,7 @@ fn is_vectorized(spec: &Spec) -> bool {
     matches!(arithmetic(spec), Arithmetic::F32 | Arithmetic::F64)
 }
 
-/// Bytes of the sums of blocks that share the depth, which are written and read again.
+/// Bytes that are written and read for the sums of blocks that share the depth; 0 if no blocks do.
 fn parts_bytes((m, n, batch): (u64, u64, u64), division: &Division) -> u64 {
     if division.parts > 1 { 8 * m * n * batch * division.parts } else { 0 }
 }

@@ -1,8 +1,8 @@
 //! `batch_norm`: normalizes each channel by its statistics over all samples.
 //!
 //! A reduction computes the mean and variance of each channel, which are also outputs; a second kernel normalizes each
-//! element. If a channel fits into the registers of a block, one kernel does both. Sums are of differences to the channel's first element, which preserves precision if the variance is small
-//! relative to the mean.
+//! element. If a channel fits into the registers of a block, one kernel does both. Sums are of differences to the
+//! channel's first element, which preserves precision if the mean is large.
 
 use super::super::ball::{Ball, Precision};
 use super::super::formula::{Formula, formula};
@@ -16,25 +16,26 @@ use super::*;
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
 pub struct BatchNorm;
 
-/// The statistics of channels, as a separate reduction.
+/// Means and variances of channels, as a reduction of its own.
 struct Statistics {
     /// Spec that reads `x` and the first element of each channel, and writes mean and variance.
     spec: Spec,
     extent: Extent,
 }
 
-/// Maps operands of [`Statistics::spec`] to operands of the operation, which has this many inputs.
+/// Returns the operand of the operation for each operand of [`Statistics::spec`]. `inputs` is the operation's number of
+/// inputs.
 fn operands(inputs: usize) -> [u8; 4] {
     let mean = inputs as u8 + 1;
     [0, 0, mean, mean + 1]
 }
 
-/// Terms of the two sums over a channel: differences to its first element, and their squares.
+/// Returns the terms of the two sums over a channel: differences to its first element, and their squares.
 fn terms() -> Expression {
     formula(|[x, first]| [x - first, (x - first).square()])
 }
 
-/// Mean and variance, as an expression of both sums over `count` elements and the first element.
+/// Returns mean and variance as expressions of both sums over `count` elements and the first element.
 fn moments(count: u64) -> Expression {
     formula(|[sum, squares, first]| {
         let [count, zero] = [count as f64, 0.0].map(|value| sum.constant(value));
@@ -43,7 +44,7 @@ fn moments(count: u64) -> Expression {
     })
 }
 
-/// A normalized element, as an expression of `x`, mean, variance, and weight and bias if present.
+/// Returns a normalized element as an expression of `x`, mean, variance, and weight and bias if present.
 fn normalized(spec: &Spec) -> Expression {
     let formula = Formula::default();
     let [x, mean, variance] = formula.inputs();
@@ -58,7 +59,7 @@ fn normalized(spec: &Spec) -> Expression {
     formula.with_outputs([y])
 }
 
-/// The task that evaluates [`normalized`] for each element.
+/// Returns the task of evaluating [`normalized`] for each element.
 fn task<'a>(spec: &Spec, expression: &'a Expression) -> Task<'a> {
     let (inputs, dims) = (spec.inputs.len(), spec.outputs[0].dims);
     let whole = |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, tensor.strides);
@@ -70,7 +71,7 @@ fn task<'a>(spec: &Spec, expression: &'a Expression) -> Task<'a> {
     Task { expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read }
 }
 
-/// Strides that broadcast one element per channel over `dims`.
+/// Returns the strides that broadcast one element per channel over `dims`. `stride` is that between channels.
 fn by_channel(dims: Dims, stride: u64) -> Dims {
     let strides: Vec<u64> = (0..dims.len()).map(|axis| if axis == 1 { stride } else { 0 }).collect();
     Dims::from_slice(&strides).expect("as many as the dimensions")
@@ -89,7 +90,7 @@ impl Statistics {
         Statistics { spec, extent: Extent { dims: x.dims, reduced } }
     }
 
-    /// Mean and variance of each channel, with error bounds.
+    /// Returns the mean and variance of each channel, with error bounds.
     fn enclose(&self, x: &[f64]) -> Vec<[Ball; 2]> {
         let compute = compute_type(&self.spec);
         let firsts = self.firsts(x);

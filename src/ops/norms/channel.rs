@@ -6,47 +6,54 @@ use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, 
 use super::super::rows::{Rows, Sharing};
 use super::*;
 
-/// Instructions per element, per pack and per thread: counts in code for sm_90a by NVRTC 13.0.
+/// Instructions per element: a count in code for sm_90a by NVRTC 13.0, as are the following numbers.
 const EACH: f64 = 6.0;
+/// Instructions per pack.
 const PER_PACK: f64 = 43.0;
+/// Instructions per thread.
 const PER_THREAD: f64 = 200.0;
 
-/// The same per element and pack if packs may contain elements of other channels, and per element of packs that are written element by
-/// element.
+/// Instructions per element if packs may contain elements of other channels.
 const EACH_LEADING: f64 = 17.0;
+/// Instructions per pack if packs may contain elements of other channels.
 const PER_LEADING_PACK: f64 = 9.0;
+/// Additional instructions per element of packs that are written element by element.
 const EACH_ALONE: f64 = 6.0;
 
-/// Registers of a thread beside the elements that it holds.
+/// Number of registers of a thread, apart from those for the elements that it holds.
 const REGISTERS: u64 = 32;
 
-/// Number of bytes of channels for each SM up to which its blocks take less time than two passes over memory, even if not all of them
-/// run at the same time.
+/// Bytes of all channels per SM up to which blocks that do not all run at the same time take less time than two passes
+/// over memory.
 const HELD_BYTES: u64 = 64 << 10;
 
-/// Number of bytes of a block's channels up to which few blocks take less time than a second kernel.
+/// Bytes of a block's channels up to which few blocks take less time than a second kernel.
 const SMALL_BLOCK_BYTES: u64 = 16 << 10;
 
-/// Minimum size in bytes of the packs of channels whose elements in one sample do not fill a sector of memory. Blocks of neighbouring
-/// channels read the same sectors then.
+/// Minimum size in bytes of packs, if the elements of a channel in a sample do not fill a sector of memory. Blocks of
+/// neighbouring channels then read the same sectors.
 const SMALLEST_PACK: u64 = 8;
 
 /// Division of channels among threads.
 pub struct HeldChannels {
-    /// Number of elements of a channel in one sample. They are contiguous.
+    /// Number of elements of a channel in a sample, which are contiguous.
     segment: u64,
-    /// Whether the elements of a channel in one sample may begin inside a pack. Then the first and the last pack may be partial.
+    /// Whether the elements of a channel in a sample may begin inside a pack. Then the first and the last pack may be
+    /// partial.
     leads: bool,
+    /// Number of samples.
     samples: u64,
-    /// Strides of `y` and `x` from sample to sample and from channel to channel, in elements.
+    /// For `y` and for `x`, the stride from sample to sample and the stride from channel to channel, in elements.
     strides: [[u64; 2]; 2],
+    /// Number of channels.
     channels: u64,
     sharing: Sharing,
 }
 
 impl HeldChannels {
-    /// Returns the division; `None` if a channel does not fit into the registers of a block, if not all channels fit into those of the
-    /// device or few blocks read large ones, or if the elements of a channel in one sample are not contiguous or neither fill a sector of memory nor half a pack.
+    /// Returns the division; `None` if a channel does not fit into the registers of a block; if blocks would not all
+    /// run at the same time, and channels are large; if few blocks would read large channels; or if the elements of a
+    /// channel in a sample have gaps, or are too few for whole sectors and for packs of [`SMALLEST_PACK`] bytes.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;
@@ -105,11 +112,12 @@ impl HeldChannels {
         self.samples * self.segment
     }
 
+    /// Number of blocks of the kernel.
     fn blocks(&self) -> u64 {
         self.channels.div_ceil(self.sharing.block_rows()).max(1)
     }
 
-    /// Number of registers of a thread.
+    /// Number of registers of a thread, of 32 bits.
     fn registers(&self, spec: &Spec) -> u64 {
         REGISTERS + self.sharing.pack * self.sharing.packs * compute_type(spec).size() / 4
     }
@@ -174,12 +182,12 @@ impl HeldChannels {
     }
 }
 
-/// Number of packs with elements of a channel in one sample.
+/// Number of packs that hold the elements of a channel in a sample.
 fn segment_packs(segment: u64, pack: u64, leads: bool) -> u64 {
     (segment + if leads { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
-/// Number of instructions for the elements of a channel in one sample.
+/// Number of instructions for the elements of a channel in a sample.
 fn instructions(segment: u64, pack: u64, leads: bool) -> f64 {
     let packs = segment_packs(segment, pack, leads) as f64;
     if !leads {
@@ -190,20 +198,22 @@ fn instructions(segment: u64, pack: u64, leads: bool) -> f64 {
     packs * (PER_LEADING_PACK + (EACH_LEADING + alone * EACH_ALONE) * pack as f64)
 }
 
-/// Tensors of a batch norm in kernels that process channels.
+/// Parameters and text for the operands of a batch norm, in kernels that process channels.
 pub struct ChannelOperands {
-    /// Parameters `y`, `x`, `means`, `variances` and `eps`, and `weight` and `bias` if the operation has them; the strides of those with
-    /// an element per channel.
+    /// Parameters `y`, `x`, `eps`, `means` and `variances`, and `weight` and `bias` if the operation has them; with the
+    /// stride of each tensor that has one element per channel.
     pub params: Vec<Parameter>,
     /// Kernel text that defines the types `X` and `Y` of elements, and `C`, that of the arithmetic.
     pub types: String,
-    /// Kernel text of the weight and the bias of channel `at`.
+    /// Kernel text of the weight of channel `at`; 1 if the operation has no weight.
     pub weight: String,
+    /// Kernel text of the bias of channel `at`; 0 if the operation has no bias.
     pub bias: String,
 }
 
 impl ChannelOperands {
-    /// Returns the operands. `access` is the qualifier of the means and variances: empty, or `const` in a kernel that reads them.
+    /// Returns parameters and text. `access` qualifies the means and variances: empty, or `const` in a kernel that
+    /// reads them.
     pub fn of(spec: &Spec, access: &str) -> ChannelOperands {
         let (compute, inputs) = (compute_type(spec), spec.inputs.len());
         let mut params = vec![

@@ -1,25 +1,28 @@
-//! The second kernel of a batch norm whose channels have no whole number of packs in a sample: threads move aligned packs, which hold
-//! elements of one channel or two.
+//! Second kernel of a batch norm in which packs do not divide the elements of a channel in a sample: threads process
+//! aligned packs, which hold elements of one or two channels.
 
 use super::super::kernel::{BLOCK, bounds, index_type, launch, u64_param};
 use super::channel::ChannelOperands;
 use super::*;
 
-/// Instructions per pack for its place, for two channels and their factors, and to load and store; an estimate.
+/// Instructions per pack for its indices, for the factors of two channels, for loading and for storing; an estimate.
 const PER_PACK: f64 = 60.0;
 
-/// Contiguous elements, of which each channel has `segment` in a sample.
+/// Division of contiguous tensors into packs that may hold elements of two channels.
 pub struct FlatChannels {
+    /// Number of elements of a tensor.
     total: u64,
+    /// Number of elements of a channel in a sample.
     segment: u64,
+    /// Number of channels.
     channels: u64,
     /// Number of elements of a pack.
     pack: u64,
 }
 
 impl FlatChannels {
-    /// Returns the elements of input and output; `None` if these have gaps or are not aligned, if a pack could hold elements of three
-    /// channels, or if none holds elements of two.
+    /// Returns the division; `None` if tensors have gaps or are not aligned, if a pack could hold elements of three
+    /// channels, or if every pack holds elements of one.
     pub fn of(spec: &Spec) -> Option<FlatChannels> {
         let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
         let segment: u64 = x.dims[2..].iter().product();
@@ -29,15 +32,17 @@ impl FlatChannels {
         (is_flat && is_odd).then(|| FlatChannels { total: x.elements(), segment, channels: x.dims[1], pack })
     }
 
+    /// Number of packs of a tensor.
     fn packs(&self) -> u64 {
         self.total.div_ceil(self.pack)
     }
 
+    /// Number of blocks of the kernel.
     fn blocks(&self) -> u64 {
         self.packs().div_ceil(u64::from(BLOCK)).max(1)
     }
 
-    /// Returns the work beside evaluating the expression for each element.
+    /// Returns the work apart from evaluating the expression for each element.
     pub fn work(&self) -> walk::Work {
         walk::Work { sectors: 0.0, instructions: PER_PACK * self.packs() as f64, blocks: self.blocks() }
     }

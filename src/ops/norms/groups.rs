@@ -4,10 +4,11 @@ use super::*;
 
 /// `group_norm(x, groups: n)`; or `instance_norm(x)`, with one channel per group.
 pub struct GroupNorm {
+    /// Whether each channel is a group of its own: `instance_norm`.
     pub instances: bool,
 }
 
-/// The row norm that is applied to groups.
+/// The norm of rows that is applied to groups.
 const ROWS: Norm = Norm { centred: true, adds: false };
 
 const EPS_OPTION: OptionSpec = OptionSpec::number("eps", 1e-5, EPS);
@@ -92,23 +93,24 @@ impl Operation for GroupNorm {
     }
 }
 
-/// Whether the channels of a sample are contiguous to each other.
+/// Whether the elements of all channels of a sample are contiguous.
 fn is_whole(tensor: &Tensor) -> bool {
     let sample = Tensor { dims: without_first(&tensor.dims), strides: without_first(&tensor.strides), ..*tensor };
     sample.contiguous()
 }
 
+/// Returns the dimensions after the first.
 fn without_first(dims: &Dims) -> Dims {
     Dims::from_slice(&dims[1..]).expect("no more than there are")
 }
 
 impl GroupNorm {
-    /// Number of groups per sample in a tensor of shape `dims`.
+    /// Returns the number of groups per sample in a tensor with these dimensions.
     fn groups(&self, dims: &Dims, attrs: &Attrs) -> u64 {
         if self.instances { dims[1] } else { attrs.int("groups") as u64 }
     }
 
-    /// Returns the spec with one row per group, and the mapping from elements to weights.
+    /// Returns the spec in which each group is a row, and the mapping from elements to weights.
     fn rows(&self, spec: &Spec) -> (Spec, Channels) {
         let dims = spec.inputs[0].dims;
         let groups = self.groups(&dims, &spec.attrs);

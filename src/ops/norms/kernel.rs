@@ -8,60 +8,63 @@ use super::super::ragged::RAGGED;
 use super::super::rows::{HELD, Rows, STAGE, Sharing, UNSTAGE, common_pack, is_shifted, side_by_side};
 use super::*;
 
-/// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
+/// Instructions per element of a norm without a mean.
 const EACH: f64 = 7.0;
+/// Instructions per element of a norm with a mean.
 const EACH_CENTRED: f64 = 10.0;
+/// Instructions per thread, for addresses and for exchanging values.
 const PER_THREAD: f64 = 80.0;
 
 /// Instructions per pack that a thread loads or stores.
 const PER_PACK: f64 = 12.0;
 
-/// Registers of a thread beside the elements that it holds.
+/// Number of registers of a thread, apart from those for the elements of its row.
 const REGISTERS: u64 = 28;
 
-/// Instructions per element of a shifted row for its weights, which are shifted from aligned packs.
+/// Additional instructions per element of a shifted row for its weights, which are shifted from aligned packs.
 const EACH_SHIFTED: f64 = 5.0;
 
-/// Maximum length of rows that are staged, and number of elements of a thread of such a row. Threads that each process a few elements
-/// would take more instructions for exchanging values, and stores of parts of a sector.
+/// Maximum length in elements of rows that are staged in shared memory.
 const MAX_STAGED: u64 = 128;
+/// Number of elements of a thread of such a row. Threads with fewer would take more instructions for exchanging values.
 const STAGED_ELEMENTS: u64 = 8;
 
-/// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, unless a norm adds a residual: fewer than two
-/// of these per thread of a warp would leave many threads idle.
+/// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, in a norm that adds no
+/// residual: a row shall have at least two packs of 16 bytes for each thread of a warp.
 const SHORT_PACK: u64 = 4;
 
-/// Maximum size in bytes of packs that divide the rows, for rows that are shifted instead; and minimum number of packs
-/// of such a row. Partial packs, and the checks whether a pack is partial, cost more than larger packs save
-/// for others.
+/// Maximum size in bytes of the packs that divide rows for which rows are shifted instead. Partial packs, and checks
+/// whether a pack is partial, cost more than larger packs save for others.
 const SMALL_PACK: u64 = 4;
+/// Minimum number of packs of a shifted row.
 const LONG_ROW: u64 = WARP;
 
 /// Division of rows among threads.
 pub struct NormPartition {
-    /// Rows of `y` and `x`, followed by those of the added input and the sum, if there are any.
+    /// Rows of `y` and `x`, and of the added input and the sum if the norm adds.
     rows: Rows,
     sharing: Sharing,
-    /// Whether rows may start between two packs. Then the first and the last pack of a row are partial.
+    /// Whether rows may begin inside a pack. Then the first and the last pack of a row are partial.
     shifted: bool,
-    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
+    /// Whether a block copies its rows, which are contiguous, to shared memory in packs that may span rows.
     staged: bool,
 }
 
-/// How the elements of a pack find their weights.
+/// Weights of the elements of a pack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weights {
-    /// Each element has a weight of its own.
+    /// Each element has its own weight.
     Columns,
-    /// A row has one weight, which applies to each of its elements.
+    /// All elements of a row have the same weight.
     OfRow,
-    /// A pack of neighbouring elements has one weight, which applies to each of them.
+    /// All elements of a pack have the same weight.
     OfPack,
-    /// Runs of neighbouring elements share a weight, and can continue in the next pack.
+    /// Runs of neighbouring elements have the same weight, and may continue in the next pack.
     Runs,
 }
 
 impl NormPartition {
+    /// Returns the division for a norm.
     pub fn of(spec: &Spec, norm: &Norm) -> NormPartition {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
@@ -99,6 +102,7 @@ impl NormPartition {
         NormPartition { rows, sharing, shifted, staged }
     }
 
+    /// Number of blocks of the kernel.
     fn blocks(&self) -> u64 {
         self.rows.count.div_ceil(self.sharing.block_rows()).max(1)
     }

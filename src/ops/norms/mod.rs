@@ -17,11 +17,11 @@ pub use groups::GroupNorm;
 pub(super) use kernel::HELPERS;
 use kernel::NormPartition;
 
-/// A norm of rows.
+/// A norm of rows; with `adds`, of the sum of two inputs.
 pub struct Norm {
-    /// Whether the mean of a row is subtracted first.
+    /// Whether the mean of a row is subtracted before scaling: a layer norm instead of an RMS norm.
     pub centred: bool,
-    /// Whether two inputs are added first; their sum is then a second output.
+    /// Whether the norm is that of the sum of two inputs, which is then a second output.
     pub adds: bool,
 }
 
@@ -149,8 +149,8 @@ impl Operation for Norm {
 }
 
 impl Call<'_> {
-    /// Fails unless inputs and outputs are floating-point tensors, and weight and bias have an element per channel,
-    /// which is dimension 1 of the first input.
+    /// Fails unless inputs and outputs are floating-point tensors, and weight and bias have one element for each
+    /// channel, which is dimension 1 of the first input.
     fn needs_channels(&self) -> Result<(), OpError> {
         for input in self.inputs {
             self.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
@@ -170,13 +170,13 @@ impl Call<'_> {
     }
 }
 
-/// The mapping from the elements of a row to their weights and biases.
+/// Mapping from the elements of a row to their weights and biases.
 struct Channels {
-    /// Number of consecutive rows that have different weights.
+    /// Number of consecutive rows with different weights; the next rows have the same weights again.
     groups: u64,
-    /// Number of weights per row.
+    /// Number of weights of a row.
     each: u64,
-    /// Number of neighbouring elements of a row that share a weight.
+    /// Number of neighbouring elements of a row that have the same weight.
     alike: u64,
 }
 
@@ -186,7 +186,7 @@ impl Channels {
         Channels { groups: 1, each: row_length(spec) as u64, alike: 1 }
     }
 
-    /// Returns the index of an element's weight.
+    /// Returns the index of the weight of an element.
     fn place(&self, row: usize, column: usize) -> usize {
         row % self.groups as usize * self.each as usize + column / self.alike as usize
     }
@@ -194,6 +194,7 @@ impl Channels {
 
 /// Statistics of a row.
 struct Statistics {
+    /// Mean of the row; 0 for a norm that does not subtract it.
     mean: f64,
     /// Mean of the squared differences to `mean`.
     variance: f64,
@@ -202,7 +203,8 @@ struct Statistics {
 }
 
 impl Norm {
-    /// Number of first inputs that have a row for each row of the output. The other inputs have an element per column.
+    /// Returns the number of first inputs that have a row for each row of the output. The other inputs have one element
+    /// per column.
     fn rows(&self) -> usize {
         1 + usize::from(self.adds)
     }
@@ -250,7 +252,7 @@ impl Norm {
         Statistics { mean, variance, scale: 1.0 / (variance + eps).sqrt() }
     }
 
-    /// Type in which the kernel computes.
+    /// Returns the type in which the kernel computes.
     fn compute(&self, spec: &Spec) -> DType {
         compute_type(spec)
     }

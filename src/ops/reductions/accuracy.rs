@@ -1,16 +1,17 @@
-//! Rounding error bounds of reductions. The error of a result combines the errors of the terms with those of the
-//! reduction, for any order of evaluation.
+//! Bounds on rounding errors of reductions. The error of a result combines the errors of its terms with those of
+//! reducing them in any order.
 
 use super::super::ball::{Ball, FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::super::elementwise::side_by_side;
 use super::*;
 
-/// The terms of a reduction, in row-major order of the expression's shape.
+/// Terms of a reduction, in row-major order of the expression's shape.
 pub struct Terms {
     values: Vec<f64>,
-    /// Absolute error bound of each term; empty if all terms are exact.
+    /// Upper bound on the absolute error of each term; empty if all terms are exact.
     radii: Vec<f64>,
+    /// Type in which the device computes.
     compute: DType,
 }
 
@@ -62,7 +63,7 @@ impl Terms {
         Tolerance::Within(allowed)
     }
 
-    /// Sum of the terms at these indices, with an error bound.
+    /// Returns the sum of the terms with these indices, with an error bound.
     pub fn sum(&self, places: impl Iterator<Item = u64>) -> Ball {
         let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: self.compute };
         self.pick(places, &mut group);
@@ -70,7 +71,7 @@ impl Terms {
         Ball { value, radius: group.radius(Function::Sum, value) }
     }
 
-    /// Copies the terms at these indices to a group.
+    /// Writes the terms with these indices to `group`.
     fn pick(&self, places: impl Iterator<Item = u64>, group: &mut Group) {
         group.terms.clear();
         group.radii.clear();
@@ -81,15 +82,18 @@ impl Terms {
     }
 }
 
-/// The terms of one result.
+/// Terms of one result.
 pub struct Group {
+    /// Values of the terms.
     pub terms: Vec<f64>,
+    /// Upper bound on the absolute error of each term; empty if all terms are exact.
     pub radii: Vec<f64>,
+    /// Type in which the device computes.
     pub compute: DType,
 }
 
 impl Group {
-    /// Error bound of the result; infinite if rounding determines it.
+    /// Returns the error bound of the result `value`; infinite if rounding alone can determine the result.
     pub fn radius(&self, function: Function, value: f64) -> f64 {
         let precision = Precision::of(self.compute);
         match function {
@@ -109,12 +113,12 @@ impl Group {
         }
     }
 
-    /// Mean of the absolute values of the terms.
+    /// Returns the mean of the absolute values of the terms.
     pub fn size(&self) -> f64 {
         self.terms.iter().map(|term| term.abs()).sum::<f64>() / self.terms.len() as f64
     }
 
-    /// Error bound of the sum of the terms.
+    /// Returns the error bound of the sum of the terms.
     fn sum(&self, precision: Precision) -> f64 {
         let moved: f64 = self.radii.iter().sum();
         let sizes: Vec<f64> = self.terms.iter().filter(|term| term.is_finite()).map(|term| term.abs()).collect();

@@ -1,4 +1,4 @@
-//! The extent of a reduction: the shape of its expression, and the reduced dimensions.
+//! Elements that a reduction covers: the shape of its expression, and the reduced dimensions.
 
 use super::super::elementwise::side_by_side;
 use super::super::layout::{broadcast, broadcast_strides, collapse, offsets};
@@ -7,12 +7,14 @@ use super::*;
 /// Shape of an expression, and its reduced dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
+    /// Broadcast shape of the expression.
     pub dims: Dims,
+    /// For each dimension, whether it is reduced.
     pub reduced: [bool; Dims::MAX],
 }
 
 impl Extent {
-    /// Extent of an operation with the option `dims` and the inputs of its expression.
+    /// Returns the extent of an operation with the option `dims`; its inputs are those of the expression.
     pub fn of(spec: &Spec) -> Extent {
         let dims = Self::shape(spec);
         let mut reduced = [false; Dims::MAX];
@@ -23,26 +25,26 @@ impl Extent {
         Extent { dims, reduced }
     }
 
-    /// Broadcast shape of the inputs.
+    /// Returns the broadcast shape of the inputs.
     pub fn shape(spec: &Spec) -> Dims {
         spec.inputs.iter().skip(1).fold(spec.inputs[0].dims, |dims, input| {
             broadcast(dims, input.dims).expect("the shape rule has checked that the inputs fit together")
         })
     }
 
-    /// Extent that reduces one dimension of a shape.
+    /// Returns the extent that reduces one dimension of a shape.
     pub fn along(dims: Dims, axis: usize) -> Extent {
         let mut reduced = [false; Dims::MAX];
         reduced[axis] = true;
         Extent { dims, reduced }
     }
 
-    /// Extent that reduces all dimensions of the first input.
+    /// Returns the extent that reduces all dimensions of the first input.
     pub fn all(spec: &Spec) -> Extent {
         Extent { dims: spec.inputs[0].dims, reduced: [true; Dims::MAX] }
     }
 
-    /// Sizes of the reduced dimensions, or of the others.
+    /// Returns the sizes of the reduced dimensions of `all` if `reduced`, otherwise of the other dimensions.
     fn part(&self, all: &Dims, reduced: bool) -> Dims {
         let axes = (0..self.dims.len()).filter(|&axis| self.reduced[axis] == reduced);
         let sizes: Vec<u64> = axes.map(|axis| all[axis]).collect();
@@ -59,7 +61,7 @@ impl Extent {
         self.part(&self.dims, false).iter().product()
     }
 
-    /// The shape of the result.
+    /// Returns the shape of the result. With `keepdim`, reduced dimensions remain with size 1.
     pub fn result(&self, keepdim: bool) -> Dims {
         if !keepdim {
             return self.part(&self.dims, false);
@@ -69,7 +71,7 @@ impl Extent {
         dims
     }
 
-    /// Strides of the output along the dimensions of the expression: 0 along reduced dimensions.
+    /// Returns the strides of the output along the dimensions of the expression: 0 along reduced dimensions.
     fn output_strides(&self, output: &Tensor) -> Dims {
         let keeps = output.dims.len() == self.dims.len();
         let mut own = output.strides.iter();
@@ -84,8 +86,8 @@ impl Extent {
         strides
     }
 
-    /// Geometry of the terms of a result if `reduced`, otherwise of the results: strides of the output, then of each
-    /// input.
+    /// Returns the geometry of the terms of a result if `reduced`, otherwise of the results. Its strides are those of
+    /// the output, followed by those of each input.
     pub fn walk(&self, spec: &Spec, reduced: bool) -> Geometry {
         let inputs = spec.inputs.iter().map(|input| broadcast_strides(input, self.dims));
         let all = std::iter::once(self.output_strides(&spec.outputs[0])).chain(inputs);
@@ -98,12 +100,12 @@ impl Extent {
         (0..self.dims.len()).rev().find(|&axis| self.dims[axis] > 1).is_none_or(|axis| self.reduced[axis])
     }
 
-    /// Values of the expression for each element of the shape, in row-major order.
+    /// Returns the values of the expression, in row-major order of the shape.
     pub fn values(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<f64> {
         self.values_of_each(expression, spec, inputs).swap_remove(0)
     }
 
-    /// Values of each output of the expression.
+    /// Returns the values of each output of the expression, in row-major order of the shape.
     pub fn values_of_each(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<Vec<f64>> {
         let count = self.dims.iter().product::<u64>() as usize;
         let mut all = vec![vec![0.0; count]; expression.outputs().len()];
@@ -117,7 +119,7 @@ impl Extent {
         all
     }
 
-    /// For each result, the indices of its terms among the values.
+    /// Returns, for each result, the indices of its terms in these values.
     pub fn groups(&self) -> impl Iterator<Item = impl Iterator<Item = u64> + use<>> + use<> {
         let packed = self.dims.contiguous_strides();
         let [kept, reduced] =

@@ -10,18 +10,19 @@ use super::*;
 /// `grad_norm(x, …)`, as `torch.nn.utils.get_total_norm`: one pass over any number of tensors.
 pub struct GradNorm;
 
-/// Minimum number of bytes per block.
+/// Minimum number of bytes of a tensor per block.
 const MIN_CHUNK: u64 = 1 << 15;
 
-/// Instructions per element and per thread.
+/// Instructions per element.
 const PER_ELEMENT: f64 = 3.0;
+/// Instructions per thread.
 const PER_THREAD: f64 = 90.0;
 
-/// Division of the tensors among blocks: each block has a chunk of one tensor.
+/// Division of the tensors among blocks. Each block has a chunk of one tensor.
 struct Chunks {
-    /// Bytes per chunk.
+    /// Number of bytes per chunk.
     bytes: u64,
-    /// For each tensor, the number of chunks of this and all previous tensors.
+    /// For each tensor, the number of chunks of this tensor and of all earlier ones.
     ends: Vec<u64>,
 }
 
@@ -37,12 +38,13 @@ impl Chunks {
         Chunks { bytes, ends: ends.collect() }
     }
 
+    /// Number of chunks, and of blocks of the first kernel.
     fn count(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 }
 
-/// Elements of a contiguous tensor per load.
+/// Returns the number of elements of a tensor that one instruction loads.
 fn pack(tensor: &Tensor) -> u64 {
     (u64::from(tensor.align) / tensor.dtype.size()).clamp(1, 16 / tensor.dtype.size())
 }

@@ -1,5 +1,5 @@
-//! The kernels of a reduction. Their text consists of the function's accumulator, the expression, and the division of
-//! the work among threads. Partial results are combined in a fixed order, so that results are reproducible.
+//! Kernels of a reduction. Their text consists of the function's accumulator, the expression, and the division of the
+//! work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
 use super::super::kernel::{
     EXP_BELOW, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
@@ -7,15 +7,15 @@ use super::super::kernel::{
 use super::split::{Along, Last};
 use super::*;
 
-/// Minimum number of packs per thread of an unaligned row whose whole packs are distinguished from partial ones.
+/// Minimum number of packs per thread of an unaligned row for which the kernel has separate code for whole packs.
 const LONG_RAGGED: u64 = 8;
 
-/// Number of terms of a pack that overlap well enough without those of the next pack.
+/// Number of terms of a pack whose instructions overlap well enough without those of the next pack.
 const OVERLAPPING: u64 = 4;
 
-/// The end of a kernel: the statement that stores a result, and the declarations that this statement needs.
+/// Text that stores the results at the end of a kernel, with the declarations that it needs.
 pub struct Finish {
-    /// Text before the kernels: functions that `store` calls.
+    /// Text before the kernel: functions that `store` calls.
     pub before: String,
     /// Additional parameters of the kernel that stores results.
     pub params: Vec<Parameter>,
@@ -24,7 +24,7 @@ pub struct Finish {
 }
 
 impl Finish {
-    /// Returns the statement that stores the result of a function of this many terms.
+    /// Returns the text that stores the result of a function of this many terms.
     pub fn plain(function: Function, terms: u64) -> Finish {
         let (store, params) = match function {
             Function::Mean => ("store<C>(TO, total.v / C(count))", vec![u64_param("count", terms)]),
@@ -36,8 +36,8 @@ impl Finish {
         Finish { before: String::new(), params, store: store.to_owned() }
     }
 
-    /// Returns statements that store the outputs of an expression in `places`. `inputs` are C expressions of the
-    /// compute type.
+    /// Returns the text that stores the outputs of an expression in `places`, lvalues of C. `inputs` are C expressions
+    /// of the type `compute`.
     pub fn expression(result: &Expression, inputs: &[String], places: &[&str], compute: DType) -> Finish {
         let constants = result.constants();
         let is_one = places.len() == 1;
@@ -241,7 +241,7 @@ pub fn launches(
     launches
 }
 
-/// Data that both kernels use.
+/// What both kernels of a reduction share.
 struct Common<'a> {
     function: Function,
     compute: DType,

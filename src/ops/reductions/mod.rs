@@ -19,7 +19,7 @@ pub(super) use kernel::{Finish, launches};
 pub(super) use split::{Split, parts};
 pub(super) use sums::Sums;
 
-/// The function that reduces terms to a result.
+/// Function that reduces the terms of a result to one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     Sum,
@@ -30,14 +30,14 @@ pub enum Function {
     ArgMax,
     ArgMin,
     LogSumExp,
-    /// Log-sum-exp and the sum of the terms. Internal.
+    /// Log-sum-exp of the terms, and their sum. No operation of the language has this function.
     LogSumExpAndSum,
-    /// Sums of this many expressions, at least two. Internal.
+    /// Sums of this many expressions, at least two. No operation of the language has this function.
     Sums(u8),
 }
 
 impl Function {
-    /// Size in bytes of an accumulator, the state of a thread for one result.
+    /// Returns the size in bytes of an accumulator, the state of a thread for one result.
     fn accumulator_size(self, compute: DType) -> u64 {
         let fields = match self {
             Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
@@ -49,10 +49,10 @@ impl Function {
     }
 }
 
-/// The operation of a reduction, such as `sum(expression)`.
+/// The operation that reduces an expression by this function, such as `sum(expression)`.
 pub struct Reduce(pub Function);
 
-/// The options of every reduction.
+/// Options of all reductions.
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::absent(
         "dims",
@@ -181,7 +181,7 @@ impl Operation for Reduce {
 }
 
 impl Reduce {
-    /// Whether the result is an index.
+    /// Whether the result is the index of a term.
     fn finds_place(&self) -> bool {
         matches!(self.0, Function::ArgMax | Function::ArgMin)
     }
@@ -212,18 +212,19 @@ impl Function {
     }
 }
 
-/// Whether `a`, which follows `b`, replaces it as the maximum. NaN is the largest value.
+/// Whether `a` replaces the earlier term `b` as the maximum. NaN is larger than all numbers.
 fn is_larger(a: f64, b: f64) -> bool {
     ahead(a, 1, b, 0)
 }
 
-/// Whether `a`, which follows `b`, replaces it as the minimum. NaN is the smallest value.
+/// Whether `a` replaces the earlier term `b` as the minimum. NaN is smaller than all numbers.
 fn is_smaller(a: f64, b: f64) -> bool {
     ahead(-a, 1, -b, 0)
 }
 
 impl Call<'_> {
-    /// Returns for each dimension whether it is reduced: those that the option `dims` lists, or all if it is absent.
+    /// Returns for each dimension whether it is reduced: the dimensions that the option `dims` lists, or all without
+    /// it.
     pub(super) fn reduced_dims(&self, dims: Dims) -> Result<[bool; Dims::MAX], OpError> {
         let rank = dims.len() as i64;
         let mut reduced = [false; Dims::MAX];

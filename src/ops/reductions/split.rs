@@ -4,76 +4,82 @@ use super::super::kernel::BLOCK;
 use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Number of threads that saturates memory bandwidth: half of the resident threads of the device.
+/// Number of threads that suffice to use all of the memory's bandwidth: half of the resident threads of the device.
 const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 
-/// Number of pieces that a thread loads ahead; and minimum number of steps per thread that justifies a second launch.
+/// Maximum number of pieces that a thread loads before it uses them.
 const UNDER_WAY: u64 = 8;
+/// Minimum number of steps per thread for which a second launch saves time.
 const MANY_STEPS: u64 = 16;
 
-/// Maximum number of packs of results per thread. Where alignment allows only narrow packs, a warp reads contiguous strips of
-/// several: of 256 bytes instead of 128 from rows of odd length in `f32`, which takes 0.8 of the time on an H100.
+/// Maximum number of packs of results per thread. Where alignment permits only narrow packs, a warp with several reads
+/// longer contiguous ranges: of 256 bytes instead of 128 from rows of odd length in `f32`, which takes 0.8 of the time
+/// on an H100.
 const HELD: u64 = 4;
 
-/// Inverse of the maximum share of pack positions, of all blocks together, that several packs per thread may leave idle.
+/// Several packs per thread may add at most one idle position of a pack for this many positions.
 const IDLE: u64 = 8;
 
-/// Maximum number of loads that a thread with several packs of results has under way, so that a block reads few rows at a time.
+/// Maximum number of loads in flight of a thread with several packs of results, so that a block reads few rows at a
+/// time.
 const LOADS: u64 = 16;
 
-/// Registers of a thread for elements that are under way.
+/// Number of registers of a thread for elements that are being loaded.
 const REGISTERS: u64 = 64;
 
-/// Number of blocks that are certainly resident at the same time: those whose threads have 64 registers.
+/// Number of blocks that are resident at the same time if a thread has 64 registers.
 const ONE_WAVE: u64 = RESIDENT_BLOCKS / 2;
 
-/// Bytes that all threads together load ahead, from which on more of them do not raise the bandwidth.
+/// Number of bytes in flight, of all threads together, above which the bandwidth does not rise.
 const ENOUGH_UNDER_WAY: u64 = UNITS * (48 << 10);
 
-/// Maximum size of a block's shared memory in bytes without an option of the launch.
+/// Maximum size in bytes of a block's shared memory for which a launch needs no attribute.
 const MAX_SHARED: u64 = 48 << 10;
 
-/// Maximum number of bytes that a block reads in a single launch of few of the largest blocks, instead of two launches.
+/// Maximum number of bytes that one of few blocks of the largest size reads in a single launch; otherwise, there are
+/// two launches.
 const LARGE_BLOCK_BYTES: u64 = 64 << 10;
 
-/// Minimum size in bytes of an input whose rows are joined, so that its packs are 16 bytes; and maximum number of partial results of
-/// each result then.
+/// Minimum size in bytes of an input whose rows are joined, so that its packs have 16 bytes.
 const LARGE_INPUT: u64 = 8 << 20;
+/// Maximum number of partial results of each result if rows are joined.
 const MAX_PARTIAL: u64 = 1024;
 
-/// Minimum number of terms per thread, as long as enough threads remain: with fewer, exchanging values costs more than it
-/// saves.
+/// Minimum number of terms per thread if enough threads remain: with fewer, exchanging values costs more than it saves.
 const TERMS_OF_A_THREAD: u64 = 16;
 
 /// Minimum number of steps per thread and part.
 const STEPS_OF_A_PART: u64 = 2;
 
-/// Maximum number of steps per thread to which the threads of a result are reduced if other results use all SMs.
+/// Maximum number of steps per thread for which the number of threads of a result is reduced, if the other results
+/// occupy all SMs.
 const MOST_STEPS: u64 = 64;
 
-/// Minimum length of a row in bytes for which neighbouring threads read along it, if the other dimension is long.
+/// Length in bytes of rows of terms below which threads read across rows, if there are many rows and results.
 const LONG_ROW: u64 = 64;
 
-/// Instructions per piece that a thread reads, and per thread and part of a result.
+/// Instructions per piece that a thread reads.
 const PER_PIECE: f64 = 14.0;
+/// Instructions per thread, apart from those for pieces.
 const PER_THREAD: f64 = 90.0;
 
-/// The elements that neighbouring threads read.
+/// What neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Terms of the same result.
+    /// Neighbouring terms of the same result.
     Terms,
-    /// A pack holds one term of each of several neighbouring results.
+    /// Terms of neighbouring results. A pack holds one term of each of several results.
     Results,
 }
 
-/// Number of packs that contain `terms` contiguous elements, which may be unaligned if `ragged`.
+/// Number of packs that contain `terms` contiguous elements. With `ragged`, these may begin inside a pack.
 fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
     (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
-/// Returns the number of parts into which the work of each of `blocks` blocks is divided, if its threads take this many steps: 1
-/// if the blocks fill the device, or if the steps are too few to justify a second launch. A part has at least `least` steps.
+/// Returns the number of parts into which the terms of each of `blocks` blocks are divided if a thread takes this many
+/// steps: 1 if the blocks fill the device, or if the steps are too few for a second launch. A part has at least `least`
+/// steps.
 pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
     match blocks < RESIDENT_BLOCKS && steps >= MANY_STEPS {
         true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps / least).max(1),
@@ -81,28 +87,31 @@ pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
     }
 }
 
-/// The results of the last launch.
+/// Results of the last launch: the only one, or the one that combines parts.
 #[derive(Debug)]
 pub struct Last {
     /// Geometry of the results: strides of the output and of each input.
     pub kept: Geometry,
+    /// Number of results.
     pub results: u64,
-    /// Number of partial results that are combined to each result; 1 if there is a single launch.
+    /// Number of partial results that are combined to a result; 1 if there is a single launch.
     pub parts: u64,
-    /// Terms that no part contains.
+    /// Terms that belong to no part, which the last launch adds.
     pub left: LeftOver,
 }
 
-/// Terms that the first launch leaves to the last one: rows of the input that are too few to be joined.
+/// Terms of each result that the first launch leaves to the last one: rows of the input after the last joined row.
 #[derive(Debug, Default)]
 pub struct LeftOver {
+    /// Index of the first of these terms.
     pub first: u64,
+    /// Number of these terms; 0 if there are none.
     pub count: u64,
 }
 
-/// Returns the number of rows that are joined to one, if terms are many whole rows of a large input: the fewest whose packs are 16
-/// bytes. `None` if packs of a single row have 8 bytes or more. `argmax` and `argmin` return positions in rows, so their rows are not
-/// joined.
+/// Returns the number of rows that are joined to one, the fewest whose packs have 16 bytes; `None` if packs of a single
+/// row have at least 8 bytes, if the input is small or not contiguous, or for `argmax` and `argmin`, which return
+/// positions of rows.
 fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
     let [x] = &*spec.inputs else { return None };
     let (&[terms], &[results]) = (&*reduced.dims, &*kept.dims) else { return None };
@@ -115,42 +124,47 @@ fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Funct
     (is_flat && !is_place && is_worth).then_some(rows)
 }
 
-/// The division of a reduction among threads.
+/// Division of a reduction among threads.
 #[derive(Debug)]
 pub struct Split {
     /// Geometry of the results: strides of the output and of each input.
     pub kept: Geometry,
     /// Geometry of the terms of a result.
     pub reduced: Geometry,
+    /// Number of results of the first launch.
     pub results: u64,
+    /// Number of terms per result.
     pub terms: u64,
+    /// What neighbouring threads read.
     pub along: Along,
-    /// Elements per pack that a thread computes together: terms, or results.
+    /// Number of elements that a thread computes together, a piece: terms, or terms of neighbouring results.
     pub pack: u64,
-    /// Whether the terms of a result are contiguous but unaligned, so that aligned packs of 16 bytes are read and
-    /// shifted.
+    /// Whether the terms of a result are contiguous but unaligned, so that threads read aligned packs of 16 bytes and
+    /// leave out elements of other results.
     pub ragged: bool,
-    /// For each input, the number of contiguous elements per load.
+    /// For each input, the number of contiguous elements that one instruction loads.
     pub widths: Vec<u64>,
-    /// Number of neighbouring results per store.
+    /// Number of neighbouring results that one instruction stores.
     pub written: u64,
     /// Stride within a pack of the output and of each input, in elements.
     pub steps: Vec<u64>,
-    /// Threads of a block that share a result.
+    /// Number of threads of a block that share a result, or a pack of results.
     pub threads: u64,
-    /// Results, or packs of results, that a block's threads compute side by side.
+    /// Number of results, or of packs of results, that the threads of a block compute at the same time.
     pub beside: u64,
-    /// Number of packs of results per thread, at a distance of `beside` packs.
+    /// Number of packs of results per thread, `beside` packs apart.
     pub held: u64,
     /// Number of pieces that a thread loads before it uses them.
     pub under_way: u64,
-    /// Number of parts into which the terms of a result are divided among blocks; a second launch combines them.
+    /// Number of parts into which the terms of a result are divided among blocks; a second launch combines their
+    /// results.
     pub parts: u64,
+    /// Results of the last launch.
     pub last: Last,
 }
 
 impl Split {
-    /// Returns the division for these operands, for a kernel that computes a function in `compute`.
+    /// Returns the division for these operands and a kernel that computes `function` in the type `compute`.
     pub fn of(spec: &Spec, extent: &Extent, compute: DType, function: Function) -> Split {
         let [kept, reduced] = [false, true].map(|reduced| extent.walk(spec, reduced));
         if let Some(rows) = joined_rows(spec, &kept, &reduced, function) {
@@ -311,7 +325,7 @@ impl Split {
         }
     }
 
-    /// Returns the division if each row of the input is `rows` of its rows, one after the other.
+    /// Returns the division for an input whose rows each consist of `rows` consecutive rows of this one.
     fn of_joined(spec: &Spec, rows: u64, compute: DType, function: Function) -> Split {
         let (x, y) = (spec.inputs[0], spec.outputs[0]);
         let length = rows * y.elements();
@@ -326,7 +340,7 @@ impl Split {
         Split { parts: split.parts.min(MAX_PARTIAL / rows), ..split }
     }
 
-    /// Whether the offset of a term takes a calculation: terms have several dimensions, or a stride other than 0 and 1.
+    /// Whether terms have several dimensions or a stride above 1, so that their offset has to be calculated.
     pub fn walks(&self) -> bool {
         self.reduced.dims.len() > 1 || (1..self.reduced.strides.len()).any(|operand| self.stride(operand) > 1)
     }
@@ -336,32 +350,33 @@ impl Split {
         self.reduced.strides[operand].last().copied().unwrap_or(0)
     }
 
-    /// Pieces per result, or per pack of results; a thread loads one piece at a time.
+    /// Number of pieces per result, or per pack of results. A thread loads one piece at a time.
     pub fn pieces(&self) -> u64 {
         if self.along == Along::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
     }
 
-    /// Results, or packs of results, computed by neighbouring threads.
+    /// Number of results, or of packs of results.
     pub fn groups(&self) -> u64 {
         if self.along == Along::Terms { self.results } else { self.results / self.pack }
     }
 
-    /// Pieces per part.
+    /// Number of pieces per part.
     pub fn span(&self) -> u64 {
         self.pieces().div_ceil(self.parts)
     }
 
-    /// Threads per block.
+    /// Number of threads per block.
     pub fn block(&self) -> u64 {
         self.threads * self.beside
     }
 
-    /// Blocks of the first launch.
+    /// Number of blocks of the first launch.
     pub fn blocks(&self) -> u64 {
         self.groups().div_ceil(self.beside * self.held) * self.parts
     }
 
-    /// Shape of the second launch: results side by side, threads per result, and blocks.
+    /// Returns the shape of the second launch: number of results that a block computes, of threads per result, and of
+    /// blocks.
     pub fn second(&self) -> (u64, u64, u64) {
         let all = self.last.results.next_power_of_two();
         let threads = self.last.parts.next_power_of_two().min(u64::from(BLOCK) / all.min(8));
@@ -369,7 +384,7 @@ impl Split {
         (beside, threads, self.last.results.div_ceil(beside))
     }
 
-    /// The cost of each launch of the reduction of an expression.
+    /// Returns the cost of each launch of the reduction of an expression.
     pub fn launch_costs(&self, spec: &Spec, expression: &Expression, function: Function) -> Vec<Cost> {
         let elements = (self.results * self.terms) as f64;
         let (own, special) = match function {

@@ -1,30 +1,31 @@
-//! Results that are an expression of several sums. One pass reads the terms of all sums, and the thread with the sums
-//! of a result evaluates the expression.
+//! Results that are an expression of several sums over the same elements. One pass reads the terms of all sums; the
+//! thread that has the sums of a result evaluates the expression.
 
 use super::super::ball::{Ball, Precision};
 use super::*;
 
-/// Sums over some dimensions, and an expression of the sums. The operation's inputs are those of the terms; its first
-/// output holds the results.
+/// Several sums over some dimensions, and an expression of them. The inputs of the operation are those of the terms;
+/// its first output holds the results.
 pub struct Sums {
-    /// The terms, with one output per sum; at least two.
+    /// Terms of the sums: an expression with one output per sum, at least two.
     pub terms: Expression,
-    /// The result, with one input per sum and one output.
+    /// Result: an expression with one input per sum and one output.
     pub result: Expression,
 }
 
 impl Sums {
+    /// Returns the function that reduces the terms.
     fn function(&self) -> Function {
         Function::Sums(self.terms.outputs().len() as u8)
     }
 
-    /// The cost of each launch.
+    /// Returns the cost of each launch.
     pub fn launch_costs(&self, spec: &Spec, extent: &Extent) -> Vec<Cost> {
         let function = self.function();
         Split::of(spec, extent, compute_type(spec), function).launch_costs(spec, &self.terms, function)
     }
 
-    /// The results in `f64`.
+    /// Returns the results in `f64`.
     pub fn reference(&self, spec: &Spec, extent: &Extent, inputs: &[&[f64]], results: &mut [f64]) {
         let terms = extent.values_of_each(&self.terms, spec, inputs);
         let mut room = Vec::new();
@@ -52,7 +53,7 @@ impl Sums {
         Tolerance::Within(allowed)
     }
 
-    /// Returns the kernels with this name.
+    /// Returns the launches of kernels with this name.
     pub fn launches(&self, name: &str, spec: &Spec, extent: &Extent) -> Vec<Launch> {
         let compute = compute_type(spec);
         let sums: Vec<String> = (0..self.terms.outputs().len()).map(|sum| format!("total.v[{sum}]")).collect();

@@ -1,7 +1,8 @@
-//! The kernels of a scan whose lines are not divided into [tiles](super::tiles). Along the last dimension, the threads of a block
-//! share a line and exchange prefix sums; along any other dimension, each thread processes its own lines, and neighbouring threads
-//! read neighbouring elements. Few long lines of the latter are divided into parts: a first launch computes the total of each part,
-//! and a second starts from the totals of earlier parts. The order is fixed, so that results are reproducible.
+//! Kernels of a scan whose lines are not divided into [tiles](super::tiles). Along the last dimension, the threads of a
+//! block share a line and exchange prefix sums. Along any other dimension, each thread processes its own lines, and
+//! neighbouring threads read neighbouring elements; if these lines are few and long, they are divided into parts: a
+//! first launch computes the total of each part, and a second begins with the totals of earlier parts. The order of
+//! additions is fixed, so that results are reproducible.
 
 use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
@@ -10,43 +11,49 @@ use super::super::layout::collapse;
 use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Minimum number of elements per part. Shorter parts do not justify a second launch.
+/// Minimum number of elements per part. A second launch saves no time for shorter parts.
 const MIN_ROWS: u64 = 64;
 
-/// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
+/// Maximum number of parts of a line. Each thread combines the totals of earlier parts one after the other.
 const MAX_PARTS: u64 = 64;
 
 /// Maximum number of elements of a pack, which a thread holds in registers.
 pub const MAX_PACK: u64 = 8;
 
-/// Maximum number of packs that a thread loads ahead, and of elements if threads process their own lines in smaller packs.
+/// Maximum number of packs that a thread loads before it uses them; minimum number for threads with lines of their own.
 const UNDER_WAY: u64 = 4;
+/// Number of elements that a thread with lines of its own loads before it uses them.
 const ELEMENTS_UNDER_WAY: u64 = 16;
 
-/// Registers of a thread without those of elements, and of an SM.
+/// Number of registers of a thread, apart from those for elements.
 const OTHER_REGISTERS: u64 = 40;
+/// Number of 32-bit registers of an SM.
 const UNIT_REGISTERS: u64 = 1 << 16;
 
-/// Number of totals of earlier parts that a thread with its own lines reads at once.
+/// Number of totals of earlier parts that a thread loads before it uses them.
 const TOTALS_AT_ONCE: u64 = 8;
 
-/// Instructions per element, and per pack for the exchange between threads.
+/// Instructions per element.
 pub const EACH: f64 = 5.0;
+/// Instructions per pack for the exchange between threads.
 pub const PER_PACK: f64 = 40.0;
 
-/// Instructions per element of a pack that may hold elements of other lines, to compare its place with the line.
+/// Additional instructions per element of a pack that may hold elements of other lines, for comparing its index with
+/// the line's.
 const EACH_LEADING: f64 = 2.0;
 
-/// Instructions of a thread that shares a line, for its place and for exchanging values.
+/// Instructions of a thread that shares a line, for its indices and for exchanging values.
 const PER_THREAD: f64 = 60.0;
 
-/// The lines of a scan: the elements that it accumulates.
+/// Lines of a scan: along each, elements are accumulated.
 pub struct Lines {
-    /// Geometry of the lines: strides of the output, then of the input.
+    /// Geometry of the lines: strides of the output, followed by those of the input.
     pub geometry: Geometry,
+    /// Number of lines.
     pub count: u64,
+    /// Number of elements of a line.
     pub length: u64,
-    /// Strides along a line in elements: output, then input.
+    /// Stride along a line in the output and in the input, in elements.
     pub steps: [u64; 2],
     /// Whether lines are along the last dimension, so that the threads of a block share a line.
     pub along: bool,
@@ -84,18 +91,18 @@ pub fn definitions(scan: &Scan, spec: &Spec) -> String {
     )
 }
 
-/// How threads divide lines.
+/// Division of lines among threads.
 pub struct Split {
     lines: Lines,
-    /// Elements per pack: of a line, or of neighbouring lines.
+    /// Number of elements per pack: neighbours in a line or, if threads have lines of their own, of neighbouring lines.
     pack: u64,
     /// Whether lines that threads share may begin inside a pack. Then the first and the last pack may be partial.
     leads: bool,
-    /// Threads per line.
+    /// Number of threads per line.
     threads: u64,
-    /// Number of parts per line, each processed by a block.
+    /// Number of parts per line, each processed by other threads; 1 if threads share a line.
     parts: u64,
-    /// Packs that a thread loads ahead.
+    /// Number of packs that a thread loads before it uses them.
     under_way: u64,
 }
 
@@ -147,26 +154,27 @@ impl Split {
         Split { lines, pack, leads, threads, parts, under_way }
     }
 
-    /// Number of elements from the pack in which a line begins to the one in which it ends.
+    /// Number of elements of a line, plus those of other lines in its first and last pack at most.
     fn reach(&self) -> u64 {
         reach(self.lines.length, self.pack, self.leads)
     }
 
-    /// Lines, or packs of lines, side by side in a block.
+    /// Number of lines, or of packs of lines, that a block processes at the same time.
     fn beside(&self) -> u64 {
         u64::from(BLOCK) / self.threads
     }
 
-    /// Number of lines, or packs of lines, that threads process.
+    /// Number of lines, or of packs of lines.
     fn groups(&self) -> u64 {
         if self.lines.along { self.lines.count } else { self.lines.count / self.pack }
     }
 
+    /// Number of blocks of a launch.
     fn blocks(&self) -> u64 {
         self.groups().div_ceil(self.beside()) * self.parts
     }
 
-    /// Elements of a line per part.
+    /// Number of elements of a line per part.
     fn span(&self) -> u64 {
         self.lines.length.div_ceil(self.parts)
     }
@@ -200,9 +208,8 @@ impl Split {
         if self.parts == 1 {
             return vec![writes];
         }
-        // The last block of a line reads the totals of all other parts.
-        let earlier =
-            if self.lines.along { self.parts.div_ceil(u64::from(BLOCK)) } else { self.parts.div_ceil(TOTALS_AT_ONCE) };
+        // A thread of the last part reads the totals of all other parts. Only lines of single threads have parts.
+        let earlier = self.parts.div_ceil(TOTALS_AT_ONCE);
         let again = Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes());
         vec![
             Cost { written: of_totals, ..cost },
@@ -210,8 +217,8 @@ impl Split {
         ]
     }
 
-    /// Part of an SM that the registers of a block occupy: a thread of the kernel that writes holds each element as it was read, with its
-    /// own sum and with that of lower threads.
+    /// Returns the share of an SM that the registers of a block occupy. A thread of the kernel that writes results
+    /// holds each element as it was read, with the sum of its own elements and with that of lower threads.
     fn registers_share(&self, compute: DType) -> u32 {
         let held = if self.lines.along { self.under_way * self.pack * compute.size() / 4 } else { 0 };
         let registers = (OTHER_REGISTERS + 3 * held).next_multiple_of(8) * u64::from(BLOCK);
@@ -261,7 +268,7 @@ impl Split {
     }
 }
 
-/// Number of elements from the pack in which a line begins to the one in which it ends.
+/// Number of elements of a line, plus those of other lines in its first and last pack at most.
 fn reach(length: u64, pack: u64, leads: bool) -> u64 {
     length + if leads { pack - 1 } else { 0 }
 }
@@ -272,8 +279,9 @@ fn packed_instructions(length: u64, pack: u64, leads: bool) -> f64 {
     reach(length, pack, leads).div_ceil(pack) as f64 * (PER_PACK + each * pack as f64)
 }
 
-/// Number of elements of the widest aligned packs if lines along the last dimension begin at the same place in a pack of both tensors.
-/// `None` for a scan in reverse, whose packs end where the line ends.
+/// Returns the number of elements of the widest packs for which all lines along the last dimension begin at the same
+/// position in a pack of both tensors; `None` if there are none, and for a scan in reverse, whose packs end where the
+/// line ends.
 fn wide_pack(spec: &Spec, lines: &Lines) -> Option<u64> {
     let tensors = [&spec.outputs[0], &spec.inputs[0]];
     let fits = |pack: &u64| {
@@ -288,8 +296,8 @@ fn wide_pack(spec: &Spec, lines: &Lines) -> Option<u64> {
     std::iter::successors(is_simple.then_some(MAX_PACK), |pack| (*pack > 2).then_some(pack / 2)).find(fits)
 }
 
-/// Number of threads that share a line of this many packs: about one for each two packs, or fewer that have fewer places without a pack
-/// if there are enough lines to occupy the device.
+/// Returns the number of threads that share a line of this many packs: about one for each two packs, or fewer that have
+/// fewer positions without a pack, if there are enough lines to occupy the device.
 fn threads_of(packs: u64, lines: u64) -> u64 {
     let most = packs.div_ceil(2).next_power_of_two().min(u64::from(BLOCK));
     let places = |threads: u64| threads * packs.div_ceil(threads);

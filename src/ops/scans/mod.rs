@@ -114,17 +114,17 @@ impl Scan {
     }
 }
 
-/// Dimension of the scan.
+/// Returns the dimension of the scan.
 fn axis(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.inputs[0].dims.len())
 }
 
-/// Whether the scan starts at the last element.
+/// Whether the scan begins with the last element.
 fn reverse(spec: &Spec) -> bool {
     spec.attrs.bool("reverse")
 }
 
-/// Indices of the elements of each line, in scan order.
+/// Returns the indices of the elements of each line, in the order of the scan.
 fn lines(spec: &Spec) -> impl Iterator<Item = Vec<usize>> {
     let (dims, axis, is_reverse) = (spec.inputs[0].dims, axis(spec), reverse(spec));
     let inner = dims[axis + 1..].iter().product::<u64>() as usize;
@@ -140,26 +140,30 @@ fn lines(spec: &Spec) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// Error bound of the prefix of a line on a device.
+/// Running error bound of the results of a line on a device.
 #[derive(Default)]
 struct Off {
+    /// Number of elements so far.
     count: f64,
-    /// Sum of absolute values in `f64`, and its maximum on a device.
+    /// Sum of absolute values in `f64`.
     size: f64,
+    /// Sum of absolute values, rounded to the device's type after each addition.
     plain: f64,
-    /// Largest difference between both sums so far.
+    /// Largest difference of these two sums so far.
     most: f64,
-    /// Binary logarithm of the largest and smallest product of a subset of the elements.
+    /// Binary logarithm of the largest product of a subset of the elements.
     above: f64,
+    /// Binary logarithm of the smallest such product.
     below: f64,
 }
 
 impl Off {
+    /// Returns the assumed number of roundings of a result: about the square root of the number of elements.
     fn steps(&self) -> f64 {
         (4.0 * self.count.sqrt() + 8.0).min(self.count)
     }
 
-    /// Adds element `x`, where the sum becomes `y`, and returns the bound. See `check::sum_error`.
+    /// Adds element `x` to the sum, which becomes `y`, and returns the error bound of `y`. See `check::sum_error`.
     fn sum(&mut self, compute: DType, x: f64, y: f64) -> f64 {
         let precision = Precision::of(compute);
         self.count += 1.0;
@@ -175,7 +179,7 @@ impl Off {
         }
     }
 
-    /// Multiplies by element `x`, where the product becomes `y`, and returns the bound.
+    /// Multiplies the product by element `x`, which makes it `y`, and returns the error bound of `y`.
     fn product(&mut self, precision: Precision, x: f64, y: f64) -> f64 {
         self.count += 1.0;
         if x != 0.0 && !x.is_nan() {

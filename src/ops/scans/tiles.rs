@@ -1,45 +1,48 @@
-//! The kernels of a scan of few and long lines along the last dimension. A block scans a tile of a line, publishes its total, waits
-//! for the totals of earlier tiles, and writes its results, so that memory is read once. Totals are combined in a fixed order, so that
-//! results are reproducible.
+//! Kernels of a scan of few and long lines along the last dimension. A block scans a tile of a line, publishes its
+//! total, waits for the totals of earlier tiles, and writes its results, so that memory is read once. Totals are
+//! combined in a fixed order, so that results are reproducible.
 //!
-//! Blocks start in the order of their numbers, and a block waits for lower numbers only, so that none waits for one that cannot
-//! start.
+//! Blocks start in the order of their numbers, and a block waits only for blocks with lower numbers, so that no block
+//! waits for one that cannot start.
 
 use super::super::kernel::{BLOCK, bounds, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::*;
 
-/// Maximum number of packs and of bytes of a line that a thread holds in registers.
+/// Maximum number of packs that a thread holds in registers.
 const PACKS: u64 = 16;
+/// Maximum number of bytes of a line that a thread holds in registers.
 const BYTES: u64 = 64;
 
-/// Number of packs of a thread from which on a line is not scanned by one block.
+/// Maximum number of packs per thread of a line that one block scans; longer lines are divided into tiles.
 const LONG: u64 = 8;
 
-/// Number of tiles whose totals are combined to one, which later tiles read; and minimum distance to these. Tiles at this distance have
-/// ended in general, so that nothing waits for the combined total.
+/// Number of tiles whose totals are combined to the total of a group, which later tiles read.
 const GROUP: u64 = 64;
+/// Minimum distance of a tile to the groups whose totals it reads, in tiles. Tiles at this distance have usually ended,
+/// so that no block waits for a group's total.
 const FAR: u64 = 960;
 
-/// Number of totals that a thread loads ahead.
+/// Number of totals that a thread loads before it uses them.
 const AHEAD: u64 = 4;
 
 /// Division of lines into tiles.
 pub struct Tiles {
     lines: Lines,
-    /// Elements per pack.
+    /// Number of elements per pack.
     pack: u64,
     /// Whether lines may begin inside a pack.
     leads: bool,
-    /// Packs per thread.
+    /// Number of packs per thread.
     packs: u64,
     /// Number of tiles of a line.
     count: u64,
 }
 
 impl Tiles {
-    /// Returns the division into tiles; `None` if lines are short, or if there are enough for all SMs.
+    /// Returns the division; `None` if lines are short, not along the last dimension, or enough to occupy all SMs
+    /// without division.
     pub fn of(spec: &Spec) -> Option<Tiles> {
         let lines = Lines::of(spec);
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
@@ -67,17 +70,18 @@ impl Tiles {
         Some(Tiles { lines, pack, leads, packs, count })
     }
 
-    /// Number of published totals: of the tiles of all lines, and of their groups.
+    /// Returns the number of published totals: of the tiles of all lines, and of groups of tiles.
     fn totals(&self) -> [u64; 2] {
         [self.count, self.count.div_ceil(GROUP)].map(|each| self.lines.count * each)
     }
 
-    /// Words of 64 bits per total. Each has a mark and 32 bits of the total, so that it is valid or not as a whole.
+    /// Returns the number of 64-bit words per total. A word has a mark and 32 bits of the total, so that a reader sees
+    /// both or neither.
     fn words(compute: DType) -> u64 {
         compute.size() / 4
     }
 
-    /// Returns the cost of the launch that clears the totals, and of the scan.
+    /// Returns the costs of the launch that clears the totals, and of the scan.
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements = spec.inputs[0].elements() as f64;
         let all = self.totals().iter().sum::<u64>() * Self::words(compute_type(spec));

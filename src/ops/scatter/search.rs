@@ -22,9 +22,11 @@ const EACH: u64 = 8;
 /// Number of terms that a thread reads at once: packs that are aligned, and those that take two loads.
 const AHEAD: [u64; 2] = [8, 4];
 
-/// Maximum number of sorted positions that a block holds in shared memory, of bytes of sums there, and of rows per block.
+/// Maximum number of sorted positions that a block holds in shared memory; more than [`MAX_EACH`] permits its threads.
 const ROUND: u64 = 8192;
+/// Bytes of shared memory for sums. One sum of a pack for each thread of a block takes at most half of them.
 const SUMS: u64 = 16 << 10;
+/// Maximum number of rows per block.
 const MAX_ROWS: u64 = 127;
 
 /// Maximum number of terms of a block that are sorted by comparing each with all others.
@@ -45,8 +47,11 @@ const BYTES_OF_AN_INSTRUCTION: u64 = 16;
 /// Maximum number of instructions of a thread for its indices and terms if there are fewer blocks than SMs: they take about 5 µs.
 const THREAD_INSTRUCTIONS: f64 = 2000.0;
 
-/// Maximum number of indices per thread. Positions within a block's share have 16 bits.
+/// Maximum number of indices per thread. Positions within a block's share have 16 bits, and a block sorts all of them
+/// at once.
 const MAX_EACH: u64 = 24;
+
+const _: () = assert!(BLOCK as u64 * MAX_EACH <= ROUND, "a block sorts its share at once");
 
 /// Minimum average number of terms of a row that blocks which share the indices have each, minimum number of indices per thread of such
 /// blocks, and number of their sums that a thread adds.
@@ -110,18 +115,18 @@ impl Search {
     fn whole(spec: &Spec, columns: &Columns) -> Search {
         let count = spec.inputs[1].elements();
         let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(LINE, WARP));
-        search.among(UNITS * RESIDENT_THREADS / search.threads, spec)
+        search.among(UNITS * RESIDENT_THREADS / search.threads)
     }
 
     /// Blocks that search a part of the indices for the terms of several rows; `None` if rows have too few terms.
     fn divided(spec: &Spec, columns: &Columns) -> Option<Search> {
         let search = Search::with(spec, columns, LINE);
         let (count, rows) = (search.count, search.rows);
-        let all_rows = Search { segments: count.div_ceil(ROUND).max(1), ..search }.owning(MAX_ROWS, spec);
+        let all_rows = Search { segments: count.div_ceil(ROUND).max(1), ..search }.owning(MAX_ROWS);
         let room = UNITS * RESIDENT_THREADS / search.threads / (all_rows.blocks() / all_rows.segments);
         let segments = room.min(count / rows / MIN_TERMS).min(count / (search.threads * MIN_EACH));
         let share = count.div_ceil(segments.max(1)).max(1);
-        (segments > 1).then(|| Search { segments: count.div_ceil(share), ..search }.among(BUSY_BLOCKS, spec))
+        (segments > 1).then(|| Search { segments: count.div_ceil(share), ..search }.among(BUSY_BLOCKS))
     }
 
     /// Blocks that own one row and search all indices.
@@ -135,17 +140,16 @@ impl Search {
         Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
     }
 
-    /// About this many blocks that divide the rows among themselves.
-    fn among(self, blocks: u64, spec: &Spec) -> Search {
+    /// Returns the same division with about this many blocks, among which the rows are divided.
+    fn among(self, blocks: u64) -> Search {
         let groups = blocks / (self.chunks * self.segments);
-        self.owning(self.rows.div_ceil(groups.max(1)), spec)
+        self.owning(self.rows.div_ceil(groups.max(1)))
     }
 
-    /// Blocks that own this many rows, or as many as have room for their sums. A thread finds where a row's terms begin, and one where all end.
-    fn owning(self, own: u64, spec: &Spec) -> Search {
-        let sums = SUMS / 2 / (self.lanes * self.pack * scatter_type(spec).size());
-        let most = if self.overflows() { sums.clamp(1, self.threads - 1) } else { self.threads - 1 };
-        Search { own: own.min(self.rows).clamp(1, most.min(MAX_ROWS)), ..self }
+    /// Returns the same division with blocks that own this many rows, or as many as their threads permit: one thread per row finds where
+    /// its terms begin, and one more where those of the last row end.
+    fn owning(self, own: u64) -> Search {
+        Search { own: own.min(self.rows).clamp(1, (self.threads - 1).min(MAX_ROWS)), ..self }
     }
 
     fn blocks(&self) -> u64 {
@@ -162,14 +166,9 @@ impl Search {
         self.blocks() as f64 * self.share() as f64
     }
 
-    /// Number of positions that a block sorts at once.
+    /// Number of positions that a block sorts: all of its share.
     fn round(&self) -> u64 {
-        self.share().next_multiple_of(WARP).min(ROUND)
-    }
-
-    /// Whether a block may have more terms than it can sort at once.
-    fn overflows(&self) -> bool {
-        self.share() > ROUND
+        self.share().next_multiple_of(WARP)
     }
 
     /// Whether random indices seldom name the rows of a block more often than each thread can compare its term with all others.
@@ -293,7 +292,7 @@ impl Search {
         let adds = spec.attrs.word("combine") == "add";
         let before = format!(
             "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
-             #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS {}\n#define EACH {}\n#define AHEAD {}\n\
+             #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS 0\n#define EACH {}\n#define AHEAD {}\n\
              #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),
             u32::from(adds),
@@ -303,7 +302,6 @@ impl Search {
             self.segments,
             self.share(),
             self.round(),
-            u32::from(self.overflows()),
             self.share().div_ceil(self.threads).min(EACH),
             self.ahead(),
             FEW.min(self.threads),

@@ -1,4 +1,4 @@
-//! Collective calls of the ranks, with numbered communicators.
+//! Collective calls of all ranks, on numbered communicators.
 
 use rustc_hash::FxHashMap;
 
@@ -8,41 +8,41 @@ use crate::ops::{self, Category, Collective, CollectiveKind, Crossing, Launch, R
 
 use super::RankPlan;
 
-/// Calls of one program, which several ranks may share.
+/// The collective calls of one program, which several ranks may share.
 #[derive(Debug)]
 pub struct CallTable<'a> {
     pub program: &'a Program,
-    /// Collectives of each spec, in order; empty for other operations.
+    /// For each spec, its collectives in order; empty for other operations.
     entries: Vec<Vec<Collective>>,
-    /// Number of each stream's name, the same on all ranks.
+    /// For each stream, the number of its name, which is the same on all ranks.
     streams: Vec<u32>,
-    /// For each operation of each step, its dependents within the step; empty until computed.
+    /// For each operation of each slot, its dependents within the slot; empty until [`Tables::connect`].
     followers: Vec<Followers>,
 }
 
-/// Dependents of operations, as concatenated lists.
+/// Dependents of each operation, as concatenated lists.
 #[derive(Debug)]
 struct Followers {
     ends: Vec<u32>,
     ops: Vec<OpId>,
 }
 
-/// The tables of a world's distinct programs.
+/// The tables of the distinct programs of a world.
 #[derive(Debug)]
 pub struct Tables<'a> {
     tables: Vec<CallTable<'a>>,
-    /// Table of each rank.
+    /// For each rank, the index of its table.
     of: Vec<usize>,
 }
 
-/// A communicator: the group, its first rank, and the number of the stream's name.
+/// A communicator: its group, the first rank of the group, and the number of the stream's name.
 pub type Channel = (GroupId, u32, u32);
 
-/// The group of all copies between ranks. The third part of such a channel is the number of the copy.
+/// Stands for the group in the channel of a copy between ranks, whose third number is that of the copy.
 const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {
-    /// Builds the tables of a world's programs.
+    /// Builds the tables of a world's programs, without dependents.
     pub fn new(ranks: &'a [RankPlan]) -> Tables<'a> {
         let mut names = FxHashMap::default();
         let mut known: FxHashMap<*const Program, usize> = FxHashMap::default();
@@ -67,7 +67,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Table of a rank.
+    /// The table of a rank's program.
     pub fn of(&self, rank: u32) -> &CallTable<'a> {
         &self.tables[self.of[rank as usize]]
     }
@@ -106,7 +106,7 @@ impl<'a> CallTable<'a> {
         CallTable { program, entries, streams, followers: Vec::new() }
     }
 
-    /// Collectives of an operation; empty for other operations.
+    /// The collectives of an operation; empty for other operations.
     pub fn calls(&self, step: usize, op: OpId) -> &[Collective] {
         match self.program.cycle[step].op(op).kind {
             OpKind::Run(spec) => &self.entries[spec.index()],
@@ -114,7 +114,7 @@ impl<'a> CallTable<'a> {
         }
     }
 
-    /// Channel of a rank's call. Copies between ranks match by their source location, independent of their streams.
+    /// The channel of a rank's call. Copies between ranks match by their source location, independent of their streams.
     pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> Channel {
         if let Some(peer) = self.program.cycle[step].peer(op) {
             return (CROSSINGS, 0, peer.crossing);
@@ -124,7 +124,7 @@ impl<'a> CallTable<'a> {
         (group, first, self.streams[stream.index()])
     }
 
-    /// Dependents of an operation within its step. Requires [`Tables::connect`].
+    /// The dependents of an operation within its slot. Requires [`Tables::connect`].
     pub fn followers(&self, step: usize, op: OpId) -> &[OpId] {
         let Followers { ends, ops } = &self.followers[step];
         let start = op.index().checked_sub(1).map_or(0, |before| ends[before]);
@@ -132,7 +132,7 @@ impl<'a> CallTable<'a> {
     }
 }
 
-/// Expresses a copy between ranks as a send, and a receive from each rank that writes here.
+/// Returns a copy between ranks as a send, and a receive from each rank that writes to this one.
 fn transfers(crossing: &Crossing, spec: &Spec) -> Vec<Collective> {
     let transfer = |kind, peer: u32, tensor: &Tensor| Collective {
         kind,
@@ -164,7 +164,7 @@ impl Followers {
         }
         let mut ops = vec![OpId(0); plan.edges()];
         for edge in plan.all() {
-            // Moves each begin to the end of its list.
+            // `ends` has the start of each list, which this loop moves to the list's end.
             let end = &mut ends[edge.from.index()];
             ops[*end as usize] = edge.to;
             *end += 1;

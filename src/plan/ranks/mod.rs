@@ -1,5 +1,5 @@
-//! Checks the programs of all ranks against each other: collectives must match, and no cycle of ranks may wait for each
-//! other.
+//! Checks the programs of all ranks against each other: collectives must match, and ranks must not wait for each other
+//! in a cycle.
 //!
 //! Simulates each rank's operations in the order of its plan; a collective completes when all participants have
 //! arrived. An operation that never completes is a deadlock.
@@ -27,20 +27,20 @@ pub struct RankPlan {
 }
 
 impl RankPlan {
-    /// Program and plan of a block around the iterations; `None` if the file has no such block.
+    /// The program and plan of a block around the iterations; `None` if the file has no such block.
     pub fn block(&self, which: OnceBlock) -> Option<RankPlan> {
         let (program, plan) = (self.program.around.get(which)?.clone(), self.plan.around.get(which)?.clone());
         Some(RankPlan { program, plan })
     }
 
-    /// Whether two ranks have the same program.
+    /// Whether the other rank has the same program.
     pub fn shares_with(&self, other: &RankPlan) -> bool {
         Arc::ptr_eq(&self.program, &other.program)
     }
 }
 
-/// Checks the ranks of a world, in the order of their numbers: members of a group issue the same collectives in the
-/// same order, sends match receives, and there is no deadlock.
+/// Checks the ranks of a world, given in the order of their numbers: members of a group must issue the same collectives
+/// in the same order, sends must match receives, and there must be no deadlock.
 pub fn check(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     for which in OnceBlock::ALL {
         let blocks: Vec<RankPlan> = ranks.iter().filter_map(|rank| rank.block(which)).collect();
@@ -71,7 +71,7 @@ fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     }
 }
 
-/// The error that ranks factor the world into different meshes; `None` if all have the same.
+/// The error for ranks whose meshes factor the world differently; `None` if all meshes are equal.
 fn other_mesh(ranks: &[RankPlan]) -> Option<PlanError> {
     let factors = |rank: &RankPlan| -> Vec<(String, u32)> {
         let single = rank.program.groups.iter().filter(|group| group.factors.len() == 1);

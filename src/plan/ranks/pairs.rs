@@ -1,4 +1,5 @@
-//! The operations of several ranks that belong together: collectives, sends with their receives, copies between ranks.
+//! Finds operations of several ranks that belong together: collectives, sends with their receives, copies between
+//! ranks.
 
 use std::collections::HashMap;
 
@@ -10,21 +11,21 @@ use crate::ops::{Collective, CollectiveKind};
 use super::RankPlan;
 use super::calls::{CallTable, Channel, Tables};
 
-/// Operations that complete together.
+/// Operations of several ranks that complete together.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Slot of the cycle.
+    /// Index of the slot in the cycle.
     pub step: usize,
-    /// The ranks with their operations, in the order of ranks.
+    /// Each rank with its operation, in the order of ranks.
     pub members: Vec<(u32, OpId)>,
 }
 
-/// Identifies operations of several ranks that belong together.
+/// Key of operations that belong together.
 #[derive(PartialEq, Eq, Hash)]
 enum PairKey {
-    /// A collective, by its number on a communicator.
+    /// A collective, by its communicator and its number on it.
     Collective(Channel, usize),
-    /// A transfer, by sender, receiver, and its number between the two.
+    /// A transfer, by sender, receiver, and its number among the transfers between the two.
     Transfer(u32, u32, usize),
     /// A copy between ranks, by its number.
     Copy(u32),
@@ -56,7 +57,7 @@ pub fn pairs(ranks: &[RankPlan]) -> Vec<Pair> {
     pairs.into_values().collect()
 }
 
-/// Calls of one rank in one step so far.
+/// Number of calls that one rank has made in one slot.
 #[derive(Default)]
 struct CallCounts {
     /// Number of collectives so far, by communicator.
@@ -66,7 +67,7 @@ struct CallCounts {
 }
 
 impl CallCounts {
-    /// The key of the next call, of a rank in a step.
+    /// Returns the key of the next call of a rank in a slot, and counts the call.
     fn key(&mut self, table: &CallTable, (rank, step, op): (u32, usize, OpId), call: &Collective) -> PairKey {
         let other = || {
             let group = &table.program.groups[call.group.index()];
@@ -84,7 +85,7 @@ impl CallCounts {
     }
 }
 
-/// The count before it is increased.
+/// Increments a count, and returns its value before that.
 fn next(count: &mut usize) -> usize {
     *count += 1;
     *count - 1

@@ -15,7 +15,7 @@ use super::calls::{CallTable, Channel, Tables};
 /// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
 
-/// Number of open dependencies that marks a completed operation.
+/// Number of open dependencies that stands for an operation which is complete.
 const DONE: u32 = u32::MAX;
 
 /// An operation of a rank in an iteration.
@@ -26,7 +26,7 @@ pub struct OperationRun {
     pub op: OpId,
 }
 
-/// A collective call: the operation, and the index among its calls.
+/// A collective call: an operation of a rank, and the index among the operation's calls.
 pub type CallSite = (OperationRun, u32);
 
 /// The simulation of all ranks.
@@ -35,39 +35,40 @@ pub struct RankSimulation<'a> {
     pub ranks: Vec<RankState<'a>>,
     pub iterations: u32,
     channels: FxHashMap<Channel, ChannelState>,
-    /// Sends and receives between two ranks of a channel, by their numbers in the world.
+    /// Sends and receives on a channel that have no partner yet, by sender and receiver as numbers in the world.
     transfers: FxHashMap<(Channel, u32, u32), TransferQueue>,
-    /// Number of calls in which each operation under way still waits.
+    /// For each operation under way, the number of its calls that are not complete.
     waiting: FxHashMap<OperationRun, u32>,
     ready: VecDeque<OperationRun>,
-    /// All-to-alls with explicit counts that were compared already.
+    /// All-to-alls with explicit counts that were compared already, by the addresses of the ranks' collectives.
     compared: FxHashSet<Vec<*const Collective>>,
     /// Source locations of mismatches that were reported.
     reported: FxHashSet<[u32; 2]>,
-    /// Pairs of calls of two ranks that match by their order and differ in what they do.
+    /// Pairs of calls of two ranks that match by their order, but do not do the same.
     pub differing: Vec<(CallSite, CallSite)>,
 }
 
 /// Progress of one rank.
 pub struct RankState<'a> {
     rank: &'a RankPlan,
-    /// The first open iteration. For each open iteration, the number of open dependencies of its operations follows.
+    /// Number of the first open iteration. `open` has, for each open iteration, each operation's number of open
+    /// dependencies.
     pub first: u32,
     pub open: VecDeque<Vec<u32>>,
-    /// Number of incomplete operations of each open iteration.
+    /// For each open iteration, the number of operations that are not complete.
     left: VecDeque<usize>,
-    /// Dependents in later iterations.
+    /// For an operation of an open iteration, its dependents in later iterations.
     later: FxHashMap<(u32, OpId), Vec<(u32, OpId)>>,
-    /// Last operation of each stream in the open iterations.
+    /// For each stream, its last operation in the open iterations.
     last: Vec<Option<(u32, OpId)>>,
 }
 
-/// Collectives of a channel at which some members have not arrived.
+/// Collectives on a channel at which some members have not arrived.
 #[derive(Default)]
 struct ChannelState {
     first: usize,
     open: VecDeque<Vec<CallSite>>,
-    /// Number of collectives at which each member has arrived.
+    /// For each member, the number of collectives at which it has arrived.
     arrived: FxHashMap<u32, usize>,
     differs: bool,
 }
@@ -82,7 +83,7 @@ struct TransferQueue {
 }
 
 impl<'a> RankSimulation<'a> {
-    /// Starts a simulation with no operation complete.
+    /// Starts a simulation in which no operation is complete.
     pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>) -> RankSimulation<'a> {
         let states = ranks.iter().map(|rank| RankState {
             rank,
@@ -106,7 +107,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
-    /// Runs until no operation can make progress.
+    /// Simulates until no operation can make progress.
     pub fn run(&mut self) {
         for rank in 0..self.ranks.len() as u32 {
             self.open(rank);
@@ -132,7 +133,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
-    /// Opens as many iterations of a rank as may be under way.
+    /// Opens further iterations of a rank, up to the number that may be under way.
     fn open(&mut self, rank: u32) {
         let state = &mut self.ranks[rank as usize];
         let program = &state.rank.program;
@@ -177,7 +178,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
-    /// Completes one of an operation's calls.
+    /// Completes one of the calls of an operation.
     fn passed(&mut self, (node, _): CallSite) {
         let Some(calls) = self.waiting.get_mut(&node) else { return };
         *calls -= 1;
@@ -219,7 +220,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
-    /// Checks that sender and receiver agree on the counts of an all-to-all.
+    /// Checks that sender and receiver agree on the explicit counts of an all-to-all.
     fn compare_counts(&mut self, channel: Channel, sides: &[CallSite]) {
         if self.call(sides[0]).parts.is_none() || self.channels[&channel].differs {
             return;
@@ -246,7 +247,7 @@ impl<'a> RankSimulation<'a> {
         self.report(first, second);
     }
 
-    /// Reports a mismatch, once per source location: other groups may have the same one.
+    /// Reports a mismatch, once for each pair of source locations, since other groups may have the same one.
     fn report(&mut self, first: CallSite, second: CallSite) {
         let (first, second) = (first.min(second), first.max(second));
         let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
@@ -286,7 +287,7 @@ impl<'a> RankSimulation<'a> {
         nodes
     }
 
-    /// Index on the channel of the collective that a call takes part in; `None` if it has completed.
+    /// Number of the collective on its channel in which a call takes part; `None` if the collective has completed.
     pub fn call_position(&self, channel: Channel, side: CallSite) -> Option<usize> {
         let meetings = self.channels.get(&channel)?;
         let index = meetings.open.iter().position(|sides| sides.contains(&side))?;
@@ -298,7 +299,7 @@ impl<'a> RankSimulation<'a> {
         self.channels.get(&channel).and_then(|meetings| meetings.arrived.get(&rank)).copied().unwrap_or(0)
     }
 
-    /// Number of an unmatched send or receive among those of its direction; `None` if it was matched.
+    /// Number of a send or receive among those of its direction on the channel; `None` if it has been matched.
     pub fn transfer_position(&self, channel: Channel, from: u32, to: u32, side: CallSite) -> Option<usize> {
         let way = self.transfers.get(&(channel, from, to))?;
         let index = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
@@ -317,7 +318,7 @@ impl<'a> RankSimulation<'a> {
 }
 
 impl RankState<'_> {
-    /// Counts the dependencies of the operations of an iteration that is opened.
+    /// Counts the dependencies of each operation in an iteration that is being opened.
     fn waits(&mut self, iteration: u32) -> Vec<u32> {
         let (program, plan) = (&self.rank.program, &self.rank.plan);
         let index = iteration as usize % program.cycle.len();
@@ -344,7 +345,7 @@ impl RankState<'_> {
     }
 }
 
-/// Whether two ranks make the same call.
+/// Whether two ranks' calls are the same, so that they can complete together.
 fn alike(a: &Collective, b: &Collective) -> bool {
     a.kind == b.kind
         && a.dtype == b.dtype

@@ -1,4 +1,4 @@
-//! Errors of mismatched or deadlocked ranks, with the operations of two of them and their locations.
+//! Errors for mismatched or deadlocked ranks, which show the operations of two of them.
 
 use rustc_hash::FxHashMap;
 
@@ -9,24 +9,24 @@ use crate::plan::PlanError;
 use super::calls::Channel;
 use super::progress::{CallSite, OperationRun, RankSimulation};
 
-/// Maximum number of ranks of a cycle that are named.
+/// Maximum number of ranks of a cycle that a message names.
 const NAMED: usize = 4;
 
-/// A blocked operation and the rank that it waits for.
+/// A blocked operation, its call, and the rank that it waits for.
 struct Wait {
     side: CallSite,
     for_rank: u32,
 }
 
-/// The reason why an operation cannot complete.
+/// Reason for which an operation cannot complete.
 enum Missing {
-    /// The other rank would arrive later, after the given operation.
+    /// The other rank has not arrived at its matching operation, which is given.
     Later(Wait, OperationRun),
-    /// The other rank never arrives; its last call on the channel is given.
+    /// The other rank makes fewer such calls than this one. Its last one is given; `None` if it makes none.
     Never(Wait, Option<OperationRun>),
 }
 
-/// Error for two ranks that meet in a collective or a transfer with different calls.
+/// The error for two ranks whose calls meet although they differ.
 pub fn differ(progress: &RankSimulation, first: CallSite, second: CallSite) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
@@ -63,7 +63,7 @@ pub fn differ(progress: &RankSimulation, first: CallSite, second: CallSite) -> P
     PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
 }
 
-/// Texts about the counts that one rank sends and the other expects; `None` if they are equal.
+/// Texts about the number of elements that one rank sends and the other one expects; `None` if the numbers are equal.
 fn uneven(progress: &RankSimulation, first: CallSite, second: CallSite) -> Option<[String; 2]> {
     let (a, b) = (progress.call(first), progress.call(second));
     let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];
@@ -80,7 +80,7 @@ fn uneven(progress: &RankSimulation, first: CallSite, second: CallSite) -> Optio
     Some([gets(mine, left.received[there]), sends(theirs, mine, right.sent[here])])
 }
 
-/// Explains a deadlock by the operations that block the rest; `None` if all ranks have completed.
+/// Explains a deadlock by those operations that block all others; `None` if all ranks have completed.
 pub fn explain(progress: &RankSimulation) -> Option<PlanError> {
     let mut node = *progress.under_way().first()?;
     let mut chain: Vec<Wait> = Vec::new();
@@ -100,7 +100,7 @@ pub fn explain(progress: &RankSimulation) -> Option<PlanError> {
     }
 }
 
-/// The first thing that an operation waits for; `None` if it waits for nothing.
+/// The first reason for which an operation cannot complete; `None` if nothing blocks it.
 fn missing(progress: &RankSimulation, node: OperationRun) -> Option<Missing> {
     let table = progress.tables.of(node.rank);
     let step = node.iteration as usize % table.program.cycle.len();
@@ -127,7 +127,7 @@ fn missing(progress: &RankSimulation, node: OperationRun) -> Option<Missing> {
     })
 }
 
-/// Finds the call at that position among the other rank's matching ones.
+/// Looks for the call at a position among those calls of the other rank that fit.
 fn found(
     progress: &RankSimulation,
     wait: Wait,
@@ -155,7 +155,7 @@ fn found(
     Missing::Never(wait, last)
 }
 
-/// The operation that keeps a rank from arriving at `node`; `None` if none does.
+/// The operation that keeps a rank from arriving at `node`; `None` if there is none.
 fn holds_up(progress: &RankSimulation, node: OperationRun) -> Option<OperationRun> {
     let stuck: Vec<OperationRun> = progress.under_way().into_iter().filter(|other| other.rank == node.rank).collect();
     let plan = progress.plan(node);
@@ -172,7 +172,7 @@ fn holds_up(progress: &RankSimulation, node: OperationRun) -> Option<OperationRu
     }
     before.sort_unstable();
     let here = before.into_iter().map(|op| OperationRun { op, ..node }).find(|node| stuck.binary_search(node).is_ok());
-    // If no operation of this iteration does, one of an earlier iteration keeps the rank from arriving.
+    // If no operation of this iteration does, an operation of an earlier iteration keeps the rank from arriving.
     here.or_else(|| stuck.first().copied())
 }
 
@@ -212,8 +212,8 @@ fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>)
     }
 }
 
-/// The last transfer in the opposite direction that the other rank makes with a third rank, or with itself, and a help that
-/// says how to address it. `None` if there is none.
+/// The last transfer of the other rank in the opposite direction whose partner is a third rank, or the rank itself; and
+/// a help text about the right partner. `None` if there is no such transfer.
 fn transfer_with_another(progress: &RankSimulation, wait: &Wait) -> Option<(OperationRun, String)> {
     let call = progress.call(wait.side);
     if !call.is_transfer() {
@@ -284,7 +284,7 @@ fn is_copy(progress: &RankSimulation, (node, _): CallSite) -> bool {
     progress.step(node).peer(node.op).is_some()
 }
 
-/// Two texts at two source locations, or one combined text at a common one.
+/// Returns the labels for two source locations, or one label with both texts for a common location.
 fn labels_at(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette::SourceSpan>, String) {
     let [here, there] = texts;
     match spans[0] == spans[1] {
@@ -297,7 +297,7 @@ fn span(progress: &RankSimulation, node: OperationRun) -> SrcSpan {
     progress.step(node).op(node.op).span
 }
 
-/// Names of the group and the stream of a call.
+/// Names of a call's group and of its stream.
 fn place(progress: &RankSimulation, side: CallSite) -> (String, String) {
     let program = progress.tables.of(side.0.rank).program;
     let stream = progress.step(side.0).op(side.0.op).stream;
@@ -305,7 +305,7 @@ fn place(progress: &RankSimulation, side: CallSite) -> (String, String) {
     (group.name.clone(), program.streams[stream.index()].name.clone())
 }
 
-/// Formats a call as `all_reduce` of 8 f32, `op: mean`.
+/// Formats a call, such as `all_reduce` of 8 f32, `op: mean`.
 fn describe(call: &Collective) -> String {
     use CollectiveKind::*;
     let mut text = format!("`{}`", call.kind.name());

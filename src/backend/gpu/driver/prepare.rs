@@ -29,8 +29,7 @@ use crate::backend::gpu::products::{Chooser, reserved};
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
 
-/// Number of copies of its operands in another order of dimensions that a library's convolution may make in the
-/// workspace.
+/// Number of copies of its operands, in another order of dimensions, for which a library's convolution gets workspace.
 const CONVOLUTION_COPIES: u64 = 2;
 
 /// Workspace of a lane's matrix products in bytes: NVIDIA's recommendation for Hopper.
@@ -39,14 +38,14 @@ const WORKSPACE: u64 = 32 << 20;
 /// Limit of all workspaces together, in bytes.
 const ALL_WORKSPACES: u64 = 4 << 30;
 
-/// Granularity in bytes at which drivers take memory from a device.
+/// Granularity in bytes at which drivers take memory from a device, and at which another process opens it.
 const BLOCK: u64 = 2 << 20;
 
 /// Device memory in bytes for the values that barriers reduce.
 const SCRATCH: u64 = 256;
 
-/// Bytes written to flush the last-level cache, as a multiple of its size. Once is not enough, since caches do not
-/// evict strictly by age.
+/// Number of times the size of the last-level cache that is written to flush it. Once is not enough, since caches do
+/// not evict strictly by age.
 const FLUSH_FACTOR: u64 = 2;
 
 /// Status code for a failed allocation, the same for both vendors.
@@ -57,7 +56,8 @@ fn device(fault: Box<Fault>) -> ExecError {
 }
 
 impl<A: Api> GpuDriver<A> {
-    /// Prepares everything that the image needs. All ranks of `id_exchange` run this concurrently and wait for each other.
+    /// Prepares everything that the image needs. The ranks of `id_exchange` do so concurrently, and wait for each
+    /// other.
     pub fn new(
         api: Arc<A>,
         image: Image,
@@ -91,7 +91,7 @@ impl<A: Api> GpuDriver<A> {
         Err(if first { error } else { ExecError::Ended })
     }
 
-    /// Second half of the preparation, which needs all ranks.
+    /// Second half of the preparation, for which the other ranks must have finished the first half.
     fn finish(&mut self, ids: &Ids, id_exchange: &IdExchange, devices: &PeerDevices<A>) -> Result<(), ExecError> {
         self.make_communicators(ids, id_exchange)?;
         self.exchange_memory_handles(devices)?;
@@ -109,7 +109,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// First half of the preparation, which a rank does alone.
+    /// First half of the preparation, which a rank does independently of others.
     fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(device)?;
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
@@ -159,7 +159,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(driver)
     }
 
-    /// Adds named ranges that show each operation in a profiler.
+    /// Adds the named ranges by which a profiler shows each operation.
     pub fn with_ranges(mut self, ranges: Option<Arc<Ranges>>) -> Self {
         self.ranges = ranges.map(|ranges| {
             let names = self.image.ops.iter().map(|op| ranges.named(op.span)).collect();
@@ -235,8 +235,9 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Size in bytes of each lane's workspace: the maximum of its matrix products, convolutions, attention and kernels.
-    /// Operations of a lane run one after the other, so they share it. `room` is the device memory that is left.
+    /// Size in bytes of each lane's workspace: the most that any of its matrix products, convolutions, attention and
+    /// kernels needs. A lane runs one operation at a time, so they share the workspace. `room` is the device memory
+    /// that is left.
     fn workspace_bytes(&self, room: u64) -> Vec<u64> {
         // Libraries get a fixed budget; kernels state the bytes that they need.
         let wish = |launch: &Launch| match launch {
@@ -271,7 +272,7 @@ impl<A: Api> GpuDriver<A> {
         lanes.into_iter().map(|(wanted, bytes)| bytes.max(wanted.min(most))).collect()
     }
 
-    /// The identifiers of the communicators whose first member is this rank, which the other members need.
+    /// Creates the unique ids of the communicators whose first member is this rank. The other members need them.
     fn begin_communicators(&self) -> Result<Ids, ExecError> {
         let Some(collectives) = self.collectives else { return Ok(Ids::new()) };
         collectives.begin(&self.image.comms, self.image.rank).map_err(device)
@@ -426,8 +427,8 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Determines whether copy engines or kernels make the image's copies, if the image contains the kernel for this
-    /// test.
+    /// Determines by a test whether copy engines or kernels execute the image's copies, and adds notes. Does nothing if
+    /// the image has no copies to test.
     fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             id_exchange.note_progress();

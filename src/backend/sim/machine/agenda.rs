@@ -1,10 +1,10 @@
-//! The event queue, ordered by time; ties are broken by number.
+//! The queue of future events, ordered by time. Ties are broken by the events' numbers.
 
 use std::cmp::Ordering;
 
 use super::{TaskId, Time, TransferId};
 
-/// The change of the machine at an event.
+/// A change of the machine at a future time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// A task's dependencies have ended.

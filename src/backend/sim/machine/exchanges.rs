@@ -1,5 +1,5 @@
-//! Exchanges between devices. An exchange occupies units of its device from its start. Once all participants have
-//! arrived, their transfer begins, which shares links with others; an exchange ends with the last of its transfers.
+//! Exchanges between devices. A rank's part occupies units of its device from its start on. Once all participants have
+//! arrived, their transfer begins, which shares links with other transfers. A part ends with the last of its transfers.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::super::slots::Slots;
 use super::units::Blocks;
 use super::{Action, EventKind, Owner, SimMachine, TaskId, Time, TransferId, whole};
 
-/// A communicator, or one direction between two of its ranks.
+/// A communicator, or one direction between two of its ranks, on which exchanges follow each other in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Channel {
     pub comm: u32,
@@ -21,7 +21,7 @@ pub struct Channel {
     pub pair: Option<(u32, u32)>,
 }
 
-/// A rank's part in an exchange on a channel.
+/// A rank's part in an exchange, on one channel.
 #[derive(Clone, Debug)]
 pub struct ChannelSide {
     pub channel: Channel,
@@ -29,56 +29,59 @@ pub struct ChannelSide {
     pub needed: u32,
     /// Whether this is the receiving side of a transfer.
     pub receives: bool,
-    /// True if the side waits until all participants have arrived and the transfer is over; otherwise it only signals its arrival.
+    /// Whether the rank waits until all participants have arrived and the transfer is over. Otherwise it only signals
+    /// its arrival.
     pub waits: bool,
-    /// Duration of the transfer without contention, once all have arrived, in ns. The longest of all sides counts.
+    /// Duration of the transfer in ns, without contention and from the arrival of the last participant. The longest
+    /// time of all sides counts.
     pub time: f64,
-    /// Load of this side on links.
+    /// Use of links by this side of the transfer.
     pub loads: Vec<Load>,
 }
 
-/// A rank's part in an exchange.
+/// A rank's part in an exchange: in a group of collectives, or in one step of a copy between ranks.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// The collectives that the exchange calls.
     pub calls: Vec<Collective>,
     /// The sides of the exchange, one per channel.
     pub sides: Vec<ChannelSide>,
-    /// Compute units that the exchange occupies.
+    /// Number of compute units that the exchange occupies.
     pub units: u64,
-    /// Time from the start of the exchange until it occupies compute units.
+    /// Time in ns from the start of the exchange until it occupies compute units.
     pub floor: Time,
 }
 
-/// An exchange in progress on one device.
+/// A rank's part that has started and not ended.
 #[derive(Debug)]
 struct ActiveExchange {
-    /// Number of channels on which this exchange waits for other ranks or for a transfer.
+    /// Number of channels on which the part waits for other ranks or for a transfer.
     open: u32,
     groups: Vec<u32>,
 }
 
-/// Arrival of a task at a channel. A task that does not wait may have ended before the others arrive.
+/// Arrival of a part at a channel. A part that does not wait may have ended before the others arrive.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     task: TaskId,
     exchange: usize,
-    /// Index of the arriving side in the exchange.
+    /// Index of the channel's side in the exchange.
     side: usize,
 }
 
-/// Exchanges by number, and the exchanges in progress.
+/// The registered exchanges by number, and the state of those that are in progress.
 #[derive(Debug, Default)]
 pub(super) struct ExchangeState {
     pub(super) exchanges: Vec<Exchange>,
     under_way: FxHashMap<TaskId, ActiveExchange>,
-    /// Arrivals at a channel, by turn.
+    /// Arrivals of incomplete exchanges, by channel and by turn on that channel.
     arrived: FxHashMap<(Channel, u64), Vec<Arrival>>,
-    /// Tasks that wait for each transfer.
+    /// For each transfer in progress, the tasks that wait for it.
     transfers: Slots<Vec<TaskId>>,
-    /// Number of turns of each device on a channel, per direction.
+    /// Number of exchanges of each device on a channel so far; transfers are counted separately for senders and for
+    /// receivers.
     turns: FxHashMap<(u32, Channel, bool), u64>,
-    /// Channels of each submitted exchange, with its turn on each.
+    /// For each submitted task, its channels with its turn on each.
     turns_of: FxHashMap<TaskId, Vec<(Channel, u64)>>,
 }
 
@@ -148,8 +151,8 @@ impl SimMachine {
         self.meetings.exchanges.len() as u32 - 1
     }
 
-    /// Assigns an exchange its turn on each of its channels, when it is issued: the n-th of one side matches the n-th
-    /// of the other.
+    /// Gives an exchange its turn on each of its channels when it is issued. The n-th exchange of one participant
+    /// matches the n-th of the others.
     pub(super) fn number_on_channels(&mut self, task: TaskId, lane: u32, exchange: u32) {
         let device = self.device_of[lane as usize];
         let sides = &self.meetings.exchanges[exchange as usize].sides;
@@ -161,7 +164,8 @@ impl SimMachine {
         self.meetings.turns_of.insert(task, turns.collect());
     }
 
-    /// Assigns free units to an exchange. Once it has all, it arrives at its channels.
+    /// Assigns free units to an exchange. Once it has all that it needs, it arrives at its channels; returns whether it
+    /// has.
     pub(super) fn assign_exchange_units(&mut self, device: usize, task: TaskId) -> bool {
         let unit = u64::from(Cost::WHOLE_UNIT);
         let free = self.devices[device].free / unit;
@@ -194,7 +198,8 @@ impl SimMachine {
             .push(group);
     }
 
-    /// Marks the arrival of an exchange at all its channels; begins transfers whose participants are complete.
+    /// Notes the arrival of an exchange at all of its channels, and begins the transfers whose participants are
+    /// complete.
     pub(super) fn arrive(&mut self, task: TaskId) {
         let exchange = self.exchange_of(task);
         let turns = self.meetings.turns_of.remove(&task).unwrap_or_default();
@@ -221,7 +226,7 @@ impl SimMachine {
         }
     }
 
-    /// Begins the transfer of participants that have all arrived.
+    /// Begins the transfer of participants, all of which have arrived.
     fn transfer(&mut self, all: &[Arrival]) {
         let (mut time, mut loads, mut waiting) = (0.0f64, Vec::new(), Vec::new());
         for &Arrival { task, exchange, side } in all {
@@ -239,7 +244,7 @@ impl SimMachine {
         }
     }
 
-    /// Ends a transfer; tasks that wait for no other one end.
+    /// Ends a transfer, and the tasks that wait for no other transfer.
     pub(super) fn transferred(&mut self, transfer: TransferId) {
         for task in self.meetings.transfers.remove(transfer).unwrap_or_default() {
             let meeting = self.meetings.under_way.get_mut(&task).expect("who waits has one");

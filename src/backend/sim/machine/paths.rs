@@ -1,4 +1,4 @@
-//! Capacities that tasks of all devices share: memories, links to the host, links between devices.
+//! Capacities that tasks of all devices share: memories, links to the host, and links between devices.
 
 use rustc_hash::FxHashMap;
 
@@ -9,24 +9,25 @@ use crate::ops::Direction;
 use super::super::flows::{CapacityId, Demand, Flows};
 use super::Owner;
 
-/// Share of a capacity below which a demand is ignored.
+/// Demands for a smaller share of a capacity are ignored.
 const NEGLIGIBLE: f64 = 1e-3;
 
-/// Indices of one device's capacities.
+/// Numbers of a device's capacities: its memory; its host link to the device, to the host, and in both directions
+/// together; and the host's memory.
 const MEMORY: u32 = 0;
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
 const BOTH: u32 = 3;
-/// The memory of the host, which host streams of the rank share.
+/// Memory of the host as far as the rank's host streams share it.
 const HOST: u32 = 4;
 const OF_DEVICE: u32 = 5;
 
-/// Shared capacities by meaning.
+/// The capacities of all devices, and those of the links that were used so far.
 #[derive(Debug)]
 pub(super) struct Paths {
     /// Rank of each device.
     ranks: Vec<u32>,
-    /// Links between devices that were used so far.
+    /// Capacities of the links between devices, added at their first use.
     between: FxHashMap<Path, CapacityId>,
     profile: Profile,
 }
@@ -44,8 +45,8 @@ impl Paths {
         device as u32 * OF_DEVICE + capacity
     }
 
-    /// Demands of a part of a kernel. The kernel's traffic keeps memories and links busy for `busy`; the part takes
-    /// `time` ns without contention.
+    /// Demands of a part of a kernel that takes `time` ns without contention, and that keeps memories and links busy
+    /// for the times in `busy`.
     pub(super) fn kernel(&mut self, device: usize, busy: &Busy, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let mut demands = Vec::new();
         let mut add = |capacity: u32, share: f64| {
@@ -72,7 +73,7 @@ impl Paths {
         demands
     }
 
-    /// Duration of a copy or of work of the host without contention, once it has begun, and its demands.
+    /// Duration in ns, without contention, of a copy whose latency has passed or of work of the host; and its demands.
     pub(super) fn copy(&mut self, device: usize, task: &Task, flows: &mut Flows<Owner>) -> (f64, Vec<Demand>) {
         match *task {
             Task::Copy { direction, bytes, pageable } => {
@@ -99,7 +100,7 @@ impl Paths {
         }
     }
 
-    /// Demands of a copy to another rank that takes `time` ns without contention.
+    /// Demands of a copy of `bytes` bytes to rank `to` that takes `time` ns without contention.
     fn peer(&mut self, device: usize, to: u32, bytes: f64, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let (from, links) = (self.ranks[device], &self.profile.topology);
         let port = links.port.copies.value();
@@ -109,7 +110,7 @@ impl Paths {
         self.between(&loads, time, flows)
     }
 
-    /// Demands of a transfer between devices with these loads, which takes `time` ns without contention.
+    /// Demands of a transfer that puts these loads on links and takes `time` ns without contention.
     pub(super) fn between(&mut self, loads: &[Load], time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         if time <= 0.0 {
             return Vec::new();

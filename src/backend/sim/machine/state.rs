@@ -1,4 +1,4 @@
-//! Digest of the machine's state.
+//! Adds the machine's state to a digest.
 
 use crate::cost::{Busy, Task};
 
@@ -12,7 +12,7 @@ impl SimMachine {
         self.first
     }
 
-    /// Adds all state that affects the future to a digest.
+    /// Adds all state that affects the future.
     pub fn digest(&self, digest: &mut Digest) {
         let SimMachine {
             now: _,

@@ -5,12 +5,12 @@ use crate::cost::{self, Busy, Task};
 use super::agenda::EventKind;
 use super::{Action, Owner, SimMachine, TaskId, whole};
 
-/// Number of groups in which a less urgent kernel's blocks are assigned. A more urgent kernel gets the units when a
+/// Number of groups of blocks into which a less urgent kernel is divided. A more urgent kernel gets the units when a
 /// group ends.
 const GROUPS_OF_LOW_PRIORITY: u64 = 64;
 
-/// Reciprocal of the minimum share of a device's block slots that a partially running kernel is assigned. Otherwise
-/// kernels whose blocks end at different times would fragment each other's slots endlessly.
+/// Reciprocal of the minimum share of a device's block slots that a kernel with running blocks gets at once. With
+/// smaller shares, kernels whose blocks end at different times would fragment each other's slots endlessly.
 const MAX_PARTS: u64 = 8;
 
 /// Blocks of a kernel that began together.
@@ -18,11 +18,11 @@ const MAX_PARTS: u64 = 8;
 pub(super) struct Blocks {
     pub(super) task: TaskId,
     pub(super) count: u64,
-    /// Occupied compute units, in 1/32.
+    /// Compute units that the blocks occupy, in units of 1/32.
     pub(super) held: u64,
 }
 
-/// A kernel's blocks to assign.
+/// The part of a kernel that determines how its blocks are assigned.
 #[derive(Clone, Copy, Debug)]
 struct KernelBlocks {
     blocks: u64,
@@ -32,7 +32,7 @@ struct KernelBlocks {
 }
 
 impl SimMachine {
-    /// Queues a kernel that waits for compute units, by its urgency.
+    /// Adds a kernel or an exchange to those that wait for compute units, by its urgency.
     pub(super) fn admit(&mut self, task: TaskId) {
         let priority = self.state(task).placing.priority;
         let first = self.first;
@@ -65,7 +65,7 @@ impl SimMachine {
         }
     }
 
-    /// Starts as many blocks of a kernel as fit; returns whether none are left.
+    /// Starts as many blocks of a kernel as fit. Returns whether all blocks have begun.
     fn start_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
         let KernelBlocks { blocks, share, block_time, busy } = kernel;
         let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
@@ -106,8 +106,8 @@ impl SimMachine {
         exhausted
     }
 
-    /// Ends a group of blocks. `left` is the part of their duration in ns that was cut off when their end was rounded to a
-    /// whole nanosecond.
+    /// Ends a group of blocks. `left` is the part of its duration in ns that rounding its end to a whole ns has cut
+    /// off.
     pub(super) fn blocks_end(&mut self, group: u32, left: f64) {
         let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);

@@ -3,7 +3,7 @@
 use super::{SimMachine, TaskId, Time};
 
 impl SimMachine {
-    /// Returns the stamps that were reached since the last call, with their times in ns.
+    /// Removes and returns the stamps that were recorded since the last call, with their times in ns.
     pub fn take_stamps(&mut self) -> std::vec::Drain<'_, (u32, Time)> {
         self.stamps.drain(..)
     }
@@ -13,7 +13,7 @@ impl SimMachine {
         self.paces[lane as usize]
     }
 
-    /// Counts a task that was just submitted as an operation of a lane: its start, its end, or both.
+    /// Counts the start, the end, or both of a task that was just submitted as those of an operation of a lane.
     pub fn count(&mut self, task: TaskId, lane: u32, counted: [bool; 2]) {
         self.state(task).counted = Some((lane, counted));
     }
@@ -24,19 +24,19 @@ impl SimMachine {
         *observed = [start.or(observed[0]), end.or(observed[1])];
     }
 
-    /// Records from now on how many compute units of a device are occupied.
+    /// Begins to record how many compute units of a device are occupied.
     pub fn watch_units(&mut self, device: usize) {
         self.watched[device] = Some(Vec::new());
         self.note_units(device);
     }
 
-    /// The times at which the number of occupied units of a device has changed since [`SimMachine::watch_units`], each
-    /// with the number in 1/32 from then on. Recording ends.
+    /// Ends the recording of a device's units. Returns the times in ns at which the number of occupied units has
+    /// changed, each with the new number in units of 1/32.
     pub fn take_units(&mut self, device: usize) -> Vec<(Time, u32)> {
         self.watched[device].take().unwrap_or_default()
     }
 
-    /// Records the occupied units of a device after a change, if the device is watched.
+    /// Records the number of occupied units of a device that is watched.
     pub(super) fn note_units(&mut self, device: usize) {
         let occupied = (self.capacity - self.devices[device].free) as u32;
         let Some(changes) = &mut self.watched[device] else { return };
@@ -46,7 +46,7 @@ impl SimMachine {
         }
     }
 
-    /// Records the start stamp of a task, and counts its start.
+    /// Records a task's start: its stamp, and the count of its lane's operations.
     pub(super) fn started(&mut self, task: TaskId) {
         let now = self.now;
         if let [Some(stamp), _] = self.state(task).observed {

@@ -1,4 +1,4 @@
-//! Copies of a factor whose rows are not aligned to 16 bytes, so that the product reads whole packs.
+//! Aligned copies of factors whose rows are not aligned to 16 bytes, so that the product reads whole packs.
 
 use super::super::super::kernel::{c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::super::layout::{aligned, in_packs};
@@ -6,38 +6,43 @@ use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
 use super::*;
 
-/// Elements of a pack of 16 bytes.
+/// Number of 16-bit elements in a pack of 16 bytes.
 const PACK: u64 = 8;
 
-/// Time that the product gains per operation if one of its factors is aligned, in seconds: without, threads shift packs into place. From
-/// an earlier kernel on an H100, which took 14.3 ms for 882 GFLOP with two unaligned factors (docs/measurements/2026-11-26-products.md); a
-/// product of aligned factors runs at 550 TFLOP/s.
+/// Time in seconds per operation that the product saves if one of its factors is aligned; otherwise, threads shift its
+/// packs. From an earlier kernel on an H100, which took 14.3 ms for 882 GFLOP with two unaligned factors
+/// (docs/measurements/2026-11-26-products.md); a product of aligned factors runs at 550 TFLOP/s.
 const GAIN: f64 = 7e-15;
 
-/// Time of a copy: seconds of its launch, and bytes per second that it reads and writes.
+/// Time in seconds of launching a copy.
 const LAUNCH: f64 = 3e-6;
+/// Bytes per second that a copy reads and writes.
 const BANDWIDTH: f64 = 2.5e12;
 
 /// Maximum size of a copy in bytes.
 const MOST: u64 = 1 << 32;
 
-/// Threads of a block of the copy, and resident blocks.
+/// Number of threads of a block of the copy.
 const THREADS: u32 = 256;
+/// Number of blocks of the copy.
 const BLOCKS: u64 = 8 * UNITS;
 
-/// A factor of 16-bit elements as the product reads it: the operand itself, or an aligned copy in the workspace.
+/// Source of a factor of 16-bit elements: the operand itself, or an aligned copy in the workspace.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Operand of the factor, its tensor, and the tensor that the product reads.
+    /// Number of the operand in the call.
     operand: u8,
+    /// Tensor of the operand.
     given: Tensor,
+    /// Tensor that the product reads: the operand or its copy.
     pub tensor: Tensor,
-    /// Offset of the copy in the workspace in bytes; `None` without a copy.
+    /// Offset in bytes of the copy in the workspace; `None` without a copy.
     pub offset: Option<u64>,
 }
 
 impl Source {
-    /// Chooses how the product reads a factor. A copy begins at `offset` in the workspace.
+    /// Returns the source of a factor: a copy that begins at `offset` in the workspace, if it saves time in a product
+    /// of this many operations, otherwise the operand.
     pub fn of(operand: u8, given: &Tensor, flops: f64, offset: u64) -> Source {
         let as_given = Source::given(operand, given);
         let last = given.dims.len() - 1;
@@ -51,17 +56,17 @@ impl Source {
         if pays { Source { tensor: copy, offset: Some(offset), ..as_given } } else { as_given }
     }
 
-    /// A factor that the product reads as it is.
+    /// Returns a factor's operand as its source.
     pub fn given(operand: u8, given: &Tensor) -> Source {
         Source { operand, given: *given, tensor: *given, offset: None }
     }
 
-    /// Whether rows begin at packs.
+    /// Whether all rows begin at multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
         aligned(&self.tensor, PACK)
     }
 
-    /// Whether the product can read whole packs, also at the end of a row.
+    /// Whether the product can read whole packs, including those at the end of a row.
     pub fn in_packs(&self) -> bool {
         self.offset.is_some() || in_packs(&self.tensor, PACK)
     }
@@ -71,7 +76,7 @@ impl Source {
         self.offset.map_or(0, |offset| offset + self.tensor.dims[0] * self.tensor.strides[0] * self.tensor.dtype.size())
     }
 
-    /// The argument by which the product finds the factor.
+    /// Returns the kernel argument with the address of the factor.
     pub fn arg(&self) -> Arg {
         match self.offset {
             Some(offset) => Arg::WorkspaceAt { offset, bytes: self.end() },
@@ -79,7 +84,8 @@ impl Source {
         }
     }
 
-    /// The factor as a tensor map with boxes of these extents: elements of a row, and rows.
+    /// Returns the kernel argument with a tensor map of the factor, whose boxes have these extents: elements of a row,
+    /// and rows.
     pub fn map(&self, extent: [u32; 2]) -> Arg {
         let Tensor { dims, strides, dtype, .. } = &self.tensor;
         let last = dims.len() - 1;
@@ -92,7 +98,7 @@ impl Source {
         }))
     }
 
-    /// The kernel that makes the copy; `None` without one.
+    /// Returns the launch of the kernel that writes the copy; `None` without a copy.
     pub fn copy(&self) -> Option<Launch> {
         self.offset?;
         let (Tensor { dims, strides, dtype, .. }, to) = (&self.given, &self.tensor);
@@ -121,7 +127,7 @@ impl Source {
     }
 }
 
-/// Each thread copies packs of the aligned rows; elements behind a row are zero.
+/// Kernel text: each thread copies packs of the aligned rows. Elements after the end of a row are zero.
 const TEXT: &str = r#"  for (I i = (I)GLOBAL_INDEX; i < (I)packs; i += (I)gridDim.x * blockDim.x) {
     I number = i / row_packs;
     u32 column = (u32)(i - number * row_packs) * 8;

@@ -1,8 +1,8 @@
 //! Source text of the kernel that adds the parts of tiles that blocks share.
 
-/// Adds the parts of each shared tile. A warp adds some of the parts of 16 rows of a tile, one after the other; the sums of
-/// `slices` warps are then added in the order of the depth. The number of slices depends only on the number of shared tiles, so
-/// results are reproducible.
+/// Kernel text that adds the parts of each shared tile. A warp adds some of the parts of 16 rows of a tile, one after
+/// the other; the sums of `slices` warps are then added in the order of the depth. The number of slices depends only on
+/// the number of shared tiles, so that results are reproducible.
 pub const JOIN: &str = r#"  const int JOIN_WARPS = JOIN_THREADS / LANES, WORDS = (BLOCKS + 31) / 32;
   const int COUNT = CHUNK < 2 ? CHUNK : 2, CHUNKS = NT / COUNT, PIECES = MT * CHUNKS * WARPS;
   __shared__ u32 marks[WORDS], list[BLOCKS];

@@ -8,88 +8,99 @@ use super::super::super::warpgroups;
 use super::align::Source;
 use super::*;
 
-/// Division of a grouped product into tiles. A block computes one tile at a time and takes tiles until none is left (a
-/// persistent kernel).
+/// Division of a grouped product into tiles. A block computes one tile at a time until no tile is left (a persistent
+/// kernel).
 pub struct Tiling {
     pub(super) shape: Shape,
-    /// Rows and columns of a tile.
+    /// Number of rows of a block's tile.
     pub(super) rows: u64,
+    /// Number of columns of a block's tile.
     pub(super) columns: u64,
-    /// Threads of a block, and maximum number of its warps that share the rows on devices without `wgmma`.
+    /// Number of threads of a block that multiply.
     threads: u64,
+    /// Maximum number of warps that divide the rows of a tile, on devices without `wgmma`.
     row_warps: u64,
-    /// Maximum number of stages, the parts of the depth that are in shared memory at the same time.
+    /// Maximum number of stages: parts of the depth that shared memory holds at the same time.
     stages: u64,
-    /// Number of blocks that are resident on an SM or compute unit.
+    /// Number of blocks that an SM or compute unit holds at the same time.
     pub(super) resident: u64,
-    /// The factors as the product reads them.
+    /// Both factors as the product reads them.
     pub(super) sources: [Source; 2],
-    /// Blocks of a cluster along the rows and along the columns, if they copy by tensor maps on a device that can; `None` if all
-    /// threads copy.
+    /// Number of blocks of a cluster along the rows and along the columns, if blocks copy by tensor maps on a device
+    /// that can; `None` if all threads copy.
     pub(super) cluster: Option<[u64; 2]>,
-    /// Time of a step of all resident blocks of an SM in ns.
+    /// Time in ns that an SM takes for a step of the depth of all its resident blocks.
     pub(super) step: u64,
-    /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
+    /// Whether matrix units multiply. Otherwise, each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     splits: bool,
 }
 
-/// Depth of a stage in terms, and elements of a box of a tensor map in both directions.
+/// Number of terms of a stage; also the extent of a box of a tensor map in both directions, in elements.
 pub const DEPTH: u64 = 64;
 
-/// Threads that multiply, threads behind them of which one copies by tensor maps, and registers of each of both. Blocks of more than
-/// 128 threads move registers from the threads that copy to those that multiply.
+/// Blocks that copy by tensor maps: number of threads that multiply; number of further threads, one of which copies;
+/// registers of a thread of each kind. Blocks whose further threads are a warpgroup move registers from these to the
+/// threads that multiply.
 const GROUPS_OF_THREADS: [(u64, u64, [u64; 2]); 3] =
     [(128, 32, [248, 248]), (256, 128, [224, 56]), (384, 128, [152, 56])];
 
-/// Bytes of shared memory, if a block copies by tensor maps, for the results of a warp and for barriers.
+/// Bytes of shared memory for the results of a warp, if a block copies by tensor maps.
 const WARP_RESULTS: u64 = 16 * 176;
+/// Bytes of shared memory for barriers, if a block copies by tensor maps.
 const BARRIERS: u64 = 128;
 
-/// Mean number of rows per group up to which tiles have as many rows.
+/// Mean number of rows per group up to which tiles have this number of rows.
 pub const SMALL_ROWS: u64 = 32;
 
-/// Elements of shared memory for [`DEPTH`] elements of a row of which whole packs are copied, at any alignment.
+/// Number of elements of shared memory for [`DEPTH`] elements of a row at any alignment, copied in whole packs.
 const SHIFTED_WIDTH: u64 = DEPTH + 8;
 
-/// Bytes of shared memory of an SM, and those of them that each block takes beside its own.
+/// Bytes of shared memory of an SM.
 const UNIT_BYTES: u64 = 228 << 10;
+/// Bytes of them that the device reserves for each block.
 const BLOCK_BYTES: u64 = 1 << 10;
 
 /// Minimum number of steps in a block's share of the depth.
 pub const MIN_STEPS: u64 = 12;
 
-/// Time of a step of tiles of [`SMALL_ROWS`], and of the table of groups, in ns; and operations per ns of an SM in the fastest tiles.
+/// Time in ns of a step of tiles of [`SMALL_ROWS`] rows.
 const SMALL_STEP: u64 = 400;
+/// Time in ns of building the table of groups.
 const TABLE: f64 = 2500.0;
+/// Operations of an SM per ns in the fastest tiles.
 const FASTEST: f64 = 5400.0;
 
-/// Time of shifting the packs of an unaligned factor into place, in seconds per operation of the product: from products of 6 to 43 GFLOP on
-/// an H100.
+/// Time of shifting the packs of an unaligned factor, in seconds per operation of the product: from products of 6 to 43
+/// GFLOP on an H100.
 const SHIFTING: f64 = 2.5e-15;
 
-/// Bytes of shared memory for the stages of a block that copies by tensor maps.
+/// Bytes of shared memory for all stages of a block that copies by tensor maps.
 const STAGES_BYTES: u64 = 200 << 10;
 
-/// Maximum number of columns of a tile: those of an instruction.
+/// Maximum number of columns of a tile: that of a `wgmma` instruction.
 const MAX_COLUMNS: u64 = 256;
 
-/// Registers of an SM, and those of a thread besides its sums.
+/// Number of 32-bit registers of an SM.
 const REGISTERS: u64 = 1 << 16;
+/// Number of registers of a thread for other values than its sums.
 const OTHER_REGISTERS: u64 = 28;
 
-/// Number of blocks that add the parts of tiles, and threads of each.
+/// Number of blocks that add the parts of tiles.
 const JOINERS: u64 = 2 * UNITS;
+/// Number of threads of such a block.
 const JOIN_THREADS: u32 = 512;
 
 /// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 32;
 
-/// Maximum number of groups for which four stages of the largest tiles fit in shared memory beside the table.
+/// Maximum number of groups for which shared memory holds four stages of the largest tiles as well as the table of
+/// groups.
 const FEW_GROUPS: u64 = 316;
 
 impl Tiling {
+    /// Returns the fastest division for a call, by the estimates of [`Tiling::time`].
     pub fn of(spec: &Spec) -> Tiling {
         let shape = Shape::of(spec);
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
@@ -149,47 +160,51 @@ impl Tiling {
         Tiling { splits: best.may_share(), ..best }
     }
 
-    /// Number of blocks that work on a tile together.
+    /// Number of blocks of a cluster; 1 without clusters.
     pub(super) fn together(&self) -> u64 {
         self.cluster.map_or(1, |[rows, columns]| rows * columns)
     }
 
-    /// Rows and columns of a tile, of all blocks that work on it.
+    /// Rows and columns that a cluster computes at once.
     pub(super) fn tile(&self) -> [u64; 2] {
         let [rows, columns] = self.cluster.unwrap_or([1, 1]);
         [self.rows * rows, self.columns * columns]
     }
 
-    /// Number of tiles on which resident blocks of the device work at the same time.
+    /// Number of tiles that the resident blocks of the device compute at the same time; the tiles of a cluster count as
+    /// one.
     pub(super) fn at_once(&self) -> u64 {
         UNITS * self.resident / self.together()
     }
 
-    /// Bytes of the partial sums of shared tiles, two for each block, and of the tiles' descriptions.
+    /// Bytes of the workspace: copies of factors, partial sums of shared tiles, two for each block, and the tiles'
+    /// descriptions.
     fn workspace(&self) -> u64 {
         let of_block = 2 * 4 * self.rows * self.columns + SHARED_TILE;
         self.parts_at() + self.at_once() * self.together() * of_block
     }
 
-    /// Offset in the workspace of the partial sums, behind the copies of factors.
+    /// Offset in bytes of the partial sums in the workspace, after the copies of factors.
     fn parts_at(&self) -> u64 {
         self.sources.iter().map(Source::end).max().unwrap_or(0).next_multiple_of(512)
     }
 
-    /// Bytes of the table with the end of each group, the number of tiles up to it, and the steps that blocks share.
+    /// Bytes of the table in shared memory: the end of each group, the number of tiles up to it, and the steps that
+    /// blocks share.
     fn table(&self) -> u64 {
         let of_blocks = if self.splits { 4 * self.at_once() } else { 0 };
         (2 * 4 * (self.shape.groups + 1) + of_blocks).next_multiple_of(512)
     }
 
-    /// Bytes of shared memory for stages, and for the elements of a step of factors that are shifted into place.
+    /// Bytes of shared memory for this many stages, and for a step of the factors that are shifted.
     fn stages_bytes(&self, stages: u64, shifts: [bool; 2]) -> u64 {
         let of =
             |length: u64, shifts: bool| length * if shifts { stages * SHIFTED_WIDTH + DEPTH } else { stages * DEPTH };
         2 * (of(self.rows, shifts[0]) + of(self.columns, shifts[1]))
     }
 
-    /// Number of stages: fewer than the tiling has if packs are shifted into place and the shared memory of an SM has no room for them.
+    /// Number of stages: fewer than the tiling's if packs are shifted and the shared memory of an SM has no room for
+    /// all.
     fn stages_that_fit(&self, shifts: [bool; 2]) -> u64 {
         if shifts == [false; 2] {
             return self.stages;
@@ -200,7 +215,7 @@ impl Tiling {
         (2..=self.stages).rev().find(fits).unwrap_or(2)
     }
 
-    /// Number of tiles of all groups, if they have equal sizes.
+    /// Number of tiles of all groups if these have equal sizes; the tiles of a cluster count as one.
     pub(super) fn tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let [tile_rows, tile_columns] = self.tile();
@@ -211,7 +226,7 @@ impl Tiling {
         of_rows * columns.div_ceil(tile_columns)
     }
 
-    /// Maximum number of tiles, over all sizes of groups.
+    /// Maximum number of tiles for any sizes of the groups.
     fn most_tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let [tile_rows, tile_columns] = self.tile();
@@ -222,6 +237,7 @@ impl Tiling {
         of_rows * columns.div_ceil(tile_columns)
     }
 
+    /// Number of blocks of the product's kernel.
     fn blocks(&self) -> u64 {
         let tiles = if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) };
         tiles * self.together()

@@ -28,13 +28,13 @@ use kernel::Tiling;
 /// `grouped_gemm(a, b, ends -> c)`, as `torch._grouped_mm`.
 pub struct GroupedGemm;
 
-/// Number of inputs of the product: both factors and the ends of the groups.
+/// Number of inputs without the bias: both factors and the ends of the groups.
 const FACTORS: usize = 3;
 
-/// Maximum number of groups: a block keeps the end of each in shared memory.
+/// Maximum number of groups: each block keeps the ends of all in shared memory.
 const MAX_GROUPS: u64 = 1024;
 
-/// Maximum number of rows, columns or terms of a sum: positions have 32 bits.
+/// Maximum number of rows, of columns, and of terms of a sum: kernels index them with 32 bits.
 const MAX_ROWS: u64 = 1 << 31;
 
 const OPTIONS: [OptionSpec; 3] = [
@@ -187,8 +187,8 @@ impl Operation for GroupedGemm {
         }
     }
 
-    /// Returns a kernel whose blocks compute the tiles of each group from the ends; and if blocks share tiles, a kernel
-    /// that adds the parts.
+    /// Returns the launches of the copies of factors, if any, of the product, and of the kernel that adds parts of
+    /// shared tiles, if blocks may share tiles.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
@@ -221,7 +221,7 @@ fn check_product(spec: &Spec, inputs: &[&[f64]], c: &[f64]) -> Check {
         all.add(&found, |index| range.start as u64 + index);
         end = range.end;
     }
-    // Rows behind the last group must be zero.
+    // Rows after the last group must be zero.
     let found = compare(spec.outputs[0].dtype, &c[end..], &vec![0.0; c.len() - end], &Tolerance::Exact);
     all.add(&found, |index| end as u64 + index);
     all
@@ -230,17 +230,21 @@ fn check_product(spec: &Spec, inputs: &[&[f64]], c: &[f64]) -> Check {
 /// Sizes of a grouped product.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Whether groups are parts of the depth, each with a matrix of the result. Otherwise they are parts of the rows.
+    /// Whether groups are ranges of the depth, each with its own matrix of the result. Otherwise, they are ranges of
+    /// rows.
     in_depth: bool,
+    /// Number of groups.
     groups: u64,
-    /// Rows and columns of the result: of all groups together, or of each group if groups are parts of the depth.
+    /// Number of rows of the result: of all groups together, or of each group if groups are ranges of the depth.
     rows: u64,
+    /// Number of columns of the result.
     columns: u64,
-    /// Number of terms of each sum; over all groups if groups are parts of the depth.
+    /// Number of terms of each sum; over all groups if these are ranges of the depth.
     depth: u64,
 }
 
 impl Shape {
+    /// Returns the sizes of a call.
     fn of(spec: &Spec) -> Shape {
         let (rows, depth) = rows_columns(&spec.inputs[0], spec.attrs.bool("transpose_a"));
         let (_, columns) = rows_columns(&spec.inputs[1], spec.attrs.bool("transpose_b"));
@@ -254,7 +258,8 @@ impl Shape {
     }
 }
 
-/// Returns the steps after the sums. Every epilogue function is zero at zero, so rows without a group stay zero.
+/// Returns the steps after the sums. Each epilogue function maps zero to zero, so that rows outside of groups stay
+/// zero.
 fn finish(spec: &Spec) -> Finish {
     Finish::of_sums(Function::of_word(spec))
 }
@@ -263,8 +268,8 @@ fn rounding(spec: &Spec) -> Rounding {
     Rounding::once(spec, finish(spec), arithmetic(spec))
 }
 
-/// Returns the range of each group within a length. An end below the previous one gives an empty group; an end beyond
-/// the length is clamped to it.
+/// Returns the range of each group in a dimension of this length. A group is empty if its end is below the previous
+/// one; ends beyond the length are clamped to it.
 fn groups(ends: &[f64], length: u64) -> impl Iterator<Item = Range<usize>> {
     let mut begin = 0;
     ends.iter().map(move |&end| {
@@ -275,7 +280,7 @@ fn groups(ends: &[f64], length: u64) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Returns the product of each nonempty group and its range in the result. Inputs have no gaps.
+/// Returns each nonempty group's range of elements in the result and its factors. Inputs have no gaps.
 fn parts<'a>(spec: &Spec, inputs: &[&'a [f64]]) -> impl Iterator<Item = (Range<usize>, Factors<'a>)> {
     let shape = Shape::of(spec);
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));

@@ -1,6 +1,7 @@
 //! Source text for factors whose rows are not aligned to 16 bytes.
 
-/// Copies of whole packs of 16 bytes as they lie in memory, and their way into tiles. [`super::super::super::mma`] comes before.
+/// Functions that copy whole packs of 16 bytes to shared memory and shift their elements into tiles. They follow
+/// [`super::super::super::mma`].
 ///
 /// - `load_part<SHIFTS, PACKS, ROWS>(to, from, stride, count, width, step)`: loads `ROWS` rows of 64 elements of a tile, of which
 ///   `count` rows and `width` elements of a row exist. With `SHIFTS`, it copies the packs that hold them to rows of nine packs.

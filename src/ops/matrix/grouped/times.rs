@@ -1,4 +1,4 @@
-//! Times of a grouped product by its tiling, from which [`Tiling::of`] chooses.
+//! Estimated times of a grouped product by its tiling, from which [`Tiling::of`] chooses.
 //!
 //! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). Groups have equal
 //! sizes in these estimates, since their sizes are known only at run time.
@@ -9,52 +9,54 @@ use super::*;
 /// Clock cycles of an SM per ns while all matrix units are busy.
 const CYCLES: f64 = 1.65;
 
-/// Products of 16-bit numbers, a term deep, that the matrix units of an SM add in a cycle: an instruction of 64 × 256 sums and
-/// 16 terms takes 128 cycles.
+/// Products of two 16-bit numbers that the matrix units of an SM add in a cycle: an instruction for 64 × 256 sums of 16
+/// terms takes 128 cycles.
 const PRODUCTS: f64 = 2048.0;
 
-/// Bytes of a line of the L2 cache, and cycles in which an SM reads one where all SMs read.
+/// Bytes of a line of the L2 cache.
 const LINE: u64 = 128;
+/// Cycles that an SM takes to read a line while all SMs read.
 const LINE_CYCLES: f64 = 3.3;
 
-/// Cycles in which a line arrives at an SM, also if another block of the cluster has read it.
+/// Cycles that a line takes to arrive at an SM, even if another block of the cluster has read it.
 const ARRIVAL_CYCLES: f64 = 2.0;
 
-/// Part of the shorter one of two times, such as of copies and of arithmetic, that the longer one does not hide.
+/// Fraction of the shorter of two overlapping times, such as of copies and of arithmetic, that the longer one does not
+/// hide.
 const NOT_HIDDEN: f64 = 0.25;
 
-/// Bytes of results per ns that an SM writes.
+/// Bytes of results that an SM writes per ns.
 const WRITTEN: f64 = 75.0;
 
-/// Bytes per ns that the device reads from its memory, or writes.
+/// Bytes that the device reads from its memory, or writes, per ns.
 const BANDWIDTH: f64 = 2500.0;
 
-/// Time of adding the parts of tiles in ns: of the second kernel's launch, and of each KiB of the tiles of all blocks that
-/// share some.
+/// Time in ns of launching the kernel that adds the parts of tiles.
 const JOIN_LAUNCH: u64 = 6000;
+/// Time in ns of adding the parts, for each KiB of the tiles of all blocks, if all of them share tiles.
 const JOIN_KIB: u64 = 1;
 
-/// Time in ns by which a kernel with clusters of several blocks takes longer to launch.
+/// Additional time in ns of launching a kernel with clusters of several blocks.
 const CLUSTER_LAUNCH: f64 = 2500.0;
 
-/// The same for tiles of [`SMALL_ROWS`], in their shorter steps, if all blocks share some. Measured on an H100: 84 tiles of 40 steps took
-/// 21 µs whole and 30 µs shared by blocks of 13 steps.
+/// Time of adding the parts of tiles of [`SMALL_ROWS`] rows, in steps: of the launch, and of the parts if all blocks
+/// share tiles. Measured on an H100: 84 tiles of 40 steps took 21 µs whole and 30 µs shared by blocks of 13 steps.
 const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 
-/// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
+/// Number of rounds of tiles from which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
 
-/// Number of steps of a tile from which on blocks share its depth if there are few tiles, and number up to which writing takes as
-/// long as the steps.
+/// Number of steps of a tile from which blocks share its depth if there are few tiles.
 const DEEP: u64 = 4 * MIN_STEPS;
+/// Number of steps of a tile up to which writing its results takes as long as computing them.
 const SHALLOW: u64 = 4;
 
-/// Returns the time of two activities that overlap.
+/// Returns the time of two activities of these durations that overlap.
 fn overlapped(a: f64, b: f64) -> f64 {
     a.max(b) + NOT_HIDDEN * a.min(b)
 }
 
-/// Mean number of lines of the L2 cache that hold the elements of a box in a row of the factor.
+/// Returns the mean number of lines of the L2 cache that hold a row of a box of the factor.
 fn lines(factor: &Tensor) -> f64 {
     let last = factor.dims.len() - 1;
     match factor.strides[last - 1] * factor.dtype.size() {
@@ -65,10 +67,10 @@ fn lines(factor: &Tensor) -> f64 {
 }
 
 impl Tiling {
-    /// Time in ns of a step of a block that copies by tensor maps.
+    /// Returns the time in ns of a step of a block that copies by tensor maps.
     pub(super) fn mapped_step(&self) -> u64 {
         let [cluster_rows, cluster_columns] = self.cluster.unwrap_or([1, 1]);
-        // Boxes behind the last column are not copied.
+        // Boxes beyond the last column are not copied.
         let across = self.shape.columns.div_ceil(self.columns);
         let columns = self.shape.columns.div_ceil(across).next_multiple_of(DEPTH).min(self.columns);
         let [lines_a, lines_b] = [0, 1].map(|factor: usize| lines(&self.sources[factor].tensor));
@@ -81,7 +83,7 @@ impl Tiling {
         (overlapped(copies, arithmetic) / CYCLES) as u64
     }
 
-    /// Time in ns of a product that moves this many bytes.
+    /// Returns the time in ns of a product that reads and writes this many bytes in all.
     pub(super) fn time(&self, bytes: u64) -> u64 {
         let (whole, shared) = self.steps();
         let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
@@ -92,19 +94,20 @@ impl Tiling {
         (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
     }
 
-    /// Number of steps of a tile.
+    /// Number of steps of the depth of a tile.
     fn depth_steps(&self) -> u64 {
         let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
         (self.shape.depth / groups).div_ceil(DEPTH).max(1)
     }
 
-    /// Whether tiles have so few steps that writing them takes as long: two blocks on an SM, which copy by all threads, can hide that.
+    /// Whether tiles have so few steps that writing results takes as long as computing them. Two blocks on an SM, all
+    /// of whose threads copy, can hide that.
     pub(super) fn is_shallow(&self) -> bool {
         self.depth_steps() <= SHALLOW
     }
 
-    /// Maximum number of steps of the depth per block: if blocks compute whole tiles, and if they share those of the last,
-    /// incomplete round.
+    /// Returns the maximum number of steps of a block: if blocks compute whole tiles, and if they share the tiles of
+    /// the last, incomplete round.
     pub(super) fn steps(&self) -> (u64, u64) {
         let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
@@ -115,7 +118,8 @@ impl Tiling {
         (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
     }
 
-    /// Cost of adding the parts of tiles, as a number of steps: of the launch, and of the parts if all blocks share tiles.
+    /// Returns the time of adding the parts of tiles, in steps: of the launch, and of the parts if all blocks share
+    /// tiles.
     pub(super) fn join_steps(&self) -> [u64; 2] {
         if self.rows == SMALL_ROWS {
             return SMALL_JOIN_STEPS;
@@ -124,7 +128,7 @@ impl Tiling {
         [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
     }
 
-    /// Whether blocks gain from sharing the depth for some sizes of the groups.
+    /// Whether sharing the depth makes the product faster for some sizes of the groups.
     pub(super) fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
         // The sizes of the groups are data: a single group can have the whole depth, and sharing then pays even if it does not for
