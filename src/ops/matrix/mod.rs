@@ -425,8 +425,7 @@ impl Gemm {
     }
 }
 
-/// Whether the vendors' libraries support the layout of a product's matrices: with 8-bit elements, they require `b`
-/// transposed and `a` not.
+/// Whether the vendors' libraries support the layout of the matrices: with 8-bit elements, `b` transposed and `a` not.
 pub fn has_library_layout(spec: &Spec) -> bool {
     spec.inputs[0].dtype.size() > 1 || (spec.attrs.bool("transpose_b") && !spec.attrs.bool("transpose_a"))
 }
@@ -511,8 +510,7 @@ fn scales(spec: &Spec) -> Option<Scales> {
     Some(Scales { operands: [2, 3], form })
 }
 
-/// Returns the values of the inputs with both matrices multiplied by their scaling factors; the products are stored in
-/// `room`.
+/// Returns the inputs with both matrices multiplied by their scaling factors; the products are stored in `room`.
 fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
     let mut all = inputs.to_vec();
     let Some(Scales { form, .. }) = scales(spec) else { return all };
@@ -559,8 +557,7 @@ fn batches(spec: &Spec) -> Geometry {
     collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
 }
 
-/// Returns the epilogue for the library to compute with the product; `None` if a kernel computes it, or without an
-/// epilogue.
+/// Returns the epilogue for the library to compute; `None` if a kernel computes it, or without an epilogue.
 fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
     // A product with several batches has one kernel after all of them.
     Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1)
