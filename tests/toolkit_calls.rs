@@ -142,7 +142,7 @@ compute[2]: 1 gemm 32×2048×1024, 2 gemm 32×2048×2048, 1 gemm 32×1000×2048,
         waits: Some(2),
         issued:
             "prefill: 8 gemm 1024×3072×1024, 8 gemm 16 × 512×512×128, 8 gemm 16 × 512×128×512, 8 gemm 1024×1024×1024
-decode: 8 gemm 16×3072×1024, 8 gemm 8 × 1×1×128, 8 gemm 128 × 1×128×1, 8 gemm 16×1024×1024
+decode: 8 gemm 16×3072×1024, 8 gemm 128 × 1×1×128, 8 gemm 128 × 1×128×1, 8 gemm 16×1024×1024
 cache: 2 copy 18×8×128
 ",
     },

@@ -70,7 +70,7 @@ pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) 
 }
 
 impl SearchPaths {
-    /// Loads the first of these file names that is found, in the order of [`SearchPaths::candidates`].
+    /// Loads the first of these file names that is found, in the order of the search paths.
     pub fn open(&self, names: &[String]) -> Result<Opened, NotOpened> {
         first_that_loads(self.candidates(names))
     }
