@@ -165,7 +165,7 @@ fn command(word: &str, words: &[String]) -> Option<String> {
 /// The tip for an unknown option.
 fn option(argument: &str, words: &[String]) -> Option<String> {
     let is_short = !argument.starts_with("--");
-    // Of `-np`, clap reports `-n`.
+    // clap reports `-n` for `-np`.
     let at = words.iter().position(|word| match is_short {
         true => word.starts_with(argument) && !word.starts_with("--"),
         false => word == argument || word.strip_prefix(argument).is_some_and(|rest| rest.starts_with('=')),

@@ -160,7 +160,7 @@ fn size(spec: &Spec) -> String {
     largest.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
 }
 
-/// What precedes the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `
+/// Text before the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `
 /// if they are assumed, `up to ` if nothing is known of them; empty if the shape determines them.
 fn live_rows(spec: &Spec, tensor: &Tensor) -> String {
     match spec.live {

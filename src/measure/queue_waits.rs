@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_waits_holds_up_those_behind_it() {
-        // Both that need nothing start once `waits` has started, the last one because of `waits` too.
+        // `free` and `behind` need nothing, and start once `waits` has started.
         let blocked = [(0, 0, 600), (1, 610, 800), (2, 612, 700), (3, 615, 700)];
         let (until, records) = found(&blocked, QueueRule::HeadOfLine);
         assert_eq!(until, [None, None, Some(610), Some(612)]);

@@ -144,7 +144,7 @@ pub struct ConvolutionSteps {
 /// A graph under construction, to which operations are added one by one.
 pub struct Graph {
     library: Arc<Cudnn>,
-    /// All descriptors, in the order in which they were created.
+    /// Descriptors in the order of their creation.
     descriptors: Vec<Desc>,
     operations: Vec<Desc>,
     /// Identifiers of the operands, in the order in which they were added and in which a call passes their addresses.

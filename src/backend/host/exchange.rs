@@ -14,7 +14,7 @@ pub struct CommStates {
     pub crossings: Arc<CopiesInFlight>,
 }
 
-/// One direction of a copy between ranks: number of the copy, sender, receiver.
+/// Direction of a copy between ranks: number of the copy, sender, receiver.
 type CopyDirection = (u32, u32, u32);
 
 /// Data of copies between ranks that was sent and not yet received.

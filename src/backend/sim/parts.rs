@@ -15,7 +15,7 @@ use crate::ops::Launch;
 use super::exchange::Exchanges;
 use super::machine::{Action, SimMachine, Time, whole};
 
-/// One launch of an operation on the simulator.
+/// Launch of an operation on the simulator.
 #[derive(Clone, Copy, Debug)]
 pub struct SimLaunch {
     pub action: Action,

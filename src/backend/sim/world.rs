@@ -1,4 +1,4 @@
-//! One simulated machine for all ranks of a process, on which the ranks take turns.
+//! The simulated machine that all ranks of a process share by turns.
 //!
 //! Each rank has its own thread and host clock, but only one thread runs at a time: until it must wait for the machine,
 //! or for the other ranks to issue the same number of iterations. Simulated time advances when all ranks wait.

@@ -285,7 +285,7 @@ pub struct QueueWaitRecord {
     pub operations: usize,
     /// The longest wait.
     pub time_ns: Nanos,
-    /// What to type, or to change.
+    /// Text to type, or setting to change.
     pub help: String,
 }
 
