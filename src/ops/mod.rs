@@ -102,7 +102,7 @@ pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout};
-pub use occupancy::{SECTOR, share};
+pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
@@ -144,8 +144,12 @@ pub trait Operation: Sync {
         Ok(Vec::new())
     }
 
-    /// Returns the cost of one execution, independent of the device.
-    fn cost(&self, spec: &Spec) -> Cost;
+    /// Returns the cost of one execution, independent of the device. The default is the sum of [`Operation::launch_costs`].
+    fn cost(&self, spec: &Spec) -> Cost {
+        let costs = self.launch_costs(spec);
+        assert!(!costs.is_empty(), "an operation defines the costs of its launches, or their sum");
+        costs.into_iter().sum()
+    }
 
     /// Returns the cost of each launch, in order. The costs add up to [`Operation::cost`]. Empty if only their sum is
     /// known; the simulator then gives each launch an equal share.

@@ -1,7 +1,7 @@
 //! Rows of tensors, for operations along the last dimension, and kernels whose threads hold a row in registers.
 
 use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
-use super::layout::collapse;
+use super::layout::{collapse, halves};
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
@@ -403,7 +403,7 @@ fn pack(tensor: &Tensor) -> u64 {
             && lead.iter().all(|stride| stride.is_multiple_of(pack))
     };
     let widest = 16 / tensor.dtype.size();
-    std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
+    halves(widest).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
 /// Returns the number of threads per row of this many packs, a power of two. A pack has `pack` elements of `size` bytes, and the

@@ -84,10 +84,6 @@ impl Operation for Route {
         ])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         cost::of_launches(spec)
     }

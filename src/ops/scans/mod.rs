@@ -57,10 +57,6 @@ impl Operation for Scan {
         }
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         match Tiles::of(spec) {
             Some(tiles) => tiles.launch_costs(spec),

@@ -4,7 +4,8 @@
 //! positions by row in their order, and divides all terms evenly among its threads, however many belong to one row. Blocks share a bucket
 //! that has far more positions than others. So every run adds terms in the same order.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ADD_RANKED, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};

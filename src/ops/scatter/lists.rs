@@ -7,7 +7,8 @@
 //! as long as the one before. Such rows have blocks of their own: a block for each row, or for each window of positions of a huge
 //! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::*;
@@ -92,7 +93,7 @@ impl Lists {
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = lanes(packs);
+        let lanes = super::search::lanes(packs, [WARP, u64::from(BLOCK)]);
         let chunks = packs.div_ceil(lanes).max(1);
         if !is_fast || !fits || chunks > MAX_CHUNKS {
             return None;
@@ -279,16 +280,6 @@ impl Lists {
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
         ]
     }
-}
-
-/// Returns the number of threads that share the packs of a row: a power of two that leaves few threads idle.
-fn lanes(packs: u64) -> u64 {
-    if packs <= WARP {
-        return packs.next_power_of_two();
-    }
-    let all = [32, 64, 128, 256].map(|lanes| (packs.div_ceil(lanes) * lanes, lanes));
-    let least = all.iter().map(|(idle, _)| *idle).min().unwrap_or(packs);
-    all.into_iter().filter(|(idle, _)| idle * 8 <= least * 9).map(|(_, lanes)| lanes).max().unwrap_or(WARP)
 }
 
 /// Kernel text: the parts of the workspace. `next[row]` is the place in the pool of the second array of a list, whose first word is

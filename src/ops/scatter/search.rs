@@ -5,7 +5,8 @@
 //! terms are divided into parts, which all threads of the block add, whatever row they belong to. Many blocks share the columns of wide rows,
 //! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::direct::VOTES;
@@ -134,7 +135,7 @@ impl Search {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = lanes(packs, most_lanes);
+        let lanes = lanes(packs, [LINE, most_lanes]);
         let chunks = packs.div_ceil(lanes).max(1);
         let threads = u64::from(BLOCK).min(SUMS / 2 / (pack * scatter_type(spec).size()));
         Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
@@ -335,10 +336,11 @@ pub fn joining(packs: u64, segments: u64) -> u64 {
 }
 
 /// Returns the number of threads that share the packs of a row: a power of two of at most `most` that leaves few threads idle.
-fn lanes(packs: u64, most: u64) -> u64 {
+/// Rows with more than `least` packs have at least `least` threads.
+pub fn lanes(packs: u64, [least, most]: [u64; 2]) -> u64 {
     let idle = |lanes: u64| packs.next_multiple_of(lanes);
     let mut lanes = packs.next_power_of_two().min(1 << most.ilog2());
-    while lanes > LINE && idle(lanes) * 8 > idle(LINE) * 9 {
+    while lanes > least && idle(lanes) * 8 > idle(least) * 9 {
         lanes /= 2;
     }
     lanes
