@@ -112,7 +112,7 @@ impl FusionPass<'_> {
             before.sort_unstable();
             before.dedup();
             let beside = |first: &usize| {
-                Some((*first, self.fused(*first, place, |related| fused::beside(related).map(Ok))?.ok()?))
+                Some((*first, self.fused(*first, place, |related| fused::sharing_an_input(related).map(Ok))?.ok()?))
             };
             let found = before.iter().rev().find_map(beside);
             let mut current = place;

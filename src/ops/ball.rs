@@ -107,7 +107,7 @@ impl Precision {
         }
     }
 
-    /// Uses the same formula as the kernels.
+    /// Result of `gelu`, by the formula of the kernels.
     fn gelu(self, x: Ball) -> Ball {
         let scaled = self.binary(Binary::Multiply, x, self.constant(std::f64::consts::FRAC_1_SQRT_2));
         let sum = self.binary(Binary::Add, Ball::exact(1.0), self.unary(Unary::Erf, scaled));

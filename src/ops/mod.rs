@@ -230,7 +230,7 @@ pub trait Operation: Sync {
 
     /// Describes the implementation in a few words for tables; `None` if it is unknown before a run, or obvious from
     /// the operation's name.
-    fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, _spec: &Spec) -> Option<&'static str> {
         None
     }
 

@@ -308,7 +308,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define FULL {}\n#define BESIDE {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
+             #define SHIFTED {}\n#define FULL {}\n#define CONTIGUOUS {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -459,7 +459,7 @@ const HELPERS: &str = r#"
 #define LOWEST (-C(INFINITE))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
 // The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. The first `FULL` packs
-// begin inside every row; contiguous (`BESIDE`) elements need no stride.
+// begin inside every row; contiguous (`CONTIGUOUS`) elements need no stride.
 #if SHIFTED
 typedef i32 Place;
 #else
@@ -483,7 +483,7 @@ template <typename E> __device__ inline void read(const E* from, i64 step, u32 s
   Pack<E, V> packs[K] = {};
   EACH_PACK_OF(start, shift) {
     if (V > 1) packs[k] = *(const Pack<E, V>*)(from + j);
-    else packs[k].at[0] = from[BESIDE ? j : j * step];
+    else packs[k].at[0] = from[CONTIGUOUS ? j : j * step];
   }
 #pragma unroll
   for (u32 k = 0; k < K; k++) {
@@ -504,8 +504,8 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
     *(Pack<E, V>*)(to + j) = pack;
   } else {
     const i32 low = -(i32)j, high = (i32)(n - j);
-    E* first = to + (BESIDE ? j : j * step);
-    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(first[BESIDE ? i : i * step], v[i]);
+    E* first = to + (CONTIGUOUS ? j : j * step);
+    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(first[CONTIGUOUS ? i : i * step], v[i]);
   }
 }
 

@@ -243,7 +243,7 @@ fn stages(spec: &Spec) -> Vec<Stage> {
     }
 }
 
-/// 32 threads hold a row in registers and find its maximum `k` times.
+/// Kernel text: 32 threads hold a row in registers and find its maximum `k` times.
 const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   u64 row = (u64)blockIdx.x * (T / 32) + threadIdx.x / 32;
   if (row >= rows) return;
@@ -277,7 +277,7 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   indices[g.offset((Index)row, 2) + lane * si] = (i32)own;
 "#;
 
-/// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
+/// Kernel text that sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
 const SORT: &str = r#"
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define ORDER_WARP() __syncthreads()
@@ -307,7 +307,7 @@ __device__ inline void sort(K* best, u32* places, u32 count) {
 }
 "#;
 
-/// A block selects from a row or from a part of it, which it reads once. It lists candidates for the `k` largest: from
+/// Kernel text: a block selects from a row or from a part of it, which it reads once. It lists candidates for the `k` largest: from
 /// the first piece of the row, elements not below the k-th largest of the threads' maxima; then larger elements.
 const LONG: &str = r#"  __shared__ K best[ROOM];
   __shared__ u32 places[ROOM];

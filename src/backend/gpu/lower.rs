@@ -338,13 +338,13 @@ impl<A: Api> Context<'_, A> {
             operands.clear();
             operands.extend(self.image.operands(op).iter().chain(&op.report).map(|place| self.address(*place)));
             if let Some(Launch::Peer(peer)) = work.launches.first() {
-                self.peer((peer, SyncSharing::Rows), op, &operands, &mut calls, &mut products)?;
+                self.peer((peer, SyncSharing::Batched), op, &operands, &mut calls, &mut products)?;
                 calls.ops.push((first, calls.calls.len() as u32));
                 let marker = A::STEPS_ON_STREAMS.then(|| self.marker(self.streams[op.lane as usize], &mut calls.args));
                 let begin = calls.calls.len() as u32;
                 calls.calls.extend(marker);
                 let first = calls.calls.len() as u32;
-                self.peer((peer, SyncSharing::Nothing), op, &operands, &mut calls, &mut products)?;
+                self.peer((peer, SyncSharing::Unshared), op, &operands, &mut calls, &mut products)?;
                 calls.observed.push((first, calls.calls.len() as u32));
                 calls.calls.extend(marker);
                 calls.recorded.push((begin, calls.calls.len() as u32));

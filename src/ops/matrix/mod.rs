@@ -387,7 +387,7 @@ impl Operation for Gemm {
         1
     }
 
-    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         if self.gate(spec).is_some() {
             return Some(gated::CARRIED_OUT);
         }

@@ -5,7 +5,7 @@ use super::super::layout::{halves, packs_of_rows};
 use super::super::occupancy::{UNITS, WARP};
 use super::cluster;
 use super::columns;
-use super::grid::{Grid, Three, each};
+use super::grid::{Grid, PerAxis, each};
 use super::*;
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
@@ -102,7 +102,7 @@ impl<'a> Kernels<'a> {
 
     /// Whether a thread computes the gradients of the elements of a window and of those up to the next one.
     fn has_cells(&self) -> bool {
-        let small = |[_, stride, ..]: [Three; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
+        let small = |[_, stride, ..]: [PerAxis; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
     }
 
@@ -178,7 +178,7 @@ impl<'a> Kernels<'a> {
 
     /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
     pub(super) fn is_relative(&self) -> bool {
-        let is_dilated = |[.., dilation]: [Three; 4]| dilation.iter().any(|&distance| distance > 1);
+        let is_dilated = |[.., dilation]: [PerAxis; 4]| dilation.iter().any(|&distance| distance > 1);
         self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
     }
 

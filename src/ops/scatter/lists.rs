@@ -19,10 +19,12 @@ const SLOTS: u64 = 2048;
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
 const LEAST: u64 = 8;
 
-/// Maximum average number of terms per row, of rows of up to [`WIDE`] bytes and of longer ones. Above this number of indices, and below this size of a row in bytes, tiles of indices sorted by
-/// ranges of rows are faster unless most rows have no term.
+/// Maximum average number of terms per row: of rows of up to [`WIDE`] bytes, and of longer ones.
 pub const MAX_TERMS: [u64; 2] = [32, 64];
+/// Maximum number of indices for which lists are fast whatever the size of a row. Above it, [`super::buckets`] are faster for rows shorter
+/// than [`WIDE`], unless most rows have no term.
 const MANY: u64 = 1 << 16;
+/// Size in bytes of a row from which on lists are fast for any number of indices.
 const WIDE: u64 = 128;
 
 /// Average number of terms that one thread adds up.
@@ -40,7 +42,7 @@ const HUGE: [u64; 2] = [256, 512];
 /// Minimum and maximum number of words, of 32 positions each, that a group of threads has in a window.
 const WORDS_EACH: [u64; 2] = [4, 16];
 
-/// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
+/// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand addresses: a million took 21 µs on an
 /// H100 (docs/measurements/2026-11-26-simulator.md).
 const ATOMIC_SECTORS: u64 = 5;
 
@@ -50,7 +52,7 @@ const AHEAD: u64 = 4;
 /// Number of blocks for long lists.
 const LONG_BLOCKS: u64 = UNITS;
 
-/// Number of resident blocks per SM if terms are not aligned: it leaves registers for those that a thread reads at once.
+/// Number of resident blocks per SM if terms are not aligned, so that registers can hold all terms that a thread reads at once.
 const RESIDENT: u64 = 4;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without

@@ -307,7 +307,7 @@ impl Tiling {
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
-    pub fn carried_out(&self) -> Option<&'static str> {
+    pub fn implementation(&self) -> Option<&'static str> {
         let copies = self.sources.iter().any(|source| source.offset.is_some());
         match (copies, self.splits) {
             (false, false) => None,
