@@ -263,7 +263,7 @@ fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
 fn transposed(related: &Related) -> Option<Result<Joined, NotFused>> {
     let Related { first, second, passed, .. } = *related;
     let is_product = matches!(second.operation.name(), "gemm" | "scaled_gemm");
-    if !is_product || first.operation.name() != "transpose" || !transpose::exchanges_last(first) {
+    if !is_product || !exchanges_last(first) {
         return None;
     }
     let is_matrix = |input: usize| input < 2;

@@ -105,9 +105,10 @@ pub use matrix::{MISSES, has_library_layout};
 pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
-pub use rewritten::{dims_order, exchanges_last, keeps_order};
+pub use rewritten::{dims_order, keeps_order};
 pub use signature::{Category, Input, Property, Signature, usage};
-pub use synthetic::held;
+pub use synthetic::placeholder;
+pub use transpose::exchanges_last;
 pub use user_kernel::{
     EntryParam, InputPart, KernelArgument, KernelCall, KernelCode, Reference, UserKernel, head, user_kernel,
 };

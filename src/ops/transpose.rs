@@ -22,10 +22,11 @@ pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     }
 }
 
-/// Whether a spec of `transpose` only exchanges the last two dimensions.
+/// Whether an operation is a `transpose` that exchanges only the last two dimensions.
 pub fn exchanges_last(spec: &Spec) -> bool {
-    let rank = spec.inputs[0].dims.len();
-    permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()
+    let rank = spec.inputs.first().map_or(0, |x| x.dims.len());
+    spec.operation.name() == "transpose"
+        && permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()
 }
 
 impl Operation for Transpose {

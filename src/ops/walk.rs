@@ -13,7 +13,7 @@ use super::*;
 
 /// Number of blocks that must remain if threads get larger packs, or more of them: several per SM of a large device.
 /// More blocks gain nothing.
-const ENOUGH_BLOCKS: u64 = 256;
+pub const ENOUGH_BLOCKS: u64 = 256;
 
 /// Number of bytes of the narrowest operand that a thread should have in a tile.
 const NARROWEST: u64 = 16;

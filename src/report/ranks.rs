@@ -4,7 +4,7 @@ use crate::base::Nanos;
 use crate::measure::compare::plain_name;
 use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
-use super::operations::{cut, groups};
+use super::operations::{shortened, groups};
 use super::page::{ABSENT, Section, Table, cell};
 use super::variant::{shown, variant_name};
 
@@ -192,7 +192,7 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section
             None => (ABSENT.to_owned(), ABSENT.to_owned()),
         };
         table.row([
-            cut(&row.name, NAME),
+            shortened(&row.name, NAME),
             row.operation.to_owned(),
             match row.ranks[..] {
                 [first, second] => format!("{first}, {second}"),
