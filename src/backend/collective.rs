@@ -391,7 +391,9 @@ impl Collectives {
                 }
                 CollectiveKind::Send => self.check("ncclSend", send(from, count, kind, peer, comm, stream)),
                 CollectiveKind::Recv => self.check("ncclRecv", recv(to, count, kind, peer, comm, stream)),
-                CollectiveKind::AllToAll if collective.counted.is_some() => self.issue_transfers(comm, exchange, stream),
+                CollectiveKind::AllToAll if collective.counted.is_some() => {
+                    self.issue_transfers(comm, exchange, stream)
+                }
                 CollectiveKind::AllToAll => match (&collective.parts, self.table.all_to_all) {
                     (None, Some(all_to_all)) => {
                         self.check("ncclAlltoAll", all_to_all(from, to, count, kind, comm, stream))

@@ -151,12 +151,12 @@ pub struct Queues {
     pub rule: QueueRule,
 }
 
-/// When a queue proceeds to its next entry.
+/// Condition under which a queue proceeds to its next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueRule {
-    /// When the entry has started. So entries of other streams wait behind one that waits.
+    /// The entry has started. So entries of other streams wait behind one that waits.
     HeadOfLine,
-    /// When the entry is complete. So the streams of one queue run one after the other.
+    /// The entry is complete. So the streams of one queue run one after the other.
     Serial,
 }
 

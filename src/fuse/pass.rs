@@ -282,7 +282,7 @@ impl FusionPass<'_> {
         Obstacle::Streams(a, b)
     }
 
-    /// Why a slice must stay in memory although these operations are fused; `None` if nothing else uses it.
+    /// Reason why a slice must stay in memory although these operations are fused; `None` if nothing else uses it.
     fn reason_to_keep(&self, view: ViewId, members: &[OpId]) -> Option<Obstacle> {
         let (program, memory) = (self.graph.program, self.graph.program.views.memory(view));
         if program.memory(memory).kind != MemoryKind::Scratch {

@@ -72,7 +72,7 @@ struct Placed<'a> {
     order: Rc<TraceOrder>,
 }
 
-/// Where operations are in a trace.
+/// Positions of a trace's operations.
 struct TraceOrder {
     /// Index of each operation's span.
     places: Vec<Option<usize>>,

@@ -347,7 +347,14 @@ impl Analyzer<'_> {
         spans: (SrcSpan, SrcSpan),
     ) {
         let [left, right] = [left, right].map(|value| value.describe(&self.names));
-        self.error(ModelError::UnitsDiffer { op, help, left, left_at: spans.0.into(), right, right_at: spans.1.into() });
+        self.error(ModelError::UnitsDiffer {
+            op,
+            help,
+            left,
+            left_at: spans.0.into(),
+            right,
+            right_at: spans.1.into(),
+        });
     }
 
     pub(super) fn units_differ(&mut self, op: &'static str, a: &Number, b: &Number, spans: (SrcSpan, SrcSpan)) {

@@ -207,7 +207,7 @@ named! {
     pub enum Sync {
         /// An iteration begins when the previous one is complete.
         Iteration = "iteration",
-        /// Only streams and data order iterations.
+        /// Streams and data alone order iterations.
         End = "end",
     }
 }

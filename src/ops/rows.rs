@@ -230,7 +230,7 @@ impl RowSplit {
             several: if is_long { 1 } else { several },
             chunks: 1,
             whole: !is_long,
-            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| side_by_side(tensor)),
+            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| is_stageable(tensor)),
             rows,
         };
         if has_chunks {
@@ -356,8 +356,8 @@ impl RowSplit {
     }
 }
 
-/// Whether a tensor has no gaps and begins at a multiple of 16 bytes.
-pub fn side_by_side(tensor: &Tensor) -> bool {
+/// Whether a block can copy rows of a tensor to shared memory in packs: it has no gaps and begins at a multiple of 16 bytes.
+pub fn is_stageable(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
 

@@ -94,7 +94,7 @@ pub enum Property {
     OwnPart,
     /// A host stream can run the operation, on threads of the CPU.
     OnHost,
-    /// Only a host stream can run the operation.
+    /// Only host streams can run the operation.
     HostOnly,
     /// Fusion may replace the inputs by an elementwise expression.
     TakesExpression,

@@ -198,7 +198,7 @@ struct Side {
     tile: u64,
     /// Number of contiguous elements that are read or written at once. All packs are aligned to their size.
     pack: u64,
-    /// How packs of 16 bytes are moved along this side if they may begin at any element; `None` if packs of `pack`
+    /// Division into packs of 16 bytes that may begin at any element of this side; `None` if packs of `pack`
     /// elements are moved.
     run: Option<Run>,
 }

@@ -9,7 +9,9 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{Arg, Conv, Copy as CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel};
+use crate::ops::{
+    Arg, Conv, Copy as CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel,
+};
 
 use super::api::{Addresses, Api, ConvAddresses, SyncStep};
 use super::attended::ImageAttention;

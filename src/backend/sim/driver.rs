@@ -538,7 +538,7 @@ impl Driver for SimDriver {
         self.world.leave(self.place.rank);
     }
 
-    fn side_by_side(&self) -> bool {
+    fn runs_ranks_concurrently(&self) -> bool {
         false
     }
 

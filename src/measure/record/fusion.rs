@@ -13,7 +13,7 @@ pub struct FusionRecord {
     pub merged: Vec<MergedRecord>,
     /// Pairs of operations that were not fused.
     pub broken: Vec<BrokenRecord>,
-    /// Why the program ran without merged operations; `None` if it ran with them.
+    /// Reason why the program ran without merged operations; `None` if it ran with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }

@@ -57,7 +57,7 @@ pub const RATE: f64 = 0.4;
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
     shape: Shape,
-    /// `None` for the kernel without matrix units, which has 32 threads for each row.
+    /// Tiles of the matrix units; `None` for the kernel without them, which has 32 threads for each row.
     tiles: Option<Tiles>,
     /// Number of heads whose queries are the rows of one index of the geometry.
     together: u64,

@@ -132,9 +132,7 @@ impl Split {
         let pack = match along {
             true => wide.unwrap_or(aligned),
             // Few short lines are spread over more threads.
-            false => halves(aligned)
-                .find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS)
-                .unwrap_or(1),
+            false => halves(aligned).find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS).unwrap_or(1),
         };
         let block = u64::from(BLOCK);
         let reach = reach(length, pack, leads);

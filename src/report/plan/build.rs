@@ -229,7 +229,8 @@ impl<'a> Builder<'a> {
     fn implementation(&mut self, op: &Op) -> Option<Text> {
         let OpKind::Run(id) = op.kind else { return None };
         let spec = self.program.spec(id);
-        let found = self.implementations.entry(id).or_insert_with(|| spec.operation.implementation(spec).map(Text::from));
+        let found =
+            self.implementations.entry(id).or_insert_with(|| spec.operation.implementation(spec).map(Text::from));
         found.clone()
     }
 

@@ -209,7 +209,7 @@ pub struct PlannedDependency {
     pub declared: Option<Text>,
 }
 
-/// Why one operation waits for another.
+/// Reason why one operation waits for another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {

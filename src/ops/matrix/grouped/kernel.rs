@@ -461,7 +461,8 @@ fn mapped_tiles(turned_b: bool) -> impl Iterator<Item = (u64, u64, [u64; 2])> {
         let (threads, copiers, [registers, _]) = tile_threads(rows);
         // The compiler needs the registers of an instruction, of 64 rows, in each thread of the block.
         let of_instruction = DEPTH * columns / 128 + OTHER_REGISTERS;
-        of_instruction <= UNIT_REGISTERS / (threads + copiers) && rows * columns / threads + OTHER_REGISTERS <= registers
+        of_instruction <= UNIT_REGISTERS / (threads + copiers)
+            && rows * columns / threads + OTHER_REGISTERS <= registers
     };
     let clusters = |(rows, columns): (u64, u64)| {
         let count = if rows.min(columns) >= 2 * DEPTH { 3 } else { 1 };
