@@ -13,7 +13,7 @@ use super::between::FusionGraph;
 use super::node::FusionNode;
 use super::producers;
 use super::reason::Obstacle;
-use super::{Broken, FusedOperation, Fusion, FusionMember};
+use super::{FusedOperation, Fusion, FusionMember, UnfusedPair};
 
 /// For each memory, the operations of the iterations that access it.
 struct Uses {
@@ -35,7 +35,7 @@ pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
     let (uses, sets) = (Uses::of(program), program.sets());
     for slot in 0..program.cycle.len() {
         let mut pass =
-            FusionPass { graph: FusionGraph::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
+            FusionPass { graph: FusionGraph::new(program, slot), slot, uses: &uses, sets: &sets, unfused: Vec::new() };
         pass.fuse_chains();
         pass.fuse_siblings();
         pass.fuse_remaining();
@@ -78,7 +78,7 @@ struct FusionPass<'a> {
     uses: &'a Uses,
     sets: &'a [&'a OpSet],
     /// Pairs that are not fused, a writer and a reader, with the reason.
-    broken: Vec<(OpId, OpId, Obstacle)>,
+    unfused: Vec<(OpId, OpId, Obstacle)>,
 }
 
 impl FusionPass<'_> {
@@ -129,7 +129,7 @@ impl FusionPass<'_> {
         let pairs = producers::pairs(self.graph.program, self.graph.step);
         let mut is_joined = true;
         while std::mem::take(&mut is_joined) {
-            self.broken.clear();
+            self.unfused.clear();
             let mut known = FxHashSet::default();
             for &(first, second) in &pairs {
                 let [a, b] = [first, second].map(|op| self.graph.node_of[op.index()]);
@@ -142,7 +142,7 @@ impl FusionPass<'_> {
                         self.replace((a, b), place, node);
                         is_joined = true;
                     }
-                    Some(Err(why)) => self.broken.push((first, second, why)),
+                    Some(Err(why)) => self.unfused.push((first, second, why)),
                     None => {}
                 }
             }
@@ -337,9 +337,9 @@ impl FusionPass<'_> {
                 count: 1,
             });
         }
-        for (first, second, why) in &self.broken {
+        for (first, second, why) in &self.unfused {
             let (first, second) = (self.member(*first), self.member(*second));
-            fusion.add_broken(Broken { first, second, why: why.clone(), count: 1 });
+            fusion.add_unfused(UnfusedPair { first, second, why: why.clone(), count: 1 });
         }
     }
 }

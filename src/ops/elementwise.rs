@@ -269,8 +269,19 @@ pub(super) fn visit_groups(
 
 /// Evaluates an expression for each element of the spec's outputs.
 pub(super) fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+    evaluate_in(spec.outputs[0].dims, expression, spec, inputs, outputs);
+}
+
+/// Evaluates an expression for each element of a shape to which the spec's inputs are broadcast. `outputs` has space for the values.
+pub(super) fn evaluate_in(
+    dims: Dims,
+    expression: &Expression,
+    spec: &Spec,
+    inputs: &[&[f64]],
+    outputs: &mut [Vec<f64>],
+) {
     let mut room = Vec::new();
-    visit_groups(spec.outputs[0].dims, &spec.inputs, inputs, outputs[0].len(), |places, inputs| {
+    visit_groups(dims, &spec.inputs, inputs, outputs[0].len(), |places, inputs| {
         expression.evaluate(places.len(), inputs, &mut room);
         for (output, values) in outputs.iter_mut().enumerate() {
             values[places.clone()].copy_from_slice(expression.values(output, places.len(), &room));

@@ -163,13 +163,13 @@ impl Operation for TopK {
 enum Candidates {
     /// The row; the registers of 32 threads hold all of it.
     Short,
-    /// All elements of the row.
+    /// The elements of the row, in memory.
     Row,
     /// The candidates that the previous kernel selected from parts of each row.
     Parts,
 }
 
-/// One kernel of a selection.
+/// A kernel of a selection.
 struct Stage {
     source: Candidates,
     /// Elements per row, and number of parts of a row.

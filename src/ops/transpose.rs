@@ -222,7 +222,7 @@ struct Shared {
 /// The range in which the elements of a tile are contiguous, in the tensor that is contiguous along a side.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// One row of the tile.
+    /// A row of the tile.
     Row,
     /// The whole tile, since each row ends where the next one begins.
     Rows,

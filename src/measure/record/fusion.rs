@@ -58,7 +58,7 @@ impl FusionRecord {
             bytes_saved: one.bytes_saved,
             count: one.count,
         });
-        let broken = fusion.broken.iter().map(|one| BrokenRecord {
+        let broken = fusion.unfused.iter().map(|one| BrokenRecord {
             first: one.first.name.clone(),
             second: one.second.name.clone(),
             place: place(one.second.span),

@@ -55,9 +55,9 @@ pub struct NormPartition {
 enum Weights {
     /// Each element has its own weight.
     Columns,
-    /// All elements of a row have the same weight.
+    /// Elements of one row have the same weight.
     OfRow,
-    /// All elements of a pack have the same weight.
+    /// Elements of one pack have the same weight.
     OfPack,
     /// Runs of neighbouring elements have the same weight, and may continue in the next pack.
     Runs,

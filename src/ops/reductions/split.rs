@@ -63,7 +63,7 @@ const PER_PIECE: f64 = 14.0;
 /// Instructions per thread, apart from those for pieces.
 const PER_THREAD: f64 = 90.0;
 
-/// What neighbouring threads read.
+/// The terms that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
     /// Neighbouring terms of the same result.
@@ -130,7 +130,7 @@ pub struct Split {
     pub results: u64,
     /// Number of terms per result.
     pub terms: u64,
-    /// What neighbouring threads read.
+    /// The terms that neighbouring threads read.
     pub along: Along,
     /// Number of elements that a thread computes together, a piece: terms, or terms of neighbouring results.
     pub pack: u64,

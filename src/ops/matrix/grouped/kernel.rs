@@ -24,7 +24,7 @@ pub struct Tiling {
     stages: u64,
     /// Number of blocks that an SM or compute unit holds at the same time.
     pub(super) resident: u64,
-    /// Both factors as the product reads them.
+    /// The two factors as the product reads them.
     pub(super) sources: [Source; 2],
     /// Number of blocks of a cluster along the rows and along the columns, if blocks copy by tensor maps on a device
     /// that can; `None` if all threads copy.
