@@ -229,7 +229,8 @@ impl Exchange {
         };
         self.transfers.clear();
         self.transfers.extend((0..*ranks).map(|other| {
-            let (sent, received) = (counted.way(count, *rank, other), counted.way(count, other, *rank));
+            let (sent, received) =
+                (counted.rows_between(count, *rank, other), counted.rows_between(count, other, *rank));
             [sent.from, sent.rows, received.to, received.rows].map(|rows| rows * counted.row)
         }));
     }

@@ -113,6 +113,7 @@ pub struct Memory {
     pub span: SrcSpan,
 }
 
+/// The origin of a memory, which determines its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryKind {
     /// A declared buffer, which lives as long as the run.
@@ -203,6 +204,7 @@ impl StepOptions {
 }
 
 named! {
+    /// The order of consecutive iterations.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Sync {
         /// An iteration begins when the previous one is complete.

@@ -63,6 +63,7 @@ impl Precision {
         Ball { value, radius: distance(self.dtype.round(value), value) }
     }
 
+    /// Result of a function of one operand on a device of this precision.
     pub fn unary(self, function: Unary, x: Ball) -> Ball {
         if function == Unary::Gelu {
             return self.gelu(x);
@@ -115,6 +116,7 @@ impl Precision {
         self.binary(Binary::Multiply, half, sum)
     }
 
+    /// Result of a function of two operands on a device of this precision.
     pub fn binary(self, function: Binary, x: Ball, y: Ball) -> Ball {
         if function == Binary::Remainder {
             let quotient = self.unary(Unary::Floor, self.binary(Binary::Divide, x, y));

@@ -124,7 +124,7 @@ impl Operation for PeerCopy {
     }
 
     fn implementation(&self, spec: &Spec) -> Option<&'static str> {
-        own(spec).counted().map(|_| counted::CARRIED_OUT)
+        own(spec).counted().map(|_| counted::IMPLEMENTATION)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -389,7 +389,7 @@ impl Operation for Gemm {
 
     fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         if self.gate(spec).is_some() {
-            return Some(gated::CARRIED_OUT);
+            return Some(gated::IMPLEMENTATION);
         }
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
             _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),

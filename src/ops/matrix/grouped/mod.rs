@@ -202,7 +202,7 @@ impl Operation for GroupedGemm {
 
     fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         match Gate::of(spec, FACTORS) {
-            Some(_) => Some(gated::CARRIED_OUT),
+            Some(_) => Some(gated::IMPLEMENTATION),
             None => Tiling::of(spec).implementation(),
         }
     }
