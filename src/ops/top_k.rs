@@ -163,7 +163,7 @@ impl Operation for TopK {
 enum Candidates {
     /// The row; the registers of 32 threads hold all of it.
     Short,
-    /// The elements of the row, in memory.
+    /// All elements of the row.
     Row,
     /// The candidates that the previous kernel selected from parts of each row.
     Parts,
@@ -277,7 +277,7 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   indices[g.offset((Index)row, 2) + lane * si] = (i32)own;
 "#;
 
-/// Kernel text that sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
+/// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
 const SORT: &str = r#"
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define ORDER_WARP() __syncthreads()

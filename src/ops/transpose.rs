@@ -2,7 +2,6 @@
 
 use super::interleave::{Interleaved, WALKED, WALKED_TENSOR};
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
-use super::layout::halves;
 use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
 use super::*;
@@ -242,7 +241,7 @@ impl Side {
         };
         // Transposing more than eight elements takes more instructions than wider accesses save.
         let widest = (16 / tensor.dtype.size()).min(8);
-        let pack = halves(widest).find(fits).unwrap_or(1);
+        let pack = layout::halves(widest).find(fits).unwrap_or(1);
         Side { geometry, length, tile: length, pack, run: None }
     }
 
