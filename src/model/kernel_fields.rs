@@ -9,10 +9,9 @@ use super::analyzer::Analyzer;
 use super::call_kernel::Operands;
 use super::error::KernelError;
 use super::kernel::DeclaredKernel;
+use super::limits::{BLOCK_THREADS, MAX_SHARED_MEMORY};
 use super::value::{Number, Value};
 
-/// Maximum number of threads of a block, with CUDA and HIP.
-pub(super) const BLOCK_THREADS: u32 = 1024;
 /// Maximum number of threads of a block in z.
 const BLOCK_Z: i64 = 64;
 
@@ -20,9 +19,6 @@ const BLOCK_Z: i64 = 64;
 const GRID_X: i64 = i32::MAX as i64;
 /// Maximum number of blocks of a grid in y, and in z.
 const GRID_YZ: i64 = 65_535;
-
-/// Maximum dynamic shared memory of a block in bytes, on any device.
-pub(super) const MAX_SHARED_MEMORY: u32 = 1 << 20;
 
 /// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters. A
 /// driver reads only as many arguments as a kernel has, so kernels of versions without these parameters are not

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::base::json;
 
-use super::kernel_fields::{BLOCK_THREADS, MAX_SHARED_MEMORY};
+use super::limits::{BLOCK_THREADS, MAX_SHARED_MEMORY};
 
 /// The launch of a kernel that Triton has compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
