@@ -195,7 +195,7 @@ pub struct Exchange {
     counts: u64,
     /// For row counts: for each rank of the group, offset and number of the elements sent to it, then offset and number
     /// of those received from it. Empty until [`Exchange::count`].
-    ways: Vec<[u64; 4]>,
+    transfers: Vec<[u64; 4]>,
 }
 
 impl Exchange {
@@ -206,8 +206,8 @@ impl Exchange {
         let address = |operand: Option<u8>| if barrier { scratch } else { operand.map_or(0, &at) };
         let (source, target) = (address(collective.source), address(collective.target));
         let counts = collective.counted.map_or(0, |counted| at(counted.operand));
-        let ways = Vec::with_capacity(if counts == 0 { 0 } else { collective.ranks as usize });
-        Exchange { collective: collective.clone(), source, target, counts, ways }
+        let transfers = Vec::with_capacity(if counts == 0 { 0 } else { collective.ranks as usize });
+        Exchange { collective: collective.clone(), source, target, counts, transfers }
     }
 
     /// Address and size in bytes of the row counts that the host must read first; `None` if the collective has none.
@@ -227,9 +227,10 @@ impl Exchange {
             let bytes = &counts[place as usize * size..][..size];
             counted.dtype.load(bytes) as i64
         };
-        self.ways.clear();
-        self.ways.extend((0..*ranks).map(|other| {
-            let (sent, received) = (counted.way(count, *rank, other), counted.way(count, other, *rank));
+        self.transfers.clear();
+        self.transfers.extend((0..*ranks).map(|other| {
+            let (sent, received) =
+                (counted.rows_between(count, *rank, other), counted.rows_between(count, other, *rank));
             [sent.from, sent.rows, received.to, received.rows].map(|rows| rows * counted.row)
         }));
     }
@@ -391,7 +392,9 @@ impl Collectives {
                 }
                 CollectiveKind::Send => self.check("ncclSend", send(from, count, kind, peer, comm, stream)),
                 CollectiveKind::Recv => self.check("ncclRecv", recv(to, count, kind, peer, comm, stream)),
-                CollectiveKind::AllToAll if collective.counted.is_some() => self.ways(comm, exchange, stream),
+                CollectiveKind::AllToAll if collective.counted.is_some() => {
+                    self.issue_transfers(comm, exchange, stream)
+                }
                 CollectiveKind::AllToAll => match (&collective.parts, self.table.all_to_all) {
                     (None, Some(all_to_all)) => {
                         self.check("ncclAlltoAll", all_to_all(from, to, count, kind, comm, stream))
@@ -437,8 +440,8 @@ impl Collectives {
     /// # Safety
     ///
     /// As for [`Collectives::issue`].
-    unsafe fn ways(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
-        let Exchange { collective, source, target, ways, .. } = exchange;
+    unsafe fn issue_transfers(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
+        let Exchange { collective, source, target, transfers, .. } = exchange;
         let (kind, size) = (number(collective.dtype), collective.dtype.size());
         let transfer = |(peer, &[from, sent, to, received]): (c_int, &[u64; 4])| {
             let (from, to) = ((source + from * size) as *const c_void, (target + to * size) as *mut c_void);
@@ -453,7 +456,7 @@ impl Collectives {
                 }
             }
         };
-        self.grouped(|| (0..).zip(ways).try_for_each(transfer))
+        self.grouped(|| (0..).zip(transfers).try_for_each(transfer))
     }
 
     /// Returns the asynchronous error of a communicator; `None` if it has none or if its work is still in progress.

@@ -16,10 +16,10 @@ const MAX_CROSSINGS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncSharing {
     /// Consecutive copies share a synchronization where [`Crossings::needs`] permits it.
-    Rows,
+    Batched,
     /// Each copy synchronizes separately, as in observed iterations: otherwise a receiver's copies would appear to take
     /// no time.
-    Nothing,
+    Unshared,
 }
 
 /// A rank's copies to and from other ranks, by the copy's number, which is the same on all ranks.
@@ -53,7 +53,7 @@ impl Crossings {
             targets.insert(op.crossing, peer.from.iter().copied().zip(outputs.iter().map(|at| at.offset)).collect());
             sends.extend(peer.sends.iter().map(|sent| (op.crossing, Sending { to: sent.to, lane: op.lane, number })));
         }
-        let before = rows(image);
+        let before = batches(image);
         let behind = before.iter().map(|(&place, &before)| (before, place)).collect();
         Crossings { targets, sends, before, behind }
     }
@@ -89,22 +89,22 @@ pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
 /// For each copy that a rank receives and that continues a batch, the number of the copy before it in the batch. Copies
 /// of a lane form a batch if no other operation of the rank is between them, none accesses the destination of another,
 /// and no two ranks write the same memory.
-fn rows(image: &Image) -> BTreeMap<u32, u32> {
+fn batches(image: &Image) -> BTreeMap<u32, u32> {
     let mut before = BTreeMap::new();
-    let mut rows: BTreeMap<u32, CopyBatch> = BTreeMap::new();
+    let mut open: BTreeMap<u32, CopyBatch> = BTreeMap::new();
     for (number, op) in (0..).zip(&image.ops) {
         let Some(peer) = peer_of(image, op) else {
-            rows.remove(&op.lane);
+            open.remove(&op.lane);
             continue;
         };
         let next = CopyBatch::new(image, (number, op), peer);
-        match rows.get_mut(&op.lane).filter(|row| op.behind == Some(row.number) && row.allows(&next)) {
-            Some(row) => {
-                before.insert(op.crossing, row.last);
-                row.push(next);
+        match open.get_mut(&op.lane).filter(|batch| op.behind == Some(batch.number) && batch.allows(&next)) {
+            Some(batch) => {
+                before.insert(op.crossing, batch.last);
+                batch.push(next);
             }
             None => {
-                rows.insert(op.lane, next);
+                open.insert(op.lane, next);
             }
         }
     }
@@ -125,18 +125,18 @@ struct CopyBatch {
 
 impl CopyBatch {
     fn new(image: &Image, (number, op): (u32, &ImageOp), peer: &Peer) -> Self {
-        let mut row = CopyBatch { number, last: op.crossing, count: 1, used: Vec::new(), written: Vec::new() };
+        let mut batch = CopyBatch { number, last: op.crossing, count: 1, used: Vec::new(), written: Vec::new() };
         let spec = &image.works[op.work as usize].spec;
         let tensors = spec.inputs.iter().chain(&spec.outputs).zip(image.operands(op));
         let mut ranges = tensors.map(|(tensor, at)| at.offset..at.offset + tensor.reach());
-        row.used.extend(ranges.by_ref().take(spec.inputs.len()));
+        batch.used.extend(ranges.by_ref().take(spec.inputs.len()));
         for (&from, range) in peer.from.iter().zip(ranges) {
             match from == peer.rank {
-                true => row.used.push(range),
-                false => row.written.push((from, range)),
+                true => batch.used.push(range),
+                false => batch.written.push((from, range)),
             }
         }
-        row
+        batch
     }
 
     /// Whether the copy `next` may join the batch without synchronization in between. Its data may then arrive before

@@ -25,7 +25,7 @@ pub use unquoted::quoted;
 
 use args::{FailOnArg, ROUNDS, SEED};
 use process::Failure;
-use run::{AbPlan, Done};
+use run::{AbPlan, CompletedAb};
 
 pub fn run(args: AbArgs) -> CliResult {
     cases::alone("ab")?;
@@ -64,7 +64,7 @@ pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliE
 }
 
 /// Runs a comparison; `None` if it was interrupted before the first result.
-fn measured(plan: &AbPlan, interrupt: &Interrupt) -> Result<Option<Done>, CliError> {
+fn measured(plan: &AbPlan, interrupt: &Interrupt) -> Result<Option<CompletedAb>, CliError> {
     match run::run(plan, interrupt) {
         Ok(done) => Ok(Some(done)),
         Err(Failure::Interrupted) => Ok(None),
@@ -91,8 +91,8 @@ fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> 
     }
 }
 
-fn finish(args: &AbArgs, done: Done) -> CliResult {
-    let Done { mut record, stderr } = done;
+fn finish(args: &AbArgs, done: CompletedAb) -> CliResult {
+    let CompletedAb { mut record, stderr } = done;
     output::eprint(&notes(&stderr));
     record.judge(args.threshold());
     args.page.show(&[report::ab(&record)], || record.to_json())?;

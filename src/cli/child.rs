@@ -72,7 +72,7 @@ pub struct Child {
     stderr: Option<JoinHandle<String>>,
 }
 
-/// Why a child printed no further line.
+/// Reason why a child printed no further line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
     /// This program was interrupted.

@@ -1,4 +1,4 @@
-//! Everything that the program reads from the environment.
+//! Reads the environment: the user's folders, variables of vendors' libraries, and facts about the machine.
 
 use std::path::PathBuf;
 

@@ -22,7 +22,7 @@ pub fn check_runs(path: &str, text: &str) -> Result<(), InputError> {
     };
     let begins = text.trim_start_matches('\u{feff}').trim_start();
     let found = match kind {
-        _ if Bundle::is_meant(text) => renamed("it is a bundle, whose name ends in `.aortab`", BUNDLE),
+        _ if Bundle::recognizes(text) => renamed("it is a bundle, whose name ends in `.aortab`", BUNDLE),
         RonKind::Suite => Some((
             "it is a suite, and runs several workloads",
             format!("`aorta suite {path}` runs its cases; one of them alone is a scenario: `(workload: \"moe\")`"),

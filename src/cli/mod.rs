@@ -23,7 +23,6 @@ mod fast_p;
 mod file_access;
 mod files;
 mod fmt;
-mod habits;
 mod kinds;
 mod launcher;
 mod library;
@@ -32,6 +31,7 @@ mod load;
 mod misnamed;
 mod modules;
 mod new;
+mod other_tools;
 mod output;
 mod outputs;
 mod ownership;
@@ -213,7 +213,7 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(mut error) => {
             let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-            let tip = habits::tip(&error, &typed).map(|tip| format!("\ntip: {tip}\n"));
+            let tip = other_tools::tip(&error, &typed).map(|tip| format!("\ntip: {tip}\n"));
             if tip.is_some() {
                 error.remove(ContextKind::Suggested);
                 error.remove(ContextKind::SuggestedArg);

@@ -37,7 +37,7 @@ pub fn take_over(file: &std::fs::File, before: &Metadata) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Why the folder cannot be used: it belongs to another user, or cannot be created.
+/// Reason why the folder cannot be used: it belongs to another user, or cannot be created.
 pub fn private_folder(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
     let failed = |error: io::Error| error.to_string();

@@ -161,10 +161,10 @@ impl Library {
     /// The files with this extension that a bare name can mean.
     fn named(&self, name: &str, ending: &str) -> Vec<&PathBuf> {
         let wanted = Path::new(name.strip_suffix(&format!(".{ending}")).unwrap_or(name));
-        let is_meant = |file: &&PathBuf| {
+        let recognizes = |file: &&PathBuf| {
             file.extension().is_some_and(|extension| extension == ending) && file.with_extension("").ends_with(wanted)
         };
-        self.files.iter().filter(is_meant).collect()
+        self.files.iter().filter(recognizes).collect()
     }
 }
 

@@ -25,8 +25,8 @@ pub fn read(path: &Path) -> Result<Stored, InputError> {
     let text = load::read(path, load::FileKind::Record)?;
     let no_record = |why| InputError::NoRecord { name: path.display().to_string(), why };
     match () {
-        () if Cases::is_meant(text.as_bytes()) => parsed(path, &text).map(|cases| Stored::Cases(Box::new(cases))),
-        () if AbRecord::is_meant(&text) => {
+        () if Cases::recognizes(text.as_bytes()) => parsed(path, &text).map(|cases| Stored::Cases(Box::new(cases))),
+        () if AbRecord::recognizes(&text) => {
             AbRecord::from_json(&text).map(|ab| Stored::Ab(Box::new(ab))).map_err(no_record)
         }
         () => RunRecord::from_json(&text).map(|run| Stored::Run(Box::new(run))).map_err(no_record),

@@ -131,7 +131,7 @@ fn list() -> Result<String, CliError> {
         let name = file.display().to_string();
         let read = load::read(&file, load::FileKind::Suite)
             .ok()
-            .filter(|text| name.ends_with(".ron") && SuiteFile::is_meant(text));
+            .filter(|text| name.ends_with(".ron") && SuiteFile::recognizes(text));
         if let Some(suite) = read.and_then(|text| SuiteFile::parse(&name, &text).ok()) {
             let cases = counted(suite.expanded().len(), "case");
             text +=
@@ -144,7 +144,7 @@ fn list() -> Result<String, CliError> {
 
 /// True if a file is a suite and no scenario.
 pub fn is_suite(file: &str) -> Result<bool, CliError> {
-    Ok(SuiteFile::is_meant(&load::read(Path::new(file), load::FileKind::Suite)?))
+    Ok(SuiteFile::recognizes(&load::read(Path::new(file), load::FileKind::Suite)?))
 }
 
 /// True if a name or a path means a suite and nothing that can run by itself.

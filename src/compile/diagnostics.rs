@@ -26,7 +26,7 @@ pub fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
     diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
 }
 
-/// Why a workload could not be compiled.
+/// Reason why a workload could not be compiled.
 #[derive(Debug)]
 pub enum CompileError {
     /// The text, or a value that the caller set, has mistakes.

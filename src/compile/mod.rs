@@ -95,7 +95,7 @@ pub struct Compiled {
     pub ranks: Vec<RankPlan>,
     /// Operations merged by [`CompileOptions::fuse`], for each rank; empty without that option.
     pub fused: Vec<Arc<Fusion>>,
-    /// Why the merged operations do not run; `None` if they do, and without [`CompileOptions::fuse`].
+    /// Reason why the merged operations do not run; `None` if they do, and without [`CompileOptions::fuse`].
     pub refused: Option<String>,
     /// The ranks as they were before operations were merged; empty without [`CompileOptions::fuse`].
     unfused: Vec<RankPlan>,

@@ -19,7 +19,7 @@ pub struct Parsed {
     pub name: String,
     /// SHA-256 of the text, the modules that it uses and the files of its traces, in hexadecimal.
     pub sha256: String,
-    /// Everything that could be parsed, even if there are errors.
+    /// Tree of the text that could be parsed, even if there are errors.
     pub ast: Ast,
     /// Syntax errors in the order of the text, then the errors of modules.
     pub errors: Vec<BoxedDiagnostic>,

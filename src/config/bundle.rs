@@ -162,7 +162,7 @@ impl Bundle {
     }
 
     /// True if a text begins as a bundle of any version does.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn recognizes(text: &str) -> bool {
         text.trim_start_matches('\u{feff}').starts_with(ANY_HEAD)
     }
 

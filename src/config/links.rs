@@ -72,9 +72,9 @@ pub enum Wiring {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    /// For copy engines, and for kernels that copy.
+    /// Rate of copy engines, and of kernels that copy.
     pub copies: SourcedFigure,
-    /// For collectives, sends and receives, whose protocols have more overhead.
+    /// Rate of collectives, sends and receives, whose protocols have more overhead.
     pub collectives: SourcedFigure,
 }
 

@@ -29,7 +29,7 @@ pub struct Mistake {
 #[derive(Clone, Debug)]
 pub struct Mistakes {
     pub(super) sources: Arc<SourceMap>,
-    /// `None` if the text's brackets do not match.
+    /// Places of the text's values; `None` if its brackets do not match.
     pub(super) places: Option<Places>,
     /// Entries that could not be read, so that the value lacks them.
     pub(super) lost: Vec<Lost>,
@@ -48,8 +48,8 @@ pub(super) struct Lost {
 impl Lost {
     /// True if the entry lies in these bytes and probably is a misspelling of the field.
     pub(super) fn is(&self, group: &Range<usize>, field: &str) -> bool {
-        let is_meant = |key: &str| key == field || suggest::nearest(key, [field]).is_some();
-        group.contains(&self.start) && self.key.as_deref().is_some_and(is_meant)
+        let recognizes = |key: &str| key == field || suggest::nearest(key, [field]).is_some();
+        group.contains(&self.start) && self.key.as_deref().is_some_and(recognizes)
     }
 }
 

@@ -129,11 +129,13 @@ pub struct HostCosts {
     pub queue_depth: SourcedFigure,
 }
 
+/// Durations of launching and running a graph, in nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphCosts {
-    /// Host time to launch a graph, and for each further node without dependencies.
+    /// Host time to launch a graph.
     pub launch: SourcedFigure,
+    /// Additional host time for each node without dependencies after the first.
     pub launch_branch: SourcedFigure,
     /// Time from the end of a node to the start of one that waits for it.
     pub gap: SourcedFigure,
@@ -151,12 +153,12 @@ pub struct Queues {
     pub rule: QueueRule,
 }
 
-/// When a queue proceeds to its next entry.
+/// Condition under which a queue proceeds to its next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueRule {
-    /// When the entry has started. So entries of other streams wait behind one that waits.
+    /// The entry has started. So entries of other streams wait behind one that waits.
     HeadOfLine,
-    /// When the entry is complete. So the streams of one queue run one after the other.
+    /// The entry is complete. So the streams of one queue run one after the other.
     Serial,
 }
 

@@ -200,7 +200,7 @@ impl SuiteFile {
     }
 
     /// True if a text is meant as a suite.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn recognizes(text: &str) -> bool {
         RonKind::of(text) == RonKind::Suite
     }
 

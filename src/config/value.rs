@@ -34,7 +34,7 @@ pub(super) trait SettingValue: Sized {
     fn text(&self) -> String;
 }
 
-/// Why a setting cannot have a value.
+/// Reason why a setting cannot have a value.
 pub(super) struct InvalidValue {
     /// The part of the setting that is wrong, such as `.warmup`; empty for all of it.
     pub part: &'static str,

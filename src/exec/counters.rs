@@ -23,9 +23,9 @@ pub struct CounterValue {
     pub metric: String,
     /// The quantity in words for reports, such as `read from device memory`.
     pub text: String,
-    /// `%` or `B`.
+    /// Unit of the value: `%` or `B`.
     pub unit: String,
-    /// `None` if the vendor's library refuses the metric on this device.
+    /// The value; `None` if the vendor's library refuses the metric on this device.
     pub value: Option<f64>,
 }
 

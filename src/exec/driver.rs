@@ -12,7 +12,7 @@ use super::{ExecError, Health, Image, Peers, Timer};
 
 /// A device of one vendor, or a substitute for one: CPU threads or the simulator.
 pub trait Backend {
-    /// `cuda`, `host` or `sim`.
+    /// Name of the backend, such as `cuda`, `host` or `sim`.
     fn name(&self) -> &'static str;
 
     fn device(&self) -> DeviceInfo;
@@ -223,7 +223,7 @@ pub trait Driver: Send {
 
     /// Whether the ranks of a process run concurrently, so that one may wait for another. A simulator runs one at a
     /// time.
-    fn side_by_side(&self) -> bool {
+    fn runs_ranks_concurrently(&self) -> bool {
         true
     }
 

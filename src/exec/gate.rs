@@ -29,7 +29,7 @@ pub struct Gate {
     pub on: bool,
     /// True if iterations of this image can be held.
     able: bool,
-    /// Why iterations cannot be held, in words; `None` if they can, or if no gate was requested.
+    /// Reason why iterations cannot be held, in words; `None` if they can, or if no gate was requested.
     pub refused: Option<String>,
     /// True if the launch of a graph can be held: it takes few commands of a queue, independent of its size.
     pub graphs: bool,
@@ -209,7 +209,7 @@ impl Session {
         self.lowered.gate.on
     }
 
-    /// Why iterations are not gated, in words; `None` if they are, or if gating was not requested.
+    /// Reason why iterations are not gated, in words; `None` if they are, or if gating was not requested.
     pub fn gate_refused(&self) -> Option<&str> {
         self.lowered.gate.refused.as_deref()
     }

@@ -15,7 +15,7 @@ use crate::schedule::Command;
 use super::error::ExecError;
 use super::ranks::RankSchedule;
 
-/// Everything that a backend creates for one rank before a run.
+/// The resources that a backend creates for one rank before a run.
 #[derive(Debug)]
 pub struct Image {
     pub rank: u32,
@@ -377,7 +377,7 @@ impl Image {
     }
 
     /// Sets [`ImageOp::behind`]. Called once all commands are final.
-    pub fn find_rows(&mut self, commands: &Commands) {
+    pub fn find_predecessors(&mut self, commands: &Commands) {
         let mut last = vec![None; self.lanes.len()];
         for step in commands.iter() {
             last.fill(None);

@@ -145,7 +145,7 @@ pub(super) fn lower(
         image.replace_random(init);
     }
     alter(&mut image, &mut commands);
-    image.find_rows(&commands);
+    image.find_predecessors(&commands);
     let joins = image.events;
     image.events += lanes + 1;
     image.timeout = options.timeout;

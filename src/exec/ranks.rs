@@ -185,7 +185,7 @@ pub(super) fn prepare_with(
 fn share_progress(sessions: &mut [Session]) {
     let all_progress: Vec<_> = sessions.iter().map(|session| session.progress.clone()).collect();
     for (index, session) in sessions.iter_mut().enumerate() {
-        if session.driver.side_by_side() {
+        if session.driver.runs_ranks_concurrently() {
             let others = all_progress.iter().enumerate().filter(|(other, _)| *other != index);
             session.others = others.map(|(_, progress)| progress.clone()).collect();
         } else {
@@ -541,7 +541,7 @@ impl Ranks {
         self.infos.iter().all(|info| info.gated)
     }
 
-    /// Why iterations are not gated, in words; `None` if they are, or if gating was not requested.
+    /// Reason why iterations are not gated, in words; `None` if they are, or if gating was not requested.
     pub fn gate_refused(&self) -> Option<&str> {
         self.infos.iter().find_map(|info| info.gate_refused.as_deref())
     }

@@ -22,7 +22,7 @@ use super::trace::{Span, Trace, TracedLaunch};
 pub struct ObservedBy {
     /// Name of the vendor's library with its version, or `events`.
     pub method: String,
-    /// Why the vendor's records are not used; `None` if they are, or were not requested.
+    /// Reason why the vendor's records are not used; `None` if they are, or were not requested.
     pub instead: Option<String>,
 }
 

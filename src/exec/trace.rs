@@ -8,7 +8,7 @@ use crate::base::{LaneId, Nanos, OpId};
 
 /// Begin and end of an operation, in ns from the begin of its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Plain", into = "Plain")]
+#[serde(from = "PlainSpan", into = "PlainSpan")]
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
@@ -18,16 +18,16 @@ pub struct Span {
 }
 
 /// Serialized span without names, to keep messages short: operation, lane, start and duration.
-type Plain = (u32, u32, Nanos, Nanos);
+type PlainSpan = (u32, u32, Nanos, Nanos);
 
-impl From<Span> for Plain {
-    fn from(span: Span) -> Plain {
+impl From<Span> for PlainSpan {
+    fn from(span: Span) -> PlainSpan {
         (span.op.0, span.lane.0, span.start, span.duration())
     }
 }
 
-impl From<Plain> for Span {
-    fn from((op, lane, start, duration): Plain) -> Span {
+impl From<PlainSpan> for Span {
+    fn from((op, lane, start, duration): PlainSpan) -> Span {
         Span { op: OpId(op), lane: LaneId(lane), start, end: start + duration }
     }
 }

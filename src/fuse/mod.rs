@@ -27,7 +27,7 @@ pub struct Fusion {
     pub merged: Vec<FusedOperation>,
     /// Pairs of operations that are not fused: the second reads a result of the first, and at least one of the two is
     /// elementwise, or both are row-wise.
-    pub broken: Vec<Broken>,
+    pub unfused: Vec<UnfusedPair>,
 }
 
 /// A fused operation.
@@ -57,7 +57,7 @@ pub struct FusionMember {
 
 /// A pair of operations that is not fused.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Broken {
+pub struct UnfusedPair {
     pub first: FusionMember,
     pub second: FusionMember,
     pub why: Obstacle,
@@ -91,14 +91,14 @@ impl Fusion {
     }
 
     /// Adds a pair that is not fused, or counts it if it equals one of another iteration of the same loop.
-    fn add_broken(&mut self, one: Broken) {
-        let same = |known: &&mut Broken| {
+    fn add_unfused(&mut self, one: UnfusedPair) {
+        let same = |known: &&mut UnfusedPair| {
             (known.first.span, known.second.span) == (one.first.span, one.second.span)
                 && std::mem::discriminant(&known.why) == std::mem::discriminant(&one.why)
         };
-        match self.broken.iter_mut().rev().take(COMPARED).find(same) {
+        match self.unfused.iter_mut().rev().take(COMPARED).find(same) {
             Some(known) => known.count += 1,
-            None => self.broken.push(one),
+            None => self.unfused.push(one),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::between::FusionGraph;
 use super::node::FusionNode;
 use super::producers;
 use super::reason::Obstacle;
-use super::{Broken, FusedOperation, Fusion, FusionMember};
+use super::{FusedOperation, Fusion, FusionMember, UnfusedPair};
 
 /// For each memory, the operations of the iterations that access it.
 struct Uses {
@@ -35,7 +35,7 @@ pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
     let (uses, sets) = (Uses::of(program), program.sets());
     for slot in 0..program.cycle.len() {
         let mut pass =
-            FusionPass { graph: FusionGraph::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
+            FusionPass { graph: FusionGraph::new(program, slot), slot, uses: &uses, sets: &sets, unfused: Vec::new() };
         pass.fuse_chains();
         pass.fuse_siblings();
         pass.fuse_remaining();
@@ -78,7 +78,7 @@ struct FusionPass<'a> {
     uses: &'a Uses,
     sets: &'a [&'a OpSet],
     /// Pairs that are not fused, a writer and a reader, with the reason.
-    broken: Vec<(OpId, OpId, Obstacle)>,
+    unfused: Vec<(OpId, OpId, Obstacle)>,
 }
 
 impl FusionPass<'_> {
@@ -112,7 +112,7 @@ impl FusionPass<'_> {
             before.sort_unstable();
             before.dedup();
             let beside = |first: &usize| {
-                Some((*first, self.fused(*first, place, |related| fused::beside(related).map(Ok))?.ok()?))
+                Some((*first, self.fused(*first, place, |related| fused::sharing_an_input(related).map(Ok))?.ok()?))
             };
             let found = before.iter().rev().find_map(beside);
             let mut current = place;
@@ -129,7 +129,7 @@ impl FusionPass<'_> {
         let pairs = producers::pairs(self.graph.program, self.graph.step);
         let mut is_joined = true;
         while std::mem::take(&mut is_joined) {
-            self.broken.clear();
+            self.unfused.clear();
             let mut known = FxHashSet::default();
             for &(first, second) in &pairs {
                 let [a, b] = [first, second].map(|op| self.graph.node_of[op.index()]);
@@ -142,7 +142,7 @@ impl FusionPass<'_> {
                         self.replace((a, b), place, node);
                         is_joined = true;
                     }
-                    Some(Err(why)) => self.broken.push((first, second, why)),
+                    Some(Err(why)) => self.unfused.push((first, second, why)),
                     None => {}
                 }
             }
@@ -282,7 +282,7 @@ impl FusionPass<'_> {
         Obstacle::Streams(a, b)
     }
 
-    /// Why a slice must stay in memory although these operations are fused; `None` if nothing else uses it.
+    /// Reason why a slice must stay in memory although these operations are fused; `None` if nothing else uses it.
     fn reason_to_keep(&self, view: ViewId, members: &[OpId]) -> Option<Obstacle> {
         let (program, memory) = (self.graph.program, self.graph.program.views.memory(view));
         if program.memory(memory).kind != MemoryKind::Scratch {
@@ -337,9 +337,9 @@ impl FusionPass<'_> {
                 count: 1,
             });
         }
-        for (first, second, why) in &self.broken {
+        for (first, second, why) in &self.unfused {
             let (first, second) = (self.member(*first), self.member(*second));
-            fusion.add_broken(Broken { first, second, why: why.clone(), count: 1 });
+            fusion.add_unfused(UnfusedPair { first, second, why: why.clone(), count: 1 });
         }
     }
 }

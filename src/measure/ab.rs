@@ -33,7 +33,7 @@ pub struct AbRecord {
     /// Iterations per block.
     pub iterations: u64,
     pub way: BlockMode,
-    /// Why each block ran in a fresh process; `None` if the sides were interleaved.
+    /// Reason why each block ran in a fresh process; `None` if the sides were interleaved.
     pub why_fresh: Option<String>,
     pub a: AbSideRecord,
     pub b: AbSideRecord,
@@ -59,7 +59,7 @@ pub enum BlockMode {
 pub struct AbSideRecord {
     /// Arguments of the side for `aorta exec`.
     pub arguments: Vec<String>,
-    /// `stream` or `graph`.
+    /// Launch mode: `stream` or `graph`.
     pub launch: String,
     /// Number of iterations after which the program repeats.
     pub period: usize,

@@ -12,13 +12,13 @@ use super::summary::Summary;
 const WORTH_TELLING: f64 = 0.05;
 
 /// Share of the others' waiting that a rank's additional work must explain to count as the cause.
-const REASON: f64 = 0.5;
+const CAUSE_SHARE: f64 = 0.5;
 
 /// Share of the difference between the longest and the shortest work up to which ranks count as equal.
-const ALIKE: f64 = 0.25;
+const SIMILAR_WORK: f64 = 0.25;
 
 /// Share of the longest waiting that every rank must have for a pipeline bubble.
-const EVERYBODY: f64 = 0.25;
+const COMMON_WAIT: f64 = 0.25;
 
 /// Work and waiting of a rank in its observed iteration.
 struct RankLoad<'a> {
@@ -58,19 +58,19 @@ pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option
     let imbalance = named(&busiest, &rest);
     if let (Some(busy), Some(others)) = (imbalance.busy_ns, imbalance.others_busy_ns)
         && busiest.len() <= rest.len()
-        && (busy - others).0 as f64 >= REASON * wait(&rest)
+        && (busy - others).0 as f64 >= CAUSE_SHARE * wait(&rest)
     {
         let behind = behind(ranks, &imbalance.ranks);
         return Some(BalanceRecord { kind: "imbalance".to_owned(), behind, ..imbalance });
     }
     let in_turn = waits_mostly_for_transfers(ranks, meetings);
-    if in_turn && least >= EVERYBODY * most {
+    if in_turn && least >= COMMON_WAIT * most {
         return Some(BalanceRecord { kind: "pipeline bubble".to_owned(), ..record });
     }
     let (late, rest): (Vec<&RankLoad>, Vec<&RankLoad>) =
         sides.iter().partition(|side| Some(side.rank.rank) == straggler);
     let late_rank = named(&late, &rest);
-    if !late.is_empty() && wait(&late) <= REASON * wait(&rest) && late_rank.busy_ns <= late_rank.others_busy_ns {
+    if !late.is_empty() && wait(&late) <= CAUSE_SHARE * wait(&rest) && late_rank.busy_ns <= late_rank.others_busy_ns {
         return Some(BalanceRecord { kind: "late rank".to_owned(), ..late_rank });
     }
     let kind = if in_turn { "pipeline bubble" } else { "waiting" };
@@ -82,7 +82,7 @@ pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option
 fn busiest<'s, 'a>(sides: &'s [RankLoad<'a>]) -> (Vec<&'s RankLoad<'a>>, Vec<&'s RankLoad<'a>>) {
     let busy = || sides.iter().map(|side| side.totals.busy_ns.0);
     let (least, most) = (busy().min().unwrap_or(0), busy().max().unwrap_or(0));
-    let from = most as f64 - ALIKE * (most - least) as f64;
+    let from = most as f64 - SIMILAR_WORK * (most - least) as f64;
     sides.iter().partition(|side| side.totals.busy_ns.0 as f64 >= from)
 }
 

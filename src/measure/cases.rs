@@ -277,7 +277,7 @@ pub struct Cases {
 
 impl Cases {
     /// Whether a text begins like a file of cases.
-    pub fn is_meant(bytes: &[u8]) -> bool {
+    pub fn recognizes(bytes: &[u8]) -> bool {
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice::<CasesHead>(first).is_ok_and(|head| head.schema.starts_with("aorta.cases/"))
     }
@@ -385,7 +385,7 @@ mod tests {
         let latest: Vec<_> = read.latest().iter().map(|case| case.reason.clone().unwrap()).collect();
         assert_eq!(latest, ["c", "b"]);
         assert!(text.contains(r#""status":"out of memory""#), "{text}");
-        assert!(Cases::is_meant(text.as_bytes()));
+        assert!(Cases::recognizes(text.as_bytes()));
     }
 
     #[test]
@@ -413,6 +413,6 @@ mod tests {
         assert!(wrong("hello").starts_with("it does not begin"));
         assert!(wrong("{\"schema\":\"aorta.cases/9\"}\n").contains("this version reads `aorta.cases/1`"));
         assert!(wrong(&(line(&header()) + "{}\n")).starts_with("line 2 is damaged: missing field"));
-        assert!(!Cases::is_meant(b"{\"schema\":\"aorta.run/1\"}"));
+        assert!(!Cases::recognizes(b"{\"schema\":\"aorta.run/1\"}"));
     }
 }

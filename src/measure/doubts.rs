@@ -68,7 +68,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     doubts
 }
 
-/// Why the first unsteady variant of a record is unsteady; `None` if none is, or if it cannot be judged: a simulation,
+/// Reason why the first unsteady variant of a record is unsteady; `None` if none is, or if it cannot be judged: a simulation,
 /// or a single iteration.
 pub fn unsteady(record: &RunRecord) -> Option<String> {
     if record.simulated || !record.measurement {
@@ -80,7 +80,7 @@ pub fn unsteady(record: &RunRecord) -> Option<String> {
     record.variants.iter().find_map(doubt)
 }
 
-/// Why the times of a program with `slots` slots are unsteady; `None` if they are steady.
+/// Reason why the times of a program with `slots` slots are unsteady; `None` if they are steady.
 fn why_unsteady(time: &Times, slots: usize) -> Option<String> {
     let median = time.p50_ns.filter(|median| median.0 > 0)?.0 as f64;
     let samples = relative_to_slot(&time.samples_ns, slots);

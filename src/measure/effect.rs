@@ -35,9 +35,9 @@ pub fn between_runs(graphs: bool) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// For times and memory.
+    /// Lower values are better, as of times and memory.
     LowerIsBetter,
-    /// For throughput, bandwidth and overlap.
+    /// Higher values are better, as of throughput, bandwidth and overlap.
     HigherIsBetter,
 }
 
@@ -88,7 +88,7 @@ pub struct Effect {
     pub other: f64,
     /// The other side's value over the base's.
     pub ratio: f64,
-    /// Contains the true ratio with 95 % confidence; `None` if samples are too few.
+    /// Interval that contains the true ratio with 95 % confidence; `None` if samples are too few.
     pub interval: Option<(f64, f64)>,
     pub basis: Basis,
     /// Assumed standard deviation between runs of the same program, as a share; `None` if none was assumed.
@@ -171,7 +171,7 @@ impl Effect {
         self.interval.is_some_and(|(low, high)| low < high)
     }
 
-    /// Why there is no interval, in words; `None` if there is one.
+    /// Reason why there is no interval, in words; `None` if there is one.
     pub fn missing(&self) -> Option<&'static str> {
         match (self.interval, self.basis) {
             (Some(_), _) => None,

@@ -21,7 +21,7 @@ use super::summary::Summary;
 use super::waiting::Iteration;
 use super::work::{MovedBytes, work};
 
-/// Everything that metrics of a variant on one rank are computed from.
+/// The measurements and facts from which the metrics of a variant on one rank are computed.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     pub program: &'a Program,

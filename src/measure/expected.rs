@@ -27,7 +27,7 @@ pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     found
 }
 
-/// Why no range applies to this record; `None` if ranges apply.
+/// Reason why no range applies to this record; `None` if ranges apply.
 pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> {
     let why = match record {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),

@@ -21,12 +21,13 @@ use super::summary::Summary;
 /// The iterations that figures are taken from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct IterationSet {
-    slots: Viewed,
+    slots: ViewedSlots,
     times: TimeBasis,
 }
 
+/// The slots whose iterations a view contains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Viewed {
+enum ViewedSlots {
     /// Rounds of the listed slots, in increasing order.
     Rounds(Rc<[usize]>),
     Slot(usize),
@@ -45,12 +46,12 @@ enum TimeBasis {
 
 impl IterationSet {
     fn of_slot(slot: usize) -> IterationSet {
-        IterationSet { slots: Viewed::Slot(slot), times: TimeBasis::Undecided }
+        IterationSet { slots: ViewedSlots::Slot(slot), times: TimeBasis::Undecided }
     }
 
     /// Restricts the view to the slot that an expression names; returns it unchanged if the expression names none.
     fn at(&self, slot: Option<usize>) -> IterationSet {
-        IterationSet { slots: slot.map_or_else(|| self.slots.clone(), Viewed::Slot), times: self.times }
+        IterationSet { slots: slot.map_or_else(|| self.slots.clone(), ViewedSlots::Slot), times: self.times }
     }
 }
 
@@ -99,30 +100,32 @@ enum SampleSeries {
 }
 
 impl SampleSeries {
-    fn of(sampled: &FigureSamples, view: &Viewed) -> Result<SampleSeries, String> {
+    fn of(sampled: &FigureSamples, view: &ViewedSlots) -> Result<SampleSeries, String> {
         let absent = |slot: usize| format!("slot {slot} has no such figure");
         let samples = match (sampled, view) {
             (FigureSamples::Constant(value), _) => return Ok(SampleSeries::Constant(*value)),
-            (FigureSamples::Known(values), Viewed::Slot(slot)) => return Ok(SampleSeries::Constant(values[*slot])),
-            (FigureSamples::Known(values), Viewed::Rounds(slots)) => {
+            (FigureSamples::Known(values), ViewedSlots::Slot(slot)) => {
+                return Ok(SampleSeries::Constant(values[*slot]));
+            }
+            (FigureSamples::Known(values), ViewedSlots::Rounds(slots)) => {
                 let sum: f64 = slots.iter().map(|slot| values[*slot]).sum();
                 return Ok(SampleSeries::Constant(sum / slots.len() as f64));
             }
-            (FigureSamples::Iterations(samples), Viewed::Slot(slot)) => {
+            (FigureSamples::Iterations(samples), ViewedSlots::Slot(slot)) => {
                 samples[*slot].iter().map(|sample| sample.over / sample.under).collect()
             }
-            (FigureSamples::Operations(samples), Viewed::Slot(slot)) => samples[*slot].clone(),
-            (FigureSamples::Operations(samples), Viewed::Rounds(slots)) => {
+            (FigureSamples::Operations(samples), ViewedSlots::Slot(slot)) => samples[*slot].clone(),
+            (FigureSamples::Operations(samples), ViewedSlots::Rounds(slots)) => {
                 slots.iter().flat_map(|slot| &samples[*slot]).copied().collect()
             }
-            (FigureSamples::Iterations(samples), Viewed::Rounds(slots)) => {
+            (FigureSamples::Iterations(samples), ViewedSlots::Rounds(slots)) => {
                 let rounds = slots.iter().map(|slot| samples[*slot].len()).min().unwrap_or(0);
                 let round = |round: usize| joined(slots.iter().map(|slot| samples[*slot][round]));
                 (0..rounds).map(round).collect::<Vec<f64>>()
             }
         };
         match view {
-            Viewed::Slot(slot) if samples.is_empty() => Err(absent(*slot)),
+            ViewedSlots::Slot(slot) if samples.is_empty() => Err(absent(*slot)),
             _ => Ok(SampleSeries::Samples(samples)),
         }
     }
@@ -319,7 +322,7 @@ impl Evidence<'_> {
             return Err("no slot has all figures that it is worked out from: name one for each, as in `time.slot[0]`"
                 .to_owned());
         }
-        self.value(expr, &IterationSet { slots: Viewed::Rounds(slots), times: TimeBasis::Undecided })
+        self.value(expr, &IterationSet { slots: ViewedSlots::Rounds(slots), times: TimeBasis::Undecided })
     }
 
     /// Whether this rank's program has operations of each set in an expression.

@@ -71,7 +71,7 @@ impl RunRecord {
     }
 }
 
-/// Why a run with these settings is no measurement; `None` if it is one.
+/// Reason why a run with these settings is no measurement; `None` if it is one.
 fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
     let EffortPlan { warmup, iterations } = settings.plan(settings.effort);
     match (warmup, iterations, settings.effort) {

@@ -80,7 +80,7 @@ pub struct Paired {
     pub rounds: usize,
     /// B over A.
     pub ratio: f64,
-    /// Contains the true ratio with 95 % confidence; `None` if there is no interval.
+    /// Interval that contains the true ratio with 95 % confidence; `None` if there is no interval.
     pub interval: Option<(f64, f64)>,
     /// Share above which a difference matters.
     pub threshold: f64,

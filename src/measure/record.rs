@@ -292,7 +292,7 @@ pub fn observer_effect_text(effect: f64) -> String {
 /// Results of one launch mode.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Variant {
-    /// `stream` or `graph`.
+    /// Launch mode: `stream` or `graph`.
     pub launch: String,
     /// Device time from the start of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
@@ -393,7 +393,7 @@ pub struct MetricRecord {
     pub unit: String,
     /// Value as displayed.
     pub text: String,
-    /// Why there is no value; `None` if there is one.
+    /// Reason why there is no value; `None` if there is one.
     pub note: Option<String>,
     /// Number of ranks that the value is from; `None` if it is from all. The others have none of the metric's operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -432,7 +432,7 @@ pub struct ExpectedRecord {
     pub name: String,
     /// The operation with its shape, or the metric.
     pub of: String,
-    /// `stream` or `graph`.
+    /// Launch mode: `stream` or `graph`.
     pub launch: String,
     /// The slowest rank; `None` if there is one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]

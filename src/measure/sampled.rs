@@ -7,6 +7,7 @@ use super::alone::Alone;
 use super::blocks::MeasuredBlocks;
 use super::record::WarmupRecord;
 
+/// Samples of a launch mode.
 pub(super) struct VariantSamples {
     pub mode: LaunchMode,
     pub blocks: MeasuredBlocks,

@@ -96,7 +96,7 @@ struct SearchState<'a, O: Objective> {
     draws: u64,
 }
 
-/// Why a search ends.
+/// Reason why a search ends.
 enum SearchEnd<E> {
     /// The budget is spent.
     Spent,

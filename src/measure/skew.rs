@@ -142,7 +142,7 @@ impl ArrivalTimes {
         self.times[0].len()
     }
 
-    /// From the first to the last arrival; `None` if its error exceeds `longest`, the duration of an iteration in ns:
+    /// Time from the first to the last arrival; `None` if its error exceeds `longest`, the duration of an iteration in ns:
     /// then a clock has jumped, or is too imprecise.
     fn skew(&self, longest: f64) -> Option<Estimate> {
         let skew = |at: usize| {

@@ -42,6 +42,13 @@ pub struct TimeSplitContext<'a> {
     pub queues: &'a dyn Fn(&Trace) -> QueueWaits,
 }
 
+impl TimeSplitContext<'_> {
+    /// Returns a split of no time. Its stretch is 0, or `None` without a run on one stream.
+    fn no_time(&self) -> TimeSplitRecord {
+        TimeSplitRecord { stretch_ns: self.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() }
+    }
+}
+
 /// A link of the chain.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -65,7 +72,7 @@ struct Placed<'a> {
     order: Rc<TraceOrder>,
 }
 
-/// Where operations are in a trace.
+/// Positions of a trace's operations.
 struct TraceOrder {
     /// Index of each operation's span.
     places: Vec<Option<usize>>,
@@ -173,7 +180,7 @@ pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) ->
     });
     let (mut links, count) = repeated.unwrap_or_else(|| (chain(&placed, &plain, around).0, 1));
     let trace = iteration.trace;
-    let mut split = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
+    let mut split = around.no_time();
     if count > 1 {
         links = averaged(links, count);
     }
@@ -239,7 +246,7 @@ fn chain(placed: &[Placed], windows: &Windows, around: &TimeSplitContext) -> (Ve
         let span = &iteration.trace.spans[at];
         let (began, ended) = placed[age].times(at);
         let end = ended.clamp(floor, cursor);
-        let mut parts = TimeSplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..TimeSplitRecord::default() };
+        let mut parts = around.no_time();
         match (next, links.last_mut()) {
             (Some(next), Some(link)) => wait(&mut link.parts, (end, cursor), held(next), (windows, around.host_bound)),
             _ => parts.idle_ns.0 += windows.inside(end, cursor),

@@ -42,7 +42,7 @@ impl RunRecord {
 
 impl AbRecord {
     /// True for JSON with the schema of a comparison, of any version.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn recognizes(text: &str) -> bool {
         schema(text).is_some_and(|schema| schema.starts_with("aorta.ab/"))
     }
 
@@ -363,7 +363,7 @@ fn require(holds: bool, field: impl Display, value: impl Display, why: impl FnOn
     if holds { Ok(()) } else { Err(format!("`{field}` is {value}, and {}", why())) }
 }
 
-/// A list of slots is empty, or has one entry for each slot of the cycle.
+/// Fails unless a list of slots is empty or has one entry for each slot of the cycle.
 fn slots(length: usize, cycle: usize, field: &str) -> Checked {
     match length == 0 || length == cycle {
         true => Ok(()),

@@ -13,6 +13,7 @@ use super::warmup;
 /// Minimum number of discarded iterations at the start of a block, since another session has changed caches and clocks.
 const LEAD: u64 = 4;
 
+/// The run whose session stays open. `warmup` is the number of warm-up iterations of a round.
 pub struct WarmSessionOptions<'a> {
     pub ranks: &'a [RankSchedule<'a>],
     pub backend: &'a dyn Backend,

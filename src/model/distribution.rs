@@ -11,7 +11,7 @@ use crate::base::random::hash;
 /// Largest number of trials of a binomial distribution, and largest mean of a Poisson distribution.
 pub const TRIALS: i64 = 1 << 31;
 
-/// Most values of a Zipf distribution.
+/// Maximum number of values of a Zipf distribution.
 pub const RANKS: i64 = 1 << 20;
 
 /// Smallest probability of success of a geometric distribution.

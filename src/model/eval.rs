@@ -330,19 +330,31 @@ impl Analyzer<'_> {
                     (BinaryOp::Equal, Some(equal)) => Value::Bool(equal),
                     (BinaryOp::NotEqual, Some(equal)) => Value::Bool(!equal),
                     _ => {
-                        self.error(ModelError::UnitsDiffer {
-                            op: op.name(),
-                            help: operands_help(op, &left, &right),
-                            left: left.describe(&self.names),
-                            left_at: spans.0.into(),
-                            right: right.describe(&self.names),
-                            right_at: spans.1.into(),
-                        });
+                        self.values_differ(op.name(), operands_help(op, &left, &right), (&left, &right), spans);
                         Value::Unknown
                     }
                 }
             }
         }
+    }
+
+    /// Reports two operands that an operator cannot combine.
+    pub(super) fn values_differ(
+        &mut self,
+        op: &'static str,
+        help: String,
+        (left, right): (&Value, &Value),
+        spans: (SrcSpan, SrcSpan),
+    ) {
+        let [left, right] = [left, right].map(|value| value.describe(&self.names));
+        self.error(ModelError::UnitsDiffer {
+            op,
+            help,
+            left,
+            left_at: spans.0.into(),
+            right,
+            right_at: spans.1.into(),
+        });
     }
 
     pub(super) fn units_differ(&mut self, op: &'static str, a: &Number, b: &Number, spans: (SrcSpan, SrcSpan)) {

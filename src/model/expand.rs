@@ -42,7 +42,7 @@ pub(super) struct Expansion<'a> {
     /// Outputs of definitions without an argument at the call.
     pub outputs: Vec<OutputState>,
     /// Bare inputs by their location.
-    pub bare: FxHashMap<SrcSpan, Bare>,
+    pub bare: FxHashMap<SrcSpan, BareInput>,
     pub stream: Option<StreamId>,
     pub label: LabelId,
     pub phase: PhaseId,
@@ -53,7 +53,7 @@ pub(super) struct Expansion<'a> {
     /// Dependencies of the open `on … after` blocks.
     pub after: Vec<BlockDependencies>,
     /// Dependencies `after prev(…)`, resolved once all iterations are expanded.
-    pub previous: Vec<Previous>,
+    pub previous: Vec<PreviousDependency>,
     /// Names that occur in some `prev(…)`.
     pub previous_names: FxHashSet<Symbol>,
     main: Option<StreamId>,
@@ -81,7 +81,7 @@ pub(super) struct Expansion<'a> {
 
 /// The memories of a bare input by turn, the same in each iteration.
 #[derive(Debug, Default)]
-pub(super) struct Bare {
+pub(super) struct BareInput {
     pub memories: Vec<MemoryId>,
     pub turn: usize,
 }
@@ -104,7 +104,7 @@ pub(super) struct BlockDependencies {
 
 /// A dependency on a label of the previous iteration.
 #[derive(Debug)]
-pub(super) struct Previous {
+pub(super) struct PreviousDependency {
     pub step: usize,
     pub name: Symbol,
     pub index: Option<Index>,

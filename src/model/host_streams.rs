@@ -15,7 +15,7 @@ use super::error::{HostStreamError, ModelError};
 /// The files with data that a workload reads, by the path as written, or why they cannot be read.
 pub type DataFiles = BTreeMap<String, Result<Arc<DataFile>, String>>;
 
-/// Most threads of a host stream.
+/// Maximum number of threads of a host stream.
 const THREADS: i64 = 1024;
 
 impl Analyzer<'_> {

@@ -9,18 +9,16 @@ use super::analyzer::Analyzer;
 use super::call_kernel::Operands;
 use super::error::KernelError;
 use super::kernel::DeclaredKernel;
+use super::limits::{BLOCK_THREADS, MAX_SHARED_MEMORY};
 use super::value::{Number, Value};
 
-/// Most threads of a block, and most of them in z, with CUDA and HIP.
-const BLOCK_THREADS: i64 = 1024;
+/// Maximum number of threads of a block in z.
 const BLOCK_Z: i64 = 64;
 
-/// Most blocks of a grid in x, and in y and z.
+/// Maximum number of blocks of a grid in x.
 const GRID_X: i64 = i32::MAX as i64;
+/// Maximum number of blocks of a grid in y, and in z.
 const GRID_YZ: i64 = 65_535;
-
-/// Most dynamic shared memory of a block that any device has, in bytes.
-const MAX_SHARED_MEMORY: i64 = 1 << 20;
 
 /// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters. A
 /// driver reads only as many arguments as a kernel has, so kernels of versions without these parameters are not
@@ -71,7 +69,7 @@ impl Analyzer<'_> {
         }
         let limits = match field {
             "grid" => [GRID_X, GRID_YZ, GRID_YZ],
-            _ => [BLOCK_THREADS, BLOCK_THREADS, BLOCK_Z],
+            _ => [i64::from(BLOCK_THREADS), i64::from(BLOCK_THREADS), BLOCK_Z],
         };
         let written = match items.len() {
             1 => extent[0].to_string(),
@@ -83,7 +81,7 @@ impl Analyzer<'_> {
             return None;
         }
         let threads: i64 = extent.iter().product();
-        if field == "block" && threads > BLOCK_THREADS {
+        if field == "block" && threads > i64::from(BLOCK_THREADS) {
             let why = format!("{threads} threads, and a block has at most {BLOCK_THREADS}");
             self.kernel_launch(kernel, field, written, (why, help), expr.span);
             return None;
@@ -95,7 +93,7 @@ impl Analyzer<'_> {
     pub(super) fn kernel_shared(&mut self, kernel: &DeclaredKernel) -> Option<u32> {
         let Some(expr) = kernel.fields.shared else { return Some(0) };
         let bytes = self.kernel_count(kernel, "shared", Some(expr), Dimension::BYTES)??;
-        if bytes > MAX_SHARED_MEMORY as u64 {
+        if bytes > u64::from(MAX_SHARED_MEMORY) {
             let why = "no device has more than 1 MiB for a block".to_owned();
             let help = "write the dynamic shared memory of a block in bytes: `shared: 4 * 256`";
             self.kernel_launch(kernel, "shared", bytes.to_string(), (why, help), expr.span);

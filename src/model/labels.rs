@@ -13,7 +13,7 @@ use crate::syntax::walk;
 use super::analyzer::Analyzer;
 use super::callee::GRADIENT;
 use super::error::ModelError;
-use super::expand::{Expansion, Previous};
+use super::expand::{Expansion, PreviousDependency};
 use super::index::Index;
 use super::program::{After, Label, OpKind, Step};
 use super::unknown;
@@ -436,7 +436,7 @@ impl<'a> Analyzer<'a> {
             return;
         };
         let step = self.program.cycle.len();
-        self.expansion.previous.push(Previous { step, name, index, span: path.span });
+        self.expansion.previous.push(PreviousDependency { step, name, index, span: path.span });
         let note = OpId(self.expansion.previous.len() as u32 - 1);
         ops.push(After { op: note, previous: true, span: path.span });
     }

@@ -31,3 +31,9 @@ pub const FIGURES: usize = 4096;
 
 /// Maximum number of tensors in one elementwise expression.
 pub const INPUTS: usize = 16;
+
+/// Maximum number of threads of a block of a declared kernel, with CUDA and HIP.
+pub const BLOCK_THREADS: u32 = 1024;
+
+/// Maximum dynamic shared memory in bytes of such a block, on any device.
+pub const MAX_SHARED_MEMORY: u32 = 1 << 20;

@@ -74,14 +74,8 @@ impl Analyzer<'_> {
                 a.iter().zip(b.iter()).map(|(a, b)| each(self, a, b)).collect()
             }
             (Value::List(_), Value::List(_)) => {
-                self.error(ModelError::UnitsDiffer {
-                    op,
-                    help: "lists are combined member by member: both have to be as long".to_owned(),
-                    left: left.describe(&self.names),
-                    left_at: spans.0.into(),
-                    right: right.describe(&self.names),
-                    right_at: spans.1.into(),
-                });
+                let help = "lists are combined member by member: both have to be as long".to_owned();
+                self.values_differ(op, help, (left, right), spans);
                 return Value::Unknown;
             }
             (Value::List(items), other) => items.iter().map(|item| each(self, item, other)).collect(),

@@ -7,7 +7,7 @@ use crate::ops::{LiveRows, RowFact, Spec, Tensor};
 
 use super::program::{OpKind, Program};
 
-/// What is known of memories at a point of an iteration.
+/// Facts about the contents of memories at a point of an iteration.
 #[derive(Default)]
 struct Facts {
     /// Facts about memories, each for the shape in which the rows were written.

@@ -113,6 +113,7 @@ pub struct Memory {
     pub span: SrcSpan,
 }
 
+/// The origin of a memory, which determines its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryKind {
     /// A declared buffer, which lives as long as the run.
@@ -203,11 +204,12 @@ impl StepOptions {
 }
 
 named! {
+    /// The order of consecutive iterations.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Sync {
         /// An iteration begins when the previous one is complete.
         Iteration = "iteration",
-        /// Only streams and data order iterations.
+        /// Streams and data alone order iterations.
         End = "end",
     }
 }

@@ -18,6 +18,7 @@ pub struct OpSet {
     pub text: String,
 }
 
+/// A part of a set: the operations on some streams, under a label, or in a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetPart {
     /// Consecutive streams, starting with `first`.

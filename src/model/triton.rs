@@ -5,11 +5,7 @@ use serde_json::Value;
 
 use crate::base::json;
 
-/// Most threads of a block with CUDA and HIP.
-const BLOCK_THREADS: u32 = 1024;
-
-/// Most shared memory of a block that any device has, in bytes.
-const MAX_SHARED_MEMORY: u32 = 1 << 20;
+use super::limits::{BLOCK_THREADS, MAX_SHARED_MEMORY};
 
 /// The launch of a kernel that Triton has compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,7 +69,7 @@ pub enum OptionType {
     /// A number of this dimension, such as a time or a size.
     Number(Dimension),
     Bool,
-    /// One word of this list.
+    /// A word of this list.
     Word(&'static [&'static str]),
     /// A list of dimension indices.
     Axes,
@@ -160,9 +160,9 @@ pub enum Attr {
 /// Numbers of elements from each rank to each rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ElementCounts {
-    /// One list for each sender, in rank order, with a number for each receiver.
+    /// A list for each sender, in rank order, with a number for each receiver.
     Rows(Vec<Vec<u64>>),
-    /// One list with a number for each receiver, which applies to all senders.
+    /// A list with a number for each receiver, which applies to all senders.
     Each(Vec<u64>),
 }
 

@@ -63,6 +63,7 @@ impl Precision {
         Ball { value, radius: distance(self.dtype.round(value), value) }
     }
 
+    /// Result of a function of one operand on a device of this precision.
     pub fn unary(self, function: Unary, x: Ball) -> Ball {
         if function == Unary::Gelu {
             return self.gelu(x);
@@ -107,7 +108,7 @@ impl Precision {
         }
     }
 
-    /// Uses the same formula as the kernels.
+    /// Result of `gelu`, by the formula of the kernels.
     fn gelu(self, x: Ball) -> Ball {
         let scaled = self.binary(Binary::Multiply, x, self.constant(std::f64::consts::FRAC_1_SQRT_2));
         let sum = self.binary(Binary::Add, Ball::exact(1.0), self.unary(Unary::Erf, scaled));
@@ -115,6 +116,7 @@ impl Precision {
         self.binary(Binary::Multiply, half, sum)
     }
 
+    /// Result of a function of two operands on a device of this precision.
     pub fn binary(self, function: Binary, x: Ball, y: Ball) -> Ball {
         if function == Binary::Remainder {
             let quotient = self.unary(Unary::Floor, self.binary(Binary::Divide, x, y));

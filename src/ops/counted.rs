@@ -14,7 +14,7 @@ pub const BACK: OptionSpec =
     OptionSpec::bool("back", false, "rows go back to the ranks that they came from by the same counts; needs `counts`");
 
 /// Description of the implementation, for tables.
-pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writes the rows to the other rank";
+pub const IMPLEMENTATION: &str = "a kernel reads the counts on the device, and writes the rows to the other rank";
 
 /// Threads per block of the kernel that sends rows.
 const THREADS: u32 = 256;
@@ -58,7 +58,7 @@ impl RowCounts {
 
     /// Returns the rows that rank `from` sends to rank `to`. `count` returns the element of the matrix with a row-major
     /// index. Rows beyond the end of a tensor are left out.
-    pub fn way(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> CountedRows {
+    pub fn rows_between(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> CountedRows {
         let (sender, receiver) = if self.back { (to, from) } else { (from, to) };
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
         let own = self.parts / u64::from(self.ranks);
@@ -77,8 +77,8 @@ impl RowCounts {
     /// Copies the rows that rank `from` sends to rank `to`, from the tensor `source` of the sender to the tensor
     /// `target` of the receiver.
     pub fn copy(&self, counts: &[f64], (from, source): (u32, &[f64]), (to, target): (u32, &mut [f64])) {
-        let way = self.way(|place| counts[place as usize] as i64, from, to);
-        let [begin, place, length] = [way.from, way.to, way.rows].map(|rows| (rows * self.row) as usize);
+        let counted = self.rows_between(|place| counts[place as usize] as i64, from, to);
+        let [begin, place, length] = [counted.from, counted.to, counted.rows].map(|rows| (rows * self.row) as usize);
         target[place..place + length].copy_from_slice(&source[begin..begin + length]);
     }
 

@@ -231,11 +231,11 @@ pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
 }
 
 /// Elements evaluated at a time on the CPU.
-const BESIDE: usize = 256;
+const EVALUATED_AT_ONCE: usize = 256;
 
 /// Visits the elements of a shape in groups. `work` receives their indices and, for each input, their values; `inputs`
 /// holds the values of the tensors.
-pub(super) fn side_by_side(
+pub(super) fn visit_groups(
     dims: Dims,
     tensors: &[Tensor],
     inputs: &[&[f64]],
@@ -248,9 +248,9 @@ pub(super) fn side_by_side(
         (input.dims != dims).then(|| layout::offsets(dims, broadcast_strides(&packed, dims)))
     };
     let mut walks: Vec<_> = tensors.iter().map(walk).collect();
-    let mut repeated = vec![[0.0; BESIDE]; inputs.len()];
-    for start in (0..count).step_by(BESIDE) {
-        let places = start..count.min(start + BESIDE);
+    let mut repeated = vec![[0.0; EVALUATED_AT_ONCE]; inputs.len()];
+    for start in (0..count).step_by(EVALUATED_AT_ONCE) {
+        let places = start..count.min(start + EVALUATED_AT_ONCE);
         for ((walk, repeated), input) in walks.iter_mut().zip(&mut repeated).zip(inputs) {
             let walk = walk.iter_mut().flatten();
             repeated[..places.len()]
@@ -269,8 +269,19 @@ pub(super) fn side_by_side(
 
 /// Evaluates an expression for each element of the spec's outputs.
 pub(super) fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+    evaluate_in(spec.outputs[0].dims, expression, spec, inputs, outputs);
+}
+
+/// Evaluates an expression for each element of a shape to which the spec's inputs are broadcast. `outputs` has space for the values.
+pub(super) fn evaluate_in(
+    dims: Dims,
+    expression: &Expression,
+    spec: &Spec,
+    inputs: &[&[f64]],
+    outputs: &mut [Vec<f64>],
+) {
     let mut room = Vec::new();
-    side_by_side(spec.outputs[0].dims, &spec.inputs, inputs, outputs[0].len(), |places, inputs| {
+    visit_groups(dims, &spec.inputs, inputs, outputs[0].len(), |places, inputs| {
         expression.evaluate(places.len(), inputs, &mut room);
         for (output, values) in outputs.iter_mut().enumerate() {
             values[places.clone()].copy_from_slice(expression.values(output, places.len(), &room));
@@ -284,7 +295,7 @@ pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], a
     let none = |actual: &Vec<f64>| Check { elements: actual.len() as u64, ..Check::none() };
     let mut checks: Vec<Check> = actual.iter().map(none).collect();
     let (mut room, mut balls) = (Vec::new(), Vec::new());
-    side_by_side(spec.outputs[0].dims, &spec.inputs, inputs, actual[0].len(), |places, inputs| {
+    visit_groups(spec.outputs[0].dims, &spec.inputs, inputs, actual[0].len(), |places, inputs| {
         expression.evaluate(places.len(), inputs, &mut room);
         for (output, check) in checks.iter_mut().enumerate() {
             let expected = expression.values(output, places.len(), &room);

@@ -117,7 +117,7 @@ pub fn joined(related: &Related) -> Option<Result<Joined, NotFused>> {
 
 /// Returns one map for two operations that read the same tensor, where the second does not read the first's output;
 /// `None` if no map can.
-pub fn beside(related: &Related) -> Option<Joined> {
+pub fn sharing_an_input(related: &Related) -> Option<Joined> {
     let Related { first, second, shared, .. } = *related;
     let dims = first.outputs.first()?.dims;
     let is_whole = |(input, shared): (usize, &Option<usize>)| shared.is_some() && second.inputs[input].dims == dims;
@@ -263,7 +263,7 @@ fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
 fn transposed(related: &Related) -> Option<Result<Joined, NotFused>> {
     let Related { first, second, passed, .. } = *related;
     let is_product = matches!(second.operation.name(), "gemm" | "scaled_gemm");
-    if !is_product || first.operation.name() != "transpose" || !transpose::exchanges_last(first) {
+    if !is_product || !exchanges_last(first) {
         return None;
     }
     let is_matrix = |input: usize| input < 2;

@@ -135,6 +135,17 @@ pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
     })
 }
 
+/// Returns `most`, half of it, a quarter, and so on down to 1: sizes of packs, or numbers of threads, in the order in which kernels
+/// try them. `most` is a power of two.
+pub fn halves(most: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(most), |size| (*size > 1).then_some(size / 2))
+}
+
+/// Number of packs that contain elements of a row of `length` elements. With `ragged`, the row may begin inside a pack.
+pub fn packs_of_rows(length: u64, pack: u64, ragged: bool) -> u64 {
+    (length + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
+}
+
 /// Whether packs of `pack` elements cover every row exactly: each pack is aligned, and none crosses the end of a row.
 pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
     aligned(tensor, pack) && tensor.dims[tensor.dims.len() - 1].is_multiple_of(pack)

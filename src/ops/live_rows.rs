@@ -13,7 +13,7 @@ pub struct LiveRows {
     pub exact: bool,
 }
 
-/// What is known of a tensor before the run.
+/// A fact about the contents of a tensor that is known before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFact {
     /// Number of rows, along the first dimension, that hold data.

@@ -102,12 +102,13 @@ pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout};
-pub use occupancy::{SECTOR, share};
+pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
-pub use rewritten::{dims_order, exchanges_last, keeps_order};
+pub use rewritten::{dims_order, keeps_order};
 pub use signature::{Category, Input, Property, Signature, usage};
-pub use synthetic::held;
+pub use synthetic::placeholder;
+pub use transpose::exchanges_last;
 pub use user_kernel::{
     EntryParam, InputPart, KernelArgument, KernelCall, KernelCode, Reference, UserKernel, head, user_kernel,
 };
@@ -144,8 +145,12 @@ pub trait Operation: Sync {
         Ok(Vec::new())
     }
 
-    /// Returns the cost of one execution, independent of the device.
-    fn cost(&self, spec: &Spec) -> Cost;
+    /// Returns the cost of one execution, independent of the device. The default is the sum of [`Operation::launch_costs`].
+    fn cost(&self, spec: &Spec) -> Cost {
+        let costs = self.launch_costs(spec);
+        debug_assert!(!costs.is_empty(), "an operation defines the costs of its launches, or their sum");
+        costs.into_iter().sum()
+    }
 
     /// Returns the cost of each launch, in order. The costs add up to [`Operation::cost`]. Empty if only their sum is
     /// known; the simulator then gives each launch an equal share.
@@ -226,7 +231,7 @@ pub trait Operation: Sync {
 
     /// Describes the implementation in a few words for tables; `None` if it is unknown before a run, or obvious from
     /// the operation's name.
-    fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, _spec: &Spec) -> Option<&'static str> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! Data movement within a device: `gather`.
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
-use super::layout::collapse;
+use super::layout::{collapse, halves, packs_of_rows};
 use super::occupancy::{RESIDENT_BLOCKS, SECTOR, sectors_of};
 use super::ragged::RAGGED;
 use super::stream::{RowDivision, RowText};
@@ -319,14 +319,9 @@ impl RowPacks {
     }
 }
 
-/// Number of packs that contain elements of a row of `length` elements. With `ragged`, the row may begin inside a pack.
-pub(super) fn packs_of_rows(length: u64, pack: u64, ragged: bool) -> u64 {
-    (length + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
-}
-
 /// Returns the largest of `most`, `most / 2`, `most / 4`, … for which `fits` is true; 1 if there is none.
 fn widest_pack(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
-    std::iter::successors(Some(most), |width| (*width > 1).then_some(width / 2)).find(|&width| fits(width)).unwrap_or(1)
+    halves(most).find(|&width| fits(width)).unwrap_or(1)
 }
 
 /// Kernel text that loads and stores `V` elements with as few instructions as the alignment of each side allows.

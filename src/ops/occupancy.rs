@@ -13,12 +13,25 @@ pub const UNITS: u64 = 132;
 /// Programming Guide, "Technical Specifications per Compute Capability"), and 32 wavefronts of 64 for AMD's CDNA.
 pub const UNIT_THREADS: u64 = 2048;
 
-/// Shared memory of an SM in bytes: 228 KiB for compute capability 9.0, of which the system uses 1 KiB per block (CUDA
-/// C++ Programming Guide, "Technical Specifications per Compute Capability").
+/// Shared memory of an SM in bytes: 228 KiB for compute capability 9.0 (CUDA C++ Programming Guide, "Technical Specifications per
+/// Compute Capability").
 pub const UNIT_SHARED: u64 = 228 << 10;
+
+/// Bytes of [`UNIT_SHARED`] that the system reserves for each resident block (the same section).
+pub const RESERVED_SHARED: u64 = 1 << 10;
+
+/// Maximum shared memory in bytes of a block whose kernel needs no attribute for more (the same section).
+pub const DEFAULT_SHARED: u64 = 48 << 10;
+
+/// Number of registers of 32 bits of an SM (the same table).
+pub const UNIT_REGISTERS: u64 = 64 << 10;
 
 /// Maximum number of threads of a block, on CUDA and HIP.
 pub const LARGEST_BLOCK: u64 = 1024;
+
+/// Maximum number of blocks of a cluster that every device with clusters can start (CUDA C++ Programming Guide, "Thread Block
+/// Clusters").
+pub const LARGEST_CLUSTER: u64 = 8;
 
 /// Threads of a block that processes several short rows.
 pub const ROWS_BLOCK: u64 = 128;
@@ -79,9 +92,6 @@ pub const BUSY_BLOCKS: u64 = 2 * UNITS;
 
 /// Number of blocks of [`BLOCK`] threads that can be resident on the whole device.
 pub const RESIDENT_BLOCKS: u64 = UNITS * UNIT_THREADS / BLOCK as u64;
-
-/// Number of registers of 32 bits of an SM (CUDA C++ Programming Guide, the same table).
-const UNIT_REGISTERS: u64 = 64 << 10;
 
 /// Number of blocks of this many threads with this many registers each that an SM can run at the same time.
 pub fn resident_blocks(threads: u64, registers: u64) -> u64 {

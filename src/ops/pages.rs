@@ -4,7 +4,8 @@
 //! the source form a run, which is copied as one slice.
 
 use super::kernel::{BLOCK, c_type, geometry_param, kernel, param, u64_param};
-use super::movement::{Columns, packs_of_rows};
+use super::layout::packs_of_rows;
+use super::movement::Columns;
 use super::occupancy::{UNIT_THREADS, UNITS};
 use super::*;
 

@@ -123,8 +123,8 @@ impl Operation for PeerCopy {
         operands.all(|tensor| tensor.contiguous() && tensor.elements() == elements).then_some(Pieces::Blocks(elements))
     }
 
-    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
-        own(spec).counted().map(|_| counted::CARRIED_OUT)
+    fn implementation(&self, spec: &Spec) -> Option<&'static str> {
+        own(spec).counted().map(|_| counted::IMPLEMENTATION)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -101,10 +101,6 @@ impl Operation for Permute {
         ])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let (x, choices, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let sort = *RowSort::of(choices.elements(), spec.attrs.int("experts") as u64).radix();

@@ -77,8 +77,3 @@ pub fn dims_order(spec: &Spec) -> Option<Vec<usize>> {
     let is_transpose = spec.operation.name() == "transpose";
     is_transpose.then(|| transpose::permutation(&spec.attrs, spec.inputs[0].dims.len()))
 }
-
-/// Whether an operation is a `transpose` that exchanges only the last two dimensions.
-pub fn exchanges_last(spec: &Spec) -> bool {
-    spec.operation.name() == "transpose" && transpose::exchanges_last(spec)
-}

@@ -1,7 +1,7 @@
 //! Rows of tensors, for operations along the last dimension, and kernels whose threads hold a row in registers.
 
 use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
-use super::layout::collapse;
+use super::layout::{collapse, halves};
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
@@ -230,7 +230,7 @@ impl RowSplit {
             several: if is_long { 1 } else { several },
             chunks: 1,
             whole: !is_long,
-            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| side_by_side(tensor)),
+            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| is_stageable(tensor)),
             rows,
         };
         if has_chunks {
@@ -308,7 +308,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define FULL {}\n#define BESIDE {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
+             #define SHIFTED {}\n#define FULL {}\n#define CONTIGUOUS {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -356,8 +356,8 @@ impl RowSplit {
     }
 }
 
-/// Whether a tensor has no gaps and begins at a multiple of 16 bytes.
-pub fn side_by_side(tensor: &Tensor) -> bool {
+/// Whether a block can copy rows of a tensor to shared memory in packs: it has no gaps and begins at a multiple of 16 bytes.
+pub fn is_stageable(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
 
@@ -403,7 +403,7 @@ fn pack(tensor: &Tensor) -> u64 {
             && lead.iter().all(|stride| stride.is_multiple_of(pack))
     };
     let widest = 16 / tensor.dtype.size();
-    std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
+    halves(widest).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
 /// Returns the number of threads per row of this many packs, a power of two. A pack has `pack` elements of `size` bytes, and the
@@ -459,7 +459,7 @@ const HELPERS: &str = r#"
 #define LOWEST (-C(INFINITE))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
 // The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. The first `FULL` packs
-// begin inside every row; contiguous (`BESIDE`) elements need no stride.
+// begin inside every row; contiguous (`CONTIGUOUS`) elements need no stride.
 #if SHIFTED
 typedef i32 Place;
 #else
@@ -483,7 +483,7 @@ template <typename E> __device__ inline void read(const E* from, i64 step, u32 s
   Pack<E, V> packs[K] = {};
   EACH_PACK_OF(start, shift) {
     if (V > 1) packs[k] = *(const Pack<E, V>*)(from + j);
-    else packs[k].at[0] = from[BESIDE ? j : j * step];
+    else packs[k].at[0] = from[CONTIGUOUS ? j : j * step];
   }
 #pragma unroll
   for (u32 k = 0; k < K; k++) {
@@ -504,8 +504,8 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
     *(Pack<E, V>*)(to + j) = pack;
   } else {
     const i32 low = -(i32)j, high = (i32)(n - j);
-    E* first = to + (BESIDE ? j : j * step);
-    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(first[BESIDE ? i : i * step], v[i]);
+    E* first = to + (CONTIGUOUS ? j : j * step);
+    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(first[CONTIGUOUS ? i : i * step], v[i]);
   }
 }
 

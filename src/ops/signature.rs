@@ -94,7 +94,7 @@ pub enum Property {
     OwnPart,
     /// A host stream can run the operation, on threads of the CPU.
     OnHost,
-    /// Only a host stream can run the operation.
+    /// Only host streams can run the operation.
     HostOnly,
     /// Fusion may replace the inputs by an elementwise expression.
     TakesExpression,
@@ -108,13 +108,13 @@ pub enum Input {
     Tensor(&'static str),
     /// A tensor that a call can omit. Follows all required inputs.
     Optional(&'static str),
-    /// One or more tensors. Follows all other inputs.
+    /// At least one tensor. Follows all other inputs.
     Tensors(&'static str),
     /// A value that is known before the run, given by position.
     Scalar(OptionSpec),
     /// An elementwise expression. The tensors that it names become the inputs of the operation.
     Expression,
-    /// One or more elementwise expressions, with one output each. The tensors that they name become the inputs.
+    /// At least one elementwise expression, with an output each. The tensors that they name become the inputs.
     Expressions,
 }
 

@@ -4,13 +4,15 @@ use super::ball::{FUNCTION, Precision};
 use super::rows::{RowBodies, RowSplit, row_length};
 use super::*;
 
-/// Instructions per element, and per thread whose row belongs to one warp or to several. Counted as for
-/// [`Expression`]: a power of two takes one, and the instructions per thread compute addresses and exchange values.
+/// Instructions per element of a row that is read once, counted as for [`Expression`]: a power of two takes one.
 const PER_ELEMENT_ONCE: f64 = 7.5;
+/// Instructions per element of a row that is read twice.
 const PER_ELEMENT_TWICE: f64 = 15.0;
 /// Instructions per element that is staged in shared memory.
 const PER_ELEMENT_STAGED: f64 = 4.0;
+/// Instructions of a thread of a row that one warp processes, for addresses and for exchanging values.
 const PER_THREAD_OF_A_WARP: f64 = 110.0;
+/// The same for a row that several warps process.
 const PER_THREAD_OF_SEVERAL_WARPS: f64 = 180.0;
 
 /// Returns the instructions for this many elements, and how many of them use special-function units: one or two
@@ -123,7 +125,7 @@ impl Operation for Softmax {
 
 const BODIES: RowBodies = RowBodies { once: ONCE, twice: TWICE, chunks: [PARTS, SCALE] };
 
-/// The row is in registers.
+/// Kernel text: registers hold the row.
 const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   EACH_ROW read(from[r], sx, 0, shift[r], n, scale, v[r]);
   EACH_ROW {
@@ -142,7 +144,7 @@ const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   }
 "#;
 
-/// Reads the row twice in pieces: for the sum and for the result. The second time, the pieces are in reverse order, because
+/// Kernel text: reads the row twice in pieces, for the sum and for the result. The second time, the pieces are in reverse order, because
 /// registers hold the last one and caches those before it.
 const TWICE: &str = r#"  const u32 r = 0, pieces = (n + (SHIFTED ? V - 1 : 0) + T * V * K - 1) / (T * V * K);
   C v[K][V], m = LOWEST, s = 0;

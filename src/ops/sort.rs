@@ -123,10 +123,6 @@ impl Operation for Sort {
         Ok(vec![call.output(0, x.dtype, x.dims)?, call.output(1, places, x.dims)?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let split = Split::of(spec);
         let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));

@@ -5,10 +5,8 @@
 
 use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
 use super::ragged::RAGGED;
+use super::walk::ENOUGH_BLOCKS;
 use super::*;
-
-/// Number of blocks that keeps a device busy. A smaller output has a thread for each element instead.
-const ENOUGH_BLOCKS: u64 = 256;
 
 /// Division among threads of an output whose rows are copies of input rows.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +83,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     let pack = 16 / y.dtype.size();
     let begins = x.align >= 16 && outer.strides[0].iter().all(|stride| stride.is_multiple_of(pack));
     let walks = begins && (lead == 0 || last.is_multiple_of(pack));
-    // An elementwise walk moves single elements as fast.
+    // A walk moves single elements of a small output as fast.
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }

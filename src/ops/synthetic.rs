@@ -80,15 +80,15 @@ impl Operation for Spin {
     }
 }
 
-/// A kernel that occupies `units` SMs for a time; with `units` 0, a single thread. It replaces an operation that
-/// cannot run here.
-pub fn held(time: Nanos, units: u32) -> Spec {
+/// Returns a kernel that occupies `units` SMs for a time, or a single thread if `units` is 0. It replaces an operation that cannot
+/// run on this machine.
+pub fn placeholder(time: Nanos, units: u32) -> Spec {
     let attrs = Attrs::of([("time", Attr::Number(time.0 as f64)), ("units", Attr::Int(i64::from(units)))]);
     let operation: &'static dyn Operation = if units == 0 { &Thread } else { &Spin };
     Spec::new(operation, attrs, Vec::new(), Vec::new())
 }
 
-/// A spin of one thread, which leaves the rest of its SM free. Internal: no file can name it.
+/// The internal operation of a spin of one thread, which leaves the rest of its SM free. No file can name it.
 struct Thread;
 
 impl Operation for Thread {

@@ -47,10 +47,6 @@ impl Operation for TopK {
         Ok(vec![call.output(0, tensor.dtype, dims)?, call.output(1, DType::I32, dims)?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let x = &spec.inputs[0];
         let rows = x.elements() / row_length(spec).max(1) as u64;
@@ -173,7 +169,7 @@ enum Candidates {
     Parts,
 }
 
-/// One kernel of a selection.
+/// A kernel of a selection.
 struct Stage {
     source: Candidates,
     /// Elements per row, and number of parts of a row.
@@ -247,7 +243,7 @@ fn stages(spec: &Spec) -> Vec<Stage> {
     }
 }
 
-/// 32 threads hold a row in registers and find its maximum `k` times.
+/// Kernel text: 32 threads hold a row in registers and find its maximum `k` times.
 const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   u64 row = (u64)blockIdx.x * (T / 32) + threadIdx.x / 32;
   if (row >= rows) return;
@@ -311,7 +307,7 @@ __device__ inline void sort(K* best, u32* places, u32 count) {
 }
 "#;
 
-/// A block selects from a row or from a part of it, which it reads once. It lists candidates for the `k` largest: from
+/// Kernel text: a block selects from a row or from a part of it, which it reads once. It lists candidates for the `k` largest: from
 /// the first piece of the row, elements not below the k-th largest of the threads' maxima; then larger elements.
 const LONG: &str = r#"  __shared__ K best[ROOM];
   __shared__ u32 places[ROOM];

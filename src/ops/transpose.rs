@@ -21,10 +21,11 @@ pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     }
 }
 
-/// Whether a spec of `transpose` only exchanges the last two dimensions.
+/// Whether an operation is a `transpose` that exchanges only the last two dimensions.
 pub fn exchanges_last(spec: &Spec) -> bool {
-    let rank = spec.inputs[0].dims.len();
-    permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()
+    let rank = spec.inputs.first().map_or(0, |x| x.dims.len());
+    spec.operation.name() == "transpose"
+        && permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()
 }
 
 impl Operation for Transpose {
@@ -196,7 +197,7 @@ struct Side {
     tile: u64,
     /// Number of contiguous elements that are read or written at once. All packs are aligned to their size.
     pack: u64,
-    /// How packs of 16 bytes are moved along this side if they may begin at any element; `None` if packs of `pack`
+    /// Division into packs of 16 bytes that may begin at any element of this side; `None` if packs of `pack`
     /// elements are moved.
     run: Option<Run>,
 }
@@ -220,7 +221,7 @@ struct Shared {
 /// The range in which the elements of a tile are contiguous, in the tensor that is contiguous along a side.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// One row of the tile.
+    /// A row of the tile.
     Row,
     /// The whole tile, since each row ends where the next one begins.
     Rows,
@@ -240,8 +241,7 @@ impl Side {
         };
         // Transposing more than eight elements takes more instructions than wider accesses save.
         let widest = (16 / tensor.dtype.size()).min(8);
-        let mut packs = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2));
-        let pack = packs.find(fits).unwrap_or(1);
+        let pack = layout::halves(widest).find(fits).unwrap_or(1);
         Side { geometry, length, tile: length, pack, run: None }
     }
 

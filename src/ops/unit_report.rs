@@ -7,7 +7,7 @@ use super::{Arg, Kernel, KernelSource, Launch, kernel};
 /// Number of counters of a report. Devices number their compute units below it; the numbers of AMD's have gaps.
 pub const COUNTERS: u64 = 4096;
 
-/// Defines `UNIT_NUMBER()`, the number of the compute unit that runs the calling thread.
+/// Kernel text that defines `UNIT_NUMBER()`, the number of the compute unit that runs the calling thread.
 const UNIT_NUMBER: &str = r#"
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define UNIT_NUMBER() __smid()

@@ -7,13 +7,13 @@
 
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, index_type, param, u64_param};
-use super::layout::collapse;
+use super::layout::{collapse, halves};
 use super::occupancy::{SECTOR, WARP};
 use super::*;
 
 /// Number of blocks that must remain if threads get larger packs, or more of them: several per SM of a large device.
 /// More blocks gain nothing.
-const ENOUGH_BLOCKS: u64 = 256;
+pub const ENOUGH_BLOCKS: u64 = 256;
 
 /// Number of bytes of the narrowest operand that a thread should have in a tile.
 const NARROWEST: u64 = 16;
@@ -156,7 +156,6 @@ impl Walk {
         // repeatedly.
         let stored = |output: usize| 16 / size(output);
         let most = (0..outputs).map(stored).fold((NARROWEST / narrowest).min(WIDEST / widest), u64::min).max(1);
-        let halves = |most: u64| std::iter::successors(Some(most), |pack| (*pack > 1).then_some(pack / 2));
         // Outputs are written in whole packs; inputs may be read in smaller pieces.
         let along = (0..outputs).all(|output| inner(output) == 1);
         // Neighbouring elements of these inputs share a sector, which neighbouring threads access together.

@@ -7,7 +7,7 @@ pub const MAX_SPATIAL: usize = 3;
 
 /// Maximum number of elements of a channel in all samples, and of a kernel in all channels. Kernels index them by 32
 /// bits, which must also represent positions outside of the tensor.
-const MAX_PLACES: u64 = 1 << 29;
+const MAX_NARROW: u64 = 1 << 29;
 
 /// Maximum value of an option.
 pub const MAX_VALUE: i64 = 1 << 20;
@@ -62,12 +62,12 @@ impl Call<'_> {
 
     /// Returns an error if an operand has too many elements for 32-bit indices. Dimensions in `apart` are indexed
     /// separately. The operand may be an output, whose size has not been limited yet.
-    pub(super) fn needs_few_places(&self, operand: &Operand, apart: &[usize]) -> Result<(), OpError> {
+    pub(super) fn needs_narrow_indices(&self, operand: &Operand, apart: &[usize]) -> Result<(), OpError> {
         let elements = operand.tensor.dims.elements();
-        let is_small = |&axis: &usize| elements.is_some_and(|all| all / operand.tensor.dims[axis] <= MAX_PLACES);
+        let is_small = |&axis: &usize| elements.is_some_and(|all| all / operand.tensor.dims[axis] <= MAX_NARROW);
         if apart.iter().all(is_small) {
             return Ok(());
         }
-        Err(self.bad_shape(operand, format!("at most {MAX_PLACES} elements for each channel")))
+        Err(self.bad_shape(operand, format!("at most {MAX_NARROW} elements for each channel")))
     }
 }

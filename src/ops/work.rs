@@ -16,7 +16,7 @@ const PACK: u64 = 16;
 const MAX_RANDOM: f64 = (1u64 << 36) as f64;
 
 /// The work that a call requests.
-struct Asked {
+struct WorkRequest {
     flops: f64,
     /// Number of reads, and distance between their positions, both in units of [`PACK`].
     packs: u64,
@@ -29,10 +29,10 @@ struct Asked {
     matrix: Option<DType>,
 }
 
-impl Asked {
-    fn of(attrs: &Attrs) -> Asked {
+impl WorkRequest {
+    fn of(attrs: &Attrs) -> WorkRequest {
         let time = attrs.number("time");
-        Asked {
+        WorkRequest {
             flops: attrs.number("flops"),
             packs: (attrs.number("bytes").min(1e15) as u64).div_ceil(PACK),
             step: (attrs.number("stride") as u64 / PACK).max(1),
@@ -96,14 +96,14 @@ impl Asked {
 const VECTOR_BLOCK: f64 = 1e6;
 const MATRIX_BLOCK: f64 = 16e6;
 
-/// Independent reads, then arithmetic on their combination `all`.
+/// Kernel text: independent reads, then arithmetic on their combination `all`.
 const FREE: &str = r#"  u32 sum = 0;
   for (u64 i = GLOBAL_INDEX; i < packs; i += (u64)gridDim.x * blockDim.x) sum += read(x, i, packs, step);
 ARITHMETIC  // Never so: the compiler cannot know, and keeps the work.
   if (all == -1.0f && sum == 0x12345u) x[0] = 1;
 "#;
 
-/// Eight fused multiply-adds per round and thread.
+/// Kernel text: eight fused multiply-adds per round and thread.
 const VECTOR: &str = r#"  f32 a[8];
 #pragma unroll
   for (int l = 0; l < 8; l++) a[l] = (f32)(threadIdx.x + l);
@@ -115,7 +115,7 @@ const VECTOR: &str = r#"  f32 a[8];
   for (int l = 0; l < 8; l++) all += a[l];
 "#;
 
-/// Four independent products per round, each of 128 operations per thread.
+/// Kernel text: four independent products per round, each of 128 operations per thread.
 const MATRIX: &str = r#"  f32 d[4][4];
   u32 a[4], b[2];
 #pragma unroll
@@ -132,7 +132,7 @@ const MATRIX: &str = r#"  f32 d[4][4];
   for (int l = 0; l < 16; l++) all += d[l / 4][l % 4];
 "#;
 
-/// For a warp of 32 threads, a product of 16 × 16 and 16 × 8; for a wavefront of 64, of 16 × 16 and 16 × 16. A device
+/// Kernel text of `multiply`: for a warp of 32 threads, a product of 16 × 16 and 16 × 8; for a wavefront of 64, of 16 × 16 and 16 × 16. A device
 /// without matrix units executes as many multiply-adds.
 const MULTIPLY: &str = r#"
 #if defined(__CUDA_ARCH__)
@@ -158,7 +158,7 @@ __device__ inline void multiply(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2
 #endif
 "#;
 
-/// A block distributes its reads over the time by the device's clock: it continues when the next read is due.
+/// Kernel text: a block distributes its reads over the time by the device's clock: it continues when the next read is due.
 const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
   u32 sum = 0;
   u64 own = (packs + gridDim.x - 1) / gridDim.x, from = own * blockIdx.x;
@@ -214,7 +214,7 @@ impl Operation for Work {
     }
 
     fn own_inputs(&self, attrs: &Attrs) -> Vec<(DType, Dims)> {
-        let asked = Asked::of(attrs);
+        let asked = WorkRequest::of(attrs);
         let bytes = asked.packs.max(1).saturating_mul(asked.step * PACK).min(1 << 50);
         let dims = Dims::from_slice(&[bytes]).expect("a tensor has room for one dimension");
         vec![(DType::U8, dims)]
@@ -238,7 +238,7 @@ impl Operation for Work {
             "16 B and 1 GiB",
             "write a distance in between: `stride: 128B`",
         )?;
-        let asked = Asked::of(call.attrs);
+        let asked = WorkRequest::of(call.attrs);
         if call.attrs.number("stride") != (asked.step * PACK) as f64 {
             let why = "each read is of 16 bytes, at a multiple of 16".to_owned();
             return Err(call.bad_option("stride", why, "write a multiple of 16: `stride: 128B`"));
@@ -280,7 +280,7 @@ impl Operation for Work {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let asked = Asked::of(&spec.attrs);
+        let asked = WorkRequest::of(&spec.attrs);
         Cost {
             flops: asked.flops,
             read: Traffic::of(Space::Device, asked.moved()),
@@ -293,7 +293,7 @@ impl Operation for Work {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let asked = Asked::of(&spec.attrs);
+        let asked = WorkRequest::of(&spec.attrs);
         let grid = asked.blocks();
         let params = |last: Parameter| {
             [param("u8* x", Arg::Operand(0)), u64_param("packs", asked.packs), u64_param("step", asked.step), last]

@@ -32,7 +32,7 @@ pub struct StepPlan {
 pub enum Reason {
     /// The earlier and the later operation are on the same stream, which executes in order.
     Stream,
-    /// Both operations access overlapping memory: the later one through `view`, the earlier one through `source`.
+    /// The operations access overlapping memory: the later one through `view`, the earlier one through `source`.
     Data { hazard: Hazard, view: ViewId, source: ViewId },
     /// The file declares the dependency with `after`.
     After { span: SrcSpan },

@@ -56,8 +56,10 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
     spans.into_iter().filter_map(warning).collect()
 }
 
+/// Whether a declared wait is needed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WaitVerdict {
+    /// Another dependency implies the wait.
     Implied,
     /// The dependency exists because iterations do not overlap.
     Previous,

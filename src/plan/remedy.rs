@@ -56,8 +56,9 @@ enum Numbering {
 struct CollisionGroup {
     before: u32,
     pairs: Vec<(Statement, Statement)>,
-    /// All operations that an iteration makes from the first statement, and all that it makes from the second one.
+    /// The operations that an iteration makes from the first statement.
     firsts: Vec<Statement>,
+    /// The operations that an iteration makes from the second statement.
     seconds: Vec<Statement>,
     /// Streams of the operations of the second statement.
     streams: Vec<StreamId>,

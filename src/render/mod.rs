@@ -1,6 +1,6 @@
 //! Formats diagnostics. A diagnostic is data; each file here is one output format.
 //!
-//! Nothing here prints, or depends on where a text comes from.
+//! The functions return text: none prints, or depends on where a text comes from.
 
 mod github;
 mod json;

@@ -33,7 +33,7 @@ pub fn worst(statuses: impl Iterator<Item = Status>) -> Option<Status> {
     statuses.max_by_key(|&status| status as usize)
 }
 
-/// Why cases have another status than done. Cases with the same reason share a line.
+/// Reason why cases have another status than done. Cases with the same reason share a line.
 pub fn reasons(cases: &[&Case]) -> Vec<String> {
     let mut by_reason: IndexMap<(Status, &str), Vec<&str>> = IndexMap::new();
     for case in cases {

@@ -4,7 +4,7 @@ use crate::base::Nanos;
 use crate::exec::Moment;
 use crate::measure::record::RankRecord;
 
-/// When the traced iteration of each rank began on a common clock; `None` unless known for all ranks.
+/// Moment at which the traced iteration of each rank began, on a common clock; `None` unless known for all ranks.
 pub(super) fn origins(ranks: &[RankRecord]) -> Option<Vec<&Moment>> {
     let origins: Option<Vec<&Moment>> = ranks.iter().map(|rank| rank.origins.last()).collect();
     origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))

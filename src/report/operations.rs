@@ -60,8 +60,8 @@ fn line_and_column(place: &str) -> &str {
     place.rmatch_indices(':').nth(1).map_or(place, |(at, _)| &place[at + 1..])
 }
 
-/// Truncates a text to `most` characters.
-pub(super) fn cut(text: &str, most: usize) -> String {
+/// Returns the text, or its beginning and `…`, in at most this many characters.
+pub(super) fn shortened(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
         false => text.to_owned(),
@@ -139,7 +139,7 @@ impl OperationGroup<'_> {
             1 => first.size.clone(),
             sizes => format!("({sizes} sizes)"),
         };
-        cut(format!("{} {size}", first.operation).trim_end(), KIND)
+        shortened(format!("{} {size}", first.operation).trim_end(), KIND)
     }
 
     /// Describes the longest launch of the group, such as `132 × 128 threads, 168 registers a thread, …, hardware queue 3`;
@@ -158,12 +158,12 @@ impl OperationGroup<'_> {
         facts.extend(launch.queue.map(|queue| format!("hardware queue {queue}")));
         facts.extend(launch.node.map(|node| format!("graph node {node}")));
         let name = launch.kernel.as_ref().and_then(|kernel| kernel.name.as_ref());
-        facts.extend(name.map(|name| format!("`{}`", cut(name, FUNCTION))));
+        facts.extend(name.map(|name| format!("`{}`", shortened(name, FUNCTION))));
         (!facts.is_empty()).then(|| facts.join(", "))
     }
 
     pub fn short_name(&self) -> String {
-        cut(&self.name, NAME)
+        shortened(&self.name, NAME)
     }
 
     /// Bytes over the link between ranks, as `bus_bandwidth` counts them; `None` if a member crosses no link.

@@ -91,6 +91,7 @@ pub struct Check {
     pub seconds: Option<f64>,
 }
 
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,

@@ -4,7 +4,7 @@ use crate::base::Nanos;
 use crate::measure::compare::plain_name;
 use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
-use super::operations::{cut, groups};
+use super::operations::{groups, shortened};
 use super::page::{ABSENT, Section, Table, cell};
 use super::variant::{shown, variant_name};
 
@@ -64,7 +64,7 @@ fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
     lines.into_iter().map(|line| format!("{how}: {line}")).collect()
 }
 
-/// Why ranks wait for each other, in a sentence.
+/// Reason why ranks wait for each other, in a sentence.
 fn reason(balance: &BalanceRecord) -> String {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let (least, most) = (percent(balance.least_waiting), percent(balance.most_waiting));
@@ -192,7 +192,7 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section
             None => (ABSENT.to_owned(), ABSENT.to_owned()),
         };
         table.row([
-            cut(&row.name, NAME),
+            shortened(&row.name, NAME),
             row.operation.to_owned(),
             match row.ranks[..] {
                 [first, second] => format!("{first}, {second}"),

@@ -27,7 +27,7 @@ impl CellValue {
         }
     }
 
-    /// For people: four digits and the unit.
+    /// Text for people: four digits and the unit.
     fn text(&self) -> String {
         match self {
             CellValue::Text(text) => text.clone(),
@@ -37,7 +37,7 @@ impl CellValue {
         }
     }
 
-    /// For programs: all digits that a time has, and no unit.
+    /// Text for programs: all digits that a time has, and no unit.
     fn exact(&self) -> String {
         match self {
             CellValue::Text(text) => text.clone(),

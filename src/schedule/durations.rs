@@ -57,9 +57,9 @@ fn shares<'a>(
     schedule: &'a Schedule,
     cold: bool,
     profile: &Profile,
-) -> impl Iterator<Item = (Run<'a>, u8)> {
+) -> impl Iterator<Item = (LaunchedOp<'a>, u8)> {
     let runs = move || schedule.period.iter().flat_map(move |planned| launches(program, planned).enumerate());
-    let access = |(place, (planned, op, spec)): (usize, Run<'a>)| {
+    let access = |(place, (planned, op, spec)): (usize, LaunchedOp<'a>)| {
         let step = &program.cycle[planned.step];
         let views = step.inputs(op).iter().chain(step.outputs(op));
         let offsets = views.map(|&view| {
@@ -75,9 +75,9 @@ fn shares<'a>(
 }
 
 /// An operation that is launched in an iteration of the period.
-type Run<'a> = (&'a StepSchedule, crate::base::OpId, crate::base::SpecId);
+type LaunchedOp<'a> = (&'a StepSchedule, crate::base::OpId, crate::base::SpecId);
 
-fn launches<'a>(program: &'a Program, planned: &'a StepSchedule) -> impl Iterator<Item = Run<'a>> {
+fn launches<'a>(program: &'a Program, planned: &'a StepSchedule) -> impl Iterator<Item = LaunchedOp<'a>> {
     planned.commands.iter().filter_map(move |command| match *command {
         Command::Launch { op, .. } => match program.cycle[planned.step].op(op).kind {
             OpKind::Run(spec) => Some((planned, op, spec)),

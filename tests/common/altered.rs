@@ -288,8 +288,8 @@ impl Driver for AlteredDriver {
         self.inner.uncertainty(elapsed)
     }
 
-    fn side_by_side(&self) -> bool {
-        self.inner.side_by_side()
+    fn runs_ranks_concurrently(&self) -> bool {
+        self.inner.runs_ranks_concurrently()
     }
 
     fn gates(&self) -> bool {

@@ -97,7 +97,7 @@ functions! {
 }
 
 /// Prefix of the names of the libraries that CUPTI loads by itself to read counters.
-const BESIDE: &str = "libnvperf_";
+const NVPERF_PREFIX: &str = "libnvperf_";
 
 const USER_RANGES: i32 = 2;
 const USER_REPLAY: i32 = 3;
@@ -162,7 +162,7 @@ impl Table {
     /// the reason in words why they cannot be used.
     pub fn open(paths: &SearchPaths, names: &[String]) -> Result<Table, String> {
         let opened = cupti::find(paths, names)?;
-        opened.open_beside(BESIDE);
+        opened.open_beside(NVPERF_PREFIX);
         Table::load(&opened).map_err(|error| format!("a newer CUPTI is needed: {error}"))
     }
 

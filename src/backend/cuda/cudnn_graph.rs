@@ -494,7 +494,7 @@ unsafe impl Send for EnginePlan {}
 unsafe impl Sync for EnginePlan {}
 
 /// Maximum number of operands and scalars that a call passes.
-const MAX_MESSAGE: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 impl EnginePlan {
     /// Launches the kernels of the graph. `addresses` are those of its operands, in the order in which the operands
@@ -506,7 +506,7 @@ impl EnginePlan {
     /// stream is alive.
     pub unsafe fn execute(&self, addresses: &[u64], workspace: u64, stream: Stream) -> Call {
         let Graph { library, places, scalars, .. } = self.graph.as_ref();
-        let (mut uids, mut pointers) = ([0i64; MAX_MESSAGE], [std::ptr::null_mut::<c_void>(); MAX_MESSAGE]);
+        let (mut uids, mut pointers) = ([0i64; MAX_ADDRESSES], [std::ptr::null_mut::<c_void>(); MAX_ADDRESSES]);
         let of_operands = places.iter().zip(addresses).map(|(&uid, &address)| (uid, address as *mut c_void));
         let of_scalars = scalars.iter().map(|(uid, value)| (*uid, std::ptr::from_ref(value).cast_mut().cast()));
         let mut count = 0;

@@ -9,7 +9,9 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel};
+use crate::ops::{
+    Arg, Conv, Copy as CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel,
+};
 
 use super::api::{Addresses, Api, ConvAddresses, SyncStep};
 use super::attended::ImageAttention;
@@ -18,10 +20,6 @@ use super::kernels::Kernels;
 use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
-
-/// Maximum dynamic shared memory in bytes of a block of a function whose limit was not raised (CUDA C++ Programming
-/// Guide, compute capability 7.0 and later).
-const DEFAULT_SHARED_LIMIT: u32 = 48 << 10;
 
 /// A driver or library call, resolved during preparation, with every argument.
 #[derive(Clone, Copy)]
@@ -342,13 +340,13 @@ impl<A: Api> Context<'_, A> {
             operands.clear();
             operands.extend(self.image.operands(op).iter().chain(&op.report).map(|place| self.address(*place)));
             if let Some(Launch::Peer(peer)) = work.launches.first() {
-                self.peer((peer, SyncSharing::Rows), op, &operands, &mut calls, &mut products)?;
+                self.peer((peer, SyncSharing::Batched), op, &operands, &mut calls, &mut products)?;
                 calls.ops.push((first, calls.calls.len() as u32));
                 let marker = A::STEPS_ON_STREAMS.then(|| self.marker(self.streams[op.lane as usize], &mut calls.args));
                 let begin = calls.calls.len() as u32;
                 calls.calls.extend(marker);
                 let first = calls.calls.len() as u32;
-                self.peer((peer, SyncSharing::Nothing), op, &operands, &mut calls, &mut products)?;
+                self.peer((peer, SyncSharing::Unshared), op, &operands, &mut calls, &mut products)?;
                 calls.observed.push((first, calls.calls.len() as u32));
                 calls.calls.extend(marker);
                 calls.recorded.push((begin, calls.calls.len() as u32));
@@ -557,7 +555,7 @@ impl<A: Api> Context<'_, A> {
         }
         let grid = kernel.grid.map(|blocks| blocks as u32);
         let shared = match kernel.shared {
-            Shared::Bytes(bytes) if bytes <= DEFAULT_SHARED_LIMIT => bytes,
+            Shared::Bytes(bytes) if u64::from(bytes) <= DEFAULT_SHARED => bytes,
             rule => {
                 // SAFETY: the function is a loaded kernel of this device.
                 let most = unsafe { self.api.take_all_shared(function) }.map_err(ExecError::device)?;

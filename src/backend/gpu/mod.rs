@@ -70,7 +70,7 @@ pub struct Gpu<A: Api> {
     stuck: AtomicBool,
 }
 
-/// Why a vendor's driver cannot be used on this machine.
+/// Reason why a vendor's driver cannot be used on this machine.
 pub enum NoDriver {
     /// The driver's library is not installed; the text says which.
     Absent(&'static str),

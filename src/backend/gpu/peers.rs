@@ -148,8 +148,8 @@ pub fn parts<'a, A: Api>(
     let mut parts = Vec::new();
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let needed = |sender: &PeerDevice<A>, receiver: (u32, &PeerDevice<A>), direct: bool| match sharing {
-        SyncSharing::Rows => PeerDevices::needed(sender, receiver, direct, crossing),
-        SyncSharing::Nothing => [true; 2],
+        SyncSharing::Batched => PeerDevices::needed(sender, receiver, direct, crossing),
+        SyncSharing::Unshared => [true; 2],
     };
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
         let sender = devices.of(from)?;

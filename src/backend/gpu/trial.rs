@@ -40,7 +40,7 @@ pub struct Trial<'a, C> {
 }
 
 /// The result of a trial.
-pub struct Fastest<C> {
+pub struct TrialResult<C> {
     /// The fastest candidate; `None` if the kernels are faster or no candidate runs.
     pub candidate: Option<C>,
     /// The measured time; `None` if nothing was timed.
@@ -68,12 +68,12 @@ impl<A: Api> Chooser<'_, A> {
     /// kernels fail too.
     ///
     /// If a setting permits one candidate only, takes the first candidate that runs, without timing it.
-    pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<Fastest<C>, ExecError> {
+    pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<TrialResult<C>, ExecError> {
         let Trial { what, library, term, lanes, flops, issue } = trial;
         let count = candidates.len();
         if count == 0 {
             let note = format!("{what}: kernels of aorta, since {library} has no {term}");
-            return Ok(Fastest { candidate: None, time: None, note });
+            return Ok(TrialResult { candidate: None, time: None, note });
         }
         if self.candidates == 1 {
             let candidate = candidates.into_iter().find(|candidate| self.runs(trial, candidate).is_ok());
@@ -81,7 +81,7 @@ impl<A: Api> Chooser<'_, A> {
                 Some(_) => format!("the first {term} of {library} that runs, not timed"),
                 None => format!("kernels of aorta, since no {term} of {library} runs"),
             };
-            return Ok(Fastest { candidate, time: None, note: format!("{what}: {by}") });
+            return Ok(TrialResult { candidate, time: None, note: format!("{what}: {by}") });
         }
         let time = |by: Option<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
         let (began, mut wasted) = (Instant::now(), Duration::ZERO);
@@ -120,6 +120,6 @@ impl<A: Api> Chooser<'_, A> {
             }
             (Err(fault), None) => return Err(ExecError::Device { fault: fault.to_string(), help: None }),
         };
-        Ok(Fastest { candidate, time: Some(time), note: format!("{what}: {by}") })
+        Ok(TrialResult { candidate, time: Some(time), note: format!("{what}: {by}") })
     }
 }

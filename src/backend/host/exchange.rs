@@ -37,8 +37,9 @@ impl CopiesInFlight {
                 None => (0, values.clone()),
                 Some(counted) => {
                     let counts = &inputs[usize::from(counted.operand)];
-                    let way = counted.way(|place| counts[place as usize] as i64, peer.rank, *to);
-                    let [from, place, length] = [way.from, way.to, way.rows].map(|rows| (rows * counted.row) as usize);
+                    let part = counted.rows_between(|place| counts[place as usize] as i64, peer.rank, *to);
+                    let [from, place, length] =
+                        [part.from, part.to, part.rows].map(|rows| (rows * counted.row) as usize);
                     (place, values[from..from + length].to_vec())
                 }
             };

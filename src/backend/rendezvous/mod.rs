@@ -128,10 +128,10 @@ struct RendezvousState {
     rescue: LostRankHandler,
     stall: Duration,
     /// Function that returns a number, which changes whenever this process makes progress. Empty until it is set.
-    work: OnceLock<Work>,
+    work: OnceLock<ProgressCounter>,
 }
 
-type Work = Box<dyn Fn() -> u64 + Send + Sync>;
+type ProgressCounter = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The sending half of a connection to another process.
 struct SendingHalf {

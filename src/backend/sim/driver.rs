@@ -9,7 +9,7 @@ use crate::model::Priority;
 
 use super::exchange::Exchanges;
 use super::machine::{Action, Placing, SimMachine, TaskId, Time, whole};
-use super::parts::{LaunchCosts, OperationParts, Parts, SimLaunch};
+use super::parts::{KnownParts, OperationParts, Parts, SimLaunch};
 use super::world::{Awaited, DriverView, SharedState, World};
 
 /// A node of a captured graph.
@@ -109,7 +109,7 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
         units.iter().for_each(|&units| machine.limit(lane, units));
     }
     let exchanges = Exchanges::new(images, profile);
-    let mut known = LaunchCosts::default();
+    let mut known = KnownParts::default();
     let parts: Vec<_> = images.iter().map(|image| known.parts(image, profile, &exchanges, &mut machine)).collect();
     let stamps: Vec<u32> = images.iter().map(|image| image.stamps).collect();
     let world = Arc::new(World::new(machine, &stamps, each));
@@ -538,7 +538,7 @@ impl Driver for SimDriver {
         self.world.leave(self.place.rank);
     }
 
-    fn side_by_side(&self) -> bool {
+    fn runs_ranks_concurrently(&self) -> bool {
         false
     }
 

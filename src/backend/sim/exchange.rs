@@ -48,7 +48,9 @@ impl<'a> Exchanges<'a> {
         let from = || peer.from.iter().copied().filter(|from| *from != peer.rank);
         let needs = |from: u32, to: u32, which: u32| match (sharing, self.crossings.get(&from), self.crossings.get(&to))
         {
-            (SyncSharing::Rows, Some(sender), Some(receiver)) => receiver.needs(to, sender, crossing)[which as usize],
+            (SyncSharing::Batched, Some(sender), Some(receiver)) => {
+                receiver.needs(to, sender, crossing)[which as usize]
+            }
             _ => true,
         };
         let mut meet = |which: u32, sends_waits: bool| {

@@ -38,13 +38,13 @@ pub type Parts = (Vec<OperationParts>, Vec<SimLaunch>);
 
 /// The parts of operations that were computed already, so that equal operations share them.
 #[derive(Debug, Default)]
-pub struct LaunchCosts {
+pub struct KnownParts {
     /// Ranges of launches, normally and in observed iterations, by work, share of operands in the cache, communicator,
     /// and number of a copy between ranks.
     ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
 }
 
-impl LaunchCosts {
+impl KnownParts {
     /// Computes the parts of an image's operations.
     pub fn parts(
         &mut self,
@@ -76,7 +76,7 @@ impl LaunchCosts {
                     first..parts.len() as u32
                 };
                 if let ([launch @ Launch::Peer(peer)], [task]) = (&work.launches[..], &tasks[..]) {
-                    return [SyncSharing::Rows, SyncSharing::Nothing].map(|sharing| {
+                    return [SyncSharing::Batched, SyncSharing::Unshared].map(|sharing| {
                         let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
                         let host = |action| match action {
                             Action::Run(_) => whole(cost::issue(launch, profile)),

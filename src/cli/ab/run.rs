@@ -42,7 +42,7 @@ pub struct AbPlan {
 }
 
 /// A completed comparison.
-pub struct Done {
+pub struct CompletedAb {
     pub record: AbRecord,
     /// Text that each side printed on standard error.
     pub stderr: [String; 2],
@@ -64,7 +64,7 @@ struct AbRun<'a> {
 }
 
 /// Runs the comparison. An interrupted one keeps its complete rounds.
-pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
+pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<CompletedAb, Failure> {
     let started = jiff::Timestamp::now().to_string();
     let mut run = AbRun::new(plan, interrupt);
     let (mut ready, mut why_fresh) = run.open()?;
@@ -108,7 +108,7 @@ pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<Done, Failure> {
         result: None,
         warnings,
     };
-    Ok(Done { record, stderr: run.stderr })
+    Ok(CompletedAb { record, stderr: run.stderr })
 }
 
 /// A warning if one side is gated and the other cannot be; `None` if both are measured alike.

@@ -256,7 +256,7 @@ impl ExecArgs {
     }
 }
 
-/// Why words are not valid arguments of `aorta exec`.
+/// Reason why words are not valid arguments of `aorta exec`.
 #[derive(Debug)]
 pub struct ArgumentError {
     pub why: String,

@@ -236,7 +236,7 @@ impl<'a> RunContext<'a> {
         if self.verify && record.complete {
             self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
-            let question = measure::VerifyRequest {
+            let verify_request = measure::VerifyRequest {
                 ranks: &ranks,
                 backend,
                 streams: loaded.compiled.max_streams,
@@ -244,7 +244,7 @@ impl<'a> RunContext<'a> {
                 options: exec_options,
                 control: &self.control,
             };
-            match measure::verify(&question) {
+            match measure::verify(&verify_request) {
                 Ok(Some(verification)) => {
                     record.verification = Some(verification.record);
                     record.warnings.extend(verification.warnings);

@@ -33,7 +33,7 @@ pub struct CaseMistake {
     pub error: Box<CliError>,
 }
 
-/// Why a case cannot run.
+/// Reason why a case cannot run.
 struct Unfit {
     status: Status,
     why: String,

@@ -88,7 +88,7 @@ struct SearchCases<'a> {
     pace: Pace,
 }
 
-/// Why a search ended early.
+/// Reason why a search ended early.
 enum EarlyEnd {
     Interrupted,
     Failed(CliError),

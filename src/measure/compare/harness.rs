@@ -58,7 +58,7 @@ const METADATA: [&str; 5] = ["config", "device_info", "rocm_info", "driver_info"
 const IN_KEY: [&str; 1] = ["config stream count"];
 
 /// True if a text looks like a result file of the Python harness.
-pub fn is_meant(text: &str) -> bool {
+pub fn recognizes(text: &str) -> bool {
     serde_json::from_str::<HarnessFile>(text).is_ok_and(|head| {
         head.schema.is_none() && (head.results.is_some() || (head.latency_ms.is_some() && head.throughput.is_some()))
     })

@@ -102,7 +102,7 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmatchedCase {
     pub case: String,
-    /// Why there is no match: the outcome of the case on the other side if it was tried there, or its own if it has no
+    /// Reason why there is no match: the outcome of the case on the other side if it was tried there, or its own if it has no
     /// results; otherwise `None`.
     pub why: Option<String>,
 }
@@ -146,7 +146,7 @@ pub struct MetricRow {
     /// Share above which a difference matters.
     pub threshold: f64,
     pub verdict: Verdict,
-    /// Why there is no verdict, in words; `None` if there is one.
+    /// Reason why there is no verdict, in words; `None` if there is one.
     pub why: Option<String>,
 }
 

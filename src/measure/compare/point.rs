@@ -32,7 +32,7 @@ pub struct ComparedRun {
     pub case: Option<String>,
     pub backend: String,
     pub device: String,
-    /// Why the run has no results; `None` if it has.
+    /// Reason why the run has no results; `None` if it has.
     pub failed: Option<String>,
     pub figures: Vec<ComparedMetric>,
     /// Whether iterations were gated; `None` for a graph, which one call launches.

@@ -33,9 +33,9 @@ impl RunSet {
     /// Adds a record, a file of cases, or results of AORTA's Python harness. The error describes what is wrong with the
     /// file.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
-        let points = if Cases::is_meant(text.as_bytes()) {
+        let points = if Cases::recognizes(text.as_bytes()) {
             self.of_cases(text)?
-        } else if harness::is_meant(text) {
+        } else if harness::recognizes(text) {
             harness::points(text)?
         } else {
             point::of_record(&RunRecord::from_json(text)?)

@@ -11,7 +11,7 @@ use crate::measure::record::{ExpectedRecord, OperationRecord, RankRecord, RunRec
 use crate::measure::summary::Summary;
 
 /// Share of an operation's time that a neighbour may overlap. Stamps of two streams are not more exact.
-const BESIDE: f64 = 0.02;
+const OVERLAP_ALLOWANCE: f64 = 0.02;
 
 /// Minimum operations of an iteration for a host time per operation: its start and end then hardly count.
 const MANY: usize = 16;
@@ -122,10 +122,10 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
         let duration = span.end_ns - span.start_ns;
         if let Some((end, id, length)) = last {
             let common = (end.0.min(span.end_ns.0) - span.start_ns.0) as f64;
-            if common > BESIDE * duration.0 as f64 {
+            if common > OVERLAP_ALLOWANCE * duration.0 as f64 {
                 beside.insert(span.id);
             }
-            if common > BESIDE * length.0 as f64 {
+            if common > OVERLAP_ALLOWANCE * length.0 as f64 {
                 beside.insert(id);
             }
         }

@@ -13,7 +13,7 @@ pub struct FusionRecord {
     pub merged: Vec<MergedRecord>,
     /// Pairs of operations that were not fused.
     pub broken: Vec<BrokenRecord>,
-    /// Why the program ran without merged operations; `None` if it ran with them.
+    /// Reason why the program ran without merged operations; `None` if it ran with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -58,7 +58,7 @@ impl FusionRecord {
             bytes_saved: one.bytes_saved,
             count: one.count,
         });
-        let broken = fusion.broken.iter().map(|one| BrokenRecord {
+        let broken = fusion.unfused.iter().map(|one| BrokenRecord {
             first: one.first.name.clone(),
             second: one.second.name.clone(),
             place: place(one.second.span),

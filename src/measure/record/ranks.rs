@@ -80,13 +80,13 @@ pub struct SkewRecord {
     pub begin_error_ns: Option<Nanos>,
     /// The rank that others wait for most; `None` if no difference exceeds its error.
     pub straggler: Option<u32>,
-    /// Why ranks wait for each other; `None` if they hardly wait, and in records of older versions.
+    /// Reason why ranks wait for each other; `None` if they hardly wait, and in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalanceRecord>,
     pub collectives: Vec<CollectiveRecord>,
 }
 
-/// Why ranks wait for each other.
+/// Reason why ranks wait for each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BalanceRecord {
     /// `imbalance` if some ranks work longer than the others, `late rank` if one arrives late without working longer,
@@ -455,7 +455,7 @@ pub struct OperationRecord {
     /// cache's rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
-    /// Why the time is refused; `None` if it is accepted.
+    /// Reason why the time is refused; `None` if it is accepted.
     #[serde(default)]
     pub refused: Option<String>,
     /// Kernels, copies and fills of the operation in one observed iteration, from the vendor's records; empty if stamps timed it.

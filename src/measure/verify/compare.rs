@@ -19,7 +19,7 @@ const ROUNDINGS: f64 = 16.0;
 /// Comparison of one output.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// For floats see [`compare`]; for integers the share of elements that differ.
+    /// Error of the output: of floats as [`compare`] defines it, of integers the share of elements that differ.
     pub error: f64,
     /// Largest allowed error.
     pub bound: f64,

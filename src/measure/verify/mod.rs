@@ -44,8 +44,8 @@ pub struct VerifyRequest<'a> {
 }
 
 /// Verifies each operation, and the contents of memory after several iterations; `None` if the run was stopped.
-pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecError> {
-    let VerifyRequest { ranks, backend, streams, modes, ref options, control } = *question;
+pub fn verify(request: &VerifyRequest) -> Result<Option<Verification>, ExecError> {
+    let VerifyRequest { ranks, backend, streams, modes, ref options, control } = *request;
     let _stage = stage::enter("verifying");
     // Scratch memory is not shared, so that intermediate results are still there after an iteration.
     let apart = schedule::ScheduleOptions { streams, share_scratch: false };
@@ -70,14 +70,16 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
             warnings.push(format!("the graph could not be verified: {error}"));
             continue;
         }
-        let Some(mut compared) = again(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
+        let Some(mut compared) = repeated(&mut walk, ranks, &outputs, mode, iterations, control)? else {
+            return Ok(None);
+        };
         // A device may compute differently in this mode, or not deterministically. Then it is compared with itself in
         // this mode.
         if compared.iter().any(|output| output.error > 0.0) {
             if walk.run(mode, iterations, control)? == WalkOutcome::Stopped {
                 return Ok(None);
             }
-            let Some(anew) = again(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
+            let Some(anew) = repeated(&mut walk, ranks, &outputs, mode, iterations, control)? else { return Ok(None) };
             compared = anew;
         }
         if compared.is_empty() {
@@ -89,7 +91,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
     }
     let Findings { operations, mistakes, unread, taken } = walk.findings()?;
     drop(walk);
-    if !order::witness(question, &schedules, &mut variants)? {
+    if !order::witness(request, &schedules, &mut variants)? {
         return Ok(None);
     }
     let all_passed = !variants.is_empty()
@@ -109,7 +111,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
 
 /// Runs the iterations back to back and compares the contents of memory with those of the verified run; `None` if the
 /// run was stopped.
-fn again(
+fn repeated(
     walk: &mut Verifier,
     ranks: &[VerifiedRank],
     outputs: &[(usize, MemoryId)],

@@ -10,11 +10,11 @@ use super::record::VariantVerification;
 
 /// Runs the schedules with marks and checks around each operation; false if the run was stopped.
 pub fn witness(
-    question: &VerifyRequest,
+    request: &VerifyRequest,
     schedules: &[Schedule],
     variants: &mut [VariantVerification],
 ) -> Result<bool, ExecError> {
-    let VerifyRequest { ranks, backend, ref options, control, .. } = *question;
+    let VerifyRequest { ranks, backend, ref options, control, .. } = *request;
     let rank = |(&(number, program, _), schedule)| RankSchedule { number, program, schedule };
     let opened: Vec<RankSchedule> = ranks.iter().zip(schedules).map(rank).collect();
     let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
@@ -31,7 +31,7 @@ pub fn witness(
         if witness.ranks.iterate(mode, 0, 2 * period + 1, control)?.slowest.stopped {
             return Ok(false);
         }
-        let checked = checked_dependencies(question, &mut witness);
+        let checked = checked_dependencies(request, &mut witness);
         for (witnessed, missed) in witness.ranks.agree("witnessed edges", checked)? {
             if let Some(edges) = witnessed {
                 variant.witnessed = Some(variant.witnessed.unwrap_or(0) + edges);
@@ -44,18 +44,18 @@ pub fn witness(
 
 /// Number of dependencies that this process checked, if it could, and those that were violated, in words.
 fn checked_dependencies(
-    question: &VerifyRequest,
+    request: &VerifyRequest,
     witness: &mut exec::Witness,
 ) -> Result<(Option<u64>, Vec<String>), ExecError> {
     let (mut witnessed, mut all) = (None, Vec::new());
     for index in witness.ranks.own() {
-        let (number, program, _) = question.ranks[index];
+        let (number, program, _) = request.ranks[index];
         let Some(missed) = witness.missed(index)? else { continue };
         witnessed = Some(witness.edges() as u64);
         let name = |(step, op): (usize, OpId)| program.op_text(program.cycle[step].op(op));
         let describe = |(edge, count): &(CheckedDependency, u32)| {
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let at = if question.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
+            let at = if request.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
             format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
         };
         all.extend(missed.iter().map(describe));

@@ -48,9 +48,9 @@ pub struct CheckedOperations {
 pub struct WrongLaunch {
     /// The operation's label or name.
     pub operation: String,
-    /// `stream` or `graph`.
+    /// Launch mode: `stream` or `graph`.
     pub launch: String,
-    /// `None` if there is only one rank.
+    /// The rank; `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Number of the iteration, from 0; 0 in a block around the iterations.
@@ -90,7 +90,7 @@ pub struct VariantVerification {
 pub struct OutputVerification {
     pub name: String,
     pub shape: String,
-    /// 0 if all bits are equal; otherwise the largest error of the whole, a row or an element; for integers the share
+    /// Error of the contents: 0 if all bits are equal; otherwise the largest error of the whole, a row or an element; for integers the share
     /// of elements that differ.
     pub error: f64,
     /// Largest allowed error.

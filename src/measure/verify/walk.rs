@@ -51,8 +51,10 @@ enum RunPart {
     Block(OnceBlock),
 }
 
+/// End of a walk over the iterations of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkOutcome {
+    /// Each iteration has run and was checked.
     Done,
     /// The user has stopped the run.
     Stopped,

@@ -21,7 +21,7 @@ pub(super) struct Used {
     pub by: Option<(OpId, bool)>,
 }
 
-/// Why a walk ends early.
+/// Reason why a walk ends early.
 #[derive(Debug)]
 pub(super) enum GradientStop {
     /// An operation has no gradients.

@@ -4,7 +4,7 @@ use super::super::cost::Tiling;
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
-use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::super::occupancy::{LARGEST_CLUSTER, UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
 use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
@@ -28,9 +28,6 @@ const MIN_KEYS_SMALL: u64 = 64;
 
 /// Maximum number of blocks that share the keys of a row, before the number is rounded to whole clusters.
 const MAX_SPLITS: u64 = 256;
-
-/// Number of blocks of the largest cluster that every device with clusters can start.
-const LARGEST_CLUSTER: u64 = 8;
 
 /// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
 /// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
@@ -60,7 +57,7 @@ pub const RATE: f64 = 0.4;
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
     shape: Shape,
-    /// `None` for the kernel without matrix units, which has 32 threads for each row.
+    /// Tiles of the matrix units; `None` for the kernel without them, which has 32 threads for each row.
     tiles: Option<Tiles>,
     /// Number of heads whose queries are the rows of one index of the geometry.
     together: u64,

@@ -227,7 +227,7 @@ impl Operation for Attention {
         }
     }
 
-    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         (input(spec, BIAS).is_some() && fused::may_take(spec) && FusedAttention::of(spec).is_none()).then_some(match self {
             Attention::BiasedBackward => {
                 "kernels of aorta, since the library is not asked for gradients of attention with a bias"

@@ -4,6 +4,7 @@ use super::super::derivative::Derivatives;
 use super::super::matrix::{Finish, Function, Gate, factors};
 use super::*;
 
+/// `gemm`: products of the gradient with the transposed factors, after the rule of the epilogue.
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     if rule.spec.inputs[0].dtype.is_float8() {

@@ -53,6 +53,7 @@ fn weights(rule: &mut Backward, of: &Shape, [x, y]: [TensorId; 2]) -> TensorId {
     convolved(rule, of, ("conv_weights", &more), [x, y], shape(of.groups * of.outputs, of.inputs, of.kernel))
 }
 
+/// `conv`, transposed or not: convolutions of the other two forms, and the sum of the gradients for the bias.
 pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = Shape::of(rule.spec);
@@ -79,6 +80,7 @@ pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
+/// `conv_weights`: convolutions of the gradient with the operands.
 pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = Shape::of(rule.spec);
@@ -95,6 +97,7 @@ pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
+/// `pool`: the operation `pool_backward`.
 pub fn pool(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let x = rule.spec.inputs[0];

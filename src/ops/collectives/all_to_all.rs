@@ -131,7 +131,7 @@ impl Operation for AllToAll {
         launched(Collective { count, parts, counted, ..collective })
     }
 
-    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         RowCounts::of(spec)
             .map(|_| "the host reads the counts first and waits for the device: as streams, never as a graph")
     }

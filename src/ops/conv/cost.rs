@@ -217,7 +217,7 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
 
 /// Returns the cost of a convolution of single elements as a product for each sample, and its time in ns on an H100.
 fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
-    let (inputs, outputs, positions) = (shape.inputs, shape.outputs, shape.positions().iter().product::<u64>());
+    let (inputs, outputs, positions) = (shape.inputs, shape.outputs, shape.position_dims().iter().product::<u64>());
     let matrix = |row: u64, rows: u64, transposed: bool, is_shared: bool| Matrix {
         operand: 0,
         offset: 0,

@@ -63,7 +63,7 @@ impl Depthwise {
             reversed,
             rows,
             channels: rows * shape.groups,
-            results: shape.positions()[0],
+            results: shape.position_dims()[0],
             sources: shape.sources()[0],
             count: rows * shape.groups * places,
             pack,

@@ -298,7 +298,7 @@ impl Split {
         let (rows, columns, depth) = self.shape.product();
         let [gathered, factor, out] = self.operands(spec);
         let bias = if spec.inputs.len() > 2 { 2 } else { 0 };
-        let (positions, sources) = (self.shape.positions(), self.shape.sources());
+        let (positions, sources) = (self.shape.position_dims(), self.shape.sources());
         let padding = self.phase.padding[..positions.len()].iter().map(|&size| size as u64);
         let sizes = positions.iter().chain(sources.iter()).copied().chain(padding).collect();
         let numbers = |value: u64| Arg::U32(u32::try_from(value).expect("`infer` limits the places"));

@@ -120,7 +120,7 @@ impl Operation for Conv {
         vec![Tolerance::Within(reference::compute(spec, inputs, &mut outputs[0], true))]
     }
 
-    /// Divides by samples; `None` for the gradient of weights, which sums over the samples.
+    /// Returns a piece for each sample; `None` for the gradient of weights, which sums over the samples.
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         let by_sample = || Pieces::Rows((0..spec.inputs.len()).map(|input| input == 0).collect());
         matches!(self, Conv::Forward).then(by_sample)
@@ -199,7 +199,7 @@ impl Call<'_> {
             return Err(self.differs(0, format!("the result is {}{dims}", x.dtype), 2, right, help));
         }
         let tensor = Tensor { dims, ..*x };
-        self.needs_few_places(&super::Operand { tensor, span: self.span }, &[1])?;
+        self.needs_narrow_indices(&super::Operand { tensor, span: self.span }, &[1])?;
         self.output(0, x.dtype, dims)
     }
 
@@ -235,7 +235,7 @@ impl Call<'_> {
         }
         let dims = windows::shape(dy.dims[1], x.dims[1] / groups, size);
         let tensor = Tensor { dims, ..*x };
-        self.needs_few_places(&super::Operand { tensor, span: self.span }, &[0, 1])?;
+        self.needs_narrow_indices(&super::Operand { tensor, span: self.span }, &[0, 1])?;
         self.output(0, x.dtype, dims)
     }
 
@@ -264,8 +264,8 @@ impl Call<'_> {
             return Err(self.bad_option("compute", why, "remove `compute`"));
         }
         let weights = self.operation.name() != CONV_WEIGHTS;
-        self.needs_few_places(&self.inputs[0], &[1])?;
-        self.needs_few_places(&self.inputs[1], if weights { &[0, 1] } else { &[1] })?;
+        self.needs_narrow_indices(&self.inputs[0], &[1])?;
+        self.needs_narrow_indices(&self.inputs[1], if weights { &[0, 1] } else { &[1] })?;
         Ok(spatial)
     }
 

@@ -83,7 +83,7 @@ struct Gather {
 
 impl Gather {
     fn of(shape: &Shape) -> Gather {
-        let (positions, sizes) = (shape.positions(), shape.sources());
+        let (positions, sizes) = (shape.position_dims(), shape.sources());
         let strides = sizes.contiguous_strides();
         let (count, elements) = (positions.iter().product::<u64>() as usize, shape.elements() as usize);
         let place = |(element, position): (u64, u64)| {

@@ -103,7 +103,7 @@ impl Shape {
     }
 
     /// Spatial sizes of positions: the windows or, for a transposed convolution, the elements of `x`.
-    pub fn positions(&self) -> Dims {
+    pub fn position_dims(&self) -> Dims {
         if self.form == Form::Transposed { self.x } else { self.y }
     }
 
@@ -113,16 +113,16 @@ impl Shape {
     }
 
     /// Number of positions in all samples.
-    pub fn places(&self) -> u64 {
-        self.samples * self.positions().iter().product::<u64>()
+    pub fn positions(&self) -> u64 {
+        self.samples * self.position_dims().iter().product::<u64>()
     }
 
     /// Returns the numbers of rows and columns and the depth of the matrix product of a group.
     pub fn product(&self) -> (u64, u64, u64) {
         let rows = self.channels().1;
         match self.form {
-            Form::Forward | Form::Transposed => (rows, self.places(), self.taps()),
-            Form::Weights => (rows, self.taps(), self.places()),
+            Form::Forward | Form::Transposed => (rows, self.positions(), self.taps()),
+            Form::Weights => (rows, self.taps(), self.positions()),
         }
     }
 

@@ -56,10 +56,6 @@ impl Operation for CrossEntropy {
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(logits.tensor.dtype), rows)?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let spec = broadcast_targets(spec);
         let function = function(&spec);

@@ -123,10 +123,6 @@ impl Operation for Distance {
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(dtype), rows)?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         self.sums(&spec.attrs).launch_costs(spec, &self.extent(spec))
     }

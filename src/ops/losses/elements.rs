@@ -83,10 +83,6 @@ impl Operation for ElementLoss {
         Ok(vec![call.output(0, dtype, dims)?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let expression = self.expression(spec);
         match function(spec) {

@@ -24,7 +24,7 @@ pub enum Function {
     Silu,
 }
 
-/// What follows the sums of a `gemm`: `c = function(sum + c + bias)`.
+/// The computation after the sums of a `gemm`: `c = function(sum + c + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Finish {
     /// Index of the input with the bias, a row that is added to each row of the result; `None` without a bias.

@@ -25,7 +25,7 @@ pub const NAMES: [&str; 9] =
     ["none", "relu", "gelu", "gelu_tanh", "silu", GATED[0].0, GATED[1].0, GATED[2].0, GATED[3].0];
 
 /// Description of the implementation, for tables.
-pub const CARRIED_OUT: &str = "the product writes its sums, and a generated kernel behind it computes the gate";
+pub const IMPLEMENTATION: &str = "the product writes its sums, and a generated kernel behind it computes the gate";
 
 /// The gated epilogue of a product.
 #[derive(Clone, Copy, Debug)]

@@ -387,9 +387,9 @@ impl Operation for Gemm {
         1
     }
 
-    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         if self.gate(spec).is_some() {
-            return Some(gated::CARRIED_OUT);
+            return Some(gated::IMPLEMENTATION);
         }
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
             _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),

@@ -21,7 +21,7 @@ const MIN_DEPTH: u64 = 64;
 const MAX_PARTS: u64 = 64;
 
 /// Maximum number of blocks that an SM processes at the same time.
-const BESIDE: u64 = 4;
+const RESIDENT_BLOCKS: u64 = 4;
 
 /// Number of results of a tile whose products take as long as the latency of a term of the depth, in a block that has
 /// an SM to itself, with matrix units: 64 terms take 110 ns with 16 bits (measured on an H100).
@@ -79,7 +79,7 @@ impl Division {
         };
         let of_division = |rows: u64, columns: u64, parts: u64| {
             let blocks = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1) * parts;
-            let beside = blocks.div_ceil(UNITS).min(BESIDE) as f64;
+            let beside = blocks.div_ceil(UNITS).min(RESIDENT_BLOCKS) as f64;
             let sides = (rows + columns) as f64;
             let (loads, latency) = match (is_wide, is_unaligned) {
                 (true, _) => (PER_LOADED * sides, WIDE_LATENCY),
@@ -97,7 +97,7 @@ impl Division {
         let most = (k / MIN_DEPTH).clamp(1, MAX_PARTS);
         let all = shapes.flat_map(|(rows, columns)| {
             let tiles = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1);
-            let parts = (1..=BESIDE).map(move |waves| (waves * UNITS / tiles).clamp(1, most));
+            let parts = (1..=RESIDENT_BLOCKS).map(move |waves| (waves * UNITS / tiles).clamp(1, most));
             [1].into_iter().chain(parts).map(move |parts| of_division(rows, columns, parts))
         });
         all.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are tiles").1

@@ -166,10 +166,6 @@ impl Operation for BatchNorm {
         ])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         if let Some(held) = HeldChannels::of(spec) {
             return vec![held.cost(spec)];

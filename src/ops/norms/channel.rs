@@ -2,6 +2,7 @@
 //! normalize it.
 
 use super::super::kernel::{Parameter, c_type, index_type, launch, param, u32_param, u64_param};
+use super::super::layout::{halves, packs_of_rows};
 use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
 use super::super::rows::{Rows, Sharing};
 use super::*;
@@ -68,7 +69,7 @@ impl HeldChannels {
         }
         let strides = tensors.map(|tensor| [tensor.strides[0], tensor.strides[1]]);
         let size = tensors[1].dtype.size();
-        let packs = || std::iter::successors(Some(16 / size), |pack| (*pack > 1).then_some(pack / 2));
+        let packs = || halves(16 / size);
         let is_aligned = |pack: &u64| {
             tensors.iter().all(|tensor| {
                 let bytes = pack * tensor.dtype.size();
@@ -87,7 +88,7 @@ impl HeldChannels {
         let pack = if leads { wide } else { whole };
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         let (channels, samples) = (dims[1], dims[0]);
-        let length = samples * segment_packs(segment, pack, leads) * pack;
+        let length = samples * packs_of_rows(segment, pack, leads) * pack;
         // As few threads as hold a channel leave room for more blocks.
         let threads = length.div_ceil(most).next_multiple_of(WARP);
         let few = Sharing { pack, packs: length.div_ceil(threads * pack), threads, whole: threads <= LARGEST_BLOCK };
@@ -156,7 +157,7 @@ impl HeldChannels {
         samples.extend((y_sample != x_sample).then_some(("y_sample", y_sample)));
         let step = |(name, step): &(&str, u64)| if is_narrow { u32_param(name, *step) } else { u64_param(name, *step) };
         params.extend(samples.iter().map(step));
-        let of_a_segment = segment_packs(self.segment, pack, self.leads);
+        let of_a_segment = packs_of_rows(self.segment, pack, self.leads);
         let before = format!(
             "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\n{}#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n\
              #define CENTRED true\n#define SEGMENT {}\n#define SEGMENT_PACKS {of_a_segment}u\n#define LEADS {}\n#define Y_SAMPLE {}\n\
@@ -182,14 +183,9 @@ impl HeldChannels {
     }
 }
 
-/// Number of packs that hold the elements of a channel in a sample.
-fn segment_packs(segment: u64, pack: u64, leads: bool) -> u64 {
-    (segment + if leads { pack - 1 } else { 0 }).div_ceil(pack)
-}
-
 /// Number of instructions for the elements of a channel in a sample.
 fn instructions(segment: u64, pack: u64, leads: bool) -> f64 {
-    let packs = segment_packs(segment, pack, leads) as f64;
+    let packs = packs_of_rows(segment, pack, leads) as f64;
     if !leads {
         return packs * (PER_PACK + EACH * pack as f64);
     }
@@ -332,7 +328,7 @@ mod tests {
                     let Some(held) = held(dtype, &[samples, 512, side, side]) else { continue };
                     let Sharing { pack, packs, threads, .. } = held.sharing;
                     assert!(pack * packs <= 32, "{side}");
-                    let all = samples * segment_packs(side * side, pack, held.leads);
+                    let all = samples * packs_of_rows(side * side, pack, held.leads);
                     assert!(threads * packs >= all && threads * (packs - 1) < all, "{dtype:?} {samples} {side}");
                 }
             }

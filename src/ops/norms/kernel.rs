@@ -5,7 +5,7 @@ use super::super::kernel::{
 };
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share_with};
 use super::super::ragged::RAGGED;
-use super::super::rows::{HELD, Rows, STAGE, Sharing, UNSTAGE, common_pack, is_shifted, side_by_side};
+use super::super::rows::{HELD, Rows, STAGE, Sharing, UNSTAGE, common_pack, is_shifted, is_stageable};
 use super::*;
 
 /// Instructions per element of a norm without a mean.
@@ -55,9 +55,9 @@ pub struct NormPartition {
 enum Weights {
     /// Each element has its own weight.
     Columns,
-    /// All elements of a row have the same weight.
+    /// Elements of one row have the same weight.
     OfRow,
-    /// All elements of a pack have the same weight.
+    /// Elements of one pack have the same weight.
     OfPack,
     /// Runs of neighbouring elements have the same weight, and may continue in the next pack.
     Runs,
@@ -91,7 +91,7 @@ impl NormPartition {
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
         let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
-        let is_flat = tensors.iter().all(|tensor| side_by_side(tensor) && tensor.dtype == tensors[0].dtype);
+        let is_flat = tensors.iter().all(|tensor| is_stageable(tensor) && tensor.dtype == tensors[0].dtype);
         let staged =
             is_worth && is_flat && size > 1 && !shifted && !norm.adds && rows.length <= MAX_STAGED && rows.length > 1;
         let staged = staged && rows.count * rows.length >= UNITS * UNIT_THREADS * STAGED_ELEMENTS;

@@ -3,7 +3,7 @@
 
 use super::super::kernel::BLOCK;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
-use super::grid::{Grid, Three, each};
+use super::grid::{Grid, PerAxis, each};
 
 /// Maximum number of elements of a window that one thread reads. Several threads read a larger window, or join its columns.
 pub const LARGE: u64 = 64;
@@ -29,11 +29,11 @@ pub struct Columns {
     /// Number of packs of a column that a thread loads before it uses the first.
     ahead: u64,
     /// Number of windows of a block along each dimension.
-    tile: Three,
+    tile: PerAxis,
     /// Number of elements of these windows along the first and the last dimension, and number of rows of windows.
-    depth: Three,
+    depth: PerAxis,
     /// Number of tiles along each dimension, and number of planes.
-    tiles: Three,
+    tiles: PerAxis,
     planes: u64,
 }
 

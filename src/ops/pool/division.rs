@@ -1,7 +1,7 @@
 //! How the threads of a pool's kernels divide its windows, elements and planes.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP};
+use super::super::occupancy::{LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP};
 use super::columns::{Columns, LARGE};
 use super::grid::Grid;
 use super::kernel::{AHEAD, AT_ONCE, FEW_THREADS, Kernels, Task};
@@ -32,9 +32,6 @@ const MANY_THREADS: u64 = 4 * 3 * UNITS * BLOCK as u64;
 
 /// Number of threads of a block whose window occupies an SM by itself.
 const LARGER_BLOCK: u64 = 512;
-
-/// Maximum number of blocks of a cluster on every device that has clusters.
-const LARGEST_CLUSTER: u64 = 8;
 
 /// Number of steps of 256 threads up to which the blocks of one cluster read a window, however few windows there are.
 const MANY_STEPS: u64 = 128;

@@ -23,7 +23,7 @@ impl Operation for PoolBackward {
         call.needs_device()?;
         (0..2).try_for_each(|index| call.needs_wide_float(index))?;
         call.needs_spatial(0, LAYOUT)?;
-        call.needs_few_places(&call.inputs[0], &[1])?;
+        call.needs_narrow_indices(&call.inputs[0], &[1])?;
         let [x, dy] = [0, 1].map(|input| &call.inputs[input].tensor);
         let expected = windows::shape(x.dims[0], x.dims[1], call.pooled(Some(dy.dims))?);
         if (dy.dtype, dy.dims) != (x.dtype, expected) {
@@ -31,7 +31,7 @@ impl Operation for PoolBackward {
             return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {dy}"), &help));
         }
         // The comparison above guarantees that `dy` has the dimension of channels that this check reads.
-        call.needs_few_places(&call.inputs[1], &[1])?;
+        call.needs_narrow_indices(&call.inputs[1], &[1])?;
         Ok(vec![call.output(0, x.dtype, x.dims)?])
     }
 
@@ -48,7 +48,7 @@ impl Operation for PoolBackward {
         vec![Tolerance::Within(spread(spec, inputs, &mut outputs[0]))]
     }
 
-    /// Divides by samples.
+    /// Returns a piece for each sample, since results depend on a single sample.
     fn pieces(&self, _: &Spec) -> Option<Pieces> {
         Some(Pieces::Rows(vec![true; 2]))
     }

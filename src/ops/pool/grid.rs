@@ -2,27 +2,27 @@
 
 use super::*;
 
-/// Sizes along the three dimensions. Unused dimensions come first.
-pub type Three = [u64; 3];
+/// Numbers for each of the three dimensions, such as sizes or strides. Unused dimensions come first.
+pub type PerAxis = [u64; 3];
 
 /// The windows of a pool along three dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    pub x: Three,
-    pub y: Three,
+    pub x: PerAxis,
+    pub y: PerAxis,
     /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
-    pub steps: Option<[Three; 4]>,
+    pub steps: Option<[PerAxis; 4]>,
     /// Spatial strides in elements of each operand: `x`, `y` and, for gradients, that of `x`.
-    pub strides: [Three; 3],
+    pub strides: [PerAxis; 3],
 }
 
 /// Returns the definition of a macro with a value for each dimension.
-pub fn each(name: &str, [a, b, c]: Three, suffix: &str) -> String {
+pub fn each(name: &str, [a, b, c]: PerAxis, suffix: &str) -> String {
     format!("#define {name}(j) (j == 0 ? {a}{suffix} : j == 1 ? {b}{suffix} : {c}{suffix})\n")
 }
 
 /// Extends sizes to three dimensions, with `absent` for the missing first ones.
-fn three(sizes: &[u64], absent: u64) -> Three {
+fn per_axis(sizes: &[u64], absent: u64) -> PerAxis {
     let mut all = [absent; 3];
     all[3 - sizes.len()..].copy_from_slice(sizes);
     all
@@ -34,14 +34,14 @@ impl Grid {
     pub fn of(spec: &Spec, shape: &Shape) -> Grid {
         let operands = spec.inputs.len() + spec.outputs.len();
         let stride = |operand: usize| match operand < operands {
-            true => three(&spec.operand(operand).strides[2..], 0),
+            true => per_axis(&spec.operand(operand).strides[2..], 0),
             false => [0; 3],
         };
         let mut grid = Grid {
-            x: three(&shape.x, 1),
-            y: three(&shape.y, 1),
+            x: per_axis(&shape.x, 1),
+            y: per_axis(&shape.y, 1),
             steps: shape.steps.map(|[size, stride, padding, dilation]| {
-                [three(&size, 1), three(&stride, 1), three(&padding, 0), three(&dilation, 1)]
+                [per_axis(&size, 1), per_axis(&stride, 1), per_axis(&padding, 0), per_axis(&dilation, 1)]
             }),
             strides: [0, 1, 2].map(stride),
         };
@@ -54,7 +54,7 @@ impl Grid {
     /// Joins a dimension to the next one.
     fn join(&mut self, axis: usize) {
         let next = axis + 1;
-        let follows = |strides: &Three| self.x[axis] == 1 || strides[axis] == strides[next] * self.x[next];
+        let follows = |strides: &PerAxis| self.x[axis] == 1 || strides[axis] == strides[next] * self.x[next];
         if !(self.covers(axis) && self.covers(next) && follows(&self.strides[0]) && follows(&self.strides[2])) {
             return;
         }
@@ -92,7 +92,7 @@ impl Grid {
     }
 
     /// Maximum number of elements of a window along each dimension.
-    pub fn window_rows(&self) -> Three {
+    pub fn window_rows(&self) -> PerAxis {
         [0, 1, 2].map(|axis| self.size(axis))
     }
 
@@ -111,7 +111,7 @@ impl Grid {
     }
 
     /// Maximum number of windows along each dimension that contain an element.
-    pub fn most(&self) -> Three {
+    pub fn most(&self) -> PerAxis {
         [0, 1, 2].map(|axis| match self.steps {
             _ if self.covers(axis) => 1,
             Some([size, stride, _, dilation]) => {
@@ -130,7 +130,7 @@ impl Grid {
 
     /// Whether each element belongs to exactly one window.
     pub fn is_partition(&self) -> bool {
-        let is_whole = |[size, _, padding, _]: [Three; 4]| {
+        let is_whole = |[size, _, padding, _]: [PerAxis; 4]| {
             (0..3).all(|axis| padding[axis] == 0 && size[axis] * self.y[axis] == self.x[axis])
         };
         self.is_disjoint() && self.steps.is_some_and(is_whole)
@@ -138,7 +138,7 @@ impl Grid {
 
     /// Number of cells along each dimension: of each window with the elements up to the next one, and of the elements after the
     /// last window's cell.
-    pub fn cells(&self) -> Three {
+    pub fn cells(&self) -> PerAxis {
         let Some([_, stride, padding, _]) = self.steps else { return self.y };
         [0, 1, 2].map(|axis| (self.x[axis] + padding[axis]).div_ceil(stride[axis]).max(self.y[axis]))
     }
@@ -146,7 +146,7 @@ impl Grid {
     /// Along each dimension, divided into cells of `stride` elements from the first on, of which `tall` are one along the second
     /// dimension: number of cells; number of windows that contain an element of a cell; and distance from the first window that begins
     /// with the cell to the last of these windows.
-    pub fn gathered(&self, tall: u64) -> [Three; 3] {
+    pub fn gathered(&self, tall: u64) -> [PerAxis; 3] {
         let Some([size, stride, padding, _]) = self.steps else { return [self.y; 3] };
         let cell = [stride[0], stride[1] * tall, stride[2]];
         let next = [0, 1, 2].map(|axis| (cell[axis] - 1 + padding[axis]) / stride[axis]);

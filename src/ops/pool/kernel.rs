@@ -1,10 +1,11 @@
 //! The kernels of pools.
 
 use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
+use super::super::layout::{halves, packs_of_rows};
 use super::super::occupancy::{UNITS, WARP};
 use super::cluster;
 use super::columns;
-use super::grid::{Grid, Three, each};
+use super::grid::{Grid, PerAxis, each};
 use super::*;
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
@@ -101,7 +102,7 @@ impl<'a> Kernels<'a> {
 
     /// Whether a thread computes the gradients of the elements of a window and of those up to the next one.
     fn has_cells(&self) -> bool {
-        let small = |[_, stride, ..]: [Three; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
+        let small = |[_, stride, ..]: [PerAxis; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
     }
 
@@ -145,7 +146,7 @@ impl<'a> Kernels<'a> {
     pub(super) fn even_pack(&self, operand: usize) -> u64 {
         let largest = PACK / self.spec.inputs[0].dtype.size();
         let fits = |pack: &u64| self.grid.x[2].is_multiple_of(*pack) && self.is_aligned(operand, *pack);
-        std::iter::successors(Some(largest), |pack| Some(pack / 2)).find(fits).unwrap_or(1)
+        halves(largest).find(fits).unwrap_or(1)
     }
 
     /// Whether rows of windows consist of whole packs of the input.
@@ -162,7 +163,7 @@ impl<'a> Kernels<'a> {
     /// Maximum number of packs of a row of a window.
     fn row_packs(&self) -> u64 {
         let leads = self.leads(0) || self.spec.outputs.len() + self.spec.inputs.len() > 2 && self.leads(2);
-        (self.grid.window_row() + if leads { self.pack() - 1 } else { 0 }).div_ceil(self.pack())
+        packs_of_rows(self.grid.window_row(), self.pack(), leads)
     }
 
     /// Maximum number of packs of a window.
@@ -177,7 +178,7 @@ impl<'a> Kernels<'a> {
 
     /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
     pub(super) fn is_relative(&self) -> bool {
-        let is_dilated = |[.., dilation]: [Three; 4]| dilation.iter().any(|&distance| distance > 1);
+        let is_dilated = |[.., dilation]: [PerAxis; 4]| dilation.iter().any(|&distance| distance > 1);
         self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
     }
 

@@ -58,7 +58,7 @@ impl Operation for Pool {
         call.needs_device()?;
         call.needs_wide_float(0)?;
         call.needs_spatial(0, LAYOUT)?;
-        call.needs_few_places(&call.inputs[0], &[1])?;
+        call.needs_narrow_indices(&call.inputs[0], &[1])?;
         let x = &call.inputs[0].tensor;
         let given = call.outputs[0].map(|output| output.tensor.dims);
         if call.attrs.bool("adaptive") && given.is_none() {
@@ -82,7 +82,7 @@ impl Operation for Pool {
         vec![pool(spec, inputs[0], &mut outputs[0])]
     }
 
-    /// Divides by samples.
+    /// Returns a piece for each sample, since results depend on a single sample.
     fn pieces(&self, _: &Spec) -> Option<Pieces> {
         Some(Pieces::Rows(vec![true]))
     }

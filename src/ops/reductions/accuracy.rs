@@ -3,7 +3,7 @@
 
 use super::super::ball::{Ball, FUNCTION, Precision};
 use super::super::check::sum_error;
-use super::super::elementwise::side_by_side;
+use super::super::elementwise::visit_groups;
 use super::*;
 
 /// Terms of a reduction, in row-major order of the expression's shape.
@@ -37,7 +37,7 @@ impl Terms {
         let empty = || Terms { values: Vec::with_capacity(count), radii: Vec::with_capacity(count), compute };
         let mut all: Vec<Terms> = expression.outputs().iter().map(|_| empty()).collect();
         let (mut balls, mut elements) = (Vec::new(), Vec::new());
-        side_by_side(extent.dims, &spec.inputs, inputs, count, |places, inputs| {
+        visit_groups(extent.dims, &spec.inputs, inputs, count, |places, inputs| {
             for place in 0..places.len() {
                 elements.clear();
                 elements.extend(inputs.iter().map(|input| input[place]));

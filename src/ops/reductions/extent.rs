@@ -1,6 +1,6 @@
 //! Elements that a reduction covers: the shape of its expression, and the reduced dimensions.
 
-use super::super::elementwise::side_by_side;
+use super::super::elementwise::evaluate_in;
 use super::super::layout::{broadcast, broadcast_strides, collapse, offsets};
 use super::*;
 
@@ -109,13 +109,7 @@ impl Extent {
     pub fn values_of_each(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<Vec<f64>> {
         let count = self.dims.iter().product::<u64>() as usize;
         let mut all = vec![vec![0.0; count]; expression.outputs().len()];
-        let mut room = Vec::new();
-        side_by_side(self.dims, &spec.inputs, inputs, count, |places, inputs| {
-            expression.evaluate(places.len(), inputs, &mut room);
-            for (output, values) in all.iter_mut().enumerate() {
-                values[places.clone()].copy_from_slice(expression.values(output, places.len(), &room));
-            }
-        });
+        evaluate_in(self.dims, expression, spec, inputs, &mut all);
         all
     }
 

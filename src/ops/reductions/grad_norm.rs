@@ -76,10 +76,6 @@ impl Operation for GradNorm {
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(compute), Dims::new())?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements: u64 = spec.inputs.iter().map(Tensor::elements).sum();
         let chunks = Chunks::of(spec).count();

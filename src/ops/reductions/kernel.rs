@@ -241,7 +241,7 @@ pub fn launches(
     launches
 }
 
-/// What both kernels of a reduction share.
+/// The parts that both kernels of a reduction share.
 struct Common<'a> {
     function: Function,
     compute: DType,

@@ -126,10 +126,6 @@ impl Operation for Reduce {
         Ok(vec![call.output(0, dtype, extent.result(call.attrs.bool("keepdim")))?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let Some(expression) = &spec.expression else { return Vec::new() };
         let split = Split::of(spec, &Extent::of(spec), self.compute_type(spec), self.0);

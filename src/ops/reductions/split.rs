@@ -1,7 +1,10 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::layout::{halves, packs_of_rows};
+use super::super::occupancy::{
+    BUSY_BLOCKS, DEFAULT_SHARED, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share,
+};
 use super::*;
 
 /// Number of threads that suffice to use all of the memory's bandwidth: half of the resident threads of the device.
@@ -33,9 +36,6 @@ const ONE_WAVE: u64 = RESIDENT_BLOCKS / 2;
 /// Number of bytes in flight, of all threads together, above which the bandwidth does not rise.
 const ENOUGH_UNDER_WAY: u64 = UNITS * (48 << 10);
 
-/// Maximum size in bytes of a block's shared memory for which a launch needs no attribute.
-const MAX_SHARED: u64 = 48 << 10;
-
 /// Maximum number of bytes that one of few blocks of the largest size reads in a single launch; otherwise, there are
 /// two launches.
 const LARGE_BLOCK_BYTES: u64 = 64 << 10;
@@ -63,18 +63,13 @@ const PER_PIECE: f64 = 14.0;
 /// Instructions per thread, apart from those for pieces.
 const PER_THREAD: f64 = 90.0;
 
-/// What neighbouring threads read.
+/// The terms that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
     /// Neighbouring terms of the same result.
     Terms,
     /// Terms of neighbouring results. A pack holds one term of each of several results.
     Results,
-}
-
-/// Number of packs that contain `terms` contiguous elements. With `ragged`, these may begin inside a pack.
-fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
-    (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
 /// Returns the number of parts into which the terms of each of `blocks` blocks are divided if a thread takes this many
@@ -135,7 +130,7 @@ pub struct Split {
     pub results: u64,
     /// Number of terms per result.
     pub terms: u64,
-    /// What neighbouring threads read.
+    /// The terms that neighbouring threads read.
     pub along: Along,
     /// Number of elements that a thread computes together, a piece: terms, or terms of neighbouring results.
     pub pack: u64,
@@ -192,7 +187,6 @@ impl Split {
             u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
                 && outer.iter().chain(other.strides[operand].iter()).all(|stride| stride.is_multiple_of(pack))
         };
-        let halves = |most: u64| std::iter::successors(Some(most), |pack| (*pack > 1).then_some(pack / 2));
         let width = |input: usize, pack: u64| {
             let tensor = &spec.inputs[input];
             let fits = |piece: &u64| piece * tensor.dtype.size() <= 16 && begins(input + 1, tensor, *piece);
@@ -232,7 +226,7 @@ impl Split {
         };
 
         let (pieces, groups) = match along {
-            Along::Terms => (packs(terms, pack, ragged), results),
+            Along::Terms => (packs_of_rows(terms, pack, ragged), results),
             Along::Results => (terms, results / pack),
         };
         let bytes = largest.map_or(1, |input| spec.inputs[input].dtype.size());
@@ -258,7 +252,7 @@ impl Split {
                     && groups.div_ceil(least) < BUSY_BLOCKS
                     && pieces * least * pack * bytes <= LARGE_BLOCK_BYTES;
                 let shared = |block: u64| block * pack * function.accumulator_size(compute);
-                let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= MAX_SHARED;
+                let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= DEFAULT_SHARED;
                 let block = halves(LARGEST_BLOCK).find(fits).unwrap_or(u64::from(BLOCK));
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
                 // Many results have fewer threads each: exchanging values costs more than it saves.
@@ -352,7 +346,7 @@ impl Split {
 
     /// Number of pieces per result, or per pack of results. A thread loads one piece at a time.
     pub fn pieces(&self) -> u64 {
-        if self.along == Along::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
+        if self.along == Along::Terms { packs_of_rows(self.terms, self.pack, self.ragged) } else { self.terms }
     }
 
     /// Number of results, or of packs of results.

@@ -13,7 +13,7 @@ pub struct SelectionRules {
     /// Number of groups from which a row selects.
     pub group_k: usize,
     /// Whether groups are ranked by the sum of their two best scores; otherwise by the best.
-    pub by_two: bool,
+    pub by_best_two: bool,
     /// Whether experts are ranked by computed scores; otherwise by the first input, which has the same order.
     pub by_score: bool,
 }
@@ -23,12 +23,12 @@ impl SelectionRules {
     pub fn of(spec: &Spec) -> SelectionRules {
         let [groups, group_k] = ["groups", "group_k"].map(|name| spec.attrs.int(name) as usize);
         let limited = group_k > 0 && group_k < groups;
-        let by_two = limited && spec.attrs.word("group_score") == "best_two";
+        let by_best_two = limited && spec.attrs.word("group_score") == "best_two";
         SelectionRules {
             groups: if limited { groups } else { 1 },
             group_k: if limited { group_k } else { 1 },
-            by_two,
-            by_score: by_two || spec.inputs.len() > 1,
+            by_best_two,
+            by_score: by_best_two || spec.inputs.len() > 1,
         }
     }
 }
@@ -135,7 +135,7 @@ fn chosen(
     let of_group = |group: usize| {
         let mut best: Vec<Ball> = ranked[group * size..][..size].to_vec();
         best.sort_by(|a, b| b.value.total_cmp(&a.value));
-        match choice.by_two {
+        match choice.by_best_two {
             // Rounding may exchange the best two with others of nearly the same score.
             true => {
                 let moved = best.iter().map(|ball| ball.radius).fold(0.0, f64::max);

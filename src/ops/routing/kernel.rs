@@ -4,7 +4,7 @@ use crate::ops::kernel::{BLOCK, bounds, c_type, i64_param, launch, param, u32_pa
 use crate::ops::select::{is_wide, keys};
 use crate::ops::{Arg, Launch, Spec};
 
-use super::TOGETHER;
+use super::THREADS_OF_A_ROW;
 use super::choice::SelectionRules;
 
 /// Threads of a block that processes as many rows as a word has bits.
@@ -22,14 +22,14 @@ pub fn row_bytes(spec: &Spec) -> u64 {
 
 /// Threads of a block that places the rows of an expert, which this many words of bits name.
 pub fn placing_threads(words: u64) -> u32 {
-    if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK }
+    if words > u64::from(BLOCK) / THREADS_OF_A_ROW { BLOCK_OF_ROWS } else { BLOCK }
 }
 
 pub fn launches(spec: &Spec) -> Vec<Launch> {
     let probs = &spec.inputs[0];
     let [slots, weights, dropped] = &*spec.outputs else { unreachable!("the signature has three outputs") };
     let (tokens, experts) = (probs.dims[0], probs.dims[1]);
-    let words = tokens.div_ceil(TOGETHER).max(1);
+    let words = tokens.div_ceil(THREADS_OF_A_ROW).max(1);
     let choice = SelectionRules::of(spec);
     let bias = spec.inputs.get(1);
     let scores = spec.attrs.word("scores");
@@ -46,7 +46,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
     // Experts are ranked by their elements, or by scores of the compute type.
     let ranked = if choice.by_score { compute } else { probs.dtype };
     // If there are few keys per thread, they stay in registers; otherwise each round reads the row again.
-    let held = experts.div_ceil(TOGETHER);
+    let held = experts.div_ceil(THREADS_OF_A_ROW);
     let held = if held <= if is_wide(ranked) { 8 } else { 16 } { held } else { 0 };
     let before = format!(
         "{}typedef {} C;\n#define HELD {held}\n#define {}\n#define BY_SCORE {}\n#define BIASED {}\n#define GROUPS {}\n\
@@ -57,7 +57,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
         u32::from(choice.by_score),
         u32::from(bias.is_some()),
         choice.groups,
-        u32::from(choice.by_two),
+        u32::from(choice.by_best_two),
         u32::from(spec.attrs.bool("normalize")),
         u32::from(is_divided(spec)),
         keys(ranked),
@@ -84,7 +84,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
     vec![choose, launch("route_place", &before, &params, PLACE, experts, placing_threads(words))]
 }
 
-/// The score is `raw` of an element; for a softmax, divided by the row's sum.
+/// Kernel text of scores: `raw` of an element is its score; for a softmax, its score times the sum of the row.
 const SCORES: &str = r#"
 #if defined(SOFTMAX)
 __device__ inline C raw(C x, C top) { return f_exp(x - top); }
@@ -105,7 +105,7 @@ template <typename T> __device__ inline T max_across(T v) {
 }
 "#;
 
-/// Workspace: two numbers per row if weights are divided, then bits, one word for each expert and each block of rows.
+/// Kernel text: 32 threads choose the experts of a row. The workspace has two numbers per row if weights are divided, then bits, one word for each expert and each block of rows.
 const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, words = gridDim.x;
   C* rows = (C*)workspace;
   u32* bits = (u32*)(rows + DIVIDED * 2 * (u64)tokens) + blockIdx.x;

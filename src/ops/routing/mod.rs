@@ -84,10 +84,6 @@ impl Operation for Route {
         ])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         cost::of_launches(spec)
     }
@@ -140,5 +136,5 @@ impl Route {
 /// Maximum number of groups of experts: one for each cooperating thread.
 const MAX_GROUPS: i64 = 32;
 
-/// Threads that select a row's experts together, and rows whose bits share a word.
-const TOGETHER: u64 = 32;
+/// Number of threads that select the experts of a row, and number of rows whose bits share a word.
+const THREADS_OF_A_ROW: u64 = 32;

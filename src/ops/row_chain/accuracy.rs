@@ -75,7 +75,7 @@ fn each_element(
 ) {
     let all: Vec<&[f64]> = std::iter::once(result).chain(inputs.iter().copied()).collect();
     let mut elements = Vec::with_capacity(all.len());
-    side_by_side(dims, tensors, &all, count, |places, inputs| {
+    visit_groups(dims, tensors, &all, count, |places, inputs| {
         for (place, index) in places.enumerate() {
             elements.clear();
             elements.extend(inputs.iter().map(|input| input[place]));

@@ -4,7 +4,7 @@
 mod accuracy;
 mod kernel;
 
-use super::elementwise::{compute_type, side_by_side};
+use super::elementwise::{compute_type, visit_groups};
 use super::expression::{Binary, ExprNode};
 use super::layout::broadcast;
 use super::reductions::{Extent, Function, Group};

@@ -7,8 +7,8 @@
 use super::super::kernel::{
     BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
-use super::super::layout::collapse;
-use super::super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::layout::{collapse, halves};
+use super::super::occupancy::{BUSY_BLOCKS, UNIT_REGISTERS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Minimum number of elements per part. A second launch saves no time for shorter parts.
@@ -27,8 +27,6 @@ const ELEMENTS_UNDER_WAY: u64 = 16;
 
 /// Number of registers of a thread, apart from those for elements.
 const OTHER_REGISTERS: u64 = 40;
-/// Number of 32-bit registers of an SM.
-const UNIT_REGISTERS: u64 = 1 << 16;
 
 /// Number of totals of earlier parts that a thread loads before it uses them.
 const TOTALS_AT_ONCE: u64 = 8;
@@ -127,17 +125,14 @@ impl Split {
                 && !(along && reverse(spec) && !length.is_multiple_of(*pack))
         };
         let widest = 16 / tensors[1].dtype.size();
-        let mut halves = std::iter::successors(Some(widest.min(MAX_PACK)), |pack| (*pack > 1).then_some(pack / 2));
-        let aligned = halves.find(fits).unwrap_or(1);
+        let aligned = halves(widest.min(MAX_PACK)).find(fits).unwrap_or(1);
         let wide = wide_pack(spec, &lines)
             .filter(|wide| packed_instructions(length, *wide, true) < packed_instructions(length, aligned, false));
         let leads = wide.is_some();
         let pack = match along {
             true => wide.unwrap_or(aligned),
             // Few short lines are spread over more threads.
-            false => std::iter::successors(Some(aligned), |pack| (*pack > 1).then_some(pack / 2))
-                .find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS)
-                .unwrap_or(1),
+            false => halves(aligned).find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS).unwrap_or(1),
         };
         let block = u64::from(BLOCK);
         let reach = reach(length, pack, leads);
@@ -301,9 +296,8 @@ fn wide_pack(spec: &Spec, lines: &Lines) -> Option<u64> {
 fn threads_of(packs: u64, lines: u64) -> u64 {
     let most = packs.div_ceil(2).next_power_of_two().min(u64::from(BLOCK));
     let places = |threads: u64| threads * packs.div_ceil(threads);
-    let halves = std::iter::successors(Some(most), |threads| (*threads > 1).then_some(threads / 2));
     let fits = |threads: &u64| packs.div_ceil(*threads) <= UNDER_WAY && lines * threads >= UNITS * UNIT_THREADS;
-    halves
+    halves(most)
         .skip(1)
         .take_while(fits)
         .fold(most, |best, threads| if places(threads) < places(best) { threads } else { best })

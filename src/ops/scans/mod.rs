@@ -57,10 +57,6 @@ impl Operation for Scan {
         }
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        self.launch_costs(spec).into_iter().sum()
-    }
-
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         match Tiles::of(spec) {
             Some(tiles) => tiles.launch_costs(spec),
@@ -82,7 +78,7 @@ impl Operation for Scan {
         let precision = Precision::of(compute);
         let mut radii = vec![0.0; outputs[0].len()];
         for line in lines(spec) {
-            let mut off = Off::default();
+            let mut off = RunningError::default();
             for place in line {
                 let (x, y) = (inputs[0][place], outputs[0][place]);
                 radii[place] = if self.multiplies { off.product(precision, x, y) } else { off.sum(compute, x, y) };
@@ -142,7 +138,7 @@ fn lines(spec: &Spec) -> impl Iterator<Item = Vec<usize>> {
 
 /// Running error bound of the results of a line on a device.
 #[derive(Default)]
-struct Off {
+struct RunningError {
     /// Number of elements so far.
     count: f64,
     /// Sum of absolute values in `f64`.
@@ -157,7 +153,7 @@ struct Off {
     below: f64,
 }
 
-impl Off {
+impl RunningError {
     /// Returns the assumed number of roundings of a result: about the square root of the number of elements.
     fn steps(&self) -> f64 {
         (4.0 * self.count.sqrt() + 8.0).min(self.count)

@@ -6,6 +6,7 @@
 //! waits for one that cannot start.
 
 use super::super::kernel::{BLOCK, bounds, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
+use super::super::layout::halves;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::*;
@@ -57,7 +58,7 @@ impl Tiles {
         };
         let size = tensors.iter().map(|tensor| tensor.dtype.size()).max().unwrap_or(1);
         let widest = (16 / size).min(MAX_PACK);
-        let pack = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(fits).unwrap_or(1);
+        let pack = halves(widest).find(fits).unwrap_or(1);
         let leads = pack > 1 && strides().any(|(_, from)| !from.is_multiple_of(pack));
         if !lines.along || lines.count >= BUSY_BLOCKS || lines.length <= block * pack * LONG {
             return None;

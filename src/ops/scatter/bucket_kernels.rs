@@ -66,7 +66,8 @@ pub const SPLIT: &str = r#"  const u32 WARPS = THREADS / 32, HELD = TILE / THREA
   for (u32 k = t; k < all; k += THREADS) entries[k] = sorted[k];
 "#;
 
-/// Kernel text: `take_item` makes an item the block's: a bucket, the columns of a chunk, and the indices of a segment.
+/// Kernel text: `take_item` sets the item that the block processes next: a bucket, the columns of a chunk, and the indices of a
+/// segment.
 pub const OWN_ROWS: &str = r#"  typedef Pack<C, V> Sum;
   const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
   const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
@@ -91,7 +92,7 @@ pub const OWN_ROWS: &str = r#"  typedef Pack<C, V> Sum;
   auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
 "#;
 
-/// Kernel text: groups the `m` positions found by row. A word has the counts of two rows.
+/// Kernel text: sorts the `m` positions of a round by row. A word has the counts of two rows.
 pub const GROUP: &str = r#"#if SORTS
   const u32 WORDS = (OWN + 1) / 2, WORDS_EACH = (WORDS + THREADS - 1) / THREADS, PLACES = (ROUND + THREADS - 1) / THREADS;
   __shared__ u32 cursor[WARPS][WORDS];

@@ -4,7 +4,8 @@
 //! positions by row in their order, and divides all terms evenly among its threads, however many belong to one row. Blocks share a bucket
 //! that has far more positions than others. So every run adds terms in the same order.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ADD_RANKED, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
@@ -30,8 +31,9 @@ const SPLITS: [(u64, u64, u64); 5] = [(640, 512, 8), (1024, 256, 16), (2048, 256
 const MIN_HELD: u64 = 2;
 const ENOUGH_TILES: u64 = 256;
 
-/// Number of resident blocks per SM, and if a thread adds up more than four numbers, which take more registers.
+/// Number of resident blocks per SM.
 const RESIDENT: u64 = 4;
+/// Number of resident blocks per SM if a thread adds up more than four numbers, which take more registers.
 const RESIDENT_WIDE: u64 = 3;
 
 /// Average number of terms of a bucket.
@@ -40,7 +42,7 @@ const PER_BUCKET: u64 = 1024;
 /// Maximum average number of terms of a block before blocks share a bucket.
 const PER_BLOCK: u64 = 4096;
 
-/// Number of parts and of even averages of an item's positions above which blocks share the item.
+/// Factor above which blocks share an item: if its positions exceed this number of parts and this multiple of the average.
 const HEAVY: u64 = 2;
 
 /// Number of parts of an item whose sums a block adds up.
@@ -54,8 +56,9 @@ const MAX_RANKED_LANES: u64 = 4;
 /// Minimum number of neighbouring terms of a warp with the same row that are added by shuffles.
 const CROWD: u64 = 6;
 
-/// Number of indices that a thread reads at once, and of terms of more and of up to four elements.
+/// Number of indices that a thread reads at once.
 const EACH: u64 = 8;
+/// Number of terms that a thread reads at once: terms of more than four elements, and others.
 const AHEAD: [u64; 2] = [4, 8];
 
 /// Instructions of the kernel that adds: per position that it groups by row, per thread that adds a term, per thread that writes a sum, and
@@ -120,7 +123,7 @@ impl Buckets {
         Some(tiled)
     }
 
-    /// Buckets of one row; `None` if positions need more than 31 bits.
+    /// Returns the division with one row per bucket; `None` if positions need more than 31 bits.
     fn with(spec: &Spec, columns: &Columns, round: u64) -> Option<Buckets> {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);

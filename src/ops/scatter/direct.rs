@@ -3,7 +3,8 @@
 //! A warp reads 32 indices at a time, and its votes tell which of them name its row. Several warps of a block share a row, each with
 //! every so many words of 32 indices. A thread adds terms in an order that depends on positions alone.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
 use super::*;
 

@@ -7,7 +7,8 @@
 //! as long as the one before. Such rows have blocks of their own: a block for each row, or for each window of positions of a huge
 //! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::*;
@@ -18,10 +19,12 @@ const SLOTS: u64 = 2048;
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
 const LEAST: u64 = 8;
 
-/// Maximum average number of terms per row, of rows of up to [`WIDE`] bytes and of longer ones. Above this number of indices, and below this size of a row in bytes, tiles of indices sorted by
-/// ranges of rows are faster unless most rows have no term.
+/// Maximum average number of terms per row: of rows of up to [`WIDE`] bytes, and of longer ones.
 pub const MAX_TERMS: [u64; 2] = [32, 64];
+/// Maximum number of indices for which lists are fast whatever the size of a row. Above it, [`super::buckets`] are faster for rows shorter
+/// than [`WIDE`], unless most rows have no term.
 const MANY: u64 = 1 << 16;
+/// Size in bytes of a row from which on lists are fast for any number of indices.
 const WIDE: u64 = 128;
 
 /// Average number of terms that one thread adds up.
@@ -39,7 +42,7 @@ const HUGE: [u64; 2] = [256, 512];
 /// Minimum and maximum number of words, of 32 positions each, that a group of threads has in a window.
 const WORDS_EACH: [u64; 2] = [4, 16];
 
-/// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand places: a million took 21 µs on an
+/// Number of sectors that the cache serves in the time of an atomic operation on any of some thousand addresses: a million took 21 µs on an
 /// H100 (docs/measurements/2026-11-26-simulator.md).
 const ATOMIC_SECTORS: u64 = 5;
 
@@ -49,7 +52,7 @@ const AHEAD: u64 = 4;
 /// Number of blocks for long lists.
 const LONG_BLOCKS: u64 = UNITS;
 
-/// Number of resident blocks per SM if terms are not aligned: it leaves registers for those that a thread reads at once.
+/// Number of resident blocks per SM if terms are not aligned, so that registers can hold all terms that a thread reads at once.
 const RESIDENT: u64 = 4;
 
 /// Instructions per position that is appended, and per thread of the kernel that adds: machine code for sm_90 by NVRTC 13.0 without
@@ -92,7 +95,7 @@ impl Lists {
         let fits = rows.saturating_mul(capacity) < 1 << 31 && count < 1 << 24;
         let (pack, ragged) = columns.packs(x.dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = lanes(packs);
+        let lanes = super::search::lanes(packs, [WARP, u64::from(BLOCK)]);
         let chunks = packs.div_ceil(lanes).max(1);
         if !is_fast || !fits || chunks > MAX_CHUNKS {
             return None;
@@ -279,16 +282,6 @@ impl Lists {
             launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
         ]
     }
-}
-
-/// Returns the number of threads that share the packs of a row: a power of two that leaves few threads idle.
-fn lanes(packs: u64) -> u64 {
-    if packs <= WARP {
-        return packs.next_power_of_two();
-    }
-    let all = [32, 64, 128, 256].map(|lanes| (packs.div_ceil(lanes) * lanes, lanes));
-    let least = all.iter().map(|(idle, _)| *idle).min().unwrap_or(packs);
-    all.into_iter().filter(|(idle, _)| idle * 8 <= least * 9).map(|(_, lanes)| lanes).max().unwrap_or(WARP)
 }
 
 /// Kernel text: the parts of the workspace. `next[row]` is the place in the pool of the second array of a list, whose first word is

@@ -5,24 +5,26 @@
 //! terms are divided into parts, which all threads of the block add, whatever row they belong to. Many blocks share the columns of wide rows,
 //! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
 
-use super::super::movement::{Columns, packs_of_rows};
+use super::super::layout::packs_of_rows;
+use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::direct::VOTES;
 use super::search_kernels::{ADD, FIND, JOIN, SORT};
 use super::*;
 
-/// Number of resident threads per SM: a thread has up to 64 registers, or 80 if it adds packs of more than four elements.
+/// Number of resident threads per SM, which have up to 64 registers.
 const RESIDENT_THREADS: u64 = 1024;
+/// Number of resident threads per SM that add packs of more than four elements, with up to 80 registers.
 const RESIDENT_WIDE: u64 = 768;
 
 /// Number of indices that a thread reads at once.
 const EACH: u64 = 8;
 
-/// Number of terms that a thread reads at once: packs that are aligned, and those that take two loads.
+/// Number of terms that a thread reads at once: of aligned packs, and of packs that take two loads.
 const AHEAD: [u64; 2] = [8, 4];
 
-/// Maximum number of sorted positions that a block holds in shared memory; more than [`MAX_EACH`] permits its threads.
+/// Maximum number of sorted positions that a block holds in shared memory. [`MAX_EACH`] indices per thread are fewer.
 const ROUND: u64 = 8192;
 /// Bytes of shared memory for sums. One sum of a pack for each thread of a block takes at most half of them.
 const SUMS: u64 = 16 << 10;
@@ -32,9 +34,10 @@ const MAX_ROWS: u64 = 127;
 /// Maximum number of terms of a block that are sorted by comparing each with all others.
 const FEW: u64 = 256;
 
-/// Minimum number of threads that process neighbouring packs of a wide row: 128 bytes, a cache line. Maximum number of bytes of one
-/// row's terms that a block with more threads per row reads: an SM receives 64 bytes a cycle, so that they take half a microsecond.
+/// Minimum number of threads that process neighbouring packs of a wide row: 128 bytes, a cache line.
 const LINE: u64 = 8;
+/// Maximum number of bytes of one row's terms that a block with more than [`LINE`] threads per row reads: an SM receives 64 bytes a cycle,
+/// so that they take half a microsecond.
 const ROW_BYTES: u64 = 64 << 10;
 
 /// Maximum number of instructions of all warps, unless the operation writes many zeros: about as many as the SMs execute in the time of a
@@ -53,10 +56,11 @@ const MAX_EACH: u64 = 24;
 
 const _: () = assert!(BLOCK as u64 * MAX_EACH <= ROUND, "a block sorts its share at once");
 
-/// Minimum average number of terms of a row that blocks which share the indices have each, minimum number of indices per thread of such
-/// blocks, and number of their sums that a thread adds.
+/// Minimum average number of terms of a row in each of the blocks that share the indices.
 const MIN_TERMS: u64 = 16;
+/// Minimum number of indices per thread of such a block.
 const MIN_EACH: u64 = 2;
+/// Number of sums of such blocks that one thread adds.
 const SUMS_OF_A_JOINER: u64 = 4;
 
 /// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread: executed
@@ -111,14 +115,14 @@ impl Search {
         whole.or_else(|| Search::divided(spec, columns).filter(|_| adds).filter(is_fast))
     }
 
-    /// Blocks that search all indices for the terms of few rows.
+    /// Returns blocks that search all indices for the terms of few rows.
     fn whole(spec: &Spec, columns: &Columns) -> Search {
         let count = spec.inputs[1].elements();
         let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(LINE, WARP));
         search.among(UNITS * RESIDENT_THREADS / search.threads)
     }
 
-    /// Blocks that search a part of the indices for the terms of several rows; `None` if rows have too few terms.
+    /// Returns blocks that search a part of the indices for the terms of several rows; `None` if rows have too few terms.
     fn divided(spec: &Spec, columns: &Columns) -> Option<Search> {
         let search = Search::with(spec, columns, LINE);
         let (count, rows) = (search.count, search.rows);
@@ -129,12 +133,12 @@ impl Search {
         (segments > 1).then(|| Search { segments: count.div_ceil(share), ..search }.among(BUSY_BLOCKS))
     }
 
-    /// Blocks that own one row and search all indices.
+    /// Returns blocks that own one row and search all indices.
     fn with(spec: &Spec, columns: &Columns, most_lanes: u64) -> Search {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
         let packs = packs_of_rows(columns.length, pack, ragged);
-        let lanes = lanes(packs, most_lanes);
+        let lanes = lanes(packs, [LINE, most_lanes]);
         let chunks = packs.div_ceil(lanes).max(1);
         let threads = u64::from(BLOCK).min(SUMS / 2 / (pack * scatter_type(spec).size()));
         Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
@@ -335,10 +339,11 @@ pub fn joining(packs: u64, segments: u64) -> u64 {
 }
 
 /// Returns the number of threads that share the packs of a row: a power of two of at most `most` that leaves few threads idle.
-fn lanes(packs: u64, most: u64) -> u64 {
+/// Rows with more than `least` packs have at least `least` threads.
+pub fn lanes(packs: u64, [least, most]: [u64; 2]) -> u64 {
     let idle = |lanes: u64| packs.next_multiple_of(lanes);
     let mut lanes = packs.next_power_of_two().min(1 << most.ilog2());
-    while lanes > LINE && idle(lanes) * 8 > idle(LINE) * 9 {
+    while lanes > least && idle(lanes) * 8 > idle(least) * 9 {
         lanes /= 2;
     }
     lanes

@@ -1,4 +1,4 @@
-//! Everything that a run executes, to determine whether two runs execute the same.
+//! The work of a run as text, whose hash tells whether two runs execute the same.
 
 use std::fmt::{self, Write};
 

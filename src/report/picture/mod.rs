@@ -23,6 +23,8 @@ mod times;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, SerializeStruct, Serializer};
 
+use super::operations::shortened;
+
 pub use blocks::blocks;
 pub use counters::counters;
 pub use curve::curves;
@@ -286,14 +288,6 @@ impl SvgElement {
     /// The text that the pointer shows.
     pub fn titled(self, title: impl Into<String>) -> SvgElement {
         SvgElement { title: title.into(), ..self }
-    }
-}
-
-/// The text, or its beginning and `…`, in at most this many characters.
-fn shortened(text: &str, most: usize) -> String {
-    match text.chars().count() > most {
-        true => text.chars().take(most - 1).chain(['…']).collect(),
-        false => text.to_owned(),
     }
 }
 

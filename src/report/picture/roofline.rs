@@ -100,15 +100,17 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
     draw_roofs(&mut chart, &roofs, x, y);
     let total = points.iter().map(|point| point.time).max().unwrap_or_default().0.max(1) as f64;
     let mut labels = Labels::default();
-    for point in &points {
+    let circle = |point: &RooflinePoint| {
         let radius = 3.0 + 7.0 * (point.time.0 as f64 / total).sqrt();
-        let at = (x.at(point.intensity()), y.at(point.rate()));
+        ((x.at(point.intensity()), y.at(point.rate())), radius)
+    };
+    for point in &points {
+        let (at, radius) = circle(point);
         chart.shapes.push(SvgElement::circle(kind_fill(&point.first.category), at, radius).titled(title(point)));
         labels.taken.push((at.0 - radius, at.1 - radius, at.0 + radius, at.1 + radius));
     }
     for point in points.iter().take(NAMED) {
-        let radius = 3.0 + 7.0 * (point.time.0 as f64 / total).sqrt();
-        let at = (x.at(point.intensity()), y.at(point.rate()));
+        let (at, radius) = circle(point);
         chart.shapes.extend(labels.beside(at, radius, &plain_name(&point.first.name)));
     }
     let more = if hidden > 0 { format!("; {hidden} more are left out") } else { String::new() };

@@ -107,7 +107,7 @@ struct Builder<'a> {
     places: FxHashMap<SrcSpan, Text>,
     figures: FxHashMap<SpecId, Figures>,
     computes: FxHashMap<SpecId, Text>,
-    carried_out: FxHashMap<SpecId, Option<Text>>,
+    implementations: FxHashMap<SpecId, Option<Text>>,
 }
 
 impl<'a> Builder<'a> {
@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
             places: FxHashMap::default(),
             figures: FxHashMap::default(),
             computes: FxHashMap::default(),
-            carried_out: FxHashMap::default(),
+            implementations: FxHashMap::default(),
         }
     }
 
@@ -216,7 +216,7 @@ impl<'a> Builder<'a> {
             inputs: step.inputs(op).iter().map(|view| self.slice(*view)).collect(),
             outputs: step.outputs(op).iter().map(|view| self.slice(*view)).collect(),
             peer: self.peer(step, op),
-            carried_out: self.carried_out(info),
+            implementation: self.implementation(info),
             flops: 0.0,
             bytes: 0,
             duration_ns: Nanos(0),
@@ -226,10 +226,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn carried_out(&mut self, op: &Op) -> Option<Text> {
+    fn implementation(&mut self, op: &Op) -> Option<Text> {
         let OpKind::Run(id) = op.kind else { return None };
         let spec = self.program.spec(id);
-        let found = self.carried_out.entry(id).or_insert_with(|| spec.operation.carried_out(spec).map(Text::from));
+        let found =
+            self.implementations.entry(id).or_insert_with(|| spec.operation.implementation(spec).map(Text::from));
         found.clone()
     }
 

@@ -162,8 +162,8 @@ pub struct PlannedOperation {
     pub peer: Option<Peer>,
     /// Implementation of the operation, such as a library or a generated kernel; `None` if it follows from the kind,
     /// and in documents of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub carried_out: Option<Text>,
+    #[serde(rename = "carried_out", default, skip_serializing_if = "Option::is_none")]
+    pub implementation: Option<Text>,
     pub flops: f64,
     pub bytes: u64,
     /// Modelled duration when the operation has the device alone.
@@ -209,7 +209,7 @@ pub struct PlannedDependency {
     pub declared: Option<Text>,
 }
 
-/// Why one operation waits for another.
+/// Reason why one operation waits for another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {

@@ -25,7 +25,7 @@ pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         operations(document, (slot, iteration), out)?;
         totals(iteration, out)?;
         kept(iteration, out)?;
-        carried_out(iteration, out)?;
+        implementations(iteration, out)?;
     }
     streams(document, out)?;
     let lines = document.fusion.iter().flat_map(FusionRecord::lines);
@@ -197,12 +197,12 @@ fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Lists operations whose implementation does not follow from their kind.
-fn carried_out(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
+fn implementations(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     /// Maximum number of operations that a line names.
     const NAMED: usize = 8;
     let mut ways: IndexMap<&str, Vec<u32>> = IndexMap::new();
     for operation in &iteration.operations {
-        if let Some(way) = &operation.carried_out {
+        if let Some(way) = &operation.implementation {
             ways.entry(way).or_default().push(operation.id);
         }
     }

@@ -27,7 +27,7 @@ const VALUES: usize = 1000;
 /// Name and version of the schema.
 const SCHEMA: &str = "aorta.view/1";
 
-/// Everything that a page shows.
+/// The data that a page shows.
 #[derive(Serialize)]
 pub struct Data<'a> {
     schema: &'static str,

@@ -28,14 +28,14 @@ static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
 });
 
 /// An expression and the height of its tree.
-struct Sized {
+struct MeasuredExpr {
     expr: Expr,
     depth: usize,
 }
 
-impl Sized {
-    pub(super) fn leaf(span: SrcSpan, kind: ExprKind) -> Sized {
-        Sized { expr: Expr { span, kind }, depth: 1 }
+impl MeasuredExpr {
+    pub(super) fn leaf(span: SrcSpan, kind: ExprKind) -> MeasuredExpr {
+        MeasuredExpr { expr: Expr { span, kind }, depth: 1 }
     }
 }
 
@@ -84,7 +84,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds an expression. Checks the height of its tree at each step.
-    fn sized(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
+    fn sized(&mut self, item: PlacedPair<'a>) -> Option<MeasuredExpr> {
         let span = item.span();
         if self.level > MAX_RECURSION {
             self.too_long(span);
@@ -96,13 +96,13 @@ impl<'a> Builder<'a> {
         sized
     }
 
-    fn sized_inner(&mut self, item: PlacedPair<'a>, span: SrcSpan) -> Option<Sized> {
+    fn sized_inner(&mut self, item: PlacedPair<'a>, span: SrcSpan) -> Option<MeasuredExpr> {
         match item.pair.as_rule() {
             Rule::expr => {
                 let inner = item.inner().next()?;
                 self.sized(inner)
             }
-            Rule::whole => Some(Sized::leaf(span, ExprKind::Whole)),
+            Rule::whole => Some(MeasuredExpr::leaf(span, ExprKind::Whole)),
             Rule::range => {
                 let mut at = item.inner();
                 let from = at.next()?;
@@ -129,32 +129,32 @@ impl<'a> Builder<'a> {
             }
             Rule::cond => self.cond(item),
             Rule::quantity => self.quantity(item),
-            Rule::string => Some(Sized::leaf(span, ExprKind::Text(unquote(item.pair.as_str())))),
-            Rule::boolean => Some(Sized::leaf(span, ExprKind::Bool(item.pair.as_str() == "true"))),
+            Rule::string => Some(MeasuredExpr::leaf(span, ExprKind::Text(unquote(item.pair.as_str())))),
+            Rule::boolean => Some(MeasuredExpr::leaf(span, ExprKind::Bool(item.pair.as_str() == "true"))),
             Rule::list => {
                 let (items, depth) = self.sized_list(&mut item.inner())?;
                 self.limited(span, ExprKind::List(items), depth + 1)
             }
             _ => {
                 let symbol = self.names.intern(item.pair.as_str());
-                Some(Sized::leaf(span, ExprKind::Name(symbol)))
+                Some(MeasuredExpr::leaf(span, ExprKind::Name(symbol)))
             }
         }
     }
 
-    fn limited(&mut self, span: SrcSpan, kind: ExprKind, depth: usize) -> Option<Sized> {
+    fn limited(&mut self, span: SrcSpan, kind: ExprKind, depth: usize) -> Option<MeasuredExpr> {
         if depth > MAX_DEPTH {
             self.too_long(span);
             return None;
         }
-        Some(Sized { expr: Expr { span, kind }, depth })
+        Some(MeasuredExpr { expr: Expr { span, kind }, depth })
     }
 
     pub(super) fn too_long(&mut self, span: SrcSpan) {
         self.errors.push(SyntaxError::ExpressionTooLong { limit: MAX_DEPTH, at: span.into() });
     }
 
-    fn term(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
+    fn term(&mut self, item: PlacedPair<'a>) -> Option<MeasuredExpr> {
         let span = item.span();
         let base = item.base;
         let pairs = item.pair.into_inner();
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
             .parse(pairs)
     }
 
-    fn postfix(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
+    fn postfix(&mut self, item: PlacedPair<'a>) -> Option<MeasuredExpr> {
         let mut at = item.inner();
         let first = at.next()?;
         let mut sized = self.sized(first)?;
@@ -205,7 +205,7 @@ impl<'a> Builder<'a> {
         Some(sized)
     }
 
-    fn suffix(&mut self, base: Sized, suffix: PlacedPair<'a>) -> Option<Sized> {
+    fn suffix(&mut self, base: MeasuredExpr, suffix: PlacedPair<'a>) -> Option<MeasuredExpr> {
         let span = base.expr.span.to(suffix.span());
         match suffix.pair.as_rule() {
             Rule::call => {
@@ -252,14 +252,14 @@ impl<'a> Builder<'a> {
     pub(super) fn path(&mut self, item: PlacedPair<'a>) -> Option<Expr> {
         let mut at = item.inner();
         let name = self.name(&mut at)?;
-        let mut sized = Sized::leaf(name.span, ExprKind::Name(name.symbol));
+        let mut sized = MeasuredExpr::leaf(name.span, ExprKind::Name(name.symbol));
         while let Some(suffix) = at.next() {
             sized = self.suffix(sized, suffix)?;
         }
         Some(sized.expr)
     }
 
-    fn cond(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
+    fn cond(&mut self, item: PlacedPair<'a>) -> Option<MeasuredExpr> {
         let span = item.span();
         let mut at = item.inner();
         let mut values = Vec::new();
@@ -285,7 +285,7 @@ impl<'a> Builder<'a> {
         self.limited(span, ExprKind::If { arms, otherwise }, depth + 1)
     }
 
-    fn quantity(&mut self, item: PlacedPair<'a>) -> Option<Sized> {
+    fn quantity(&mut self, item: PlacedPair<'a>) -> Option<MeasuredExpr> {
         let span = item.span();
         let mut at = item.inner();
         let digits = at.next()?;
@@ -322,7 +322,7 @@ impl<'a> Builder<'a> {
                 }
             },
         };
-        Some(Sized::leaf(span, kind))
+        Some(MeasuredExpr::leaf(span, kind))
     }
 }
 

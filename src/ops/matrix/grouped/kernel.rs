@@ -3,7 +3,7 @@
 use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
-use super::super::super::occupancy::{UNITS, WARP};
+use super::super::super::occupancy::{RESERVED_SHARED, UNIT_REGISTERS, UNIT_SHARED, UNITS, WARP};
 use super::super::super::warpgroups;
 use super::align::Source;
 use super::*;
@@ -24,7 +24,7 @@ pub struct Tiling {
     stages: u64,
     /// Number of blocks that an SM or compute unit holds at the same time.
     pub(super) resident: u64,
-    /// Both factors as the product reads them.
+    /// The two factors as the product reads them.
     pub(super) sources: [Source; 2],
     /// Number of blocks of a cluster along the rows and along the columns, if blocks copy by tensor maps on a device
     /// that can; `None` if all threads copy.
@@ -57,11 +57,6 @@ pub const SMALL_ROWS: u64 = 32;
 /// Number of elements of shared memory for [`DEPTH`] elements of a row at any alignment, copied in whole packs.
 const SHIFTED_WIDTH: u64 = DEPTH + 8;
 
-/// Bytes of shared memory of an SM.
-const UNIT_BYTES: u64 = 228 << 10;
-/// Bytes of them that the device reserves for each block.
-const BLOCK_BYTES: u64 = 1 << 10;
-
 /// Minimum number of steps in a block's share of the depth.
 pub const MIN_STEPS: u64 = 12;
 
@@ -82,8 +77,6 @@ const STAGES_BYTES: u64 = 200 << 10;
 /// Maximum number of columns of a tile: that of a `wgmma` instruction.
 const MAX_COLUMNS: u64 = 256;
 
-/// Number of 32-bit registers of an SM.
-const REGISTERS: u64 = 1 << 16;
 /// Number of registers of a thread for other values than its sums.
 const OTHER_REGISTERS: u64 = 28;
 
@@ -210,7 +203,7 @@ impl Tiling {
             return self.stages;
         }
         let fits = |&stages: &u64| {
-            self.stages_bytes(stages, shifts) + self.table() <= UNIT_BYTES / self.resident - BLOCK_BYTES
+            self.stages_bytes(stages, shifts) + self.table() <= UNIT_SHARED / self.resident - RESERVED_SHARED
         };
         (2..=self.stages).rev().find(fits).unwrap_or(2)
     }
@@ -314,7 +307,7 @@ impl Tiling {
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
-    pub fn carried_out(&self) -> Option<&'static str> {
+    pub fn implementation(&self) -> Option<&'static str> {
         let copies = self.sources.iter().any(|source| source.offset.is_some());
         match (copies, self.splits) {
             (false, false) => None,
@@ -468,7 +461,8 @@ fn mapped_tiles(turned_b: bool) -> impl Iterator<Item = (u64, u64, [u64; 2])> {
         let (threads, copiers, [registers, _]) = tile_threads(rows);
         // The compiler needs the registers of an instruction, of 64 rows, in each thread of the block.
         let of_instruction = DEPTH * columns / 128 + OTHER_REGISTERS;
-        of_instruction <= REGISTERS / (threads + copiers) && rows * columns / threads + OTHER_REGISTERS <= registers
+        of_instruction <= UNIT_REGISTERS / (threads + copiers)
+            && rows * columns / threads + OTHER_REGISTERS <= registers
     };
     let clusters = |(rows, columns): (u64, u64)| {
         let count = if rows.min(columns) >= 2 * DEPTH { 3 } else { 1 };
@@ -527,7 +521,7 @@ mod tests {
         for turned in [false, true] {
             for (rows, columns, cluster) in mapped_tiles(turned) {
                 let (threads, copiers, registers) = tile_threads(rows);
-                assert!(threads * registers[0] + copiers * registers[1] <= REGISTERS);
+                assert!(threads * registers[0] + copiers * registers[1] <= UNIT_REGISTERS);
                 assert!(rows.is_multiple_of(threads / 2), "each warpgroup multiplies whole instructions of 64 rows");
                 let row_warps = row_warps(rows, columns, threads / WARP);
                 for lanes in [WARP, 2 * WARP] {

@@ -200,10 +200,10 @@ impl Operation for GroupedGemm {
         1
     }
 
-    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+    fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         match Gate::of(spec, FACTORS) {
-            Some(_) => Some(gated::CARRIED_OUT),
-            None => Tiling::of(spec).carried_out(),
+            Some(_) => Some(gated::IMPLEMENTATION),
+            None => Tiling::of(spec).implementation(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Source text that writes the results of a tile.
 
 /// Functions by which warps write their sums through shared memory, and blocks write zeros for tiles without terms.
-/// They follow [`super::text::TILES`].
+/// The text follows [`super::text::TILES`].
 pub const STORES: &str = r#"
 // Number of tiles of 16 columns that a warp writes together: rows of up to 128 bytes. It divides the number of tiles.
 #define CHUNK (8 / (int)sizeof(O) >= 4 && NT % 4 == 0 ? 4 : NT % 2 == 0 ? 2 : 1)
