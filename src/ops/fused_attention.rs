@@ -10,8 +10,8 @@ const LIBRARY_SCRATCH: u64 = 4 << 20;
 pub struct FusedAttention {
     pub form: AttentionForm,
     /// Operands of one call, as `[batch, heads, positions, elements]` with contiguous elements; `lse` has one element
-    /// per position. Forward: q, k, v, o, lse and optionally the bias, whose batch and heads may be 1. Backward: q, k,
-    /// v, o, lse, dy, dq, dk and dv.
+    /// per position. Forward: q, k, v, o, lse. Backward: q, k, v, o, lse, dy, dq, dk and dv. Optionally followed by
+    /// the bias, whose batch and heads may be 1.
     pub operands: Vec<(u8, Tensor)>,
     /// Number of calls.
     pub calls: u64,
@@ -19,6 +19,8 @@ pub struct FusedAttention {
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
+    /// Whether all calls read the same bias, because it is broadcast along the batch.
+    pub shares_bias: bool,
     /// False if the library may add up the gradients of queries in an arbitrary order; true for the forward form.
     pub deterministic: bool,
 }
@@ -33,7 +35,8 @@ pub enum AttentionForm {
 impl FusedAttention {
     /// Index of the bias in the list of operands; `None` without a bias.
     pub fn bias(&self) -> Option<usize> {
-        (self.form == AttentionForm::Forward && self.operands.len() > 5).then_some(5)
+        let place = if self.form == AttentionForm::Forward { 5 } else { 9 };
+        (self.operands.len() > place).then_some(place)
     }
 
     /// Returns the tensor at this index in the list of operands.
@@ -60,8 +63,11 @@ impl FusedAttention {
         class
     }
 
-    /// Bytes between the parts of an operand that consecutive calls access.
+    /// Bytes between the parts of an operand that consecutive calls access; 0 for a bias that all calls read.
     pub fn step(&self, place: usize) -> u64 {
+        if self.shares_bias && self.bias() == Some(place) {
+            return 0;
+        }
         let tensor = self.tensor(place);
         tensor.dims[0] * tensor.strides[0] * tensor.dtype.size()
     }

@@ -117,7 +117,7 @@ impl GraphForm {
 const ALIGN: u64 = 256;
 
 /// Maximum number of operands of a graph.
-const MAX_OPERANDS: usize = 11;
+const MAX_OPERANDS: usize = 12;
 
 impl EngineAttention {
     /// Launches all calls, with the addresses of the operands.
@@ -191,12 +191,22 @@ impl<'a> AttentionDims<'a> {
         graph.pointwise(function, x, b, y, Element::F32)
     }
 
-    /// Adds the scaled products of queries and keys.
-    fn products(&self, graph: &mut Graph, q: GraphTensor, keys: GraphTensor) -> Call<GraphTensor> {
+    /// Adds the scaled products of queries and keys, with the bias if there is one.
+    fn biased_products(
+        &self,
+        graph: &mut Graph,
+        q: GraphTensor,
+        keys: GraphTensor,
+        bias: Option<GraphTensor>,
+    ) -> Call<GraphTensor> {
         let products = graph.inner(self.scores, Element::F32)?;
         graph.multiply(q, keys, products)?;
         let scale = graph.number(self.attention.scale)?;
-        self.score(graph, Pointwise::Multiply, products, Some(scale))
+        let scaled = self.score(graph, Pointwise::Multiply, products, Some(scale))?;
+        match bias {
+            Some(bias) => self.score(graph, Pointwise::Add, scaled, Some(bias)),
+            None => Ok(scaled),
+        }
     }
 
     /// Masks the keys behind a query's own position, and those before its window.
@@ -259,10 +269,7 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let [v, o, lse] =
         [shape.operand(graph, 2, false)?, shape.operand(graph, 3, false)?, shape.operand(graph, 4, false)?];
     let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
-    let mut scores = shape.products(graph, q, keys)?;
-    if let Some(bias) = bias {
-        scores = shape.score(graph, Pointwise::Add, scores, Some(bias))?;
-    }
+    let scores = shape.biased_products(graph, q, keys, bias)?;
     let scores = shape.mask(graph, scores)?;
     let [top, sum, log] = [(); 3].map(|()| graph.inner(shape.rows, Element::F32));
     let (top, sum, log) = (top?, sum?, log?);
@@ -279,7 +286,7 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
 }
 
 /// Builds the graph of the gradients. Operands in the order of their addresses: q, k, v, o, lse, dy, dq, dk, dv, the
-/// row sums of `dy * o`, and with `atomic` the sums of the queries' gradients.
+/// bias if there is one, the row sums of `dy * o`, and with `atomic` the sums of the queries' gradients.
 fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> Call<Graph> {
     let mut owned = Graph::new(library);
     let (graph, shape) = (&mut owned, AttentionDims::of(attention));
@@ -287,6 +294,7 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     let (q, keys, values) = (place(graph, 0)?, place(graph, 1)?, place(graph, 2)?);
     let (o, lse, dy) = (place(graph, 3)?, place(graph, 4)?, place(graph, 5)?);
     let (dq, dk, dv) = (place(graph, 6)?, place(graph, 7)?, place(graph, 8)?);
+    let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
     let sums = graph.operand(shape.rows, contiguous(shape.rows), Element::F32)?;
 
     let products = graph.inner(sizes(&attention.tensor(3).dims), Element::F32)?;
@@ -296,7 +304,7 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     let one = graph.number(1.0)?;
     graph.pointwise(Pointwise::Multiply, reduced, Some(one), sums, Element::F32)?;
 
-    let scores = shape.products(graph, q, keys)?;
+    let scores = shape.biased_products(graph, q, keys, bias)?;
     let relative = shape.score(graph, Pointwise::Subtract, scores, Some(lse))?;
     let relative = shape.mask(graph, relative)?;
     let weights = shape.score(graph, Pointwise::Exp, relative, None)?;
