@@ -5,6 +5,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_pa
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::super::warpgroups;
 use super::cost::PER_BIAS;
 use super::cost::Tiles;
 use super::kernel::{RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
@@ -19,6 +20,10 @@ const LARGEST_TILE: u64 = 128;
 
 /// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
+
+/// Columns of a tile with `wgmma`, and number of tiles of columns that shared memory then holds.
+const HOPPER_COLUMNS: u64 = 64;
+const STAGES: u64 = 2;
 
 /// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
 /// each of the three gradients takes one more.
@@ -127,8 +132,8 @@ impl KernelOperand {
 /// Division of the work of the gradient kernels among thread blocks.
 pub struct BackwardPartition {
     shape: Shape,
-    /// Columns of a tile, and the head dimensions of queries and of values, rounded up to whole tiles; `None` for the
-    /// kernels without matrix units, which have 32 threads for each row.
+    /// Columns of a tile on devices without `wgmma`, and the head dimensions of queries and of values, rounded up to whole tiles;
+    /// `None` for the kernels without matrix units, which have 32 threads for each row.
     tiles: Option<(u64, [u64; 2])>,
 }
 
@@ -168,12 +173,14 @@ impl BackwardPartition {
         }
     }
 
-    /// Bytes of shared memory of a block: tiles of rows and of columns, and `lse` and `delta` of each column; 0 without
-    /// tiles.
+    /// Bytes of shared memory of a block, the maximum over all devices: tiles of rows and of columns, and `lse` and `delta` of each
+    /// column; 0 without tiles.
     fn shared(&self) -> u64 {
         let Some((columns, widths)) = self.tiles else { return 0 };
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
-        2 * (BLOCK_ROWS + columns) * (row(widths[0]) + row(widths[1])) + 8 * columns
+        let of = |columns: u64, row: u64| 2 * (BLOCK_ROWS + columns) * row + 8 * columns;
+        let whole = widths.iter().map(|width| width.next_multiple_of(64)).sum();
+        of(columns, row(widths[0]) + row(widths[1])).max(of(STAGES * HOPPER_COLUMNS, whole))
     }
 
     /// Returns the cost of all gradient kernels together.
@@ -182,7 +189,8 @@ impl BackwardPartition {
         let elements = (self.shape.size + self.shape.value_size) as f64;
         let (mut multiplied, mut steps) = (0.0, 0);
         let (instructions, share, matrix) = match self.tiles {
-            Some((columns, widths)) => {
+            Some((_, widths)) => {
+                let columns = HOPPER_COLUMNS;
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
@@ -305,18 +313,25 @@ impl BackwardPartition {
                 let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
                 params.push(param("f32 scale_log2", Arg::F32(scale)));
                 let packs = order[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
+                let dtype = spec.inputs[0].dtype;
                 let before = format!(
-                    "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define BN {columns}\n\
-                     #define MAX_ROW_WARPS 4\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}",
+                    "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
+                     #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}",
                     mma::FUNCTIONS,
                     widths[0],
                     widths[1],
                     text::PLACES,
+                    backward_text::DEVICES,
                     text::TILES,
                     backward_text::VIEW,
+                    warpgroups::functions(&[
+                        warpgroups::product("scores_of", dtype, HOPPER_COLUMNS, Some(false), false),
+                        warpgroups::product("products_of", dtype, widths[0], None, true),
+                        warpgroups::product("values_of", dtype, widths[1], None, true),
+                    ]),
                 );
                 let tiles = kernel(name, &before, &params, backward_text::TILES, blocks, threads);
-                Kernel { shared: Shared::Bytes(self.shared() as u32), ..tiles }
+                Kernel { shared: Shared::AtMost(self.shared() as u32), ..tiles }
             }
             None => {
                 let before = format!(

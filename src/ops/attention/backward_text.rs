@@ -43,14 +43,43 @@ __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
 }
 "#;
 
+/// Columns per tile by device, and the text that all devices share.
+///
+/// On Hopper, a warpgroup of four warps multiplies by `wgmma`: the rows and the columns of a tile are in shared memory for the
+/// products of scores and of their gradients, which are in registers for the products that add up the results.
+pub const DEVICES: &str = r#"
+#define MAX_ROW_WARPS 4
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
+#define WARPGROUPS 1
+#define BN HOPPER_COLUMNS
+#else
+#define WARPGROUPS 0
+#define BN OTHER_COLUMNS
+#endif
+// Number of columns of 64 elements that hold a row of each operand.
+#define PARTS ((WIDTH + 63) / 64)
+#define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
+"#;
+
 /// A block processes `BM` rows, divided among its warps, and iterates over the columns in tiles of `BN`.
-pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
+pub const TILES: &str = r#"#if WARPGROUPS
+  extern __shared__ __align__(1024) Pack<u32, 4> memory[];
+  // Double buffering of the tiles of columns.
+  const u32 STAGES = 2, STAGE = (PARTS + VALUE_PARTS) * BN * 64;
+  Columns<BM> tile_own1 = {(u16*)memory};
+  Columns<BM> tile_own2 = {tile_own1.at + PARTS * BM * 64};
+  u16* tiles = tile_own2.at + VALUE_PARTS * BM * 64;
+  f32* logs = (f32*)(tiles + STAGES * STAGE);
+#else
+  extern __shared__ Pack<u32, 4> memory[];
+  const u32 STAGES = 1;
   Tile<BM, WIDTH> tile_own1 = {(u16*)memory};
   Tile<BM, VALUE_WIDTH> tile_own2 = {tile_own1.at + tile_own1.SIZE};
   Tile<BN, WIDTH> tile_other1 = {tile_own2.at + tile_own2.SIZE};
   Tile<BN, VALUE_WIDTH> tile_other2 = {tile_other1.at + tile_other1.SIZE};
   f32* logs = (f32*)(tile_other2.at + tile_other2.SIZE);
-  f32* deltas = logs + BN;
+#endif
+  f32* deltas = logs + STAGES * BN;
 #if RAGGED
   u32 blocks = rows / BM + sequences + 1, index = blockIdx.x / blocks;
   Sequence sequence = SEQUENCE_OF(KEYS, blockIdx.x % blocks, BM);
@@ -75,28 +104,160 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
   u32 own_row = threadIdx.x / LANES * MT * 16;
 
-  load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
-  load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
-
-  Sums sum1[MT][WIDTH / 16], sum2[MT][KEYS ? VALUE_WIDTH / 16 : 1];
+  Sums sum1[MT][WIDTH / 16], sum2[MT][KEYS ? VALUE_WIDTH / 16 : 1], weight[MT][NT], slope[MT][NT];
   f32 own_log[MT][LANE_ROWS], own_delta[MT][LANE_ROWS];
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
-    own_log[m][h] = !KEYS && row < rows ? lse[place_of_own(s_lse, row)] * 1.4426950408889634f : 0;
+    own_log[m][h] = !KEYS && row < rows ? lse[place_of_own(s_lse, row)] * LOG2_E : 0;
     own_delta[m][h] = !KEYS && row < rows ? delta[place_of_own(s_delta, row)] : 0;
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) sum1[m][n].at[h][i] = 0;
     EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) sum2[m][n].at[h][i] = 0;
   }
-  for (u32 start = 0; start < others; start += BN) {
+  // Whether the scores of a tile are masked, so that its columns need not be read. Sets `whole` if none of them is.
+  bool whole = false;
+  auto is_skipped = [&](u32 start) {
     u32 last = start + BN < others ? start + BN - 1 : others - 1;
     // If the columns span several heads, they can belong to any query.
     bool several = KEYS && GROUP > 1 && start / queries != last / queries;
     u32 early = several ? 0 : QUERY(first_row, start), late = several ? queries - 1 : QUERY(last_row, last);
     u32 low = KEY(first_row, start), high = KEY(last_row, last);
+    whole = start + BN <= others &&
+            (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
     // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
-    if (CAUSAL && !SLOPES && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high)) continue;
-    bool whole = start + BN <= others &&
-                 (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
+    return CAUSAL && !SLOPES && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high);
+  };
+  // First tile from `start` on that is not skipped; not less than `others` if all of them are.
+  auto next_tile = [&](u32 start) {
+    while (start < others && is_skipped(start)) start += BN;
+    return start;
+  };
+  auto log_of = [&](u32 start) {
+    u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
+    return lse[place_of_other(s_lse, column, queries)] * LOG2_E;
+  };
+  auto delta_of = [&](u32 start) {
+    u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
+    return delta[place_of_other(s_delta, column, queries)];
+  };
+  // Replaces scores by weights.
+  auto weigh = [&](u32 start, const f32* logs) {
+    EACH_ROW {
+      u32 row = first_row + own_row + m * 16 + lane_row(h);
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 place = n * 16 + lane_column(i), column = start + place;
+        f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * scale_log2;
+#if BIAS
+        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, row, column)]) * LOG2_E;
+        // The query may attend to no key; its `lse` is then the lowest number too.
+        f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
+#else
+        f32 p = exp2_fast(score - log);
+#endif
+        if (!whole) {
+          u32 query = QUERY(row, column), key = KEY(row, column);
+          bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
+                      key < last_key(query, queries, keys);
+          if (!seen) p = 0;
+        }
+        weight[m][n].at[h][i] = p;
+      }
+    }
+  };
+  // Replaces products of gradients and values by gradients of scores.
+  auto incline = [&](u32 start, const f32* deltas) {
+    EACH_ROW {
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 place = n * 16 + lane_column(i);
+        f32 less = KEYS ? deltas[place] : own_delta[m][h], p = weight[m][n].at[h][i];
+        slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
+#if SLOPES
+        u32 row = first_row + own_row + m * 16 + lane_row(h), column = start + place;
+        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, row, column)], slope[m][n].at[h][i]);
+#endif
+      }
+    }
+  };
+  u32 start = next_tile(0);
+#if WARPGROUPS
+  // Loads the rows of one operand, in columns of 64 elements.
+  auto load_rows_of = [&](u16* to, u32 part, const T* from, i64 stride, u32 count, u32 width, i64 element) {
+    load_matrix<THREADS, PACKS>(Tile<BM, 64>{to + part * (BM * 64)}, from + part * 64 * element, stride, count, left_of(width, part * 64), element);
+  };
+  EACH_TILE(part, PARTS)
+    load_rows_of(tile_own1.at, part, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  EACH_TILE(part, VALUE_PARTS)
+    load_rows_of(tile_own2.at, part, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
+  auto load_columns_of = [&](u16* to, u32 part, const T* other, const Steps& steps, u32 start, u32 width) {
+    Tile<BN, 64> tile = {to + part * (BN * 64)};
+    other += part * 64 * steps.element;
+    if (KEYS && GROUP > 1) {
+      auto row = [&](u32 r) { return start + r < others ? other + place_of_other(steps, start + r, queries) : (const T*)0; };
+      load_rows<THREADS, PACKS, BN, 64, T>(tile, row, left_of(width, part * 64), steps.element);
+    } else {
+      load_matrix<THREADS, PACKS>(tile, other + (i64)start * steps.query, steps.query, others - start, left_of(width, part * 64), steps.element);
+    }
+  };
+  f32 next_log = 0, next_delta = 0;
+  auto load_columns = [&](u32 start, u32 stage) {
+    u16* to = tiles + stage * STAGE;
+    EACH_TILE(part, PARTS) load_columns_of(to, part, other1, s_other1, start, d);
+    EACH_TILE(part, VALUE_PARTS) load_columns_of(to + PARTS * BN * 64, part, other2, s_other2, start, dv);
+    if (KEYS && threadIdx.x < BN) {
+      next_log = log_of(start);
+      next_delta = delta_of(start);
+    }
+  };
+  if (start < others) load_columns(start, 0);
+  for (u32 stage = 0; start < others; stage = 1 - stage) {
+    const u16* of_other1 = tiles + stage * STAGE;
+    const u16* of_other2 = of_other1 + PARTS * BN * 64;
+    if (KEYS && threadIdx.x < BN) {
+      logs[stage * BN + threadIdx.x] = next_log;
+      deltas[stage * BN + threadIdx.x] = next_delta;
+    }
+    loads_done();
+    written_before();
+    // Behind this barrier, no warp multiplies the other tile any more.
+    __syncthreads();
+    const u32 own = start, next = next_tile(start + BN);
+    if (next < others) load_columns(next, 1 - stage);
+    multiply_begin();
+    EACH_TILE(c, WIDTH / 16)
+      scores_of(weight[0], described<BM>(tile_own1.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other1 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
+    multiply_end();
+    EACH_TILE(c, VALUE_WIDTH / 16)
+      scores_of(slope[0], described<BM>(tile_own2.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other2 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
+    multiply_end();
+    is_skipped(own);  // sets `whole`
+    multiply_wait<1>();
+    settled(weight[0]);
+    weigh(own, logs + stage * BN);
+    Factor inclines[NT];
+#if KEYS
+    Factor weights[NT];
+    EACH_TILE(c, NT) weights[c] = left_of<T>(weight[0][c]);
+    multiply_begin();
+    EACH_TILE(c, NT) values_of(sum2[0], weights[c], described<BN>(of_other2 + c * (16 * 64)), true);
+    multiply_end();
+#endif
+    multiply_wait<KEYS>();
+    settled(slope[0]);
+    incline(own, deltas + stage * BN);
+    EACH_TILE(c, NT) inclines[c] = left_of<T>(slope[0][c]);
+    multiply_begin();
+    EACH_TILE(c, NT) products_of(sum1[0], inclines[c], described<BN>(of_other1 + c * (16 * 64)), true);
+    multiply_end();
+    multiply_wait<0>();
+    settled(sum1[0]);
+#if KEYS
+    settled(sum2[0]);
+#endif
+    start = next;
+  }
+#else
+  load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
+  for (; start < others; start = next_tile(start + BN)) {
     __syncthreads();
     if (KEYS && GROUP > 1) {
       auto row1 = [&](u32 r) { return start + r < others ? other1 + place_of_other(s_other1, start + r, queries) : (const T*)0; };
@@ -109,13 +270,11 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
     }
     loads_issued();
     if (KEYS && threadIdx.x < BN) {
-      u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
-      logs[threadIdx.x] = lse[place_of_other(s_lse, column, queries)] * 1.4426950408889634f;
-      deltas[threadIdx.x] = delta[place_of_other(s_delta, column, queries)];
+      logs[threadIdx.x] = log_of(start);
+      deltas[threadIdx.x] = delta_of(start);
     }
     loads_done();
     __syncthreads();
-    Sums weight[MT][NT], slope[MT][NT];
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) weight[m][n].at[h][i] = slope[m][n].at[h][i] = 0;
     EACH_TILE(c, WIDTH / 16) {
       Factor factor[MT];
@@ -133,32 +292,8 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
         EACH_TILE(m, MT) multiply<T>(slope[m][n], factor[m], columns);
       }
     }
-    EACH_ROW {
-      u32 row = first_row + own_row + m * 16 + lane_row(h);
-      EACH_TILE(n, NT) EACH_TILE(i, 4) {
-        u32 place = n * 16 + lane_column(i), column = start + place;
-        f32 log = KEYS ? logs[place] : own_log[m][h], less = KEYS ? deltas[place] : own_delta[m][h];
-        f32 score = weight[m][n].at[h][i] * scale_log2;
-#if BIAS
-        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, row, column)]) * LOG2_E;
-        // The query may attend to no key; its `lse` is then the lowest number too.
-        f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
-#else
-        f32 p = exp2_fast(score - log);
-#endif
-        if (!whole) {
-          u32 query = QUERY(row, column), key = KEY(row, column);
-          bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
-                      key < last_key(query, queries, keys);
-          if (!seen) p = 0;
-        }
-        weight[m][n].at[h][i] = p;
-        slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
-#if SLOPES
-        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, row, column)], slope[m][n].at[h][i]);
-#endif
-      }
-    }
+    weigh(start, logs);
+    incline(start, deltas);
     EACH_TILE(c, NT) {
       Factor factor[MT];
       if (KEYS) {
@@ -175,6 +310,7 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
       }
     }
   }
+#endif
   loads_done();
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
