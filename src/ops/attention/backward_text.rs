@@ -10,7 +10,7 @@
 /// heads are consecutive.
 pub const VIEW: &str = r#"
 #if KEYS
-#define QUERY(row, column) query_of(column, queries)
+#define QUERY(row, column) (column)
 #define KEY(row, column) (row)
 #else
 #define QUERY(row, column) (row)
@@ -31,12 +31,10 @@ pub const VIEW: &str = r#"
     others = KEYS ? queries * GROUP : keys;                                                                      \
   }
 #endif
-#if BIAS
-// Offset of the bias of a score, and of its gradient.
-#define OF_SCORE(steps, row, column) \
-  (KEYS ? place_of_other(steps, column, queries) + (i64)(row) * steps.element \
+// Offset of the bias of a score, and of its gradient, in a head of those that share keys.
+#define OF_SCORE(steps, head, row, column) \
+  (KEYS ? (i64)(head) * steps.head + (i64)(column) * steps.query + (i64)(row) * steps.element \
         : place_of_own(steps, row) + (i64)(column) * steps.element)
-#endif
 __device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
 __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
   return KEYS ? place(steps, row, queries) : (i64)row * steps.query;
@@ -81,11 +79,17 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #endif
   f32* deltas = logs + STAGES * BN;
 #if RAGGED
-  u32 blocks = rows / BM + sequences + 1, index = blockIdx.x / blocks;
-  Sequence sequence = SEQUENCE_OF(KEYS, blockIdx.x % blocks, BM);
+  u32 blocks = rows / BM + sequences + 1;
+#else
+  u32 blocks = (rows + BM - 1) / BM;
+#endif
+  // Blocks start with the first keys and the last queries: with a causal mask, these have the most pairs.
+  u32 index = blockIdx.x / blocks, number = KEYS ? blockIdx.x % blocks : blocks - 1 - blockIdx.x % blocks;
+#if RAGGED
+  Sequence sequence = SEQUENCE_OF(KEYS, number, BM);
   u32 first_row = sequence.row;
 #else
-  u32 blocks = (rows + BM - 1) / BM, index = blockIdx.x / blocks, first_row = blockIdx.x % blocks * BM;
+  u32 first_row = number * BM;
 #endif
   i64 at[OPERANDS];
   g.offsets(index, at);
@@ -101,6 +105,8 @@ pub const TILES: &str = r#"#if WARPGROUPS
   OF_SEQUENCE
   if (first_row >= rows) return;
 #endif
+  // Tiles of columns do not span heads.
+  others = KEYS ? queries : keys;
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
   u32 own_row = threadIdx.x / LANES * MT * 16;
 
@@ -113,41 +119,52 @@ pub const TILES: &str = r#"#if WARPGROUPS
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) sum1[m][n].at[h][i] = 0;
     EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) sum2[m][n].at[h][i] = 0;
   }
-  // Whether the scores of a tile are masked, so that its columns need not be read. Sets `whole` if none of them is.
-  bool whole = false;
-  auto is_skipped = [&](u32 start) {
-    u32 last = start + BN < others ? start + BN - 1 : others - 1;
-    // If the columns span several heads, they can belong to any query.
-    bool several = KEYS && GROUP > 1 && start / queries != last / queries;
-    u32 early = several ? 0 : QUERY(first_row, start), late = several ? queries - 1 : QUERY(last_row, last);
-    u32 low = KEY(first_row, start), high = KEY(last_row, last);
-    whole = start + BN <= others &&
-            (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
+  // Head, and first column, of the current tile.
+  u32 head = 0, start = 0;
+  // Whether no score of a tile is masked.
+  auto is_whole = [&](u32 start) {
+    u32 last = start + BN < others ? start + BN - 1 : others - 1, late = KEYS ? last : last_row;
+    return start + BN <= others && (!CAUSAL || (first_key(late, queries, keys, window) <= KEY(first_row, start) &&
+                                                last_key(QUERY(first_row, start), queries, keys) > KEY(last_row, last)));
+  };
+  // Moves to the next tile with scores that are not masked, from the current one on.
+  auto seek = [&]() {
+    if (others == 0) head = GROUP;
     // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
-    return CAUSAL && !SLOPES && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high);
+    if (!CAUSAL || SLOPES) return;
+    while (head < GROUP) {
+      u32 last = start + BN < others ? start + BN - 1 : others - 1;
+      u32 early = QUERY(first_row, start), late = QUERY(last_row, last);
+      if (last_key(late, queries, keys) > KEY(first_row, start) && first_key(early, queries, keys, window) <= KEY(last_row, last)) return;
+      start += BN;
+      if (start >= others) {
+        start = 0;
+        head++;
+      }
+    }
   };
-  // First tile from `start` on that is not skipped; not less than `others` if all of them are.
-  auto next_tile = [&](u32 start) {
-    while (start < others && is_skipped(start)) start += BN;
-    return start;
+  auto advance = [&]() {
+    start += BN;
+    if (start >= others) {
+      start = 0;
+      head++;
+    }
+    seek();
   };
-  auto log_of = [&](u32 start) {
+  auto of_column = [&](const f32* numbers, const Steps& steps) {
     u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
-    return lse[place_of_other(s_lse, column, queries)] * LOG2_E;
-  };
-  auto delta_of = [&](u32 start) {
-    u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
-    return delta[place_of_other(s_delta, column, queries)];
+    return numbers[head * steps.head + column * steps.query];
   };
   // Replaces scores by weights.
-  auto weigh = [&](u32 start, const f32* logs) {
+  auto weigh = [&](u32 head, u32 start, const f32* logs) {
+    bool whole = is_whole(start);
     EACH_ROW {
       u32 row = first_row + own_row + m * 16 + lane_row(h);
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 place = n * 16 + lane_column(i), column = start + place;
         f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * scale_log2;
 #if BIAS
-        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, row, column)]) * LOG2_E;
+        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, head, row, column)]) * LOG2_E;
         // The query may attend to no key; its `lse` is then the lowest number too.
         f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
 #else
@@ -164,7 +181,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
     }
   };
   // Replaces products of gradients and values by gradients of scores.
-  auto incline = [&](u32 start, const f32* deltas) {
+  auto incline = [&](u32 head, u32 start, const f32* deltas) {
     EACH_ROW {
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 place = n * 16 + lane_column(i);
@@ -172,12 +189,12 @@ pub const TILES: &str = r#"#if WARPGROUPS
         slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
 #if SLOPES
         u32 row = first_row + own_row + m * 16 + lane_row(h), column = start + place;
-        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, row, column)], slope[m][n].at[h][i]);
+        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, head, row, column)], slope[m][n].at[h][i]);
 #endif
       }
     }
   };
-  u32 start = next_tile(0);
+  seek();
 #if WARPGROUPS
   // Loads the rows of one operand, in columns of 64 elements.
   auto load_rows_of = [&](u16* to, u32 part, const T* from, i64 stride, u32 count, u32 width, i64 element) {
@@ -187,28 +204,22 @@ pub const TILES: &str = r#"#if WARPGROUPS
     load_rows_of(tile_own1.at, part, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
   EACH_TILE(part, VALUE_PARTS)
     load_rows_of(tile_own2.at, part, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
-  auto load_columns_of = [&](u16* to, u32 part, const T* other, const Steps& steps, u32 start, u32 width) {
-    Tile<BN, 64> tile = {to + part * (BN * 64)};
-    other += part * 64 * steps.element;
-    if (KEYS && GROUP > 1) {
-      auto row = [&](u32 r) { return start + r < others ? other + place_of_other(steps, start + r, queries) : (const T*)0; };
-      load_rows<THREADS, PACKS, BN, 64, T>(tile, row, left_of(width, part * 64), steps.element);
-    } else {
-      load_matrix<THREADS, PACKS>(tile, other + (i64)start * steps.query, steps.query, others - start, left_of(width, part * 64), steps.element);
-    }
+  auto load_columns_of = [&](u16* to, u32 part, const T* other, const Steps& steps, u32 width) {
+    const T* from = other + head * steps.head + (i64)start * steps.query + part * 64 * steps.element;
+    load_matrix<THREADS, PACKS>(Tile<BN, 64>{to + part * (BN * 64)}, from, steps.query, others - start, left_of(width, part * 64), steps.element);
   };
   f32 next_log = 0, next_delta = 0;
-  auto load_columns = [&](u32 start, u32 stage) {
+  auto load_columns = [&](u32 stage) {
     u16* to = tiles + stage * STAGE;
-    EACH_TILE(part, PARTS) load_columns_of(to, part, other1, s_other1, start, d);
-    EACH_TILE(part, VALUE_PARTS) load_columns_of(to + PARTS * BN * 64, part, other2, s_other2, start, dv);
+    EACH_TILE(part, PARTS) load_columns_of(to, part, other1, s_other1, d);
+    EACH_TILE(part, VALUE_PARTS) load_columns_of(to + PARTS * BN * 64, part, other2, s_other2, dv);
     if (KEYS && threadIdx.x < BN) {
-      next_log = log_of(start);
-      next_delta = delta_of(start);
+      next_log = of_column(lse, s_lse) * LOG2_E;
+      next_delta = of_column(delta, s_delta);
     }
   };
-  if (start < others) load_columns(start, 0);
-  for (u32 stage = 0; start < others; stage = 1 - stage) {
+  if (head < GROUP) load_columns(0);
+  for (u32 stage = 0; head < GROUP; stage = 1 - stage) {
     const u16* of_other1 = tiles + stage * STAGE;
     const u16* of_other2 = of_other1 + PARTS * BN * 64;
     if (KEYS && threadIdx.x < BN) {
@@ -219,8 +230,9 @@ pub const TILES: &str = r#"#if WARPGROUPS
     written_before();
     // Behind this barrier, no warp multiplies the other tile any more.
     __syncthreads();
-    const u32 own = start, next = next_tile(start + BN);
-    if (next < others) load_columns(next, 1 - stage);
+    const u32 own_head = head, own = start;
+    advance();
+    if (head < GROUP) load_columns(1 - stage);
     multiply_begin();
     EACH_TILE(c, WIDTH / 16)
       scores_of(weight[0], described<BM>(tile_own1.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other1 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
@@ -228,10 +240,9 @@ pub const TILES: &str = r#"#if WARPGROUPS
     EACH_TILE(c, VALUE_WIDTH / 16)
       scores_of(slope[0], described<BM>(tile_own2.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other2 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
     multiply_end();
-    is_skipped(own);  // sets `whole`
     multiply_wait<1>();
     settled(weight[0]);
-    weigh(own, logs + stage * BN);
+    weigh(own_head, own, logs + stage * BN);
     Factor inclines[NT];
 #if KEYS
     Factor weights[NT];
@@ -242,7 +253,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #endif
     multiply_wait<KEYS>();
     settled(slope[0]);
-    incline(own, deltas + stage * BN);
+    incline(own_head, own, deltas + stage * BN);
     EACH_TILE(c, NT) inclines[c] = left_of<T>(slope[0][c]);
     multiply_begin();
     EACH_TILE(c, NT) products_of(sum1[0], inclines[c], described<BN>(of_other1 + c * (16 * 64)), true);
@@ -252,26 +263,21 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #if KEYS
     settled(sum2[0]);
 #endif
-    start = next;
   }
 #else
   load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
   load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
-  for (; start < others; start = next_tile(start + BN)) {
+  for (; head < GROUP; advance()) {
     __syncthreads();
-    if (KEYS && GROUP > 1) {
-      auto row1 = [&](u32 r) { return start + r < others ? other1 + place_of_other(s_other1, start + r, queries) : (const T*)0; };
-      auto row2 = [&](u32 r) { return start + r < others ? other2 + place_of_other(s_other2, start + r, queries) : (const T*)0; };
-      load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_other1, row1, d, s_other1.element);
-      load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_other2, row2, dv, s_other2.element);
-    } else {
-      load_matrix<THREADS, PACKS>(tile_other1, other1 + (i64)start * s_other1.query, s_other1.query, others - start, d, s_other1.element);
-      load_matrix<THREADS, PACKS>(tile_other2, other2 + (i64)start * s_other2.query, s_other2.query, others - start, dv, s_other2.element);
-    }
+    auto load_columns = [&](auto& tile, const T* other, const Steps& steps, u32 width) {
+      load_matrix<THREADS, PACKS>(tile, other + head * steps.head + (i64)start * steps.query, steps.query, others - start, width, steps.element);
+    };
+    load_columns(tile_other1, other1, s_other1, d);
+    load_columns(tile_other2, other2, s_other2, dv);
     loads_issued();
     if (KEYS && threadIdx.x < BN) {
-      logs[threadIdx.x] = log_of(start);
-      deltas[threadIdx.x] = delta_of(start);
+      logs[threadIdx.x] = of_column(lse, s_lse) * LOG2_E;
+      deltas[threadIdx.x] = of_column(delta, s_delta);
     }
     loads_done();
     __syncthreads();
@@ -292,8 +298,8 @@ pub const TILES: &str = r#"#if WARPGROUPS
         EACH_TILE(m, MT) multiply<T>(slope[m][n], factor[m], columns);
       }
     }
-    weigh(start, logs);
-    incline(start, deltas);
+    weigh(head, start, logs);
+    incline(head, start, deltas);
     EACH_TILE(c, NT) {
       Factor factor[MT];
       if (KEYS) {
@@ -365,10 +371,10 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     sum2[e] = 0;
   }
   for (u32 other = 0; other < others; other++) {
-    u32 query = QUERY(row, other), key = KEY(row, other);
+    u32 query = KEYS ? query_of(other, queries) : row, key = KEY(row, other);
     bool seen = key >= first_key(query, queries, keys, window) && key < last_key(query, queries, keys);
 #if SLOPES
-    if (!seen && lane == 0) store<C>(slopes[OF_SCORE(s_slopes, row, other)], C(0));
+    if (!seen && lane == 0) store<C>(slopes[OF_SCORE(s_slopes, 0, row, other)], C(0));
 #endif
     if (!seen) continue;
     const T* from1 = other1 + place_of_other(s_other1, other, queries);
@@ -393,7 +399,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     i64 less = KEYS ? place_of_other(s_delta, other, queries) : place_of_own(s_delta, row);
     score *= scale;
 #if BIAS
-    score += load<C>(bias[OF_SCORE(s_bias, row, other)]);
+    score += load<C>(bias[OF_SCORE(s_bias, other / queries, row, KEYS ? query : other)]);
     // The query may attend to no key; its `lse` is then the lowest number too.
     C p = score == LOWEST ? C(0) : f_exp(score - lse[log]);
 #else
@@ -401,7 +407,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
 #endif
     C change = p == C(0) ? C(0) : p * (slope - delta[less]);
 #if SLOPES
-    if (lane == 0) store<C>(slopes[OF_SCORE(s_slopes, row, other)], change);
+    if (lane == 0) store<C>(slopes[OF_SCORE(s_slopes, 0, row, other)], change);
 #endif
     EACH_OF(e, EACH_Q) sum1[e] += change * theirs1[e];
     EACH_OF(e, EACH_V) sum2[e] += p * theirs2[e];

@@ -98,7 +98,10 @@ pub fn splits(spec: &Spec) -> Vec<Split> {
         return vec![single(whole, Method::Depthwise(depthwise))];
     }
     let phase = whole.trimmed();
-    match Few::of(spec, &phase.shape) {
+    // Blocks for few rows have one group each. Threads of blocks that span groups have work also if a group has few places.
+    let shape = &phase.shape;
+    let spans_groups = shape.form == Form::Forward && shape.gathered() == 1 && 2 * shape.places() <= THREADS;
+    match Few::of(spec, shape).filter(|_| !spans_groups) {
         Some(few) => vec![single(phase, Method::Few(few))],
         None => phase.divided().into_iter().map(|phase| Split::of(spec, phase)).collect(),
     }
