@@ -99,7 +99,7 @@ fn attention_of_ragged_sequences() {
     let mut file = File::new(16);
     for case in 0..cases(6) {
         let dtype = file.pick(&DTYPES);
-        let sequences = file.pick(&[1, 2, 9]);
+        let sequences = file.pick(&[1, 2, 9, 70]);
         let heads = [1 + file.below(2), file.pick(&[1, 2])];
         let positions = [file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80])];
         let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];

@@ -316,11 +316,12 @@ impl BackwardPartition {
                 let dtype = spec.inputs[0].dtype;
                 let before = format!(
                     "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
-                     #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}",
+                     #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}{}",
                     mma::FUNCTIONS,
                     widths[0],
                     widths[1],
                     text::PLACES,
+                    sequences_text::SEQUENCES,
                     backward_text::DEVICES,
                     text::TILES,
                     backward_text::VIEW,
@@ -335,10 +336,11 @@ impl BackwardPartition {
             }
             None => {
                 let before = format!(
-                    "{types}#define EACH_Q {}\n#define EACH_V {}\n{}{}",
+                    "{types}#define EACH_Q {}\n#define EACH_V {}\n{}{}{}",
                     self.shape.size.div_ceil(WARP).max(1),
                     self.shape.value_size.div_ceil(WARP).max(1),
                     text::PLACES,
+                    sequences_text::SEQUENCES,
                     backward_text::VIEW,
                 );
                 params.push(u64_param("count", indices * rows));
