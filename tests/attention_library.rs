@@ -14,8 +14,9 @@ fn tensor(dtype: DType, sizes: &[u64]) -> Tensor {
 fn offered(options: &[(&'static str, Attr)], inputs: Vec<Tensor>) -> Option<Arc<FusedAttention>> {
     let (name, outputs) = match inputs.len() {
         3 | 4 => ("attention", 2),
-        6 => ("attention_backward", 3),
-        _ => ("biased_attention_backward", 3),
+        // The last input is a bias, or gradients of the logarithms.
+        7 if inputs[6].dtype == inputs[0].dtype => ("biased_attention_backward", 3),
+        _ => ("attention_backward", 3),
     };
     let spec = Spec::of_use(name, options, inputs, &vec![None; outputs]).expect("a use of attention");
     let launches = spec.launch();

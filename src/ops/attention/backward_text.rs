@@ -32,8 +32,8 @@ pub const VIEW: &str = r#"
   }
 #endif
 // Offset of the bias of a score, and of its gradient, in a head of those that share keys.
-#define OF_SCORE(steps, head, row, column) \
-  (KEYS ? (i64)(head) * steps.head + (i64)(column) * steps.query + (i64)(row) * steps.element \
+#define OF_SCORE(steps, of, row, column) \
+  (KEYS ? (i64)(of) * steps.head + (i64)(column) * steps.query + (i64)(row) * steps.element \
         : place_of_own(steps, row) + (i64)(column) * steps.element)
 __device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
 __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
@@ -84,7 +84,8 @@ pub const TILES: &str = r#"#if WARPGROUPS
   u32 blocks = (rows + BM - 1) / BM;
 #endif
   // Blocks start with the first keys and the last queries: with a causal mask, these have the most pairs.
-  u32 index = blockIdx.x / blocks, number = KEYS ? blockIdx.x % blocks : blocks - 1 - blockIdx.x % blocks;
+  u32 split = blockIdx.x % SPLITS, rest = blockIdx.x / SPLITS;
+  u32 index = rest / blocks, number = KEYS ? rest % blocks : blocks - 1 - rest % blocks;
 #if RAGGED
   Sequence sequence = SEQUENCE_OF(KEYS, number, BM);
   u32 first_row = sequence.row;
@@ -101,9 +102,11 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #if SLOPES
   slopes += at[9];
 #endif
+  u32 first_of_sequence = 0;
 #if RAGGED
   OF_SEQUENCE
   if (first_row >= rows) return;
+  first_of_sequence = KEYS ? sequence.first_key : sequence.first;
 #endif
   // Tiles of columns do not span heads.
   others = KEYS ? queries : keys;
@@ -127,28 +130,31 @@ pub const TILES: &str = r#"#if WARPGROUPS
     return start + BN <= others && (!CAUSAL || (first_key(late, queries, keys, window) <= KEY(first_row, start) &&
                                                 last_key(QUERY(first_row, start), queries, keys) > KEY(last_row, last)));
   };
-  // Moves to the next tile with scores that are not masked, from the current one on.
-  auto seek = [&]() {
-    if (others == 0) head = GROUP;
-    // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
-    if (!CAUSAL || SLOPES) return;
-    while (head < GROUP) {
-      u32 last = start + BN < others ? start + BN - 1 : others - 1;
-      u32 early = QUERY(first_row, start), late = QUERY(last_row, last);
-      if (last_key(late, queries, keys) > KEY(first_row, start) && first_key(early, queries, keys, window) <= KEY(last_row, last)) return;
-      start += BN;
-      if (start >= others) {
-        start = 0;
-        head++;
-      }
-    }
+  auto is_masked = [&](u32 start) {
+    u32 last = start + BN < others ? start + BN - 1 : others - 1;
+    return last_key(QUERY(last_row, last), queries, keys) <= KEY(first_row, start) ||
+           first_key(QUERY(first_row, start), queries, keys, window) > KEY(last_row, last);
   };
-  auto advance = [&]() {
+  auto step = [&]() {
     start += BN;
     if (start >= others) {
       start = 0;
       head++;
     }
+  };
+  // Moves to the next tile of the block, from the current one on. Blocks that share rows take turns.
+  u32 turns = split;
+  auto seek = [&]() {
+    for (; head < GROUP; step()) {
+      // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
+      if (CAUSAL && !SLOPES && is_masked(start)) continue;
+      if (SPLITS == 1 || turns == 0) break;
+      turns--;
+    }
+    turns = SPLITS - 1;
+  };
+  auto advance = [&]() {
+    step();
     seek();
   };
   auto of_column = [&](const f32* numbers, const Steps& steps) {
@@ -194,6 +200,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
       }
     }
   };
+  if (others == 0) head = GROUP;
   seek();
 #if WARPGROUPS
   // Loads the rows of one operand, in columns of 64 elements.
@@ -321,6 +328,18 @@ pub const TILES: &str = r#"#if WARPGROUPS
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
     if (row >= rows) continue;
+#if SPLITS > 1
+    // The results of a block's tiles, which another kernel adds.
+    f32* to = parts + (((u64)split * indices + index) * all_rows + first_of_sequence + row) * (d + dv);
+    EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) {
+      u32 column = n * 16 + lane_column(i);
+      if (column < d) to[column] = sum1[m][n].at[h][i] * scale;
+    }
+    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) {
+      u32 column = n * 16 + lane_column(i);
+      if (column < dv) to[d + column] = sum2[m][n].at[h][i];
+    }
+#else
     auto* to1 = out1 + place_of_own(s_out1, row);
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) {
       u32 column = n * 16 + lane_column(i);
@@ -333,6 +352,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
         if (column < dv) store<f32>(to2[(i64)column * s_out2.element], sum2[m][n].at[h][i]);
       }
     }
+#endif
   }
 "#;
 
@@ -438,4 +458,18 @@ pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   if (lane == 0) sum -= load<C>(dlse[at[2] + query * s_dlse.query]);
 #endif
   if (lane == 0) sums[row] = sum;
+"#;
+
+/// Adds the gradients of keys and values of blocks that share rows.
+pub const JOIN: &str = r#"  u64 number = GLOBAL_INDEX;
+  if (number >= count) return;
+  u32 column = (u32)(number % (d + dv));
+  u64 row = number / (d + dv) % all_rows, index = number / (d + dv) / all_rows;
+  f32 sum = 0;
+#pragma unroll
+  for (int split = 0; split < SPLITS; split++) sum += parts[split * count + number];
+  i64 at[OPERANDS];
+  g.offsets(index, at);
+  if (column < d) store<f32>(out1[at[6] + (i64)row * s_out1.query + (i64)column * s_out1.element], sum);
+  else store<f32>(out2[at[7] + (i64)row * s_out2.query + (i64)(column - d) * s_out2.element], sum);
 "#;
