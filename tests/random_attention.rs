@@ -104,7 +104,8 @@ fn attention_of_ragged_sequences() {
         let positions = [file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80])];
         let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];
         // Blocks of the gradients of keys share the queries of the first case.
-        let (sequences, heads, positions) = if case == 0 { (2, [1, 4], [200, 60]) } else { (sequences, heads, positions) };
+        let (sequences, heads, positions) =
+            if case == 0 { (2, [1, 4], [200, 60]) } else { (sequences, heads, positions) };
         let sizes = Sizes { lead: [&[], &[]], heads, positions, widths };
         let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
         // Some ends do not ascend, and some lie outside of the tensors.

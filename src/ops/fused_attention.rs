@@ -79,7 +79,7 @@ impl FusedAttention {
 
     /// Returns the bytes of scratch memory for a call on `batch` samples. A library stores the gradients of scores
     /// between two kernels, or sums of the gradients of queries in `f32` if their order may be arbitrary. If heads share
-    /// keys, it also stores the gradients of keys and values of each head.
+    /// keys, it also stores the gradients of keys and values of each head, and with a bias a copy of `lse`.
     pub(super) fn scratch_of(&self, batch: u64) -> u64 {
         if self.form == AttentionForm::Forward {
             return LIBRARY_SCRATCH;
@@ -88,7 +88,8 @@ impl FusedAttention {
         let [queries, keys] = [q[2], k[2]].map(|positions| positions.next_multiple_of(64));
         let of_a_head = queries * keys + (queries + keys) * q[3] + keys * v[3];
         let sums = if self.deterministic { 0 } else { 4 * queries * q[3] };
-        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + sums + 4 * queries)
+        let rows = if self.bias().is_some() { 2 } else { 1 };
+        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + sums + 4 * rows * queries)
     }
 
     /// Number of floating-point operations of one call.

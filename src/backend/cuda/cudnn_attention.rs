@@ -27,6 +27,8 @@ pub struct EngineAttention {
     calls: u64,
     /// Sizes in bytes of those operands of the graph that are in the workspace instead of the operation's memory.
     inner: Vec<u64>,
+    /// Copies `lse` to the workspace, for gradients with a bias; `None` without one.
+    copy_of_lse: Option<Arc<EnginePlan>>,
 }
 
 impl Cudnn {
@@ -41,6 +43,9 @@ impl Cudnn {
     ) -> Call<Vec<EngineAttention>> {
         let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
         let (mut all, mut failed) = (Vec::new(), None);
+        let is_biased = attention.form == AttentionForm::Backward && attention.bias().is_some();
+        let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, attention)?)) } else { None };
+        let copied = if is_biased { 4 * attention.tensor(LSE).elements() + ALIGN } else { 0 };
         for (number, form) in (0..).zip(forms(library, attention)) {
             if engine.is_some_and(|engine| engine.form != number) {
                 continue;
@@ -51,7 +56,7 @@ impl Cudnn {
                 GraphForm::Stored => backward(library, attention, false),
                 GraphForm::Atomic => backward(library, attention, true),
             };
-            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
+            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
             let most = ENGINES.min(wanted.max(1) as usize);
             let search = EngineSearch {
                 workspace: left,
@@ -67,6 +72,7 @@ impl Cudnn {
                     steps: steps.clone(),
                     calls: attention.calls,
                     inner: inner.clone(),
+                    copy_of_lse: copy_of_lse.clone(),
                 })),
                 Err(fault) => failed = Some(fault),
             }
@@ -116,6 +122,13 @@ impl GraphForm {
 /// Alignment of an operand in the workspace, in bytes.
 const ALIGN: u64 = 256;
 
+/// Index of `lse` in the operands.
+const LSE: usize = 4;
+
+/// The least `lse` that the library computes gradients with. That of a query that attends to no key is -inf, and its weights
+/// would be exp(-inf + inf) = NaN instead of 0.
+const LEAST_LSE: f32 = -1e30;
+
 /// Maximum number of operands of a graph.
 const MAX_OPERANDS: usize = 12;
 
@@ -137,6 +150,12 @@ impl EngineAttention {
                 addresses[count] = free.next_multiple_of(ALIGN);
                 free = addresses[count] + bytes;
                 count += 1;
+            }
+            if let Some(copy) = &self.copy_of_lse {
+                let given = addresses[LSE];
+                addresses[LSE] = free.next_multiple_of(ALIGN);
+                // SAFETY: the caller vouches for memory and stream.
+                unsafe { copy.execute(&[given, addresses[LSE]], workspace, stream)? };
             }
             // SAFETY: the caller vouches for memory and stream.
             unsafe { self.plan.execute(&addresses[..count], workspace, stream)? };
@@ -283,6 +302,36 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     graph.pointwise(Pointwise::Divide, weights, Some(sum), shares, Element::F32)?;
     graph.multiply(shares, v, o)?;
     Ok(owned)
+}
+
+/// Compiles the graph that copies `lse`, and replaces numbers below [`LEAST_LSE`]. It needs no workspace.
+fn finite_lse(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<EnginePlan> {
+    let rows = AttentionDims::of(attention).rows;
+    let count = rows.iter().product();
+    let search = EngineSearch { workspace: 0, wanted: 1, excluded: &[], engine: None, exhaustive: false };
+    let mut failed = None;
+    for (dims, strides) in [
+        (rows, contiguous(rows)),
+        ([1, 1, 1, count], contiguous([1, 1, 1, count])),
+        ([1, count, 1, 1], [count, 1, count, count]),
+    ] {
+        let mut graph = Graph::new(library);
+        let lse = graph.operand(dims, strides, Element::F32)?;
+        let copy = graph.operand(dims, strides, Element::F32)?;
+        let least = graph.number(LEAST_LSE)?;
+        graph.pointwise(Pointwise::Max, lse, Some(least), copy, Element::F32)?;
+        match graph.plans(&search) {
+            Ok(mut plans) => {
+                eprintln!("PROD finite {dims:?} engine {} workspace {}", plans[0].engine, plans[0].workspace);
+                return Ok(plans.remove(0));
+            }
+            Err(fault) => {
+                eprintln!("PROD finite {dims:?} failed {fault}");
+                failed = Some(fault);
+            }
+        }
+    }
+    Err(failed.expect("a graph failed"))
 }
 
 /// Builds the graph of the gradients. Operands in the order of their addresses: q, k, v, o, lse, dy, dq, dk, dv, the

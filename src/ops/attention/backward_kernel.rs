@@ -253,7 +253,11 @@ impl BackwardPartition {
             share,
             matrix,
             alternates: matrix.is_some(),
-            tiling: Tiling { flops: multiplied, further: if matrix.is_some() { 2 + u64::from(splits > 1) } else { 0 }, ..Tiling::default() },
+            tiling: Tiling {
+                flops: multiplied,
+                further: if matrix.is_some() { 2 + u64::from(splits > 1) } else { 0 },
+                ..Tiling::default()
+            },
             ..Cost::default()
         }
     }
@@ -310,7 +314,8 @@ impl BackwardPartition {
     fn join(&self, spec: &Spec) -> Kernel {
         let order = order(spec, true);
         let count = self.results();
-        let mut params = vec![param("const f32* parts", self.parts(spec)), geometry_param("g", &self.geometry(spec, true))];
+        let mut params =
+            vec![param("const f32* parts", self.parts(spec)), geometry_param("g", &self.geometry(spec, true))];
         for &(taken, name) in &order[6..8] {
             let (tensor, rank) = (taken.tensor(spec), spec.inputs[0].dims.len());
             let operand = taken.operand(spec).expect("an output of the call") as u8;

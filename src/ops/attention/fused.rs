@@ -21,8 +21,9 @@ impl FusedAttention {
         let is = |operation: Attention| spec.operation.name() == operation.name();
         let forward = is(Attention::Forward);
         // The library does not use gradients of `lse`, and is not asked for those of the biased scores.
-        let backward =
-            (is(Attention::Backward) || is(Attention::BiasedBackward)) && spec.outputs.len() == 3 && input(spec, DLSE).is_none();
+        let backward = (is(Attention::Backward) || is(Attention::BiasedBackward))
+            && spec.outputs.len() == 3
+            && input(spec, DLSE).is_none();
         let form = match (forward, backward) {
             (true, _) => AttentionForm::Forward,
             (_, true) => AttentionForm::Backward,

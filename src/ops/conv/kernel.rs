@@ -93,7 +93,8 @@ pub struct Tiles {
 /// Returns the division of the work for each phase.
 pub fn splits(spec: &Spec) -> Vec<Split> {
     let whole = Phase::whole(Shape::of(spec));
-    let single = |phase: Phase, method| Split { phase, shape: phase.shape, method, splits: 1, share: phase.shape.product().2 };
+    let single =
+        |phase: Phase, method| Split { phase, shape: phase.shape, method, splits: 1, share: phase.shape.product().2 };
     if let Some(depthwise) = Depthwise::of(spec, &whole.shape) {
         return vec![single(whole, Method::Depthwise(depthwise))];
     }
