@@ -61,7 +61,6 @@ impl AttributeType {
 pub enum Pointwise {
     Add = 0,
     Multiply = 1,
-    Max = 3,
     Divide = 6,
     Subtract = 9,
     Exp = 13,
