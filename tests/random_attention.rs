@@ -97,12 +97,15 @@ impl Attention {
 #[test]
 fn attention_of_ragged_sequences() {
     let mut file = File::new(16);
-    for case in 0..cases(6) {
-        let dtype = file.pick(&DTYPES);
-        let sequences = file.pick(&[1, 2, 9]);
+    for case in 0..cases(7) {
+        let dtype = if case == 0 { "bf16" } else { file.pick(&DTYPES) };
+        let sequences = file.pick(&[1, 2, 9, 70]);
         let heads = [1 + file.below(2), file.pick(&[1, 2])];
         let positions = [file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80])];
         let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];
+        // Blocks of the gradients of keys share the queries of the first case.
+        let (sequences, heads, positions) =
+            if case == 0 { (2, [1, 4], [200, 60]) } else { (sequences, heads, positions) };
         let sizes = Sizes { lead: [&[], &[]], heads, positions, widths };
         let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
         // Some ends do not ascend, and some lie outside of the tensors.
@@ -239,8 +242,8 @@ fn attention_of_heads_that_share_keys() {
     let mut file = File::new(14);
     // The first case has enough rows for the largest blocks, which is much for the double.
     let first = if effort::is_long() { 0 } else { 1 };
-    for case in first..7 {
-        let dtype = if case < 2 { "f16" } else { file.pick(&DTYPES) };
+    for case in first..8 {
+        let dtype = if case < 2 || case == 7 { "f16" } else { file.pick(&DTYPES) };
         let batch = if case == 0 { 265 } else { 1 + file.below(2) };
         let heads = [1 + file.below(2), file.pick(&[1, 2])];
         let positions = [file.pick(&[1, 5, 17, 33]), file.pick(&[1, 9, 64, 70])];
@@ -249,6 +252,8 @@ fn attention_of_heads_that_share_keys() {
             0 => ([1, 1], [65, 20], [16, 9]),
             // Enough keys to be shared by blocks.
             1 => (heads, [1, 1100], [16, 16]),
+            // Enough queries to be shared by the blocks of the gradients of keys.
+            7 => ([1, 4], [130, 40], [16, 9]),
             _ => (heads, positions, widths),
         };
         let sizes = Sizes { lead: [&[batch], &[batch]], heads, positions, widths };

@@ -121,6 +121,30 @@ fn depthwise_convolutions_along_one_dimension() {
     file.check();
 }
 
+/// One channel per group and tensors smaller than the kernel, whose first or last elements meet only padding: in kernels for few
+/// rows, and with more rows in kernels without tiles and with tiles.
+#[test]
+fn depthwise_convolutions_of_small_tensors() {
+    let mut file = File::new(39);
+    for case in 0..cases(12) {
+        let dtype = file.pick(&["bf16", "f16", "f32"]);
+        let spatial = 1 + file.below(3) as usize;
+        let axes: Vec<Axis> = (0..spatial)
+            .map(|_| {
+                let (kernel, dilation, stride): (u64, u64, u64) =
+                    (file.pick(&[2, 3, 5]), file.pick(&[1, 1, 2]), file.pick(&[1, 2, 3]));
+                let (padding, span): (u64, u64) = (1 + file.below(3), dilation * (kernel - 1) + 1);
+                let x = (1 + file.below(3)).max(span.saturating_sub(2 * padding));
+                Axis { x, kernel, y: (x + 2 * padding - span) / stride + 1, stride, padding, dilation }
+            })
+            .collect();
+        let rows = [1, 6, 40][case as usize % 3];
+        let groups = 1 + file.below(5);
+        add_convolution(&mut file, 0, dtype, &axes, [groups, 1, rows]);
+    }
+    file.check();
+}
+
 /// Products that are deep enough for blocks to share the depth, in each form and with whole packs.
 #[test]
 fn convolutions_of_shared_depth() {

@@ -5,6 +5,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_pa
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::super::warpgroups;
 use super::cost::PER_BIAS;
 use super::cost::Tiles;
 use super::kernel::{RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
@@ -19,6 +20,17 @@ const LARGEST_TILE: u64 = 128;
 
 /// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
+
+/// Columns of a tile with `wgmma`, and number of tiles of columns that shared memory then holds.
+const HOPPER_COLUMNS: u64 = 64;
+const STAGES: u64 = 2;
+
+/// Number of blocks that an SM holds at the same time with `wgmma`.
+const RESIDENT: u64 = 2;
+/// Minimum number of tiles of a block if several share the queries of their keys.
+const MIN_TILES: u64 = 4;
+/// Maximum number of these blocks.
+const MAX_SPLITS: u64 = 16;
 
 /// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
 /// each of the three gradients takes one more.
@@ -127,8 +139,8 @@ impl KernelOperand {
 /// Division of the work of the gradient kernels among thread blocks.
 pub struct BackwardPartition {
     shape: Shape,
-    /// Columns of a tile, and the head dimensions of queries and of values, rounded up to whole tiles; `None` for the
-    /// kernels without matrix units, which have 32 threads for each row.
+    /// Columns of a tile on devices without `wgmma`, and the head dimensions of queries and of values, rounded up to whole tiles;
+    /// `None` for the kernels without matrix units, which have 32 threads for each row.
     tiles: Option<(u64, [u64; 2])>,
 }
 
@@ -159,21 +171,38 @@ impl BackwardPartition {
         }
     }
 
+    /// Number of blocks that share the queries of their keys, and whose results another kernel adds: as many as fill the device. With a
+    /// causal mask, the longest blocks have twice the mean number of tiles, so twice as many keep the device busy.
+    fn splits(&self) -> u64 {
+        let (rows, _, indices) = self.rows(true);
+        let blocks = indices * row_blocks(&self.shape, rows, BLOCK_ROWS);
+        let queries = self.shape.queries / self.shape.sequences.unwrap_or(1).max(1);
+        let tiles = queries.div_ceil(HOPPER_COLUMNS) * self.shape.group;
+        let wanted = RESIDENT * UNITS * if self.shape.causal { 2 } else { 1 };
+        match self.tiles {
+            Some(_) => (wanted / blocks.max(1)).min(tiles / MIN_TILES).clamp(1, MAX_SPLITS),
+            None => 1,
+        }
+    }
+
     /// Number of blocks of the kernel whose rows are keys if `keys`.
     fn blocks(&self, keys: bool) -> u64 {
         let (rows, _, indices) = self.rows(keys);
+        let splits = if keys { self.splits() } else { 1 };
         match self.tiles {
-            Some(_) => indices * row_blocks(&self.shape, rows, BLOCK_ROWS),
+            Some(_) => indices * row_blocks(&self.shape, rows, BLOCK_ROWS) * splits,
             None => (indices * rows).div_ceil(THREADS / WARP),
         }
     }
 
-    /// Bytes of shared memory of a block: tiles of rows and of columns, and `lse` and `delta` of each column; 0 without
-    /// tiles.
+    /// Bytes of shared memory of a block, the maximum over all devices: tiles of rows and of columns, and `lse` and `delta` of each
+    /// column; 0 without tiles.
     fn shared(&self) -> u64 {
         let Some((columns, widths)) = self.tiles else { return 0 };
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
-        2 * (BLOCK_ROWS + columns) * (row(widths[0]) + row(widths[1])) + 8 * columns
+        let of = |columns: u64, row: u64| 2 * (BLOCK_ROWS + columns) * row + 8 * columns;
+        let whole = widths.iter().map(|width| width.next_multiple_of(64)).sum();
+        of(columns, row(widths[0]) + row(widths[1])).max(of(STAGES * HOPPER_COLUMNS, whole))
     }
 
     /// Returns the cost of all gradient kernels together.
@@ -182,7 +211,8 @@ impl BackwardPartition {
         let elements = (self.shape.size + self.shape.value_size) as f64;
         let (mut multiplied, mut steps) = (0.0, 0);
         let (instructions, share, matrix) = match self.tiles {
-            Some((columns, widths)) => {
+            Some((_, widths)) => {
+                let columns = HOPPER_COLUMNS;
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
@@ -202,8 +232,11 @@ impl BackwardPartition {
             }
             None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
         };
+        let splits = self.splits();
+        let parts = if splits > 1 { 4 * splits * self.results() } else { 0 };
         Cost {
             flops: PRODUCTS * pairs * elements,
+            scratch: Traffic::of(Space::Device, 2 * parts),
             instructions,
             special: 2.0 * pairs,
             read: Spec::bytes_of(&spec.inputs),
@@ -220,7 +253,11 @@ impl BackwardPartition {
             share,
             matrix,
             alternates: matrix.is_some(),
-            tiling: Tiling { flops: multiplied, further: if matrix.is_some() { 2 } else { 0 }, ..Tiling::default() },
+            tiling: Tiling {
+                flops: multiplied,
+                further: if matrix.is_some() { 2 + u64::from(splits > 1) } else { 0 },
+                ..Tiling::default()
+            },
             ..Cost::default()
         }
     }
@@ -256,7 +293,49 @@ impl BackwardPartition {
     /// Returns three kernels: for the row sums of `dy * o`, for `dq` with queries as rows, and for `dk` and `dv` with
     /// keys as rows.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
-        vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)]
+        let mut all = vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)];
+        all.extend((self.splits() > 1).then(|| self.join(spec)));
+        all
+    }
+
+    /// Number of gradients of keys and values of all heads.
+    fn results(&self) -> u64 {
+        let (rows, _, indices) = self.rows(true);
+        indices * rows * (self.shape.size + self.shape.value_size)
+    }
+
+    /// Returns the argument for the parts of the gradients of keys and values, which follow the row sums in the workspace.
+    fn parts(&self, spec: &Spec) -> Arg {
+        let offset = self.workspace(spec).next_multiple_of(16);
+        Arg::WorkspaceAt { offset, bytes: offset + 4 * self.splits() * self.results() }
+    }
+
+    /// Returns the kernel that adds the parts of the gradients of keys and values.
+    fn join(&self, spec: &Spec) -> Kernel {
+        let order = order(spec, true);
+        let count = self.results();
+        let mut params =
+            vec![param("const f32* parts", self.parts(spec)), geometry_param("g", &self.geometry(spec, true))];
+        for &(taken, name) in &order[6..8] {
+            let (tensor, rank) = (taken.tensor(spec), spec.inputs[0].dims.len());
+            let operand = taken.operand(spec).expect("an output of the call") as u8;
+            params.push(param(format!("{}* {name}", c_type(tensor.dtype)), Arg::Operand(operand)));
+            params.push(param(format!("const Steps s_{name}"), steps(&tensor, taken.axes(&self.shape, rank), rank)));
+        }
+        params.extend([
+            u32_param("all_rows", self.shape.keys),
+            u32_param("d", self.shape.size),
+            u32_param("dv", self.shape.value_size),
+            u64_param("count", count),
+        ]);
+        let before = format!(
+            "{}#define OPERANDS {}\n#define SPLITS {}\nstruct Steps {{ i64 query, head, element; }};\n",
+            bounds(THREADS as u32),
+            order.len(),
+            self.splits(),
+        );
+        let blocks = count.div_ceil(THREADS);
+        kernel("attention_backward_join", &before, &params, backward_text::JOIN, blocks, THREADS as u32)
     }
 
     /// Returns the kernel whose rows are keys if `keys`, otherwise the one whose rows are queries.
@@ -304,26 +383,40 @@ impl BackwardPartition {
             Some((columns, widths)) => {
                 let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
                 params.push(param("f32 scale_log2", Arg::F32(scale)));
+                let splits = if keys { self.splits() } else { 1 };
+                if splits > 1 {
+                    params.push(param("f32* parts", self.parts(spec)));
+                    params.extend([u32_param("indices", indices), u32_param("all_rows", rows)]);
+                }
                 let packs = order[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
+                let dtype = spec.inputs[0].dtype;
                 let before = format!(
-                    "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define BN {columns}\n\
-                     #define MAX_ROW_WARPS 4\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}",
+                    "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
+                     #define OTHER_COLUMNS {columns}\n#define SPLITS {splits}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}{}",
                     mma::FUNCTIONS,
                     widths[0],
                     widths[1],
                     text::PLACES,
+                    sequences_text::SEQUENCES,
+                    backward_text::DEVICES,
                     text::TILES,
                     backward_text::VIEW,
+                    warpgroups::functions(&[
+                        warpgroups::product("scores_of", dtype, HOPPER_COLUMNS, Some(false), false),
+                        warpgroups::product("products_of", dtype, widths[0], None, true),
+                        warpgroups::product("values_of", dtype, widths[1], None, true),
+                    ]),
                 );
                 let tiles = kernel(name, &before, &params, backward_text::TILES, blocks, threads);
-                Kernel { shared: Shared::Bytes(self.shared() as u32), ..tiles }
+                Kernel { shared: Shared::AtMost(self.shared() as u32), ..tiles }
             }
             None => {
                 let before = format!(
-                    "{types}#define EACH_Q {}\n#define EACH_V {}\n{}{}",
+                    "{types}#define EACH_Q {}\n#define EACH_V {}\n{}{}{}",
                     self.shape.size.div_ceil(WARP).max(1),
                     self.shape.value_size.div_ceil(WARP).max(1),
                     text::PLACES,
+                    sequences_text::SEQUENCES,
                     backward_text::VIEW,
                 );
                 params.push(u64_param("count", indices * rows));

@@ -10,7 +10,7 @@
 /// heads are consecutive.
 pub const VIEW: &str = r#"
 #if KEYS
-#define QUERY(row, column) query_of(column, queries)
+#define QUERY(row, column) (column)
 #define KEY(row, column) (row)
 #else
 #define QUERY(row, column) (row)
@@ -31,32 +31,66 @@ pub const VIEW: &str = r#"
     others = KEYS ? queries * GROUP : keys;                                                                      \
   }
 #endif
-#if BIAS
-// Offset of the bias of a score, and of its gradient.
-#define OF_SCORE(steps, row, column) \
-  (KEYS ? place_of_other(steps, column, queries) + (i64)(row) * steps.element \
+// Offset of the bias of a score, and of its gradient, in a head of those that share keys.
+#define OF_SCORE(steps, of, row, column) \
+  (KEYS ? (i64)(of) * steps.head + (i64)(column) * steps.query + (i64)(row) * steps.element \
         : place_of_own(steps, row) + (i64)(column) * steps.element)
-#endif
 __device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
 __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
   return KEYS ? place(steps, row, queries) : (i64)row * steps.query;
 }
 "#;
 
+/// Columns per tile by device, and the text that all devices share.
+///
+/// On Hopper, a warpgroup of four warps multiplies by `wgmma`: the rows and the columns of a tile are in shared memory for the
+/// products of scores and of their gradients, which are in registers for the products that add up the results.
+pub const DEVICES: &str = r#"
+#define MAX_ROW_WARPS 4
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
+#define WARPGROUPS 1
+#define BN HOPPER_COLUMNS
+#else
+#define WARPGROUPS 0
+#define BN OTHER_COLUMNS
+#endif
+// Number of columns of 64 elements that hold a row of each operand.
+#define PARTS ((WIDTH + 63) / 64)
+#define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
+"#;
+
 /// A block processes `BM` rows, divided among its warps, and iterates over the columns in tiles of `BN`.
-pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
+pub const TILES: &str = r#"#if WARPGROUPS
+  extern __shared__ __align__(1024) Pack<u32, 4> memory[];
+  // Double buffering of the tiles of columns.
+  const u32 STAGES = 2, STAGE = (PARTS + VALUE_PARTS) * BN * 64;
+  Columns<BM> tile_own1 = {(u16*)memory};
+  Columns<BM> tile_own2 = {tile_own1.at + PARTS * BM * 64};
+  u16* tiles = tile_own2.at + VALUE_PARTS * BM * 64;
+  f32* logs = (f32*)(tiles + STAGES * STAGE);
+#else
+  extern __shared__ Pack<u32, 4> memory[];
+  const u32 STAGES = 1;
   Tile<BM, WIDTH> tile_own1 = {(u16*)memory};
   Tile<BM, VALUE_WIDTH> tile_own2 = {tile_own1.at + tile_own1.SIZE};
   Tile<BN, WIDTH> tile_other1 = {tile_own2.at + tile_own2.SIZE};
   Tile<BN, VALUE_WIDTH> tile_other2 = {tile_other1.at + tile_other1.SIZE};
   f32* logs = (f32*)(tile_other2.at + tile_other2.SIZE);
-  f32* deltas = logs + BN;
+#endif
+  f32* deltas = logs + STAGES * BN;
 #if RAGGED
-  u32 blocks = rows / BM + sequences + 1, index = blockIdx.x / blocks;
-  Sequence sequence = SEQUENCE_OF(KEYS, blockIdx.x % blocks, BM);
+  u32 blocks = rows / BM + sequences + 1;
+#else
+  u32 blocks = (rows + BM - 1) / BM;
+#endif
+  // Blocks start with the first keys and the last queries: with a causal mask, these have the most pairs.
+  u32 split = blockIdx.x % SPLITS, rest = blockIdx.x / SPLITS;
+  u32 index = rest / blocks, number = KEYS ? rest % blocks : blocks - 1 - rest % blocks;
+#if RAGGED
+  Sequence sequence = SEQUENCE_OF(KEYS, number, BM);
   u32 first_row = sequence.row;
 #else
-  u32 blocks = (rows + BM - 1) / BM, index = blockIdx.x / blocks, first_row = blockIdx.x % blocks * BM;
+  u32 first_row = number * BM;
 #endif
   i64 at[OPERANDS];
   g.offsets(index, at);
@@ -68,54 +102,192 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
 #if SLOPES
   slopes += at[9];
 #endif
+  u32 first_of_sequence = 0;
 #if RAGGED
   OF_SEQUENCE
   if (first_row >= rows) return;
+  first_of_sequence = KEYS ? sequence.first_key : sequence.first;
 #endif
+  // Tiles of columns do not span heads.
+  others = KEYS ? queries : keys;
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
   u32 own_row = threadIdx.x / LANES * MT * 16;
 
-  load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
-  load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
-
-  Sums sum1[MT][WIDTH / 16], sum2[MT][KEYS ? VALUE_WIDTH / 16 : 1];
+  Sums sum1[MT][WIDTH / 16], sum2[MT][KEYS ? VALUE_WIDTH / 16 : 1], weight[MT][NT], slope[MT][NT];
   f32 own_log[MT][LANE_ROWS], own_delta[MT][LANE_ROWS];
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
-    own_log[m][h] = !KEYS && row < rows ? lse[place_of_own(s_lse, row)] * 1.4426950408889634f : 0;
+    own_log[m][h] = !KEYS && row < rows ? lse[place_of_own(s_lse, row)] * LOG2_E : 0;
     own_delta[m][h] = !KEYS && row < rows ? delta[place_of_own(s_delta, row)] : 0;
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) sum1[m][n].at[h][i] = 0;
     EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) sum2[m][n].at[h][i] = 0;
   }
-  for (u32 start = 0; start < others; start += BN) {
+  // Head, and first column, of the current tile.
+  u32 head = 0, start = 0;
+  // Whether no score of a tile is masked.
+  auto is_whole = [&](u32 start) {
+    u32 last = start + BN < others ? start + BN - 1 : others - 1, late = KEYS ? last : last_row;
+    return start + BN <= others && (!CAUSAL || (first_key(late, queries, keys, window) <= KEY(first_row, start) &&
+                                                last_key(QUERY(first_row, start), queries, keys) > KEY(last_row, last)));
+  };
+  auto is_masked = [&](u32 start) {
     u32 last = start + BN < others ? start + BN - 1 : others - 1;
-    // If the columns span several heads, they can belong to any query.
-    bool several = KEYS && GROUP > 1 && start / queries != last / queries;
-    u32 early = several ? 0 : QUERY(first_row, start), late = several ? queries - 1 : QUERY(last_row, last);
-    u32 low = KEY(first_row, start), high = KEY(last_row, last);
-    // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
-    if (CAUSAL && !SLOPES && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high)) continue;
-    bool whole = start + BN <= others &&
-                 (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
-    __syncthreads();
-    if (KEYS && GROUP > 1) {
-      auto row1 = [&](u32 r) { return start + r < others ? other1 + place_of_other(s_other1, start + r, queries) : (const T*)0; };
-      auto row2 = [&](u32 r) { return start + r < others ? other2 + place_of_other(s_other2, start + r, queries) : (const T*)0; };
-      load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_other1, row1, d, s_other1.element);
-      load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_other2, row2, dv, s_other2.element);
-    } else {
-      load_matrix<THREADS, PACKS>(tile_other1, other1 + (i64)start * s_other1.query, s_other1.query, others - start, d, s_other1.element);
-      load_matrix<THREADS, PACKS>(tile_other2, other2 + (i64)start * s_other2.query, s_other2.query, others - start, dv, s_other2.element);
+    return last_key(QUERY(last_row, last), queries, keys) <= KEY(first_row, start) ||
+           first_key(QUERY(first_row, start), queries, keys, window) > KEY(last_row, last);
+  };
+  auto step = [&]() {
+    start += BN;
+    if (start >= others) {
+      start = 0;
+      head++;
     }
+  };
+  // Moves to the next tile of the block, from the current one on. Blocks that share rows take turns.
+  u32 turns = split;
+  auto seek = [&]() {
+    for (; head < GROUP; step()) {
+      // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
+      if (CAUSAL && !SLOPES && is_masked(start)) continue;
+      if (SPLITS == 1 || turns == 0) break;
+      turns--;
+    }
+    turns = SPLITS - 1;
+  };
+  auto advance = [&]() {
+    step();
+    seek();
+  };
+  auto of_column = [&](const f32* numbers, const Steps& steps) {
+    u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
+    return numbers[head * steps.head + column * steps.query];
+  };
+  // Replaces scores by weights.
+  auto weigh = [&](u32 head, u32 start, const f32* logs) {
+    bool whole = is_whole(start);
+    EACH_ROW {
+      u32 row = first_row + own_row + m * 16 + lane_row(h);
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 place = n * 16 + lane_column(i), column = start + place;
+        f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * scale_log2;
+#if BIAS
+        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, head, row, column)]) * LOG2_E;
+        // The query may attend to no key; its `lse` is then the lowest number too.
+        f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
+#else
+        f32 p = exp2_fast(score - log);
+#endif
+        if (!whole) {
+          u32 query = QUERY(row, column), key = KEY(row, column);
+          bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
+                      key < last_key(query, queries, keys);
+          if (!seen) p = 0;
+        }
+        weight[m][n].at[h][i] = p;
+      }
+    }
+  };
+  // Replaces products of gradients and values by gradients of scores.
+  auto incline = [&](u32 head, u32 start, const f32* deltas) {
+    EACH_ROW {
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 place = n * 16 + lane_column(i);
+        f32 less = KEYS ? deltas[place] : own_delta[m][h], p = weight[m][n].at[h][i];
+        slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
+#if SLOPES
+        u32 row = first_row + own_row + m * 16 + lane_row(h), column = start + place;
+        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, head, row, column)], slope[m][n].at[h][i]);
+#endif
+      }
+    }
+  };
+  if (others == 0) head = GROUP;
+  seek();
+#if WARPGROUPS
+  // Loads the rows of one operand, in columns of 64 elements.
+  auto load_rows_of = [&](u16* to, u32 part, const T* from, i64 stride, u32 count, u32 width, i64 element) {
+    load_matrix<THREADS, PACKS>(Tile<BM, 64>{to + part * (BM * 64)}, from + part * 64 * element, stride, count, left_of(width, part * 64), element);
+  };
+  EACH_TILE(part, PARTS)
+    load_rows_of(tile_own1.at, part, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  EACH_TILE(part, VALUE_PARTS)
+    load_rows_of(tile_own2.at, part, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
+  auto load_columns_of = [&](u16* to, u32 part, const T* other, const Steps& steps, u32 width) {
+    const T* from = other + head * steps.head + (i64)start * steps.query + part * 64 * steps.element;
+    load_matrix<THREADS, PACKS>(Tile<BN, 64>{to + part * (BN * 64)}, from, steps.query, others - start, left_of(width, part * 64), steps.element);
+  };
+  f32 next_log = 0, next_delta = 0;
+  auto load_columns = [&](u32 stage) {
+    u16* to = tiles + stage * STAGE;
+    EACH_TILE(part, PARTS) load_columns_of(to, part, other1, s_other1, d);
+    EACH_TILE(part, VALUE_PARTS) load_columns_of(to + PARTS * BN * 64, part, other2, s_other2, dv);
+    if (KEYS && threadIdx.x < BN) {
+      next_log = of_column(lse, s_lse) * LOG2_E;
+      next_delta = of_column(delta, s_delta);
+    }
+  };
+  if (head < GROUP) load_columns(0);
+  for (u32 stage = 0; head < GROUP; stage = 1 - stage) {
+    const u16* of_other1 = tiles + stage * STAGE;
+    const u16* of_other2 = of_other1 + PARTS * BN * 64;
+    if (KEYS && threadIdx.x < BN) {
+      logs[stage * BN + threadIdx.x] = next_log;
+      deltas[stage * BN + threadIdx.x] = next_delta;
+    }
+    loads_done();
+    written_before();
+    // Behind this barrier, no warp multiplies the other tile any more.
+    __syncthreads();
+    const u32 own_head = head, own = start;
+    advance();
+    if (head < GROUP) load_columns(1 - stage);
+    multiply_begin();
+    EACH_TILE(c, WIDTH / 16)
+      scores_of(weight[0], described<BM>(tile_own1.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other1 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
+    multiply_end();
+    EACH_TILE(c, VALUE_WIDTH / 16)
+      scores_of(slope[0], described<BM>(tile_own2.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other2 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
+    multiply_end();
+    multiply_wait<1>();
+    settled(weight[0]);
+    weigh(own_head, own, logs + stage * BN);
+    Factor inclines[NT];
+#if KEYS
+    Factor weights[NT];
+    EACH_TILE(c, NT) weights[c] = left_of<T>(weight[0][c]);
+    multiply_begin();
+    EACH_TILE(c, NT) values_of(sum2[0], weights[c], described<BN>(of_other2 + c * (16 * 64)), true);
+    multiply_end();
+#endif
+    multiply_wait<KEYS>();
+    settled(slope[0]);
+    incline(own_head, own, deltas + stage * BN);
+    EACH_TILE(c, NT) inclines[c] = left_of<T>(slope[0][c]);
+    multiply_begin();
+    EACH_TILE(c, NT) products_of(sum1[0], inclines[c], described<BN>(of_other1 + c * (16 * 64)), true);
+    multiply_end();
+    multiply_wait<0>();
+    settled(sum1[0]);
+#if KEYS
+    settled(sum2[0]);
+#endif
+  }
+#else
+  load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
+  for (; head < GROUP; advance()) {
+    __syncthreads();
+    auto load_columns = [&](auto& tile, const T* other, const Steps& steps, u32 width) {
+      load_matrix<THREADS, PACKS>(tile, other + head * steps.head + (i64)start * steps.query, steps.query, others - start, width, steps.element);
+    };
+    load_columns(tile_other1, other1, s_other1, d);
+    load_columns(tile_other2, other2, s_other2, dv);
     loads_issued();
     if (KEYS && threadIdx.x < BN) {
-      u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
-      logs[threadIdx.x] = lse[place_of_other(s_lse, column, queries)] * 1.4426950408889634f;
-      deltas[threadIdx.x] = delta[place_of_other(s_delta, column, queries)];
+      logs[threadIdx.x] = of_column(lse, s_lse) * LOG2_E;
+      deltas[threadIdx.x] = of_column(delta, s_delta);
     }
     loads_done();
     __syncthreads();
-    Sums weight[MT][NT], slope[MT][NT];
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) weight[m][n].at[h][i] = slope[m][n].at[h][i] = 0;
     EACH_TILE(c, WIDTH / 16) {
       Factor factor[MT];
@@ -133,32 +305,8 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
         EACH_TILE(m, MT) multiply<T>(slope[m][n], factor[m], columns);
       }
     }
-    EACH_ROW {
-      u32 row = first_row + own_row + m * 16 + lane_row(h);
-      EACH_TILE(n, NT) EACH_TILE(i, 4) {
-        u32 place = n * 16 + lane_column(i), column = start + place;
-        f32 log = KEYS ? logs[place] : own_log[m][h], less = KEYS ? deltas[place] : own_delta[m][h];
-        f32 score = weight[m][n].at[h][i] * scale_log2;
-#if BIAS
-        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, row, column)]) * LOG2_E;
-        // The query may attend to no key; its `lse` is then the lowest number too.
-        f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
-#else
-        f32 p = exp2_fast(score - log);
-#endif
-        if (!whole) {
-          u32 query = QUERY(row, column), key = KEY(row, column);
-          bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
-                      key < last_key(query, queries, keys);
-          if (!seen) p = 0;
-        }
-        weight[m][n].at[h][i] = p;
-        slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
-#if SLOPES
-        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, row, column)], slope[m][n].at[h][i]);
-#endif
-      }
-    }
+    weigh(head, start, logs);
+    incline(head, start, deltas);
     EACH_TILE(c, NT) {
       Factor factor[MT];
       if (KEYS) {
@@ -175,10 +323,23 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
       }
     }
   }
+#endif
   loads_done();
   EACH_ROW {
     u32 row = first_row + own_row + m * 16 + lane_row(h);
     if (row >= rows) continue;
+#if SPLITS > 1
+    // The results of a block's tiles, which another kernel adds.
+    f32* to = parts + (((u64)split * indices + index) * all_rows + first_of_sequence + row) * (d + dv);
+    EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) {
+      u32 column = n * 16 + lane_column(i);
+      if (column < d) to[column] = sum1[m][n].at[h][i] * scale;
+    }
+    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) {
+      u32 column = n * 16 + lane_column(i);
+      if (column < dv) to[d + column] = sum2[m][n].at[h][i];
+    }
+#else
     auto* to1 = out1 + place_of_own(s_out1, row);
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) {
       u32 column = n * 16 + lane_column(i);
@@ -191,6 +352,7 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
         if (column < dv) store<f32>(to2[(i64)column * s_out2.element], sum2[m][n].at[h][i]);
       }
     }
+#endif
   }
 "#;
 
@@ -229,10 +391,10 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     sum2[e] = 0;
   }
   for (u32 other = 0; other < others; other++) {
-    u32 query = QUERY(row, other), key = KEY(row, other);
+    u32 query = KEYS ? query_of(other, queries) : row, key = KEY(row, other);
     bool seen = key >= first_key(query, queries, keys, window) && key < last_key(query, queries, keys);
 #if SLOPES
-    if (!seen && lane == 0) store<C>(slopes[OF_SCORE(s_slopes, row, other)], C(0));
+    if (!seen && lane == 0) store<C>(slopes[OF_SCORE(s_slopes, 0, row, other)], C(0));
 #endif
     if (!seen) continue;
     const T* from1 = other1 + place_of_other(s_other1, other, queries);
@@ -257,7 +419,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     i64 less = KEYS ? place_of_other(s_delta, other, queries) : place_of_own(s_delta, row);
     score *= scale;
 #if BIAS
-    score += load<C>(bias[OF_SCORE(s_bias, row, other)]);
+    score += load<C>(bias[OF_SCORE(s_bias, other / queries, row, KEYS ? query : other)]);
     // The query may attend to no key; its `lse` is then the lowest number too.
     C p = score == LOWEST ? C(0) : f_exp(score - lse[log]);
 #else
@@ -265,7 +427,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
 #endif
     C change = p == C(0) ? C(0) : p * (slope - delta[less]);
 #if SLOPES
-    if (lane == 0) store<C>(slopes[OF_SCORE(s_slopes, row, other)], change);
+    if (lane == 0) store<C>(slopes[OF_SCORE(s_slopes, 0, row, other)], change);
 #endif
     EACH_OF(e, EACH_Q) sum1[e] += change * theirs1[e];
     EACH_OF(e, EACH_V) sum2[e] += p * theirs2[e];
@@ -296,4 +458,18 @@ pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   if (lane == 0) sum -= load<C>(dlse[at[2] + query * s_dlse.query]);
 #endif
   if (lane == 0) sums[row] = sum;
+"#;
+
+/// Adds the gradients of keys and values of blocks that share rows.
+pub const JOIN: &str = r#"  u64 number = GLOBAL_INDEX;
+  if (number >= count) return;
+  u32 column = (u32)(number % (d + dv));
+  u64 row = number / (d + dv) % all_rows, index = number / (d + dv) / all_rows;
+  f32 sum = 0;
+#pragma unroll
+  for (int split = 0; split < SPLITS; split++) sum += parts[split * count + number];
+  i64 at[OPERANDS];
+  g.offsets(index, at);
+  if (column < d) store<f32>(out1[at[6] + (i64)row * s_out1.query + (i64)column * s_out1.element], sum);
+  else store<f32>(out2[at[7] + (i64)row * s_out2.query + (i64)(column - d) * s_out2.element], sum);
 "#;

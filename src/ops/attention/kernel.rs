@@ -399,7 +399,7 @@ impl ForwardPartition {
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
-             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}",
+             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
@@ -411,6 +411,7 @@ impl ForwardPartition {
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),
             text::PLACES,
+            sequences_text::SEQUENCES,
             merge_text::CLUSTERS,
             merge_text::CLUSTER_FUNCTIONS,
             text::DEVICES,
@@ -457,12 +458,13 @@ impl ForwardPartition {
         params.push(param("C scale", Arg::real(compute, self.shape.scale)));
         params.push(u64_param("count", self.indices() * self.rows()));
         let before = format!(
-            "{}typedef {} C;\n#define EACH_Q {}\n#define EACH_V {}\n{}",
+            "{}typedef {} C;\n#define EACH_Q {}\n#define EACH_V {}\n{}{}",
             self.types(spec, THREADS),
             c_type(compute),
             self.shape.size.div_ceil(WARP).max(1),
             self.shape.value_size.div_ceil(WARP).max(1),
-            text::PLACES
+            text::PLACES,
+            sequences_text::SEQUENCES,
         );
         kernel("attention_rows", &before, &params, text::ROWS, self.blocks(), THREADS as u32)
     }

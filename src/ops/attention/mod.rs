@@ -14,6 +14,7 @@ mod infer;
 mod kernel;
 mod merge_text;
 mod reference;
+mod sequences_text;
 mod shape;
 mod text;
 

@@ -39,37 +39,6 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 #else
 #define SEQUENCE
 #endif
-#if RAGGED
-// First query and first key of a sequence, their numbers, and a row of the sequence: of the queries in all heads of a
-// group, or of the keys.
-struct Sequence { u32 first, count, first_key, key_count, row; };
-// Returns the sequence that a block processes. Each sequence begins a new block. Rows behind the last end attend to
-// nothing.
-template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
-                                                                u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
-  Sequence s = {0, 0, 0, 0, 0};
-  for (u32 n = 0;; n++) {
-    bool behind = n == sequences;
-    i64 end = behind ? (i64)queries : (i64)ends[n * step], key_end = behind ? (i64)keys : (i64)key_ends[n * key_step];
-    u32 last = end < (i64)s.first ? s.first : end < (i64)queries ? (u32)end : queries;
-    u32 last_key = key_end < (i64)s.first_key ? s.first_key : key_end < (i64)keys ? (u32)key_end : keys;
-    s.count = last - s.first;
-    s.key_count = last_key - s.first_key;
-    u32 blocks = ((KEY_ROWS ? s.key_count : s.count * GROUP) + block - 1) / block;
-    if (behind || number < blocks) {
-      s.row = number * block;
-      if (behind && KEY_ROWS) s.count = 0;
-      if (behind && !KEY_ROWS) s.key_count = 0;
-      return s;
-    }
-    number -= blocks;
-    s.first = last;
-    s.first_key = last_key;
-  }
-}
-#define SEQUENCE_OF(key_rows, number, block) \
-  sequence_of<key_rows>(ends, ends_step, key_ends, key_ends_step, sequences, queries, keys, number, block)
-#endif
 "#;
 
 /// Keys per tile, and warps that divide the rows of a block, by device.

@@ -92,13 +92,19 @@ pub struct Tiles {
 
 /// Returns the division of the work for each phase.
 pub fn splits(spec: &Spec) -> Vec<Split> {
-    let shape = Shape::of(spec);
-    let whole = Depthwise::of(spec, &shape).map(Method::Depthwise).or_else(|| Few::of(spec, &shape).map(Method::Few));
-    match whole {
-        Some(method) => {
-            vec![Split { phase: Phase::whole(shape), shape, method, splits: 1, share: shape.product().2 }]
-        }
-        None => Phase::all(shape).into_iter().map(|phase| Split::of(spec, phase)).collect(),
+    let whole = Phase::whole(Shape::of(spec));
+    let single =
+        |phase: Phase, method| Split { phase, shape: phase.shape, method, splits: 1, share: phase.shape.product().2 };
+    if let Some(depthwise) = Depthwise::of(spec, &whole.shape) {
+        return vec![single(whole, Method::Depthwise(depthwise))];
+    }
+    let phase = whole.trimmed();
+    // Blocks for few rows have one group each. Threads of blocks that span groups have work also if a group has few places.
+    let shape = &phase.shape;
+    let spans_groups = shape.form == Form::Forward && shape.gathered() == 1 && 2 * shape.places() <= THREADS;
+    match Few::of(spec, shape).filter(|_| !spans_groups) {
+        Some(few) => vec![single(phase, Method::Few(few))],
+        None => phase.divided().into_iter().map(|phase| Split::of(spec, phase)).collect(),
     }
 }
 
@@ -279,7 +285,7 @@ impl Split {
         let strides = spec.operand(operand).strides;
         let of_axis = |(axis, &stride): (usize, &u64)| {
             let (first, step) = match operand {
-                _ if operand == factor && self.shape.form == Form::Transposed => self.phase.taps[axis],
+                _ if operand == factor => self.phase.taps[axis],
                 _ if operand == out => self.phase.places[axis],
                 _ => (0, 1),
             };
@@ -360,7 +366,9 @@ impl Split {
         let packs = dense
             && bytes <= 16
             && u64::from(weights.align).is_multiple_of(bytes)
-            && [depth, self.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
+            && [depth, self.share, weights.strides[0], self.first(spec, 1)]
+                .iter()
+                .all(|size| size.is_multiple_of(tiles.pack));
         let before = format!(
             "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define ROW_THREADS {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
             if tiles.units { mma::FUNCTIONS } else { "" },

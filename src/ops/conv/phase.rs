@@ -33,19 +33,45 @@ pub struct Phase {
 impl Phase {
     /// Returns the phases of a convolution: the whole convolution, or several phases for a large transposed convolution
     /// with a stride.
-    pub fn all(shape: Shape) -> Vec<Phase> {
-        let whole = Phase::whole(shape);
+    pub fn divided(self) -> Vec<Phase> {
+        let shape = self.shape;
         let count: u64 = shape.stride.iter().product();
         let is_divided = shape.form == Form::Transposed
             && (2..=MAX_PHASES).contains(&count)
             && shape.multiplications() >= MIN_MULTIPLICATIONS * count as f64;
-        let mut phases = vec![whole];
+        let mut phases = vec![self];
         if is_divided {
             for axis in 0..shape.stride.len() {
                 phases = phases.iter().flat_map(|phase| phase.along(axis)).collect();
             }
         }
         phases
+    }
+
+    /// Returns the phase without the kernel elements at both ends of each dimension that meet only padding, if it is a convolution
+    /// whose groups have one gathered channel; otherwise the same phase. PyTorch's kernels for such convolutions skip padding,
+    /// so it does not count there either if a weight is infinite or NaN.
+    pub fn trimmed(mut self) -> Phase {
+        let shape = self.shape;
+        if shape.form != Form::Forward || shape.gathered() != 1 {
+            return self;
+        }
+        for axis in 0..shape.kernel.len() {
+            let (stride, padding, dilation) = (shape.stride[axis], shape.padding[axis], shape.dilation[axis]);
+            // The first window whose element does not lie before the tensor has the first element of all.
+            let meets = |tap: &u64| {
+                let window = padding.saturating_sub(tap * dilation).div_ceil(stride);
+                window < shape.y[axis] && shape.source(axis, window, *tap).is_some()
+            };
+            let Some(last) = (0..shape.kernel[axis]).rfind(meets) else { continue };
+            // The padding stays positive.
+            let first = (0..last).find(meets).unwrap_or(last).min(padding / dilation);
+            self.taps[axis].0 = first;
+            self.padding[axis] -= (first * dilation) as i64;
+            self.shape.padding.set(axis, padding - first * dilation);
+            self.shape.kernel.set(axis, last - first + 1);
+        }
+        self
     }
 
     /// Returns a convolution as a single phase.
@@ -93,6 +119,45 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::base::random::hash;
+
+    /// A depthwise convolution without the kernel elements that meet only padding has the same products.
+    #[test]
+    fn trimmed_phases_have_all_products() {
+        let mut trimmed = 0;
+        for seed in 0..600 {
+            let draw = |count: u64, limit: u64| hash(seed, count) % limit;
+            let (x, kernel) = (1 + draw(5, 6), 1 + draw(0, 7));
+            let steps @ [stride, padding, dilation] = [1 + draw(1, 3), draw(2, 7), 1 + draw(3, 3)];
+            let Some(y) = windows_of(x, kernel, steps) else { continue };
+            let [x, kernel, y, stride, padding, dilation] =
+                [x, kernel, y, stride, padding, dilation].map(|size| Dims::from_slice(&[size]).expect("one dimension"));
+            let shape = Shape {
+                form: Form::Forward,
+                samples: 1,
+                groups: 1,
+                inputs: 1,
+                outputs: 1,
+                x,
+                kernel,
+                y,
+                stride,
+                padding,
+                dilation,
+            };
+            let phase = Phase::whole(shape).trimmed();
+            let ((first, step), taps) = (phase.taps[0], phase.shape.kernel[0]);
+            trimmed += u64::from(taps < kernel[0]);
+            for (window, tap) in (0..y[0]).flat_map(|window| (0..kernel[0]).map(move |tap| (window, tap))) {
+                let source = shape.source(0, window, tap);
+                let is_kept = (first..first + taps).contains(&tap);
+                assert!(step == 1 && (is_kept || source.is_none()), "{shape:?}: element {tap}");
+                let own = is_kept.then(|| phase.shape.source(0, window, tap - first)).flatten();
+                assert!(!is_kept || own == source, "{shape:?}: element {tap}");
+            }
+            assert_eq!(phase.padding[0], phase.shape.padding[0] as i64);
+        }
+        assert!(trimmed > 50, "{trimmed} of the drawn kernels have elements that meet only padding");
+    }
 
     /// Each position of the result belongs to exactly one phase, which uses the same kernel elements as the whole
     /// convolution.

@@ -113,13 +113,11 @@ impl Tiling {
         if spec.inputs[0].dtype.size() > 2 {
             return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
         }
-        let small = with(32, 128, 128, 1, 4, 2);
+        let small = Tiling { step: SMALL_STEP, ..with(SMALL_ROWS, 128, 128, 1, 4, 2) };
         // Number of rows of a group if all groups have equal size. Tiles with transposed columns have at least 64
         // columns.
         let mean = shape.rows / shape.groups.max(1);
-        if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
-            return Tiling { splits: small.may_share(), ..small };
-        }
+        let may_be_small = mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a");
         let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
         let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
         let a = Source::of(0, &spec.inputs[0], flops, 0);
@@ -146,10 +144,12 @@ impl Tiling {
         });
         let fits = |tiling: &Tiling| {
             let has_room = tiling.rows < 192 || shape.groups <= FEW_GROUPS;
-            has_room && if tiling.cluster.is_some() { can_map } else { !can_map || tiling.is_shallow() }
+            let is_copied = !may_be_small && (!can_map || tiling.is_shallow());
+            has_room && if tiling.cluster.is_some() { can_map } else { is_copied }
         };
-        let best =
-            copied.into_iter().chain(mapped).filter(fits).min_by_key(|tiling| tiling.time(bytes)).unwrap_or(small);
+        let others = copied.into_iter().chain(mapped).filter(fits);
+        let all = may_be_small.then_some(small).into_iter().chain(others);
+        let best = all.min_by_key(|tiling| tiling.time(bytes)).expect("tiles of all threads fit where no others do");
         Tiling { splits: best.may_share(), ..best }
     }
 
