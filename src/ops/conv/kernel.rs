@@ -101,7 +101,7 @@ pub fn splits(spec: &Spec) -> Vec<Split> {
     let phase = whole.trimmed();
     // Blocks for few rows have one group each. Threads of blocks that span groups have work also if a group has few places.
     let shape = &phase.shape;
-    let spans_groups = shape.form == Form::Forward && shape.gathered() == 1 && 2 * shape.places() <= THREADS;
+    let spans_groups = shape.form == Form::Forward && shape.gathered() == 1 && 2 * shape.positions() <= THREADS;
     match Few::of(spec, shape).filter(|_| !spans_groups) {
         Some(few) => vec![single(phase, Method::Few(few))],
         None => phase.divided().into_iter().map(|phase| Split::of(spec, phase)).collect(),
