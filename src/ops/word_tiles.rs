@@ -42,7 +42,7 @@ fn length(geometry: &Geometry) -> u64 {
 
 impl WordTiles {
     /// Returns the tiles; `all` has the sizes, and the strides of output and input. `None` for other sizes of elements, if the
-    /// contiguous elements of either tensor are shorter than a sector, or if there are fewer tiles than SMs.
+    /// contiguous elements of either tensor are shorter than a pack, or if there are fewer tiles than SMs.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<WordTiles> {
         let (y, rank) = (&spec.outputs[0], all.dims.len());
         let [to, from] = [0, 1].map(|tensor| &all.strides[tensor]);
@@ -68,7 +68,7 @@ impl WordTiles {
         }
         let others: Vec<usize> = (0..rank).filter(|axis| !sides.iter().any(|side| side.contains(axis))).collect();
         let [read, written] = [0, 1].map(|side| all.part(&sides[side]));
-        if length(&read).min(length(&written)) * size < SECTOR {
+        if length(&read).min(length(&written)) * size < PACK {
             return None;
         }
         let pack = PACK / size;
@@ -296,7 +296,7 @@ mod tests {
             prop_assert_eq!(length(&tiles.others) * length(&tiles.read) * length(&tiles.written), y.elements());
             for (side, which) in [(&tiles.read, 1), (&tiles.written, 0)] {
                 prop_assert_eq!(side.strides[which], side.dims.contiguous_strides());
-                prop_assert!(length(side) * size >= SECTOR);
+                prop_assert!(length(side) * size >= PACK);
             }
         }
     }
