@@ -240,6 +240,16 @@ fn transpose_of_any_sides() {
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[count, dims[2], rows]));
         file.add(&format!("transpose({x} -> {y})"));
     }
+    // Elements of one or two bytes in tensors that are large enough for tiles of words on all SMs.
+    for _ in 0..cases(6) {
+        let dtype = file.pick(&["bf16", "u8"]);
+        let short = [0; 2].map(|_| file.pick(&[3, 8, 32, 77, 129]));
+        let dims =
+            [short[0], 1_100_000 * (1 + u64::from(dtype == "u8")) / (short[0] * short[1]) + file.below(5), short[1]];
+        let order = file.pick(&[[1, 2, 0], [2, 0, 1], [2, 1, 0]]);
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &order.map(|axis: usize| dims[axis])));
+        file.add(&format!("transpose({x} -> {y}, dims: {order:?})"));
+    }
     file.check();
 }
 

@@ -133,10 +133,10 @@ fn is_flat(spec: &Spec) -> bool {
     spec.inputs.len() <= MAX_INPUTS && spec.inputs.iter().chain(&spec.outputs).all(is_flat)
 }
 
-/// Whether rows of each input are a whole number of packs of 16 bytes.
-fn is_whole(spec: &Spec) -> bool {
+/// Whether rows of each input are a whole number of pieces of this many bytes.
+fn is_whole(spec: &Spec, bytes: u64) -> bool {
     let (all, _) = rows(spec);
-    spec.inputs.iter().all(|x| (x.bytes() / all.max(1)).is_multiple_of(16))
+    spec.inputs.iter().all(|x| (x.bytes() / all.max(1)).is_multiple_of(bytes))
 }
 
 /// Number of elements in 16 bytes, which a thread writes at once.
@@ -162,7 +162,7 @@ const MIN_PACKS: u64 = 4096;
 /// each input would write smaller packs.
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
-    spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec)
+    spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec, 16)
 }
 
 /// Returns the kernel whose threads write packs. A thread loads the aligned packs of an input that contain its
@@ -185,11 +185,12 @@ fn in_packs(spec: &Spec) -> Launch {
         from += own;
     }
     let before = format!(
-        "{}typedef {} E;\ntypedef {} Place;\n#define V {}\n{RAGGED}",
+        "{}typedef {} E;\ntypedef {} Place;\n#define V {}\n#define WHOLE {}\n{RAGGED}",
         bounds(threads as u32),
         c_type(y.dtype),
         index_type(total + pack(spec) * threads),
         pack(spec),
+        u32::from(is_whole(spec, 16)),
     );
     let body = format!(
         r#"  const Place first = (Place)GLOBAL_INDEX * V;
@@ -200,7 +201,11 @@ fn in_packs(spec: &Spec) -> Launch {
   for (int done = 0; done < V && first + done < (Place)total;) {{
     const E* x = x0;
     Place own = 0, from = 0;
-{choices}    const Pack<E, V> part = fetch_row(x + (u64)row * own, (i64)(column - from) - done, (i64)own);
+{choices}    if (WHOLE) {{
+      all = *(const Pack<E, V>*)(x + (u64)row * own + (column - from));
+      break;
+    }}
+    const Pack<E, V> part = fetch_row(x + (u64)row * own, (i64)(column - from) - done, (i64)own);
 #pragma unroll
     for (int c = 0; c < V; c++) if (c >= done) all.at[c] = part.at[c];
     const Place left = from + own - column;
@@ -246,7 +251,7 @@ impl Tiles {
     fn of(spec: &Spec) -> Option<Tiles> {
         let (all, row) = rows(spec);
         let size = spec.outputs[0].dtype.size();
-        if all.div_ceil(ROWS) < UNITS || row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec) {
+        if all.div_ceil(ROWS) < UNITS || row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec, 16) {
             return None;
         }
         let fitting = TILE / (row * size) / ROWS;
@@ -258,7 +263,21 @@ impl Tiles {
     fn launch(&self, spec: &Spec) -> Launch {
         let Tiles { all, rows, row } = *self;
         let y = &spec.outputs[0];
-        let (element, pack) = (c_type(y.dtype), 16 / y.dtype.size());
+        let (element, size, pack) = (c_type(y.dtype), y.dtype.size(), 16 / y.dtype.size());
+        // Rows of whole packs would all begin in a few banks of shared memory.
+        let word = size.max(4);
+        let pitch = if (row * size).is_multiple_of(16) { row + word / size } else { row };
+        let stored = match pitch > row {
+            true => format!(
+                "    const u32 r = i / {};\n    const Word* from = (const Word*)(tile + r * {pitch} + (i * {pack} - r * {row}));\n    \
+                 union {{ Word words[{}]; Packed pack; }} all;\n#pragma unroll\n    for (u32 k = 0; k < {}; k++) all.words[k] = from[k];\n    \
+                 ((Packed*)y0)[i] = all.pack;\n",
+                row / pack,
+                16 / word,
+                16 / word
+            ),
+            false => "    ((Packed*)y0)[i] = packs[i];\n".to_owned(),
+        };
         let mut params = vec![
             param(format!("{element}* __restrict__ y"), Arg::Operand(spec.inputs.len() as u8)),
             u64_param("all", all),
@@ -273,7 +292,9 @@ impl Tiles {
             from += own;
             packs += rows * own / pack;
         }
-        let before = format!("{}typedef {element} E;\ntypedef Pack<E, {pack}> Packed;\n", bounds(BLOCK));
+        let word = if word > 4 { "u64" } else { "u32" };
+        let before =
+            format!("{}typedef {element} E;\ntypedef {word} Word;\ntypedef Pack<E, {pack}> Packed;\n", bounds(BLOCK));
         let body = format!(
             r#"  __shared__ Packed packs[{shared}];
   E* tile = packs[0].at;
@@ -293,14 +314,14 @@ impl Tiles {
 #pragma unroll
       for (u32 v = 0; v < {pack}; v++) if (i + v < elements) held.at[v] = x[v];
     }}
-    u32 to = row * {row} + from + column;
+    u32 to = row * {pitch} + from + column;
 #pragma unroll
     for (u32 v = 0; v < {pack}; v++) {{
       if (i + v < elements) tile[to] = held.at[v];
       to++;
       if (++column == own) {{
         column = 0;
-        to += {row} - own;
+        to += {pitch} - own;
       }}
     }}
   }}
@@ -309,13 +330,12 @@ impl Tiles {
   const u32 elements = live * {row};
   for (u32 i = threadIdx.x; i * {pack} < elements; i += {BLOCK}) {{
     if ((i + 1) * {pack} <= elements) {{
-      ((Packed*)y0)[i] = packs[i];
-    }} else {{
+{stored}    }} else {{
       for (u32 v = i * {pack}; v < elements; v++) y0[v] = tile[v];
     }}
   }}
 "#,
-            shared = (rows * row).div_ceil(pack),
+            shared = (rows * pitch).div_ceil(pack),
         );
         launch("concat_tiled", &before, &params, &body, all.div_ceil(rows), BLOCK)
     }

@@ -563,6 +563,15 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Returns the geometry of some of the dimensions, in this order.
+    pub fn part(&self, axes: &[usize]) -> Geometry {
+        let of = |dims: &Dims| {
+            let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
+            Dims::from_slice(&sizes).expect("no more than there are")
+        };
+        Geometry { dims: of(&self.dims), strides: self.strides.iter().map(of).collect() }
+    }
+
     /// Returns the contents of the kernels' structure `Geometry<rank, operands>`: the shape, then the strides of each
     /// operand.
     pub fn words(&self) -> Vec<u64> {

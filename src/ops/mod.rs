@@ -74,6 +74,7 @@ mod walk;
 mod warpgroups;
 mod windows;
 pub mod witness;
+mod word_tiles;
 mod work;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::{collapse, halves, packs_of_rows};
-use super::occupancy::{RESIDENT_BLOCKS, SECTOR, sectors_of};
+use super::occupancy::{CACHE, RESIDENT_BLOCKS, SECTOR, sectors_of};
 use super::ragged::RAGGED;
 use super::stream::{RowDivision, RowText};
 use super::*;
@@ -113,7 +113,9 @@ impl Operation for Gather {
             u64_param("sx", x.strides[0]),
             u64_param("n", columns.length),
         ];
-        let before = format!("typedef {dtype} E;\n{}", packs.text(&columns));
+        // The cache cannot hold the output until it is read: it keeps the rows of `x` instead, which may be selected again.
+        let cached = if y.bytes() > CACHE { "#define CACHED \".cs\"\n" } else { "" };
+        let before = format!("typedef {dtype} E;\n{cached}{}", packs.text(&columns));
         vec![launch("gather", &before, &params, GATHER, packs.blocks(), BLOCK)]
     }
 
@@ -125,7 +127,8 @@ impl Operation for Gather {
 /// Kernel text: a thread copies packs of rows. It loads the index of each, then the packs, and then stores them.
 const GATHER: &str = r#"  const Place begin = (Place)blockIdx.x * (256 * U) + threadIdx.x;
   E* to[U];
-  i64 columns[U], indices[U];
+  Column columns[U];
+  i64 indices[U];
 #pragma unroll
   for (u32 u = 0; u < U; u++) {
     const Place own = begin + u * 256, row = own / PACKS;
@@ -136,7 +139,7 @@ const GATHER: &str = r#"  const Place begin = (Place)blockIdx.x * (256 * U) + th
     i64 at[2];
     outer.offsets(row, at);
     to[u] = y + at[0];
-    columns[u] = (i64)(own - row * PACKS) * V - LEAD(to[u]);
+    columns[u] = (Column)(own - row * PACKS) * V - (Column)LEAD(to[u]);
     const i64 index = (i64)i[at[1]];
     indices[u] = index >= 0 && (u64)index < rows ? index : -1;
   }
@@ -236,15 +239,16 @@ impl Columns {
     pub fn text_of_packs(&self, pack: u64, ragged: bool) -> String {
         if ragged {
             return format!(
-                "{}#define V {pack}\n{RAGGED}#define FETCH(row, j) fetch_row(row, j, (i64)n)\n#define PUT(row, j, v) put_row(row, j, (i64)n, v)\n\
-                 #define LEAD(row) (i64)lead_of(row)\n\
-                 #define Raw Held<E>\n#define READ_ROW(row, j) read_row(row, j, (i64)n)\n#define ELEMENTS(raw) (raw).elements()\n",
-                bounds(BLOCK)
+                "{}typedef {} Column;\n#define V {pack}\n{RAGGED}#define FETCH(row, j) fetch_row(row, (Column)(j), (Column)n)\n\
+                 #define PUT(row, j, v) put_row(row, (Column)(j), (Column)n, v)\n#define LEAD(row) (i64)lead_of(row)\n\
+                 #define Raw Held<E>\n#define READ_ROW(row, j) read_row(row, (Column)(j), (Column)n)\n#define ELEMENTS(raw) (raw).elements()\n",
+                bounds(BLOCK),
+                if self.length < MAX_COLUMN { "i32" } else { "i64" }
             );
         }
         let text = self.text_without_lanes();
         format!(
-            "{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n\
+            "typedef i64 Column;\n{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n\
              #define Raw Pack<E, V>\n#define READ_ROW(row, j) FETCH(row, j)\n#define ELEMENTS(raw) (raw)\n"
         )
     }
@@ -270,6 +274,9 @@ impl Columns {
         )
     }
 }
+
+/// Length of a row in elements from which on positions of packs need 64 bits.
+const MAX_COLUMN: u64 = 1 << 30;
 
 /// Number of packs of 16 bytes per row, divided by the number of elements per pack, from which on threads process packs
 /// of a row. The partial packs at both ends of a shorter row, which take one store per element, would outweigh the
@@ -326,6 +333,17 @@ fn widest_pack(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
 
 /// Kernel text that loads and stores `V` elements with as few instructions as the alignment of each side allows.
 const PACKS: &str = r#"
+template <typename P> __device__ inline void put_pack(P* to, const P& v) {
+#if defined(CACHED) && defined(__CUDA_ARCH__)
+  if (sizeof(P) == 16) {
+    union Words { P pack; u32 w[4]; __device__ Words() {} } all;
+    all.pack = v;
+    asm volatile("st.global" CACHED ".v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(all.w[0]), "r"(all.w[1]), "r"(all.w[2]), "r"(all.w[3]) : "memory");
+    return;
+  }
+#endif
+  *to = v;
+}
 template <typename T> __device__ inline Pack<T, V> fetch(const T* from) {
   Pack<T, V> v;
 #pragma unroll
@@ -342,7 +360,7 @@ template <typename T> __device__ inline void put(T* to, const Pack<T, V>& v) {
     Pack<T, WRITTEN> piece;
 #pragma unroll
     for (int c = 0; c < WRITTEN; c++) piece.at[c] = v.at[i + c];
-    *(Pack<T, WRITTEN>*)(to + i) = piece;
+    put_pack((Pack<T, WRITTEN>*)(to + i), piece);
   }
 }
 "#;

@@ -26,6 +26,9 @@ pub const DEFAULT_SHARED: u64 = 48 << 10;
 /// Number of registers of 32 bits of an SM (the same table).
 pub const UNIT_REGISTERS: u64 = 64 << 10;
 
+/// Size of the second-level cache in bytes: 50 MB (NVIDIA H100 Tensor Core GPU Architecture, "H100 GPU Full Details").
+pub const CACHE: u64 = 50 << 20;
+
 /// Maximum number of threads of a block, on CUDA and HIP.
 pub const LARGEST_BLOCK: u64 = 1024;
 
@@ -46,7 +49,7 @@ pub fn sectors_of(bytes: u64) -> f64 {
 }
 
 /// Bytes that the device's memory moves at once: two sectors.
-const MOVED_AT_ONCE: u64 = 2 * SECTOR;
+pub const MOVED_AT_ONCE: u64 = 2 * SECTOR;
 
 /// Number of bytes that the device's memory moves for a tensor with gaps, beyond those of its elements: it reads [`MOVED_AT_ONCE`] bytes
 /// at once, and reads the rest of a sector that is partly written.

@@ -3,7 +3,8 @@
 //! Each pack of the target takes one store. Its elements are loaded as the two aligned packs of the source that hold
 //! them, and shifted into place. Therefore rows of any length move at the same speed.
 
-/// Kernel text that defines `read_row`, `fetch_row`, `put_row` and `lead_of` for packs of `V` elements, 16 bytes in all.
+/// Kernel text that defines `read_row`, `fetch_row`, `put_row` and `lead_of` for packs of `V` elements, 16 bytes in all. The macro
+/// `CACHED` is the cache operator of stores, a string; without it, the cache keeps what they write.
 pub const RAGGED: &str = r#"
 // Number of elements between the last multiple of 16 bytes and `row`.
 template <typename Element> __device__ inline u32 lead_of(const Element* row) { return (u32)((u64)row / sizeof(Element) % V); }
@@ -34,7 +35,7 @@ template <typename Element> struct Held {
 
 // Reads the V elements of a row of `n` from element `j` on. Elements outside of the row are zero or come from the memory beside
 // it: allocations begin and end at multiples of a pack, and packs without an element of the row are not read.
-template <typename Element> __device__ inline Held<Element> read_row(const Element* row, i64 j, i64 n) {
+template <typename Element, typename N> __device__ inline Held<Element> read_row(const Element* row, N j, N n) {
   const int low = j < -V ? V : j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
   Held<Element> held = {};
   held.shift = (u32)((u64)(row + j) % 16);
@@ -45,17 +46,20 @@ template <typename Element> __device__ inline Held<Element> read_row(const Eleme
   return held;
 }
 
-template <typename Element> __device__ inline Pack<Element, V> fetch_row(const Element* row, i64 j, i64 n) {
+template <typename Element, typename N> __device__ inline Pack<Element, V> fetch_row(const Element* row, N j, N n) {
   return read_row(row, j, n).elements();
 }
 
+#ifndef CACHED
+#define CACHED ""
+#endif
 // Writes 16 bytes by one instruction. The compiler would join an assignment with the stores of single elements in another branch.
 __device__ inline void store_words(void* to, const u32 (&w)[4]) {
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
   Pack<u32, 4> words = {{w[0], w[1], w[2], w[3]}};
   *(Pack<u32, 4>*)to = words;
 #else
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+  asm volatile("st.global" CACHED ".v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 #endif
 }
 
@@ -68,7 +72,7 @@ __device__ inline void store_word(void* to, u32 word) {
 }
 
 // Writes the V elements of a row of `n` from element `j` on, which is aligned to a pack.
-template <typename Element> __device__ inline void put_row(Element* row, i64 j, i64 n, const Pack<Element, V>& v) {
+template <typename Element, typename N> __device__ inline void put_row(Element* row, N j, N n, const Pack<Element, V>& v) {
   if (j >= 0 && j + V <= n) {
     union Words { Pack<Element, V> elements; u32 w[4]; __device__ Words() {} } words;
     words.elements = v;
@@ -77,13 +81,14 @@ template <typename Element> __device__ inline void put_row(Element* row, i64 j, 
   }
   const int low = j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
   Element* to = row + j;
-  if (sizeof(Element) >= 4) {
+  // Stores of two bytes or more take fewer instructions than a choice between words and elements.
+  if (sizeof(Element) >= 2) {
 #pragma unroll
     for (int c = 0; c < V; c++) if (c >= low && c < high) to[c] = v.at[c];
     return;
   }
   // Words that belong to the row as a whole, and elements of the others.
-  const int each = sizeof(Element) < 4 ? 4 / sizeof(Element) : 1;
+  const int each = 4;
   union Words { Pack<Element, V> elements; u32 w[4]; __device__ Words() {} } words;
   words.elements = v;
 #pragma unroll

@@ -104,6 +104,9 @@ impl Call<'_> {
 /// more than the threads save.
 const MIN_PACKS: u64 = 4;
 
+/// Maximum number of threads of a row that use only half of their registers for elements.
+const MAX_HALF_FILLED: u64 = 512;
+
 /// Number of registers for loaded elements up to which a thread issues all of its loads before it computes.
 pub const HELD: u64 = 48;
 
@@ -130,7 +133,14 @@ impl Sharing {
         let mut threads = match length <= WARP * most {
             true => length.div_ceil(pack).next_power_of_two().min(WARP),
             // Whole warps, whose threads use about half of their registers.
-            false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
+            false => {
+                let threads = length.div_ceil(most / 2).next_multiple_of(WARP);
+                // Two large blocks would fill an SM, and would wait at the same time.
+                match threads <= MAX_HALF_FILLED {
+                    true => threads,
+                    false => length.div_ceil(most).next_multiple_of(WARP).min(LARGEST_BLOCK),
+                }
+            }
         };
         // Few rows have more threads each, as long as every thread keeps some packs.
         let has_room = |threads: u64| 2 * threads <= LARGEST_BLOCK && 2 * threads * rows.count <= UNITS * UNIT_THREADS;
@@ -362,7 +372,7 @@ pub fn is_stageable(tensor: &Tensor) -> bool {
 }
 
 /// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements into shared memory. `block` is the block's number.
-pub const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
+const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
   const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
   const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, of_pack = 16 / sizeof(*x);
@@ -380,7 +390,7 @@ const STAGED_ROWS: &str = r#"  EACH_ROW {
 "#;
 
 /// Kernel text that stores the staged rows.
-pub const UNSTAGE: &str = r#"  __syncthreads();
+const UNSTAGE: &str = r#"  __syncthreads();
   for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) {
     if ((i + 1) * of_pack <= count) ((Packed*)(y + begin))[i] = staged[i];
     else for (u32 e = i * of_pack; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];

@@ -4,6 +4,7 @@ use super::interleave::{Interleaved, WALKED, WALKED_TENSOR};
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
+use super::word_tiles::WordTiles;
 use super::*;
 
 /// `transpose(x)`.
@@ -70,8 +71,12 @@ impl Operation for Transpose {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (dims, strides) = moved(spec);
-        if let Some(rows) = Interleaved::of(spec, &walk::by_output(dims, &strides)) {
+        let all = walk::by_output(dims, &strides);
+        if let Some(rows) = Interleaved::of(spec, &all) {
             return rows.cost(spec);
+        }
+        if let Some(tiles) = WordTiles::of(spec, &all) {
+            return tiles.cost(spec);
         }
         match Tiles::of(spec) {
             Some(tiles) => {
@@ -79,7 +84,6 @@ impl Operation for Transpose {
                 Cost { instructions, ..spec.streaming_cost(0.0, tiles.elements()) }
             }
             None => {
-                let (dims, strides) = moved(spec);
                 let walk::Work { sectors, instructions, .. } = match stream::moved("transpose", spec, dims, &strides) {
                     Some(_) => walk::Work::default(),
                     None => walk::work(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
@@ -101,14 +105,13 @@ impl Operation for Transpose {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (dims, strides) = moved(spec);
-        if let Some(rows) = Interleaved::of(spec, &walk::by_output(dims, &strides)) {
-            return vec![rows.launch(spec)];
-        }
-        vec![match Tiles::of(spec) {
-            Some(tiles) => tiles.launch(spec),
-            None => stream::moved("transpose", spec, dims, &strides)
-                .unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, &strides, spec)),
-        }]
+        let all = walk::by_output(dims, &strides);
+        let of_few = Interleaved::of(spec, &all).map(|rows| rows.launch(spec));
+        let launch = of_few
+            .or_else(|| Some(WordTiles::of(spec, &all)?.launch(spec)))
+            .or_else(|| Some(Tiles::of(spec)?.launch(spec)))
+            .or_else(|| stream::moved("transpose", spec, dims, &strides));
+        vec![launch.unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, &strides, spec))]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -231,7 +234,7 @@ impl Side {
     /// Returns the side with the dimensions `axes`, along which `tensor` is contiguous; `which` is the index of the
     /// tensor's strides.
     fn of(all: &Geometry, axes: &[usize], tensor: &Tensor, which: usize) -> Side {
-        let geometry = part(all, axes);
+        let geometry = all.part(axes);
         let length: u64 = geometry.dims.iter().product();
         let inner = *axes.last().expect("a side has a dimension");
         let fits = |pack: &u64| {
@@ -267,15 +270,6 @@ impl Side {
 /// Whether offsets of elements need more than 32 bits.
 fn has_wide_offsets(spec: &Spec) -> bool {
     index_type(spec.inputs[0].reach().max(spec.outputs[0].reach())) == "u64"
-}
-
-/// Returns the geometry of some of the dimensions.
-fn part(all: &Geometry, axes: &[usize]) -> Geometry {
-    let of = |dims: &Dims| {
-        let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
-        Dims::from_slice(&sizes).expect("no more than there are")
-    };
-    Geometry { dims: of(&all.dims), strides: all.strides.iter().map(of).collect() }
 }
 
 impl Tiles {
@@ -321,7 +315,7 @@ impl Tiles {
             }
         }
         let others: Vec<usize> = (0..rank).filter(|axis| !sides.iter().any(|side| side.contains(axis))).collect();
-        let others = part(&all, &others);
+        let others = all.part(&others);
         let mut read = Side::of(&all, &sides[0], &spec.inputs[0], 1);
         let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
         let elements = spec.outputs[0].elements();
@@ -401,11 +395,16 @@ impl Tiles {
     fn launch(&self, spec: &Spec) -> Launch {
         let Tiles { others, read, written, several } = self;
         let dtype = spec.inputs[0].dtype;
-        let element = c_type(dtype);
+        let (element, size) = (c_type(dtype), dtype.size());
         let count: u64 = others.dims.iter().product();
         let tiles = [read, written].map(|side| side.length.div_ceil(side.tile));
         let blocks = count.div_ceil(*several) * tiles[0] * tiles[1];
         let index = index_type(blocks * several);
+        // Tiles that share sectors are processed at about the same time.
+        let is_whole = |stride: &u64| (stride * size).is_multiple_of(SECTOR);
+        let is_aligned = read.geometry.strides[0].iter().chain(others.strides[0].iter()).all(is_whole);
+        let is_down = tiles[1] < tiles[0] && !is_aligned;
+        let (tile_read, tile_written) = if is_down { ("far", "near") } else { ("near", "far") };
         let params = [
             param(format!("{element}* y"), Arg::Operand(1)),
             param(format!("const {element}* x"), Arg::Operand(0)),
@@ -415,10 +414,10 @@ impl Tiles {
             u64_param("count", count),
             u64_param("length_read", read.length),
             u64_param("length_written", written.length),
-            u64_param("tiles_read", tiles[0]),
-            u64_param("tiles_written", tiles[1]),
+            u64_param("near_tiles", if is_down { tiles[1] } else { tiles[0] }),
+            u64_param("far_tiles", if is_down { tiles[0] } else { tiles[1] }),
         ];
-        let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
+        let (pr, pw, tr, tw) = (read.pack, written.pack, read.tile, written.tile);
         let Shared { turned, row, of_pack, gap, tile } = self.shared(size);
         let place = |v_read: &str, v_written: &str| match turned {
             true => format!("(s * {tr} + r{v_read}) * {row} + w{v_written}"),
@@ -533,9 +532,10 @@ impl Tiles {
   {element}* tiles = ({element}*)packs;
   __shared__ {offset} xs[{several}], ys[{several}], xr[{tr}], yr[{tr}], xw[{tw}], yw[{tw}];
   {index} block = ({index})blockIdx.x;
-  {index} turned = block / ({index})tiles_read, first = turned / ({index})tiles_written;
-  {side_read} r0 = ({side_read})(block - turned * ({index})tiles_read) * {tr};
-  {side_written} w0 = ({side_written})(turned - first * ({index})tiles_written) * {tw};
+  {index} strip = block / ({index})near_tiles, first = strip / ({index})far_tiles;
+  const {index} near = block - strip * ({index})near_tiles, far = strip - first * ({index})far_tiles;
+  {side_read} r0 = ({side_read}){tile_read} * {tr};
+  {side_written} w0 = ({side_written}){tile_written} * {tw};
   first *= {several};
   // Divides once for each row and column of the tile.
   for (u32 i = threadIdx.x; i < {several}; i += {BLOCK}) {{

@@ -1,11 +1,11 @@
 //! The kernel of a norm. The threads of a row hold it in registers; a row that is too long is read twice.
 
 use super::super::kernel::{
-    bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+    bounds, c_type, geometry_param, i64_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share_with};
+use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
 use super::super::ragged::RAGGED;
-use super::super::rows::{HELD, Rows, STAGE, Sharing, UNSTAGE, common_pack, is_shifted, is_stageable};
+use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted, is_stageable};
 use super::*;
 
 /// Instructions per element of a norm without a mean.
@@ -24,10 +24,12 @@ const REGISTERS: u64 = 28;
 /// Additional instructions per element of a shifted row for its weights, which are shifted from aligned packs.
 const EACH_SHIFTED: f64 = 5.0;
 
-/// Maximum length in elements of rows that are staged in shared memory.
-const MAX_STAGED: u64 = 128;
-/// Number of elements of a thread of such a row. Threads with fewer would take more instructions for exchanging values.
-const STAGED_ELEMENTS: u64 = 8;
+/// Maximum number of elements of a thread of a row that is staged in shared memory. A row has the fewest threads that hold it,
+/// since each takes instructions for exchanging values, and at most a warp.
+const STAGED_ELEMENTS: u64 = 16;
+
+/// Number of blocks of a row each that an SM needs: one that loads, one that computes and one that stores.
+const PHASES: u64 = 3;
 
 /// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, in a norm that adds no
 /// residual: a row shall have at least two packs of 16 bytes for each thread of a warp.
@@ -48,6 +50,8 @@ pub struct NormPartition {
     shifted: bool,
     /// Whether a block copies its rows, which are contiguous, to shared memory in packs that may span rows.
     staged: bool,
+    /// Number of rows of a thread, one after the other: several if a block stages very short rows, otherwise 1.
+    several: u64,
 }
 
 /// Weights of the elements of a pack.
@@ -92,29 +96,30 @@ impl NormPartition {
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
         let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
         let is_flat = tensors.iter().all(|tensor| is_stageable(tensor) && tensor.dtype == tensors[0].dtype);
-        let staged =
-            is_worth && is_flat && size > 1 && !shifted && !norm.adds && rows.length <= MAX_STAGED && rows.length > 1;
-        let staged = staged && rows.count * rows.length >= UNITS * UNIT_THREADS * STAGED_ELEMENTS;
+        let staged = is_worth && is_flat && size > 1 && rows.length <= WARP * STAGED_ELEMENTS;
+        // Each thread has more than half of the elements that it can have.
+        let staged = staged && rows.count * rows.length >= UNITS * UNIT_THREADS * STAGED_ELEMENTS / 2;
         if staged {
             let threads = rows.length.div_ceil(STAGED_ELEMENTS).next_power_of_two();
             sharing = Sharing { pack: 1, packs: rows.length.div_ceil(threads), threads, whole: true };
         }
-        NormPartition { rows, sharing, shifted, staged }
+        let several = if staged { (STAGED_ELEMENTS / rows.length.max(1)).max(1) } else { 1 };
+        NormPartition { rows, sharing, shifted: shifted && !staged, staged, several }
     }
 
     /// Number of blocks of the kernel.
     fn blocks(&self) -> u64 {
-        self.rows.count.div_ceil(self.sharing.block_rows()).max(1)
+        self.rows.count.div_ceil(self.sharing.block_rows() * self.several).max(1)
     }
 
     pub fn cost(&self, spec: &Spec, norm: &Norm) -> Cost {
         let elements = spec.inputs[0].elements() as f64;
-        let threads = (self.rows.count * self.sharing.threads) as f64;
+        let threads = (self.rows.count.div_ceil(self.several) * self.sharing.threads) as f64;
         let each = if norm.centred { EACH_CENTRED } else { EACH } + if self.shifted { EACH_SHIFTED } else { 0.0 };
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
         // A thread waits for each round of packs of a row that registers do not hold.
         let Sharing { pack, packs, whole, .. } = self.sharing;
-        let accesses = if whole { 2.0 } else { 3.0 } + if norm.adds { 2.0 } else { 0.0 };
+        let accesses = if whole { 2.0 } else { 3.0 } + if norm.adds && !self.staged { 2.0 } else { 0.0 };
         let rounds = self.rows.length.div_ceil(self.sharing.threads * pack * packs);
         let of_packs = PER_PACK * accesses * elements / pack as f64;
         let registers = REGISTERS + pack * packs * norm.compute(spec).size() / 4;
@@ -131,7 +136,7 @@ impl NormPartition {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let NormPartition { rows, sharing, shifted, staged } = self;
+        let NormPartition { rows, sharing, shifted, staged, several } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -178,20 +183,29 @@ impl NormPartition {
             norm.centred,
         );
         let index = index_type(rows.count);
-        let mut body = format!(
-            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;\n  \
-             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n  \
-             const {x}* from = x + g.offset(at, 1);\n  {y}* to = y + g.offset(at, 0);\n"
-        );
+        let mut body = String::new();
         if *staged {
+            let names: &[_] = match norm.adds {
+                true => &[("ADDS", "true"), ("OTHER", "residual"), ("SUM", "total")],
+                false => &[("ADDS", "false"), ("OTHER", "x"), ("SUM", "y")],
+            };
             body += &format!(
-                "  const u32 block = blockIdx.x, ROWS = BLOCK / T, LENGTH = {};\n{STAGE}  \
-                 to = ({y}*)staged + threadIdx.x / T * LENGTH;\n  from = ({x}*)staged + threadIdx.x / T * LENGTH;\n",
-                rows.length
+                "  typedef {x} E;\n  const u32 SEVERAL = {several}, ROWS = BLOCK / T * SEVERAL, LENGTH = {};\n{}  \
+                 for (u32 turn = 0; turn < SEVERAL; turn++) {{\n  const u32 own = turn * (BLOCK / T) + threadIdx.x / T;\n",
+                rows.length,
+                replaced(STAGE, names),
             );
         }
+        body += &format!(
+            "  u32 lane = threadIdx.x % T;\n  u64 row = {};\n  bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n",
+            if *staged { "(u64)blockIdx.x * ROWS + own" } else { "(u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T" },
+        );
+        body += &match staged {
+            true => "  E* const to = (E*)staged + ahead + own * LENGTH;\n  const E* const from = to;\n".to_owned(),
+            false => format!("  const {x}* from = x + g.offset(at, 1);\n  {y}* to = y + g.offset(at, 0);\n"),
+        };
         ones.into_iter().for_each(|(_, name)| body += &format!("  const i64 {name} = 1;\n"));
-        if norm.adds {
+        if norm.adds && !staged {
             body +=
                 &format!("  const {x}* other = residual + g.offset(at, 2);\n  {x}* kept = total + g.offset(at, 3);\n");
         }
@@ -203,7 +217,7 @@ impl NormPartition {
             ),
             false => "  const u32 lead = 0;\n".to_owned(),
         };
-        let read = match norm.adds {
+        let read = match norm.adds && !staged {
             false => "    EACH_PACK(start) { read(from, sx, j, v[k]); }\n",
             true => &ADDED.replace("TYPE", x),
         };
@@ -230,7 +244,10 @@ impl NormPartition {
         let columns = (norm.rows()..inputs).zip(["weight", "bias"]);
         let registers = columns.clone().map(|(input, _)| sharing.registers(width(input), spec.inputs[input].dtype));
         // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
-        let is_early = *whole && !is_whole && channels.alike == 1 && registers.sum::<u64>() * packs <= HELD;
+        let registers = registers.sum::<u64>() * packs;
+        let all = REGISTERS + pack * packs * compute.size() / 4 + registers;
+        let is_early = *whole && !is_whole && channels.alike == 1 && registers <= HELD;
+        let is_early = is_early && resident_blocks(sharing.block(), all) >= PHASES;
         // Weights of a shifted row are unaligned packs of 16 bytes if they are contiguous and as wide as the row's elements.
         let is_ragged = |input: usize| {
             let tensor = &spec.inputs[input];
@@ -317,6 +334,55 @@ const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
     EACH_PACK(start) { read(other, sr, j, u[k]); }
     EACH_PACK(start) { EACH { TYPE e; store<C>(e, v[k][i] + u[k][i]); v[k][i] = load<C>(e); } }
     if (live) { EACH_PACK(start) { write_row(kept, st, j, lead, n, v[k]); } }
+"#;
+
+/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements into shared memory in packs of 16 bytes, which may hold
+/// elements of several rows. If the norm adds, it loads both inputs, and stores the sum.
+const STAGE: &str = r#"  const u32 OF_PACK = 16 / sizeof(E), ROUND = 2;
+  typedef Pack<E, OF_PACK> Packed;
+  __shared__ Packed staged[(ROWS * LENGTH + 2 * OF_PACK - 2) / OF_PACK];
+  const u64 begin = (u64)blockIdx.x * (ROWS * LENGTH), behind = rows * LENGTH;
+  // Number of elements from the last multiple of 16 bytes to the first row.
+  const u32 ahead = ROWS * LENGTH % OF_PACK ? (u32)(begin % OF_PACK) : 0;
+  const u32 count = ahead + (behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH);
+  auto put = [&](E* first, u32 i, const Packed& v) {
+    const u32 e = i * OF_PACK;
+    if (e >= ahead && e + OF_PACK <= count) {
+      ((Packed*)first)[i] = v;
+    } else {
+#pragma unroll
+      for (u32 c = 0; c < OF_PACK; c++) if (e + c >= ahead && e + c < count) first[e + c] = v.at[c];
+    }
+  };
+  // A pack never crosses the end of allocated memory.
+  for (u32 first = threadIdx.x; first * OF_PACK < count; first += ROUND * BLOCK) {
+    Packed held[ROUND], added[ROUND];
+#pragma unroll
+    for (u32 r = 0; r < ROUND; r++) {
+      const u32 i = first + r * BLOCK;
+      if (i * OF_PACK >= count) continue;
+      held[r] = ((const Packed*)(x + begin - ahead))[i];
+      if (ADDS) added[r] = ((const Packed*)(OTHER + begin - ahead))[i];
+    }
+#pragma unroll
+    for (u32 r = 0; r < ROUND; r++) {
+      const u32 i = first + r * BLOCK;
+      if (i * OF_PACK >= count) continue;
+      if (ADDS) {
+#pragma unroll
+        for (u32 c = 0; c < OF_PACK; c++) store<C>(held[r].at[c], load<C>(held[r].at[c]) + load<C>(added[r].at[c]));
+        put(SUM + begin - ahead, i, held[r]);
+      }
+      staged[i] = held[r];
+    }
+  }
+  __syncthreads();
+"#;
+
+/// Kernel text that ends the loop over the rows of a thread, and stores the staged rows.
+const UNSTAGE: &str = r#"  }
+  __syncthreads();
+  for (u32 i = threadIdx.x; i * OF_PACK < count; i += BLOCK) put(y + begin - ahead, i, staged[i]);
 "#;
 
 /// Kernel text: functions on a piece of a row, and across the threads of a row. `T` threads share a row; each has `K`
@@ -495,12 +561,12 @@ mod tests {
             let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
             let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
             let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
-            let NormPartition { sharing, shifted, staged, .. } = NormPartition::of(&spec, &norm);
+            let NormPartition { sharing, shifted, staged, several, .. } = NormPartition::of(&spec, &norm);
             let Sharing { pack, packs, threads, whole } = sharing;
             let reach = length + if shifted { pack - 1 } else { 0 };
             prop_assert!(!whole || reach <= threads * packs * pack);
             prop_assert!(packs * pack * dtype.compute().size() <= 128);
-            prop_assert!(!staged || (whole && (sharing.block_rows() * length * dtype.size()).is_multiple_of(16)));
+            prop_assert!(!staged || (whole && several * sharing.block_rows() * length * dtype.size() <= 16 << 10));
         }
     }
 }

@@ -1,0 +1,303 @@
+//! Transposition of elements of one or two bytes through shared memory, which threads access in words: each thread loads packs
+//! of two or four rows, and transposes them in registers into words of neighbouring elements of the output.
+
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
+use super::occupancy::{MOVED_AT_ONCE, SECTOR, UNITS, WARP};
+use super::ragged::RAGGED;
+use super::*;
+
+/// Size of a tile in bytes: four packs of 16 bytes for each thread, whose loads are in flight at the same time.
+const TILE: u64 = 4 * 16 * BLOCK as u64;
+/// Size of a cache line in bytes. A side with fewer contiguous elements takes further dimensions.
+const LINE: u64 = 4 * SECTOR;
+/// Size of a word of shared memory in bytes, and of a pack.
+const WORD: u64 = 4;
+const PACK: u64 = 16;
+
+/// Instructions per pack that a thread loads or stores, for its address, for shifting it, and for transposing it.
+const PER_PACK: f64 = 60.0;
+
+/// Tiles of a transposition.
+#[derive(Debug)]
+pub struct WordTiles {
+    /// Dimensions that belong to neither side, with the strides of the output and of the input.
+    others: Geometry,
+    /// Dimensions whose elements are contiguous in the input, and dimensions whose elements are contiguous in the output.
+    read: Geometry,
+    written: Geometry,
+    /// Number of elements of a tile along both sides, multiples of a pack.
+    tile: [u64; 2],
+    /// Size of an element in bytes.
+    size: u64,
+    /// Whether all rows of the output begin and end at packs.
+    is_aligned: bool,
+    /// Type of the offset of an element.
+    offset: &'static str,
+}
+
+/// Number of elements of a geometry.
+fn length(geometry: &Geometry) -> u64 {
+    geometry.dims.iter().product()
+}
+
+impl WordTiles {
+    /// Returns the tiles; `all` has the sizes, and the strides of output and input. `None` for other sizes of elements, if the
+    /// contiguous elements of either tensor are shorter than a pack, or if there are fewer tiles than SMs.
+    pub fn of(spec: &Spec, all: &Geometry) -> Option<WordTiles> {
+        let (y, rank) = (&spec.outputs[0], all.dims.len());
+        let [to, from] = [0, 1].map(|tensor| &all.strides[tensor]);
+        let along = from.iter().position(|&stride| stride == 1)?;
+        let (size, last) = (y.dtype.size(), rank - 1);
+        if size > 2 || to[last] != 1 || along == last || y.bytes() < UNITS * TILE {
+            return None;
+        }
+        // The shorter side takes the next dimension that continues its contiguous elements.
+        let mut sides = [vec![along], vec![last]];
+        loop {
+            let lengths = [0, 1].map(|side| sides[side].iter().map(|&axis| all.dims[axis]).product::<u64>());
+            let next = |side: usize| {
+                let strides = [from, to][side];
+                let is_free = |axis: &usize| !sides.iter().any(|side| side.contains(axis));
+                (0..rank).filter(is_free).find(|&axis| strides[axis] == lengths[side] && lengths[side] * size < LINE)
+            };
+            let order = if lengths[0] < lengths[1] { [0, 1] } else { [1, 0] };
+            match order.into_iter().find_map(|side| Some((side, next(side)?))) {
+                Some((side, axis)) => sides[side].insert(0, axis),
+                None => break,
+            }
+        }
+        let others: Vec<usize> = (0..rank).filter(|axis| !sides.iter().any(|side| side.contains(axis))).collect();
+        let [read, written] = [0, 1].map(|side| all.part(&sides[side]));
+        if length(&read).min(length(&written)) * size < PACK {
+            return None;
+        }
+        let pack = PACK / size;
+        let rest = |other: u64| TILE / size / other / pack * pack;
+        let fitted = |side: &Geometry, most: u64| length(side).next_multiple_of(pack).min(most);
+        let tile_read = fitted(&read, MOVED_AT_ONCE / size);
+        let tile_written = fitted(&written, rest(tile_read));
+        let tile_read = fitted(&read, rest(tile_written));
+        let is_packed = |axis: usize| sides[1].contains(&axis) || to[axis].is_multiple_of(pack);
+        Some(WordTiles {
+            is_aligned: u64::from(y.align) >= PACK && length(&written).is_multiple_of(pack) && (0..rank).all(is_packed),
+            others: all.part(&others),
+            read,
+            written,
+            tile: [tile_read, tile_written],
+            size,
+            offset: index_type(spec.inputs[0].reach().max(y.reach())),
+        })
+    }
+
+    /// Number of tiles in both dimensions.
+    fn tiles(&self) -> [u64; 2] {
+        [length(&self.read).div_ceil(self.tile[0]), length(&self.written).div_ceil(self.tile[1])]
+    }
+
+    /// Number of blocks of the kernel.
+    fn blocks(&self) -> u64 {
+        length(&self.others) * self.tiles().iter().product::<u64>()
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let packs = 2.0 * (spec.outputs[0].bytes() / PACK) as f64;
+        Cost { instructions: PER_PACK * packs, blocks: self.blocks(), ..spec.streaming_cost(0.0, TILE / self.size) }
+    }
+
+    pub fn launch(&self, spec: &Spec) -> Launch {
+        let element = c_type(spec.outputs[0].dtype);
+        let (pack, rows, [tr, tw]) = (PACK / self.size, WORD / self.size, self.tile);
+        let [tiles_read, tiles_written] = self.tiles();
+        let columns = tr / pack;
+        // Neighbouring threads store words of neighbouring packs, which begin in different banks.
+        let pad = (WARP / columns).next_multiple_of(4).max(4);
+        let pitch = tw / rows;
+        // Tiles that share sectors are processed at about the same time.
+        let is_down = tiles_written < tiles_read && !self.is_aligned;
+        // Rows of a tile that follow each other in the output are written as one.
+        let width = length(&self.written);
+        let is_flat = !self.is_aligned && *self.read.strides[0] == [width] && tiles_written == 1;
+        // Divides once for each row of a tile whose offset takes a division.
+        let table = |side: &Geometry| u32::from(side.dims.len() > 1);
+        let params = [
+            param("E* __restrict__ y", Arg::Operand(1)),
+            param("const E* __restrict__ x", Arg::Operand(0)),
+            geometry_param("others", &self.others),
+            geometry_param("read", &self.read),
+            geometry_param("written", &self.written),
+            u64_param("length_read", length(&self.read)),
+            u64_param("length_written", width),
+            u64_param("near_tiles", if is_down { tiles_written } else { tiles_read }),
+            u64_param("far_tiles", if is_down { tiles_read } else { tiles_written }),
+        ];
+        let before = format!(
+            "{}typedef {element} E;\n#define V {pack}\n#define ROWS {rows}\n#define TR {tr}\n#define TW {tw}\n#define COLUMNS {columns}\n\
+             #define PITCH {pitch}\n#define PAD {pad}\n#define UNITS {}\n#define DOWN {}\n#define ALIGNED {}\n#define WRITTEN {}\n\
+             #define ROW_TABLE {}\n#define COLUMN_TABLE {}\ntypedef {} Index;\ntypedef {} Offset;\n{RAGGED}{TRANSPOSED}",
+            bounds(BLOCK),
+            (columns * tw / rows).div_ceil(u64::from(BLOCK)),
+            u32::from(is_down),
+            u32::from(self.is_aligned),
+            if is_flat { width } else { 0 },
+            table(&self.read),
+            table(&self.written),
+            index_type(self.blocks()),
+            self.offset,
+        );
+        launch("transpose_words", &before, &params, BODY, self.blocks(), BLOCK)
+    }
+}
+
+/// Kernel text that transposes words in registers.
+const TRANSPOSED: &str = r#"
+// Four of the eight bytes of two words, each selected by four bits.
+__device__ inline u32 picked(u32 a, u32 b, u32 which) {
+#if defined(__CUDA_ARCH__)
+  return __byte_perm(a, b, which);
+#else
+  u32 v = 0;
+  for (int i = 0; i < 4; i++) v |= (u32)(((u64)b << 32 | a) >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+  return v;
+#endif
+}
+"#;
+
+/// Kernel text: a block transposes a tile.
+const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS * PAD + 4) / 4];
+  u32* const words = (u32*)packs + 4;
+  const Index block = (Index)blockIdx.x, strip = block / (Index)near_tiles, which = strip / (Index)far_tiles;
+  const u64 near = block - strip * (Index)near_tiles, far = strip - which * (Index)far_tiles;
+  const u64 r0 = (DOWN ? far : near) * TR, w0 = (DOWN ? near : far) * TW;
+  const u32 live_r = (u32)(length_read - r0 < TR ? length_read - r0 : TR);
+  const u32 live_w = (u32)(length_written - w0 < TW ? length_written - w0 : TW);
+#if ROW_TABLE
+  __shared__ Offset rows_at[TR];
+  for (u32 i = threadIdx.x; i < live_r; i += 256) rows_at[i] = (Offset)read.offset((Offset)(r0 + i), 0);
+#define ROW(r) rows_at[r]
+#else
+#define ROW(r) read.offset(r0 + (r), 0)
+#endif
+#if COLUMN_TABLE
+  __shared__ Offset columns_at[TW];
+  for (u32 i = threadIdx.x; i < live_w; i += 256) columns_at[i] = (Offset)written.offset((Offset)(w0 + i), 1);
+  __syncthreads();
+#define COLUMN(w) columns_at[w]
+#else
+#define COLUMN(w) written.offset(w0 + (w), 1)
+#endif
+  const E* from = x + others.offset(which, 1) + r0;
+  Held<E> held[UNITS][ROWS];
+#pragma unroll
+  for (u32 u = 0; u < UNITS; u++) {
+    const u32 unit = threadIdx.x + u * 256, c = unit % COLUMNS, w = unit / COLUMNS * ROWS;
+#pragma unroll
+    for (u32 k = 0; k < ROWS; k++) {
+      held[u][k] = Held<E>();
+      if (w + k < live_w) held[u][k] = read_row(from + COLUMN(w + k), (int)(c * V), (int)live_r);
+    }
+  }
+#pragma unroll
+  for (u32 u = 0; u < UNITS; u++) {
+    const u32 unit = threadIdx.x + u * 256, c = unit % COLUMNS, g = unit / COLUMNS;
+    union Words { Pack<E, V> elements; u32 w[4]; __device__ Words() {} } a[ROWS];
+#pragma unroll
+    for (u32 k = 0; k < ROWS; k++) a[k].elements = held[u][k].elements();
+    if (g * ROWS >= live_w) continue;
+    u32* to = words + c * (V * PITCH + PAD) + g;
+#pragma unroll
+    for (u32 q = 0; q < 4; q++) {
+      if (ROWS == 4) {
+        const u32 l = picked(a[0].w[q], a[1 % ROWS].w[q], 0x5140), m = picked(a[2 % ROWS].w[q], a[3 % ROWS].w[q], 0x5140);
+        const u32 n = picked(a[0].w[q], a[1 % ROWS].w[q], 0x7362), o = picked(a[2 % ROWS].w[q], a[3 % ROWS].w[q], 0x7362);
+        to[(4 * q) % V * PITCH] = picked(l, m, 0x5410);
+        to[(4 * q + 1) % V * PITCH] = picked(l, m, 0x7632);
+        to[(4 * q + 2) % V * PITCH] = picked(n, o, 0x5410);
+        to[(4 * q + 3) % V * PITCH] = picked(n, o, 0x7632);
+      } else {
+        to[2 * q * PITCH] = picked(a[0].w[q], a[1].w[q], 0x5410);
+        to[(2 * q + 1) * PITCH] = picked(a[0].w[q], a[1].w[q], 0x7632);
+      }
+    }
+  }
+  __syncthreads();
+  // The elements of row `r` of the output from `w` on, which may be negative.
+  auto taken = [&](u32 r, int w) -> Pack<E, V> {
+    Held<E> own = {};
+    own.shift = ALIGNED ? 0 : (u32)(w + V) % V * (u32)sizeof(E);
+    const Pack<u32, 4>* first = packs + 1 + (int)((r * PITCH + r / V * PAD) / 4) + (w + V) / V - 1;
+    own.packs[0] = first[0];
+    if (!ALIGNED) own.packs[1] = first[1];
+    return own.elements();
+  };
+  E* to = y + others.offset(which, 0) + w0;
+#if WRITTEN
+  to += ROW(0);
+  const int n = (int)(live_r * WRITTEN), lead = (int)lead_of(to);
+  for (int first = (int)threadIdx.x * V - lead; first < n; first += 256 * V) {
+    const u32 r = first < 0 ? 0 : (u32)first / WRITTEN;
+    const int w = first - (int)(r * WRITTEN), left = WRITTEN - w;
+    Pack<E, V> v = taken(r, w);
+    if (left < V && r + 1 < live_r) {
+      const Pack<E, V> next = taken(r + 1, -left);
+#pragma unroll
+      for (int c = 0; c < V; c++) if (c >= left) v.at[c] = next.at[c];
+    }
+    put_row(to, first, n, v);
+  }
+#else
+  // Whole packs of rows, then the elements at their ends.
+  const u32 packs_of_row = TW / V;
+#pragma unroll 4
+  for (u32 i = threadIdx.x; i < live_r * packs_of_row; i += 256) {
+    const u32 r = i / packs_of_row;
+    E* own = to + ROW(r);
+    const int first = (int)((i - r * packs_of_row) * V) + (ALIGNED ? 0 : (int)(V - lead_of(own)) % V);
+    union Words { Pack<E, V> elements; u32 w[4]; __device__ Words() {} } all;
+    if (first + V > (int)live_w) continue;
+    all.elements = taken(r, first);
+    store_words(own + first, all.w);
+  }
+  if (ALIGNED) return;
+  const E* const elements = (const E*)words;
+  for (u32 i = threadIdx.x; i < live_r * 2 * V; i += 256) {
+    const u32 r = i / (2 * V), e = i % V;
+    E* own = to + ROW(r);
+    // Elements before the first whole pack, and behind the last.
+    const u32 ahead = (V - lead_of(own)) % V, whole = live_w > ahead ? ahead + (live_w - ahead) / V * V : live_w;
+    const u32 w = i % (2 * V) < V ? e : whole + e;
+    if (w < (i % (2 * V) < V && ahead < live_w ? ahead : live_w)) own[w] = elements[(r * PITCH + r / V * PAD) * ROWS + w];
+  }
+#endif
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Sides are contiguous, tiles fit shared memory, and each thread has a word of its own for every element.
+        #[test]
+        fn tiles_fit_shared_memory(
+            sizes in prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5),
+            turn in 1..4usize,
+            dtype in prop::sample::select(vec![DType::U8, DType::BF16]),
+        ) {
+            prop_assume!(sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
+            let rank = sizes.len();
+            let axes: Vec<usize> = (0..rank).map(|axis| (axis + turn) % rank).collect();
+            let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &axes.iter().map(|&axis| sizes[axis]).collect::<Vec<_>>()));
+            let strides: Vec<u64> = axes.iter().map(|&axis| x.strides[axis]).collect();
+            let all = walk::by_output(y.dims, &[y.strides, Dims::from_slice(&strides).unwrap()]);
+            let spec = Spec::new(find("transpose").unwrap(), Attrs::default(), vec![x], vec![y]);
+            let Some(tiles) = WordTiles::of(&spec, &all) else { return Ok(()) };
+            let ([tr, tw], size) = (tiles.tile, tiles.size);
+            prop_assert!(tr * tw * size <= TILE && (tr * size).is_multiple_of(PACK) && (tw * size).is_multiple_of(PACK));
+            prop_assert_eq!(length(&tiles.others) * length(&tiles.read) * length(&tiles.written), y.elements());
+            for (side, which) in [(&tiles.read, 1), (&tiles.written, 0)] {
+                prop_assert_eq!(side.strides[which], side.dims.contiguous_strides());
+                prop_assert!(length(side) * size >= PACK);
+            }
+        }
+    }
+}
