@@ -66,13 +66,15 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
     __syncthreads();
     for (P base = begin + t; base < limit; base += EACH * THREADS) {
       if (base != begin + t) read_indices(base);
+      bool has_room = true;
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
         const u32 own = row_of(index[e]);
-        if (own == OWN) continue;
+        if (own == OWN || !has_room) continue;
         const u32 slot = atomicAdd(&found, 1u);
         // More terms are counted again.
-        if (slot < FEW) room.keys[slot] = own << 16 | (base + e * THREADS - begin);
+        has_room = slot < FEW;
+        if (has_room) room.keys[slot] = own << 16 | (base + e * THREADS - begin);
       }
     }
     __syncthreads();
