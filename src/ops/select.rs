@@ -26,12 +26,6 @@ pub fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::I64 | DType::I32)
 }
 
-/// Whether a thread that orders several elements of this type waits for each before it loads the next: `order` branches on
-/// elements of up to 16 bits, and NVRTC 13.0 keeps the loads in these branches (machine code for sm_90).
-pub fn in_turn(dtype: DType) -> bool {
-    dtype.is_float() && dtype.size() <= 2
-}
-
 /// Kernel text that defines `K`, `BITS` and `order` as [`keys`] does, except that different numbers have different keys,
 /// of which one may be 0.
 pub fn sorted_keys(dtype: DType) -> String {
@@ -79,9 +73,9 @@ fn key_text(dtype: DType, key: &str, bits: u32, body: &str) -> String {
 
 const ORDER16: &str = r#"
 __device__ inline u32 order16(u32 u, u32 infinity) {
-  u32 size = u & 0x7fffu;
-  if (size > infinity) return 0xffffu;
-  return size == 0 ? 0x8000u : u >> 15 ? u ^ 0xffffu : u | 0x8000u;
+  // Without branches, so that the loads of several elements are in flight at the same time.
+  const u32 size = u & 0x7fffu, key = u ^ (0x8000u | ((0u - (u >> 15)) & 0x7fffu));
+  return size > infinity ? 0xffffu : size == 0 ? 0x8000u : key;
 }
 "#;
 

@@ -5,7 +5,7 @@ use super::kernel::{
 };
 use super::occupancy::{BUSY_BLOCKS, UNIT_THREADS, UNITS, WARP, share_with};
 use super::rows::{Rows, row_length};
-use super::select::{in_turn, is_wide, keys};
+use super::select::{is_wide, keys};
 use super::*;
 
 /// `top_k(x, k: n)`.
@@ -62,7 +62,8 @@ impl Operation for TopK {
             let listed = if is_long { (3 * k).min(ROOM) } else { stage.length }.next_power_of_two();
             let steps = listed.ilog2() * (listed.ilog2() + 1) / 2;
             let (each, exchanges) = match stage.source {
-                Candidates::Short => (k * (3 * stage.held + PER_ROUND) + PER_HELD * stage.held + PER_THREAD, 0.0),
+                Candidates::Short => (of_rounds(k, stage.held) + PER_HELD * stage.held + PER_THREAD, 0.0),
+                Candidates::Sorted => (of_sort(stage.held) + PER_HELD * stage.held + PER_THREAD, 0.0),
                 _ => {
                     let sorts = PER_PAIR * u64::from(steps) * (listed / 2).div_ceil(threads);
                     let searches = if is_long { PER_BIT * bits } else { 0 };
@@ -71,13 +72,8 @@ impl Operation for TopK {
                 }
             };
             let places = Traffic::of(Space::Device, rows * k * stage.parts * 4);
-            // A thread reads the elements of a piece at once, or one after the other.
-            let loads = match (in_turn(x.dtype), &stage.source) {
-                (true, Candidates::Short) => span.div_ceil(WARP),
-                (true, _) => span.div_ceil(threads),
-                (false, Candidates::Short) => 1,
-                (false, _) => pieces,
-            };
+            // A thread reads the elements of a piece at once.
+            let loads = if matches!(stage.source, Candidates::Row | Candidates::Parts) { pieces } else { 1 };
             Cost {
                 instructions: (each * stage.blocks * threads) as f64,
                 exchanges,
@@ -122,6 +118,7 @@ impl Operation for TopK {
         let of_stage = |stage: &Stage| {
             let (name, place, body) = match stage.source {
                 Candidates::Short => ("top_k_short", "(j)", SHORT),
+                Candidates::Sorted => ("top_k_sorted", "(j)", SORTED),
                 Candidates::Row => ("top_k", "(j)", LONG),
                 Candidates::Parts => ("top_k_rest", "chosen[row * n + (j)]", LONG),
             };
@@ -163,6 +160,8 @@ impl Operation for TopK {
 enum Candidates {
     /// The row; the registers of 32 threads hold all of it.
     Short,
+    /// The row; 32 threads sort all of it.
+    Sorted,
     /// All elements of the row.
     Row,
     /// The candidates that the previous kernel selected from parts of each row.
@@ -184,6 +183,9 @@ struct Stage {
 /// Maximum `k` for which `k` searches of a maximum are faster than a selection.
 const FEW_ROUNDS: u64 = 16;
 
+/// Maximum number of elements of a row that each of 32 threads has when they sort it.
+const MOST_SORTED: u64 = 4;
+
 /// Minimum length of a row, in elements, that several blocks share; and minimum length of each part.
 const LONG_ROW: u64 = 1 << 15;
 const MIN_PART: u64 = 1 << 12;
@@ -201,6 +203,9 @@ const PER_HELD: u64 = 25;
 const PER_THREAD: u64 = 60;
 const PER_ROUND: u64 = 45;
 
+/// Instructions of a thread per element and step of the sort by 32 threads.
+const PER_STEP: u64 = 8;
+
 /// Instructions of a thread of the long form: per element, per piece of a row, per bit of a threshold, per pair of elements of the list
 /// and step of its sort, and others.
 const PER_CANDIDATE: u64 = 14;
@@ -212,16 +217,31 @@ const PER_SELECTION: u64 = 300;
 /// Registers of a thread besides its elements, of which each takes two.
 const OTHER_REGISTERS: u64 = 16;
 
+/// Number of instructions of a thread with `held` elements that takes part in `k` searches of a maximum.
+fn of_rounds(k: u64, held: u64) -> u64 {
+    k * (3 * held + PER_ROUND)
+}
+
+/// Number of instructions of a thread with `held` elements that takes part in a bitonic sort by 32 threads.
+fn of_sort(held: u64) -> u64 {
+    let widths = u64::from((WARP * held).ilog2());
+    PER_STEP * held * widths * (widths + 1) / 2
+}
+
 /// Returns the selection kernels: one, or two for few long rows, where the second selects from the results of the
 /// parts.
 fn stages(spec: &Spec) -> Vec<Stage> {
     let rows = Rows::of(&[&spec.inputs[0]]);
     let (length, count, k) = (rows.length, rows.count, spec.attrs.int("k") as u64);
-    let most = if is_wide(spec.inputs[0].dtype) { 8 } else { 16 };
-    if k <= FEW_ROUNDS && length <= 64 * most {
-        let blocks = count.div_ceil(u64::from(BLOCK) / 32).max(1);
-        let held = length.div_ceil(32).next_power_of_two();
-        return vec![Stage { source: Candidates::Short, length, parts: 1, threads: BLOCK, held, blocks }];
+    let is_wide = is_wide(spec.inputs[0].dtype);
+    let most = if is_wide { 8 } else { 16 };
+    let held = length.div_ceil(WARP).next_power_of_two();
+    let searches = k <= FEW_ROUNDS && length <= 64 * most;
+    let sorts = !is_wide && held <= MOST_SORTED && (!searches || of_sort(held) < of_rounds(k, held));
+    if searches || sorts {
+        let source = if sorts { Candidates::Sorted } else { Candidates::Short };
+        let blocks = count.div_ceil(u64::from(BLOCK) / WARP).max(1);
+        return vec![Stage { source, length, parts: 1, threads: BLOCK, held, blocks }];
     }
     let stage = |source, length: u64, parts: u64| {
         let span = length.div_ceil(parts);
@@ -275,6 +295,57 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   if (lane >= k) return;
   values[g.offset((Index)row, 1) + lane * sv] = from[own * sx];
   indices[g.offset((Index)row, 2) + lane * si] = (i32)own;
+"#;
+
+/// 32 threads sort a row: element `32 r + lane` has the rank of its place. An item is a key, and below it the complement of the element's
+/// place, so that all items differ.
+const SORTED: &str = r#"  u32 lane = threadIdx.x % 32;
+  u64 row = (u64)blockIdx.x * (T / 32) + threadIdx.x / 32;
+  if (row >= rows) return;
+  const auto* from = x + g.offset((Index)row, 0);
+#if BITS <= 16
+  typedef u32 Item;
+  const u32 PLACES = 0xffffu;
+#else
+  typedef u64 Item;
+  const u32 PLACES = 0xffffffffu;
+#endif
+  Item items[HELD];
+#pragma unroll
+  for (u32 r = 0; r < HELD; r++) {
+    u32 j = r * 32 + lane;
+    K key = j < n ? order(from[j * sx]) : (K)0;
+    items[r] = (Item)key * ((Item)PLACES + 1) + (PLACES - j);
+  }
+#pragma unroll
+  for (u32 level = 1; 1u << level <= 32 * HELD; level++) {
+#pragma unroll
+    for (u32 bit = level; bit-- > 0;) {
+      const u32 width = 1u << level, step = 1u << bit;
+#pragma unroll
+      for (u32 r = 0; r < HELD; r++) {
+        const u32 beside = r ^ step / 32;
+        const bool descends = ((r * 32 + lane) & width) == 0;
+        if (step < 32) {
+          const Item other = SHUFFLE_XOR(items[r], step);
+          const bool takes_larger = ((lane & step) == 0) == descends;
+          items[r] = (other > items[r]) == takes_larger ? other : items[r];
+        } else if (beside > r) {
+          const Item one = items[r], other = items[beside];
+          const bool swaps = (other > one) == descends;
+          items[r] = swaps ? other : one;
+          items[beside] = swaps ? one : other;
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (u32 r = 0; r < HELD; r++) {
+    u32 j = r * 32 + lane, place = PLACES - (u32)(items[r] & PLACES);
+    if (j >= k) continue;
+    values[g.offset((Index)row, 1) + j * sv] = from[place * sx];
+    indices[g.offset((Index)row, 2) + j * si] = (i32)place;
+  }
 "#;
 
 /// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
@@ -392,3 +463,30 @@ const LONG: &str = r#"  __shared__ K best[ROOM];
     }
   }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_rows_are_sorted_if_searches_of_each_maximum_take_longer() {
+        let is_sorted = |dtype, length, k| {
+            let (x, outputs) = (Tensor::packed(dtype, &[100, length]), [dtype, DType::I32]);
+            let outputs = outputs.map(|dtype| Tensor::packed(dtype, &[100, k])).to_vec();
+            let attrs = Attrs::of([("k", Attr::Int(k as i64))]);
+            let stages = stages(&Spec::new(&TopK, attrs, vec![x], outputs));
+            matches!(&*stages, [Stage { source: Candidates::Sorted, .. }])
+        };
+        for (dtype, length, k, expected) in [
+            (DType::BF16, 27, 27, true),
+            (DType::F32, 128, 100, true),
+            (DType::F32, 32, 1, false),
+            (DType::F16, 128, 8, false),
+            (DType::F32, 129, 100, false),
+            (DType::I32, 32, 32, false),
+            (DType::U8, 64, 40, true),
+        ] {
+            assert_eq!(is_sorted(dtype, length, k), expected, "{dtype:?}, {length}, k {k}");
+        }
+    }
+}

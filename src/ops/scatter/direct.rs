@@ -21,10 +21,12 @@ const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Maximum number of times that a thread reads terms if all indices name its row, since no other warps share them. For half of the indices, ten
 /// times take 4.6 µs on an H100, as long as a search whose blocks divide such a row.
-const MAX_BATCHES: u64 = 20;
+const MAX_BATCHES: u64 = 12;
 
-/// Number of warps per SM up to which more warps share a row.
+/// Number of warps per SM up to which more warps share a row, and up to which they do so if a row could have many terms: three quarters
+/// of those that an SM can run at the same time.
 const ENOUGH_WARPS: u64 = 16;
+const MOST_WARPS: u64 = 48;
 
 /// Instructions of a warp per word, per batch of terms, and others: from machine code for sm_90 by NVRTC 13.0.
 const PER_WORD: u64 = 9;
@@ -68,10 +70,15 @@ impl Direct {
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes_of_warp(packs);
         let chunks = packs.div_ceil(lanes).max(1);
-        let room = UNITS * ENOUGH_WARPS / rows.saturating_mul(chunks);
         let most = (MAX_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
-        let segments = count.div_ceil(WARP).min(room).clamp(1, most);
-        let direct = Direct { ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), rows, count };
+        let with = |warps: u64| {
+            let room = UNITS * warps / rows.saturating_mul(chunks);
+            let segments = count.div_ceil(WARP).min(room).clamp(1, most);
+            Direct { ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), rows, count }
+        };
+        // Each warp has instructions besides those for its indices, so that more warps pay off only if a popular row needs them.
+        let direct = Some(with(ENOUGH_WARPS)).filter(|direct| direct.batches() <= MAX_BATCHES);
+        let direct = direct.unwrap_or_else(|| with(MOST_WARPS));
         let is_small = direct.instructions() <= MAX_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION
             && direct.steps() <= MAX_STEPS + bytes / BYTES_OF_A_STEP
             && direct.batches() <= MAX_BATCHES;

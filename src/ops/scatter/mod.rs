@@ -316,11 +316,14 @@ impl Split {
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let direct = || Direct::of(spec, &columns).map(Finder::Direct);
-        let search = || Search::of(spec, &columns, sparse).map(Finder::Search);
+        let search = Search::of(spec, &columns, sparse);
+        // Lists of terms are faster than several searches, unless most rows have none.
+        let fast_search = || search.filter(|search| sparse || search.is_one_wave()).map(Finder::Search);
+        let search = || search.map(Finder::Search);
         let lists = || Lists::of(spec, &columns).map(Finder::Lists);
         let sorted = || Buckets::of(spec, &columns).map(Finder::Buckets);
         let finder = match adds {
-            true => direct().or_else(search).or_else(lists).or_else(sorted),
+            true => direct().or_else(fast_search).or_else(lists).or_else(search).or_else(sorted),
             false => search().or_else(|| (!sparse).then_some(Finder::Last)),
         };
         let finder = finder.unwrap_or(Finder::Sort(sort));
@@ -551,6 +554,19 @@ fn scattered(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], of: impl Fn(f64
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn terms_are_found_in_the_way_that_takes_least_time() {
+        let finder = |dtype, count, inner, rows| {
+            let inputs = vec![Tensor::packed(dtype, &[count, inner]), Tensor::packed(DType::I32, &[count])];
+            let attrs = Attrs::of([("combine", Attr::Word("add"))]);
+            let spec = Spec::new(&Scatter, attrs, inputs, vec![Tensor::packed(dtype, &[rows, inner])]);
+            Split::of(&spec).finder
+        };
+        assert!(matches!(finder(DType::F16, 315, 208, 597), Finder::Direct(_)));
+        assert!(matches!(finder(DType::BF16, 237, 61, 32768), Finder::Search(search) if search.is_one_wave()));
+        assert!(matches!(finder(DType::F32, 856, 4096, 1232), Finder::Lists(_)));
+    }
 
     proptest! {
         /// Each way to find terms knows the cost of each of its launches, which together move all operands.

@@ -24,10 +24,8 @@ const EACH: u64 = 8;
 /// Number of terms that a thread reads at once: of aligned packs, and of packs that take two loads.
 const AHEAD: [u64; 2] = [8, 4];
 
-/// Maximum number of sorted positions that a block holds in shared memory. [`MAX_EACH`] indices per thread are fewer.
-const ROUND: u64 = 8192;
-/// Bytes of shared memory for sums. One sum of a pack for each thread of a block takes at most half of them.
-const SUMS: u64 = 16 << 10;
+/// Maximum number of bytes of shared memory for one sum of a pack for each thread of a block.
+const SUMS: u64 = 8 << 10;
 /// Maximum number of rows per block.
 const MAX_ROWS: u64 = 127;
 
@@ -54,10 +52,11 @@ const THREAD_INSTRUCTIONS: f64 = 2000.0;
 /// at once.
 const MAX_EACH: u64 = 24;
 
-const _: () = assert!(BLOCK as u64 * MAX_EACH <= ROUND, "a block sorts its share at once");
-
-/// Minimum average number of terms of a row in each of the blocks that share the indices.
+/// Minimum average number of terms of a row in each of the blocks that share the indices, unless the sums of all of them have fewer
+/// bytes than [`SMALL_SUMS`].
 const MIN_TERMS: u64 = 16;
+/// Number of bytes of sums that take less time than a launch.
+const SMALL_SUMS: u64 = 256 << 10;
 /// Minimum number of indices per thread of such a block.
 const MIN_EACH: u64 = 2;
 /// Number of sums of such blocks that one thread adds.
@@ -69,6 +68,9 @@ const PER_LOOK: f64 = 11.0;
 const PER_TERM: f64 = 60.0;
 const PER_SUM: f64 = 45.0;
 const PER_THREAD: f64 = 200.0;
+
+/// Instructions per 16 bytes of zeros.
+const PER_ZEROS: f64 = 8.0;
 
 /// Instructions per listed term and pair of terms that a thread compares.
 const PER_PAIR: f64 = 4.5;
@@ -89,6 +91,8 @@ pub struct Search {
     lanes: u64,
     chunks: u64,
     threads: u64,
+    /// True if a block sets its rows to zero while it waits for indices, and then writes those that have terms.
+    clears: bool,
     /// Number of rows per block, and of blocks that share the indices.
     own: u64,
     segments: u64,
@@ -111,24 +115,27 @@ impl Search {
                 && looks <= most as f64
                 && (!adds || search.blocks() >= UNITS || of_thread <= THREAD_INSTRUCTIONS)
         };
-        let whole = Some(Search::whole(spec, columns)).filter(is_fast);
+        let whole = Some(Search::whole(spec, columns, sparse)).filter(is_fast);
         whole.or_else(|| Search::divided(spec, columns).filter(|_| adds).filter(is_fast))
     }
 
     /// Returns blocks that search all indices for the terms of few rows.
-    fn whole(spec: &Spec, columns: &Columns) -> Search {
+    fn whole(spec: &Spec, columns: &Columns, sparse: bool) -> Search {
         let count = spec.inputs[1].elements();
         let search = Search::with(spec, columns, (ROW_BYTES / 16 / count.max(1)).clamp(LINE, WARP));
-        search.among(UNITS * RESIDENT_THREADS / search.threads)
+        // Blocks that share the columns of rows of any alignment would write most ends of rows element by element, twice.
+        let clears = sparse && (!search.ragged || search.chunks == 1);
+        Search { clears, ..search }.among(UNITS * search.resident())
     }
 
     /// Returns blocks that search a part of the indices for the terms of several rows; `None` if rows have too few terms.
     fn divided(spec: &Spec, columns: &Columns) -> Option<Search> {
         let search = Search::with(spec, columns, LINE);
         let (count, rows) = (search.count, search.rows);
-        let all_rows = Search { segments: count.div_ceil(ROUND).max(1), ..search }.owning(MAX_ROWS);
-        let room = UNITS * RESIDENT_THREADS / search.threads / (all_rows.blocks() / all_rows.segments);
-        let segments = room.min(count / rows / MIN_TERMS).min(count / (search.threads * MIN_EACH));
+        let room = UNITS * search.resident() / search.owning(MAX_ROWS).blocks();
+        let of_a_segment = rows * search.chunks * search.lanes * search.pack * scatter_type(spec).size();
+        let few = SMALL_SUMS / of_a_segment;
+        let segments = room.min((count / rows / MIN_TERMS).max(few)).min(count / (search.threads * MIN_EACH));
         let share = count.div_ceil(segments.max(1)).max(1);
         (segments > 1).then(|| Search { segments: count.div_ceil(share), ..search }.among(BUSY_BLOCKS))
     }
@@ -140,8 +147,8 @@ impl Search {
         let packs = packs_of_rows(columns.length, pack, ragged);
         let lanes = lanes(packs, [LINE, most_lanes]);
         let chunks = packs.div_ceil(lanes).max(1);
-        let threads = u64::from(BLOCK).min(SUMS / 2 / (pack * scatter_type(spec).size()));
-        Search { ragged, pack, lanes, chunks, threads, own: 1, segments: 1, rows, count }
+        let threads = u64::from(BLOCK).min(SUMS / (pack * scatter_type(spec).size()));
+        Search { ragged, pack, lanes, chunks, threads, clears: false, own: 1, segments: 1, rows, count }
     }
 
     /// Returns the same division with about this many blocks, among which the rows are divided.
@@ -156,6 +163,11 @@ impl Search {
         Search { own: own.min(self.rows).clamp(1, (self.threads - 1).min(MAX_ROWS)), ..self }
     }
 
+    /// Whether all blocks run at the same time, so that the device searches the indices once.
+    pub fn is_one_wave(&self) -> bool {
+        self.blocks() <= UNITS * self.resident()
+    }
+
     fn blocks(&self) -> u64 {
         self.rows.div_ceil(self.own).saturating_mul(self.chunks * self.segments)
     }
@@ -168,11 +180,6 @@ impl Search {
     /// Number of indices that all blocks search.
     fn looks(&self) -> f64 {
         self.blocks() as f64 * self.share() as f64
-    }
-
-    /// Number of positions that a block sorts: all of its share.
-    fn round(&self) -> u64 {
-        self.share().next_multiple_of(WARP)
     }
 
     /// Whether random indices seldom name the rows of a block more often than each thread can compare its term with all others.
@@ -192,8 +199,13 @@ impl Search {
 
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let lanes = (self.chunks * self.lanes) as f64;
+        let (sums, zeros) = match self.clears {
+            true => (self.count.min(self.rows), spec.outputs[0].bytes() / 16),
+            false => (self.rows * self.segments, 0),
+        };
         let instructions = PER_LOOK * self.looks()
-            + (PER_TERM * self.count as f64 + PER_SUM * (self.rows * self.segments) as f64) * lanes
+            + (PER_TERM * self.count as f64 + PER_SUM * sums as f64) * lanes
+            + PER_ZEROS * zeros as f64
             + PER_THREAD * (self.blocks() * self.threads) as f64;
         let (sorting, exchanges) = self.sorting(spec);
         let partials = Traffic::of(Space::Device, self.partials() * self.pack * scatter_type(spec).size());
@@ -295,17 +307,17 @@ impl Search {
         let parts = Parts::of(spec, columns, 0, self.partials() * sum);
         let adds = spec.attrs.word("combine") == "add";
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
-             #define SEGMENTS {}u\n#define SHARE {}u\n#define ROUND {}u\n#define OVERFLOWS 0\n#define EACH {}\n#define AHEAD {}\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define CLEARS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+             #define SEGMENTS {}u\n#define SHARE {}u\n#define EACH {}\n#define AHEAD {}\n\
              #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),
             u32::from(adds),
+            u32::from(self.clears),
             self.lanes,
             self.chunks,
             self.own,
             self.segments,
             self.share(),
-            self.round(),
             self.share().div_ceil(self.threads).min(EACH),
             self.ahead(),
             FEW.min(self.threads),

@@ -1,17 +1,17 @@
 //! Text of the kernels of [`super::search`].
 
-/// Kernel text: the block has the indices from `all_begin` to `all_end`. `count_rows` counts the terms of each row and warp among the positions
-/// from `begin` to `end`, of which each warp has consecutive ones. `found` is the number of all.
+/// Kernel text: the block has the indices from `begin` to `limit`. `find_few` lists the terms of its rows, and `count_rows` counts the terms of
+/// each row and warp, of which each warp has consecutive positions. `found` is the number of terms.
 pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
   const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
   const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
   const u32 chunk = blockIdx.x % CHUNKS, segment = blockIdx.x / CHUNKS % SEGMENTS;
   const u64 first = (u64)(blockIdx.x / CHUNKS / SEGMENTS) * OWN;
-  const P all_begin = segment * SHARE, all_end = count - all_begin < SHARE ? (P)count : all_begin + SHARE;
+  const P begin = segment * SHARE, limit = count - begin < SHARE ? (P)count : begin + SHARE;
   const u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
   __shared__ union Room { u32 keys[FEW]; Pack<u32, 4> fours[FEW / 4]; u32 counts[WARPS * OWN]; Sum parts[2 * GROUPS * LANES]; } room;
   __shared__ u32 starts[OWN + 1], part_starts[OWN + 1], found;
-  __shared__ unsigned short order[ROUND];
+  __shared__ unsigned short order[SHARE];
   Block block = {0};
   // Indices of 32 bits name no row beyond.
   const u32 reach = sizeof(Index) == 4 && first >> 31 != 0 ? 0 : own_rows;
@@ -20,35 +20,72 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
     return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
   };
   auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
+#if CLEARS
+  // The rows that have terms, in any order.
+  __shared__ u32 named_rows[OWN], named;
+  if (t == 0) named = 0;
+  // Sets the block's part of its rows to zero: whole packs, and the elements before and behind them.
+  auto clear_rows = [&]() {
+    const E zero = {};
+#if CHUNKS == 1
+    const u32 OF_PACK = 16 / sizeof(E);
+    E *low = y + first * sy, *high = low + own_rows * sy;
+    E* low_pack = low + (0 - (u64)low / sizeof(E)) % OF_PACK;
+    E* high_pack = high - (u64)high / sizeof(E) % OF_PACK;
+    if (low_pack > high_pack) low_pack = high_pack = high;
+    for (Pack<u32, 4>* pack = (Pack<u32, 4>*)low_pack + t; pack < (Pack<u32, 4>*)high_pack; pack += THREADS) *pack = {};
+    if (t < low_pack - low) low[t] = zero;
+    if (t < high - high_pack) high_pack[t] = zero;
+#else
+    Pack<E, V> zeros;
+#pragma unroll
+    for (int c = 0; c < V; c++) zeros.at[c] = zero;
+    for (u32 own = group; own < own_rows; own += GROUPS) {
+      const i64 column = column_of(own);
+      if (column < (i64)n) PUT(y + (first + own) * sy, column, zeros);
+    }
+#endif
+  };
+#endif
   // Lists the terms of few rows, in any order, as keys of the row and the position.
   auto find_few = [&]() {
-    if (t < FEW) room.keys[t] = 0xffffffffu;
-    if (t == 0) found = 0;
-    __syncthreads();
-    for (P base = all_begin + t; base < all_end; base += EACH * THREADS) {
-      u32 bits = 0;
+    Index index[EACH];
+    auto read_indices = [&](P base) {
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
         const P p = base + e * THREADS;
-        bits |= (u32)(p < all_end && row_of(INDEX(p)) < OWN) << e;
+        index[e] = p < limit ? INDEX(p) : (Index)-1;
       }
-      for (; bits != 0; bits &= bits - 1) {
-        const P p = base + (__ffsll((i64)bits) - 1) * THREADS;
+    };
+    read_indices(begin + t);
+    if (t < FEW) room.keys[t] = 0xffffffffu;
+    if (t == 0) found = 0;
+#if CLEARS
+    clear_rows();
+#endif
+    __syncthreads();
+    for (P base = begin + t; base < limit; base += EACH * THREADS) {
+      if (base != begin + t) read_indices(base);
+      bool has_room = true;
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) {
+        const u32 own = row_of(index[e]);
+        if (own == OWN || !has_room) continue;
         const u32 slot = atomicAdd(&found, 1u);
-        // The terms are counted again.
-        if (slot >= FEW) break;
-        room.keys[slot] = row_of(INDEX(p)) << 16 | (p - all_begin);
+        // More terms are counted again.
+        has_room = slot < FEW;
+        if (has_room) room.keys[slot] = own << 16 | (base + e * THREADS - begin);
       }
     }
     __syncthreads();
   };
-  // The warp's first and last position among those from `begin` to `end`.
+  // The warp's positions are from `from` to `to`, at most `share`.
   P from = 0, to = 0;
   u32 share = 0;
-  auto count_rows = [&](P begin, P end) {
-    share = ((end - begin + 31) / 32 + WARPS - 1) / WARPS * 32;
+  auto count_rows = [&]() {
+    share = ((limit - begin + 31) / 32 + WARPS - 1) / WARPS * 32;
     from = begin + warp * share;
-    to = from + share < end ? from + share : end;
+    to = from + share < limit ? from + share : limit;
     for (u32 k = t; k < WARPS * OWN; k += THREADS) room.counts[k] = 0;
     if (t == 0) found = 0;
     __syncthreads();
@@ -75,6 +112,12 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
 pub const SORT: &str = r#"  u32 part = 0, parts = 0;
   // At most twice as many parts as groups have terms.
   auto parts_of = [&](u32 terms) { return ADDS && terms > part ? (terms + part - 1) / part : 0; };
+  // The thread's row has this many terms.
+  auto name_row = [&](u32 terms) {
+#if CLEARS
+    if (terms > 0) named_rows[atomicAdd(&named, 1u)] = t;
+#endif
+  };
   auto set_part = [&]() { part = ((found + GROUPS - 1) / GROUPS + AHEAD - 1) / AHEAD * AHEAD; };
   auto sort_few = [&]() {
     set_part();
@@ -93,7 +136,8 @@ pub const SORT: &str = r#"  u32 part = 0, parts = 0;
     if (t < held) order[lower] = (unsigned short)mine;
     if (t <= OWN) starts[t] = before_row;
     __syncthreads();
-    const u32 own_parts = t < OWN ? parts_of(starts[t + 1] - starts[t]) : 0;
+    const u32 own_terms = t < OWN ? starts[t + 1] - starts[t] : 0, own_parts = parts_of(own_terms);
+    name_row(own_terms);
     parts = 0;
     if (block.votes(own_parts > 0) == 0) return;
     const u32 before = block.before(own_parts, parts);
@@ -101,13 +145,14 @@ pub const SORT: &str = r#"  u32 part = 0, parts = 0;
     if (t == 0) part_starts[OWN] = parts;
     __syncthreads();
   };
-  auto sort_rows = [&](P begin) {
+  auto sort_rows = [&]() {
     set_part();
     u32 terms = 0, all_terms = 0;
     if (t < OWN) {
 #pragma unroll
       for (u32 w = 0; w < WARPS; w++) terms += room.counts[w * OWN + t];
     }
+    name_row(terms);
     const u32 before = block.before(terms | parts_of(terms) << 16, all_terms);
     parts = all_terms >> 16;
     if (t < OWN) {
@@ -151,14 +196,7 @@ pub const SORT: &str = r#"  u32 part = 0, parts = 0;
 
 /// Kernel text: a group of `LANES` threads adds the terms of every `GROUPS`-th row. Rows of more than `part` terms are divided into parts of so
 /// many; a warp adds the sums of the parts of a row.
-pub const ADD: &str = r#"#if OVERFLOWS
-  __shared__ Sum sums[OWN * LANES];
-  for (u32 k = t; k < OWN * LANES; k += THREADS) {
-#pragma unroll
-    for (int c = 0; c < V; c++) sums[k].at[c] = 0;
-  }
-#endif
-  auto write = [&](u32 own, i64 column, const C* sum) {
+pub const ADD: &str = r#"  auto write = [&](u32 own, i64 column, const C* sum) {
 #if SEGMENTS > 1
     Sum& partial = ((Sum*)partials)[(((u64)segment * rows + first + own) * CHUNKS + chunk) * LANES + lane];
 #pragma unroll
@@ -170,16 +208,7 @@ pub const ADD: &str = r#"#if OVERFLOWS
     PUT(y + (first + own) * sy, column, v);
 #endif
   };
-  // Takes the sum of a row's terms of a round.
-  auto take = [&](u32 own, i64 column, const C* sum) {
-#if OVERFLOWS
-#pragma unroll
-    for (int c = 0; c < V; c++) sums[own * LANES + lane].at[c] += sum[c];
-#else
-    write(own, column, sum);
-#endif
-  };
-  auto add_round = [&](P begin) {
+  auto add = [&]() {
     auto add_terms = [&](u32 l, u32 end, i64 column, C* sum) {
       for (; l < end; l += AHEAD) {
         Raw raw[AHEAD];
@@ -200,20 +229,28 @@ pub const ADD: &str = r#"#if OVERFLOWS
         }
       }
     };
-    for (u32 item = group; item < own_rows + parts; item += GROUPS) {
-      const bool is_part = item >= own_rows;
+#if CLEARS
+    const u32 all_rows = named;
+#else
+    const u32 all_rows = own_rows;
+#endif
+    for (u32 item = group; item < all_rows + parts; item += GROUPS) {
+      const bool is_part = item >= all_rows;
       u32 own = item, l, end;
       if (is_part) {
         // The last row whose parts do not begin behind this one.
         own = 0;
         for (u32 past = OWN; past - own > 1;) {
           const u32 middle = (own + past) / 2;
-          if (part_starts[middle] <= item - own_rows) own = middle;
+          if (part_starts[middle] <= item - all_rows) own = middle;
           else past = middle;
         }
-        l = starts[own] + (item - own_rows - part_starts[own]) * part;
+        l = starts[own] + (item - all_rows - part_starts[own]) * part;
         end = l + part < starts[own + 1] ? l + part : starts[own + 1];
       } else {
+#if CLEARS
+        own = named_rows[item];
+#endif
         l = starts[own];
         end = starts[own + 1];
         if (ADDS && end - l > part) continue;
@@ -224,9 +261,9 @@ pub const ADD: &str = r#"#if OVERFLOWS
       if (column < (i64)n) add_terms(l, end, column, sum);
       if (is_part) {
 #pragma unroll
-        for (int c = 0; c < V; c++) room.parts[(item - own_rows) * LANES + lane].at[c] = sum[c];
+        for (int c = 0; c < V; c++) room.parts[(item - all_rows) * LANES + lane].at[c] = sum[c];
       } else if (column < (i64)n) {
-        take(own, column, sum);
+        write(own, column, sum);
       }
     }
     if (parts == 0) return;
@@ -247,7 +284,7 @@ pub const ADD: &str = r#"#if OVERFLOWS
         for (int c = 0; c < V; c++) sum[c] += SHUFFLE_XOR(sum[c], mask);
       }
       const i64 column = divided ? column_of(own) : (i64)n;
-      if (lane32 < LANES && column < (i64)n) take(own, column, sum);
+      if (lane32 < LANES && column < (i64)n) write(own, column, sum);
     }
   };
 #if FEW_EXPECTED
@@ -255,30 +292,15 @@ pub const ADD: &str = r#"#if OVERFLOWS
   const bool is_few = found <= FEW;
   if (!is_few) {
     __syncthreads();
-    count_rows(all_begin, all_end);
+    count_rows();
   }
 #else
   const bool is_few = false;
-  count_rows(all_begin, all_end);
+  count_rows();
 #endif
-  const bool is_counted = !OVERFLOWS || found <= ROUND;
-  const P step = is_counted ? SHARE : ROUND;
-  for (P begin = all_begin; begin < all_end; begin += step) {
-    if (!is_counted) {
-      __syncthreads();
-      count_rows(begin, all_end - begin < step ? all_end : begin + step);
-    }
-    if (is_few) sort_few();
-    else sort_rows(begin);
-    add_round(begin);
-  }
-#if OVERFLOWS
-  __syncthreads();
-  for (u32 own = group; own < own_rows; own += GROUPS) {
-    const i64 column = column_of(own);
-    if (column < (i64)n) write(own, column, sums[own * LANES + lane].at);
-  }
-#endif
+  if (is_few) sort_few();
+  else sort_rows();
+  add();
 "#;
 
 /// Kernel text: `JOINERS` threads add the segments' sums of one pack of a row.
