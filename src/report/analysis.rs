@@ -150,10 +150,15 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     if rest > 0 {
         shown.push("…".to_owned());
     }
+    // Of iterations that overlap, a chain begins before the end of the one before.
+    let iteration = analysis.split.time_ns;
+    let part = match path.length_ns > iteration {
+        true => "longer than the iteration, since iterations overlap".to_owned(),
+        false => share(path.running_ns.unwrap_or(path.length_ns), iteration),
+    };
     format!(
-        "{} ({}) through {}: {}",
+        "{} ({part}) through {}: {}",
         path.length_ns,
-        share(path.running_ns.unwrap_or(path.length_ns), analysis.split.time_ns),
         counted(path.operations.len(), "operation"),
         shown.join(", ")
     )
