@@ -156,12 +156,7 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
         true => "longer than the iteration, since iterations overlap".to_owned(),
         false => share(path.running_ns.unwrap_or(path.length_ns), iteration),
     };
-    format!(
-        "{} ({part}) through {}: {}",
-        path.length_ns,
-        counted(path.operations.len(), "operation"),
-        shown.join(", ")
-    )
+    format!("{} ({part}) through {}: {}", path.length_ns, counted(path.operations.len(), "operation"), shown.join(", "))
 }
 
 /// The `count` groups of operations with the longest total time, each with a usual remedy, for each variant on the rank

@@ -347,8 +347,13 @@ fn head(place: &FailurePoint) -> Option<String> {
         // The order of C: `buffer f32 x[64]`.
         ("buffer", _) if place.expects(":") && !place.word().is_empty() && is_type(place.word_before()) => {
             let sizes = place.rest[place.word().len()..].trim();
-            let sizes = if sizes.starts_with('[') && sizes.find(']') == Some(sizes.len() - 1) { sizes } else { "[1024]" };
-            Some(format!("write the type after the name and a colon: `buffer {}: {}{sizes}`", place.word(), place.word_before()))
+            let sizes =
+                if sizes.starts_with('[') && sizes.find(']') == Some(sizes.len() - 1) { sizes } else { "[1024]" };
+            Some(format!(
+                "write the type after the name and a colon: `buffer {}: {}{sizes}`",
+                place.word(),
+                place.word_before()
+            ))
         }
         ("buffer", _) if place.expects(":") && place.inside().is_none() => {
             let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
