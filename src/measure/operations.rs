@@ -73,7 +73,7 @@ pub fn operations(
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
-                assumed: spec.is_some_and(|spec| spec.live.is_some_and(|live| !live.exact)),
+                assumed: spec.is_some_and(ops::assumes_size),
                 bus_bytes,
                 ranks: spec
                     .filter(|spec| bus_bytes.is_some() || ops::moves_unknown_size(spec))
