@@ -296,7 +296,7 @@ pub fn plain(value: f64) -> String {
     }
     match size {
         _ if size < 1e6 => digits(value),
-        _ => NamedCount(value, "").to_string(),
+        _ => NamedCount(value, "").to_string().trim_end().to_owned(),
     }
 }
 

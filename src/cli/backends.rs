@@ -215,15 +215,13 @@ pub fn profile_for(settings: &Settings, variables: &[String]) -> Result<Profile,
 }
 
 /// The profile with a device's limits; `None` if it is not known. That is the simulator's own profile, or the embedded
-/// one of a device with the same name or of the device that this is a partition of.
+/// one of the device that the driver reports under this name, or of which this is a partition.
 pub fn known(device: &DeviceInfo, settings: &Settings) -> Result<Option<Profile>, CliError> {
     if device.simulated {
         return profile(settings).map(Some);
     }
-    let found =
-        Profile::names().filter_map(|name| Profile::named(name).ok()).find(|profile| profile.name == device.name);
     // A partition is named like the whole device.
-    Ok(found.map(|profile| match device.units {
+    Ok(Profile::of_device(&device.name).map(|profile| match device.units {
         Some(units) => profile.with_units(units),
         None => profile,
     }))

@@ -139,13 +139,15 @@ fn command(word: &str, words: &[String]) -> Option<String> {
     let behind = &words[at + 1..];
     let Some((_, command)) = OTHER_COMMANDS.iter().find(|(others, _)| others.contains(&word.to_lowercase().as_str()))
     else {
-        let is_workload = Path::new(word).is_file() || library::find(word).is_some();
-        return is_workload.then(|| {
-            format!(
-                "a command comes before the file: `{}`",
-                shell::command(["aorta", "exec", word].into_iter().chain(behind.iter().map(String::as_str)))
-            )
-        });
+        let with_ending = format!("{word}.aorta");
+        let workload = match Path::new(word).is_file() || library::find(word).is_some() {
+            true => word,
+            false => Some(with_ending.as_str()).filter(|file| Path::new(file).is_file())?,
+        };
+        return Some(format!(
+            "a command comes before the file: `{}`",
+            shell::command(["aorta", "exec", workload].into_iter().chain(behind.iter().map(String::as_str)))
+        ));
     };
     let typed: Vec<&str> = command
         .split(' ')

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use miette::{Diagnostic, Severity};
 
 use crate::compile::RankCount;
 use crate::config::Profile;
@@ -12,8 +13,9 @@ use crate::plan::ranks::pairs;
 use crate::report::page;
 use crate::report::plan::{self as report, PlanDocument};
 use crate::report::{PageContent, picture};
-use crate::schedule::{Schedule, Topology};
+use crate::schedule::{self, Schedule, Topology};
 
+use super::diagnostics::{self, DiagnosticsArg};
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::{
@@ -89,6 +91,7 @@ pub fn run(args: PlanArgs) -> CliResult {
         return Err(InputError::TooMuchOutput { operations, most }.into());
     }
     output::stream(|out| write(args.format, &document, out));
+    planned.warn();
     if let Some(path) = &args.html {
         output::write_text(path, &planned.view(&document).html())?;
     }
@@ -209,6 +212,16 @@ struct PlannedFile {
 }
 
 impl PlannedFile {
+    /// Shows the warnings about the schedule on the device of the profile, as `aorta check --profile` does.
+    fn warn(&self) {
+        let own = &self.loaded.compiled.ranks[self.rank as usize];
+        for found in schedule::lint(&own.program, &own.plan, &self.schedule, &self.profile) {
+            if found.severity() == Some(Severity::Warning) {
+                diagnostics::show_one(&found, &self.loaded.compiled.sources, DiagnosticsArg::Text);
+            }
+        }
+    }
+
     fn document(&self) -> PlanDocument {
         let PlannedFile { loaded, rank, profile, schedule } = self;
         let own = &loaded.compiled.ranks[*rank as usize];

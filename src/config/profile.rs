@@ -19,6 +19,9 @@ use super::ron_file;
 pub struct Profile {
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
+    /// The name by which the driver reports the device; `None` if it is `name`.
+    #[serde(default)]
+    pub reported_as: Option<String>,
     /// The vendor: `nvidia` or `amd`.
     #[serde(deserialize_with = "visible::read_line")]
     pub vendor: String,
@@ -260,6 +263,12 @@ impl Profile {
         profile.partition(mode).ok_or_else(|| unknown(Some(help)))
     }
 
+    /// The embedded profile of the device that the driver reports as `name`; `None` if there is none.
+    pub fn of_device(name: &str) -> Option<Profile> {
+        let mut profiles = Profile::names().filter_map(|profile| Profile::named(profile).ok());
+        profiles.find(|profile| profile.reported_as.as_ref().unwrap_or(&profile.name) == name)
+    }
+
     fn check(&self, mistakes: &mut Mistakes) {
         let positive = [
             ("chips", &self.chips),
@@ -345,6 +354,19 @@ mod tests {
                 assert!(!figure.1.is_empty(), "{name}: every figure says where it comes from");
             }
         }
+    }
+
+    #[test]
+    fn a_device_has_the_profile_of_its_name() {
+        let profile = |name: &str| Profile::of_device(name).map(|profile| profile.name);
+        assert_eq!(profile("NVIDIA H200").as_deref(), Some("NVIDIA H200"));
+        assert_eq!(
+            profile("NVIDIA H100 80GB HBM3").as_deref(),
+            Some("NVIDIA H100"),
+            "the driver's name of an H100 SXM"
+        );
+        assert_eq!(profile("NVIDIA H100 PCIe"), None, "it has fewer units and other memory");
+        assert_eq!(profile("NVIDIA H100"), None, "no driver reports it");
     }
 
     #[test]

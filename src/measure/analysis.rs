@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use crate::base::{Nanos, OpId};
 use crate::exec::{Span, Trace};
-use crate::ops::{Category, Spec};
+use crate::ops::{self, Category, Spec};
 
 use super::beside;
 use super::observed::{ObservedOperations, computes};
@@ -224,9 +224,13 @@ fn tail(trace: &Trace) -> Nanos {
 }
 
 /// Achieved share of the device's peaks: the ideal time of a round over its measured time. `None` without a device
-/// profile.
+/// profile, or if a tensor determines how much work an operation does.
 fn peak(subject: &Subject) -> Option<PeakRecord> {
     let peaks = subject.peaks?;
+    let mut operations = subject.program.cycle.iter().flat_map(|step| &step.ops);
+    if operations.any(|op| subject.program.op_spec(op).is_some_and(ops::assumes_size)) {
+        return None;
+    }
     let time = subject.time.filter(|time| time.0 > 0)?;
     let (flops, bytes) = peaks.iteration();
     let whole = time.0 as f64;

@@ -3,7 +3,7 @@
 use crate::base::{Nanos, OpId};
 use crate::exec::TracedLaunch;
 use crate::model::{OpKind, Program, Step};
-use crate::ops::{self, Arithmetic, BusBytes, Category, Launch, LiveRows, Spec, Tensor};
+use crate::ops::{self, Arithmetic, BusBytes, Category, Input, Launch, LiveRows, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;
@@ -73,7 +73,7 @@ pub fn operations(
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
-                assumed: spec.is_some_and(|spec| spec.live.is_some_and(|live| !live.exact)),
+                assumed: spec.is_some_and(ops::assumes_size),
                 bus_bytes,
                 ranks: spec
                     .filter(|spec| bus_bytes.is_some() || ops::moves_unknown_size(spec))
@@ -126,7 +126,7 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
 }
 
 /// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the number of products if
-/// there are several, over all launches; of any other operation its largest operand.
+/// there are several, over all launches; of any other operation its largest operand, apart from a bias and its gradient.
 fn size(spec: &Spec) -> String {
     let text = |[batch, m, n, k]: [u64; 4], arithmetic: Arithmetic| {
         let batch = if batch > 1 { format!("{batch} × ") } else { String::new() };
@@ -154,7 +154,15 @@ fn size(spec: &Spec) -> String {
             return text(sizes, arithmetic);
         }
     }
-    let operands = spec.inputs.iter().chain(&spec.outputs);
+    // The bias of an attention can be larger than its queries, and of another type.
+    let signature = spec.operation.signature();
+    let is_bias =
+        |place: usize| matches!(signature.inputs.get(place), Some(Input::Tensor("bias") | Input::Optional("bias")));
+    let inputs = spec.inputs.iter().enumerate().filter(|(place, _)| !is_bias(*place)).map(|(_, tensor)| tensor);
+    let is_bias_gradient = |place: usize| signature.outputs.get(place) == Some(&"ds");
+    let outputs =
+        spec.outputs.iter().enumerate().filter(|(place, _)| !is_bias_gradient(*place)).map(|(_, tensor)| tensor);
+    let operands = inputs.chain(outputs);
     // The first of equal ones.
     let largest = operands.rev().max_by_key(|tensor| tensor.bytes());
     largest.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))

@@ -147,8 +147,8 @@ fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
     let more = if assumed.len() > NAMES { format!(" and {} more", assumed.len() - NAMES) } else { String::new() };
     (!assumed.is_empty()).then(|| {
         format!(
-            "a tensor determines how many rows of {}{more} hold data: their flops, bytes and simulated times are for the rows that the \
-             table assumes, and their rates are unknown",
+            "a tensor determines how many rows or keys of {}{more} hold data: their flops, bytes and simulated times are for an \
+             assumed number, and their rates are unknown",
             shown.join(", ")
         )
     })

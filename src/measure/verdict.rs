@@ -27,6 +27,16 @@ const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during
 const LESS: &str =
     "move fewer bytes over the link: the traffic takes nearly the whole iteration, so nothing can hide it";
 
+/// Share of the gaps between operations above which those during which other streams work are their main part.
+const MOSTLY: f64 = 0.5;
+
+/// Description of gaps during which other streams work, and a usual remedy.
+const BESIDE_OTHERS: (&str, &str) = (
+    "the time between one operation and the next, mostly while other streams run operations",
+    "an operation that finds no free units starts when others end: give its stream a higher `priority`, launch it before the \
+     others, or give each fewer blocks",
+);
+
 /// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
@@ -71,6 +81,10 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);
     }
+    if part == "dependency" && beside_others(analysis) > MOSTLY {
+        (name, what, help) =
+            ("bound by operations of other streams".to_owned(), BESIDE_OTHERS.0.to_owned(), BESIDE_OTHERS.1);
+    }
     if share > NEARLY_ALL && help == EARLIER {
         help = LESS;
     }
@@ -107,6 +121,13 @@ pub fn without_verdict(observer_effect: Option<f64>) -> Option<(String, String)>
         "fewer operations in an iteration disturb it less; the headline and metrics of whole iterations are not disturbed"
             .to_owned(),
     ))
+}
+
+/// Share of the gaps between the operations of the chain during which, at least, operations of other streams run; 0 if it is not known.
+fn beside_others(analysis: &AnalysisRecord) -> f64 {
+    let (split, busy) = (&analysis.split, analysis.totals.map_or(0, |totals| totals.busy_ns.0));
+    let beside = busy + split.dependency_ns.0 - split.time_ns.0;
+    beside.max(0) as f64 / split.dependency_ns.0.max(1) as f64
 }
 
 /// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
@@ -254,7 +275,7 @@ pub fn help(category: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::TimeSplitRecord;
+    use crate::measure::record::{TimeSplitRecord, TotalsRecord};
 
     fn category(name: &str, chain: i64) -> CategoryRecord {
         CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
@@ -330,6 +351,24 @@ mod tests {
         );
         // Beside others, an operation may find its data in the cache.
         assert!(said(700, -300).contains("70 % of the critical chain is moving data"));
+    }
+
+    #[test]
+    fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
+        let split =
+            TimeSplitRecord { operations_ns: Nanos(400), dependency_ns: Nanos(550), idle_ns: Nanos(50), ..half_busy() };
+        let said = |busy| {
+            let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
+            verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400)]) }, 0, None).0
+        };
+        assert!(
+            said(950)
+                .starts_with("bound by operations of other streams: 55 % of the critical chain is the time between")
+        );
+        assert!(
+            said(700).starts_with("bound by gaps between operations: "),
+            "less than half of the gaps is known to be busy"
+        );
     }
 
     #[test]

@@ -113,8 +113,14 @@ impl<'a> Analyzer<'a> {
         help: Option<String>,
     ) -> Option<&'static str> {
         let expr = self.chosen(expr)?;
+        // A word that a declaration shares is meant, unless the declaration is a word itself.
+        let is_word = |symbol| match self.scopes.get(symbol) {
+            Some(Value::Word(_) | Value::DType(_)) => false,
+            Some(_) => words.contains(&self.names.name(symbol)),
+            None => true,
+        };
         let text = match expr.as_name() {
-            Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
+            Some(symbol) if is_word(symbol) => self.names.name(symbol).to_owned(),
             _ => match self.eval(expr) {
                 Value::Word(word) => self.names.name(word).to_owned(),
                 // The name of an element type may be a word here.

@@ -259,8 +259,14 @@ fn filled(help: &str, name: &str, receiver: Option<&str>, call: &Call, names: &I
     let filled = match help.split_once("($*") {
         Some((before, _)) => {
             let operation = ops::find(before.rsplit('`').next().unwrap_or_default());
-            let all = operation
-                .map_or_else(Vec::new, |operation| arguments(operation.signature(), inputs.clone(), call, names));
+            // A layer of PyTorch is made from sizes, which are no operands: `nn.Linear(64, 64)`.
+            let is_size = |arg: &Arg| matches!(arg.value.kind, ExprKind::Int(_));
+            let has_sizes = receiver.is_none() && !call.inputs.is_empty() && call.inputs.iter().all(is_size);
+            let all = operation.map_or_else(Vec::new, |operation| {
+                let signature = operation.signature();
+                let inputs = if has_sizes { operands(signature) } else { inputs.clone() };
+                arguments(signature, inputs, call, names)
+            });
             help.replace("$*", &if all.is_empty() { "…".to_owned() } else { all.join(", ") })
         }
         None => help.to_owned(),
@@ -271,6 +277,15 @@ fn filled(help: &str, name: &str, receiver: Option<&str>, call: &Call, names: &I
         .replace("$2", &input(1, "y"))
         .replace("$3", &input(2, "z"))
         .replace("$>", &arrow)
+}
+
+/// The names of the tensors that an operation must have.
+fn operands(signature: &Signature) -> Vec<String> {
+    let name = |input: &Input| match input {
+        Input::Tensor(name) => Some((*name).to_owned()),
+        _ => None,
+    };
+    signature.inputs.iter().filter_map(name).collect()
 }
 
 /// The inputs of a call as they are written; a list counts as its members.

@@ -85,11 +85,11 @@ impl Analyzer<'_> {
         ByMember::All(default)
     }
 
-    /// Evaluates an expression in which an undeclared name is treated as a word.
+    /// Evaluates an expression in which a name is treated as a word if it is undeclared, or belongs to a stream.
     fn word_or_value(&mut self, expr: &Expr) -> Value {
         let Some(expr) = self.chosen(expr) else { return Value::Unknown };
         match expr.as_name() {
-            Some(symbol) if self.scopes.get(symbol).is_none() => Value::Word(symbol),
+            Some(symbol) if matches!(self.scopes.get(symbol), None | Some(Value::Stream { .. })) => Value::Word(symbol),
             _ => self.eval(expr),
         }
     }

@@ -71,12 +71,15 @@ impl Number {
 }
 
 impl Number {
-    /// Like [`text`](Self::text), with as many digits after the point as show that the number is not whole.
+    /// Like [`text`](Self::text), with as many digits after the point as show that the number is not whole, and without a prefix
+    /// such as `M`.
     pub fn exact_text(self) -> String {
         let text = self.text();
         match self.value {
             Scalar::Float(value)
-                if value.fract() != 0.0 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') =>
+                if value.fract() != 0.0
+                    && (text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+                        || self.dimension == Dimension::NONE && text.ends_with(char::is_alphabetic)) =>
             {
                 let short = format!("{value:.3}");
                 if short.ends_with(".000") { format!("{value:?}") } else { short.trim_end_matches('0').to_owned() }

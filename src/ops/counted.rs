@@ -107,12 +107,13 @@ pub fn has_counts(call: &Call) -> Result<bool, OpError> {
 /// Returns the type and shape of the output of an operation whose second input counts rows; checks the operands.
 pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     let (source, counts) = (&call.inputs[0], &call.inputs[1]);
-    let Some(target) = call.outputs[0] else {
-        return Err(call.no_output(
-            "an output follows an arrow: `src -> dst`; with two inputs, `src, counts -> dst`, the second counts rows",
-        ));
-    };
     let is_whole = matches!(counts.tensor.dtype, DType::I32 | DType::I64);
+    let Some(target) = call.outputs[0] else {
+        return Err(call.no_output(match is_whole {
+            true => "an output follows an arrow: `src -> dst`; with two inputs, `src, counts -> dst`, the second counts rows",
+            false => "an output follows an arrow: `src -> dst`",
+        }));
+    };
     call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;
     for operand in [source, counts, &target] {
         if operand.tensor.space != Space::Device {

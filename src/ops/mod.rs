@@ -92,7 +92,9 @@ pub use check::{
     Check, Method, Pieces, PriorOutputs, RankOperands, TensorBytes, Tolerance, ValueBuffers, Worst, check,
     check_exchange, compare,
 };
-pub use collectives::{Batch, BatchMember, BusBytes, Team, bus_bytes, has_unknown_size, moves_unknown_size, parts};
+pub use collectives::{
+    Batch, BatchMember, BusBytes, Team, assumes_size, bus_bytes, has_unknown_size, moves_unknown_size, parts,
+};
 pub use compiled::Resources;
 pub use copies::copied;
 pub use cost::{Cost, KnownCost, Tiling, Traffic};

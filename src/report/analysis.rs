@@ -150,13 +150,13 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     if rest > 0 {
         shown.push("…".to_owned());
     }
-    format!(
-        "{} ({}) through {}: {}",
-        path.length_ns,
-        share(path.running_ns.unwrap_or(path.length_ns), analysis.split.time_ns),
-        counted(path.operations.len(), "operation"),
-        shown.join(", ")
-    )
+    // Of iterations that overlap, a chain begins before the end of the one before.
+    let iteration = analysis.split.time_ns;
+    let part = match path.length_ns > iteration {
+        true => "longer than the iteration, since iterations overlap".to_owned(),
+        false => share(path.running_ns.unwrap_or(path.length_ns), iteration),
+    };
+    format!("{} ({part}) through {}: {}", path.length_ns, counted(path.operations.len(), "operation"), shown.join(", "))
 }
 
 /// The `count` groups of operations with the longest total time, each with a usual remedy, for each variant on the rank

@@ -121,6 +121,7 @@ fn mistakes_in_a_side_point_at_it() {
     let mut told = String::new();
     for given in [
         &["--a", "--stream 8"][..],
+        &["--a", "--streams 1,2"],
         &["--b", "--streams 2 'open"],
         &["--b", "--json x.json"],
         &["--a", "--iterations 5"],

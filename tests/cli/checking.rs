@@ -84,6 +84,59 @@ fn github_shows_a_line_each() {
     assert!(wrong.stdout.starts_with("::error file=e.aorta,line=2,endLine=2,col="), "{}", wrong.stdout);
 }
 
+/// `aorta plan` has the warnings of `aorta check --profile`, but not its advice, beside its own page.
+#[test]
+fn a_plan_warns_of_what_a_device_lacks() {
+    let sandbox = Sandbox::new();
+    let text =
+        "buffer scale: f32[1]\nstep { scaled_gemm(e4m3[64, 64], e4m3[64, 64], scale, scale, transpose_b: true -> _) }";
+    sandbox.write("narrow.aorta", text);
+    for (profile, warned) in [("mi300x", true), ("h200", false)] {
+        let output = sandbox.run(&["plan", "narrow.aorta", "--config", &format!("profile={profile}")]);
+        assert_eq!(
+            (output.code, output.stderr.contains("aorta::schedule::missing_format")),
+            (Some(0), warned),
+            "{output:?}"
+        );
+        assert!(output.stderr.is_empty() != warned && output.stdout.contains("1 operation"), "{output:?}");
+    }
+}
+
+/// The lengths of sequences are data: no rate and no share of a peak follows from the room for them.
+#[test]
+fn lengths_in_a_tensor_leave_rates_unknown() {
+    let sandbox = Sandbox::new();
+    let text = "buffer q: bf16[4, 8, 1, 64]\nbuffer pool: bf16[2, 64, 8, 16, 64]\nbuffer pages: i32[4, 16] = iota\n\
+        buffer lengths: i32[4] = iota\nstep { p: paged_attention(q, pool[0], pool[1], pages, lengths -> _) }\nmetric rate = bandwidth(p)";
+    sandbox.write("pages.aorta", text);
+    let report = sandbox.good(&["exec", "pages.aorta", "--backend", "sim", "--effort", "quick"]);
+    assert!(!report.contains("of peak bandwidth"), "{report}");
+    assert!(report.contains("how many rows or keys of `p` hold data") && report.contains("rate: no value"), "{report}");
+    let row = report.lines().find(|line| line.starts_with("p ")).expect("the operation has a row");
+    assert!(row.trim_end().ends_with('–'), "{row}");
+}
+
+/// The words of options are no names of the file.
+#[test]
+fn words_beside_declarations() {
+    let sandbox = Sandbox::new();
+    let text = "stream low(priority: low)\nstream high(priority: high)\nstream other(priority: low)\nlet relu = 2\n\
+        buffer mean: f32[4, 4, 4, 4]\nparam gelu = silu in [silu, relu]\nstep {\n  on low {\n    pool(mean, mode: mean, size: 2 -> _)\n    \
+        gemm(f32[relu, 4], f32[4, 4], epilogue: relu -> _)\n    first: gemm(f32[4, 4], f32[4, 4], epilogue: gelu)\n    \
+        second: map(first + 0)\n    map(second * 2 -> mean[0, 0])\n  }\n  on high { nop() }\n  on other { nop() }\n}\n";
+    sandbox.write("words.aorta", text);
+    let dump = sandbox.good(&["plan", "words.aorta"]);
+    let priority = |stream: &str| {
+        dump.lines().find(|line| line.starts_with(&format!("{stream} ")) && !line.contains('#')).map(str::to_owned)
+    };
+    for (stream, level) in [("low", "low"), ("high", "high"), ("other", "low")] {
+        let line = priority(stream).expect("a stream has a line");
+        assert_eq!(line.split_whitespace().nth(1), Some(level), "{line}");
+    }
+    sandbox.write("wrong.aorta", "buffer mean: f32[4, 4, 4, 4]\nstep { pool(mean, mode: men, size: 2 -> _) }");
+    assert_eq!(sandbox.run(&["check", "wrong.aorta"]).code, Some(2));
+}
+
 #[test]
 fn a_profile_says_what_a_device_makes_of_it() {
     let sandbox = Sandbox::new();

@@ -411,6 +411,7 @@ fn habits() {
         (&["run"][..], "tip: did you mean `aorta exec FILE`?"),
         (&["run", "moe", "--streams", "4"], "tip: did you mean `aorta exec moe --streams 4`?"),
         (&["moe", "--streams", "4"], "tip: a command comes before the file: `aorta exec moe --streams 4`"),
+        (&["own"], "tip: a command comes before the file: `aorta exec own.aorta`"),
         (&["diff", "a.json", "b.json"], "tip: did you mean `aorta compare RECORD.json NEW.json`?"),
         (&["exce", "moe"], "'exec'"),
         (&["exec", "moe", "--profile", "mi300x"], "tip: `--config profile=NAME`"),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, ValueEnum};
 
 use crate::config::{
@@ -284,6 +285,17 @@ pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Argume
         let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
         let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
         let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
-        ArgumentError { why, help: format!("{tip}`aorta {name} --help` says what each option takes") }
+        let of = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => text.as_str(),
+            _ => "",
+        };
+        let option = of(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
+        let help = match of(ContextKind::InvalidValue).split_once(',') {
+            Some((first, _)) if option.starts_with("--") && !first.is_empty() => {
+                format!("a run has one value: `{option} {first}`; `aorta sweep FILE` runs each value of a list")
+            }
+            _ => format!("{tip}`aorta {name} --help` says what each option takes"),
+        };
+        ArgumentError { why, help }
     })
 }

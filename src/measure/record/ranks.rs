@@ -190,7 +190,7 @@ pub struct AnalysisRecord {
     /// of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail_ns: Option<Nanos>,
-    /// Achieved share of the device's peaks; `None` without a device profile.
+    /// Achieved share of the device's peaks; `None` without a device profile, or if a tensor determines how much work an operation does.
     pub peak: Option<PeakRecord>,
     /// Waits in hardware queues behind operations of other streams, the longest first; empty if there are none, as a graph, and in
     /// records of older versions.
@@ -412,7 +412,7 @@ pub struct OperationRecord {
     /// True for a copy between the device and pageable host memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pageable: bool,
-    /// True if a tensor determines how many rows hold data, so that the size, `flops` and `bytes` are assumptions.
+    /// True if a tensor determines how many rows or keys hold data, so that the size, `flops` and `bytes` are assumptions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assumed: bool,
     /// Bytes over the network for this rank in the larger direction, as nccl-tests count them, of a collective of

@@ -93,7 +93,13 @@ impl std::iter::Sum for BusBytes {
 /// Whether a tensor determines how many rows an operation works on, or how many bytes it moves between ranks, so that its work is
 /// unknown before the run. Its cost is then an assumption.
 pub fn has_unknown_size(spec: &Spec) -> bool {
-    spec.live.is_some_and(|live| !live.exact) || moves_unknown_size(spec)
+    assumes_size(spec) || moves_unknown_size(spec)
+}
+
+/// Whether a tensor determines how many rows an operation works on, or how many keys its sequences have, and nothing derives the
+/// number before the run.
+pub fn assumes_size(spec: &Spec) -> bool {
+    spec.live.is_some_and(|live| !live.exact) || crate::ops::attention::has_lengths(spec)
 }
 
 /// Whether a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.

@@ -344,6 +344,17 @@ fn head(place: &FailurePoint) -> Option<String> {
             let value = if place.lead() == "metric" { "bytes / time" } else { "4" };
             Some(format!("give it a value: `{} {name} = {value}`", place.lead()))
         }
+        // The order of C: `buffer f32 x[64]`.
+        ("buffer", _) if place.expects(":") && !place.word().is_empty() && is_type(place.word_before()) => {
+            let sizes = place.rest[place.word().len()..].trim();
+            let sizes =
+                if sizes.starts_with('[') && sizes.find(']') == Some(sizes.len() - 1) { sizes } else { "[1024]" };
+            Some(format!(
+                "write the type after the name and a colon: `buffer {}: {}{sizes}`",
+                place.word(),
+                place.word_before()
+            ))
+        }
         ("buffer", _) if place.expects(":") && place.inside().is_none() => {
             let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
             Some(format!("write its type after a colon: `{}: {ty}`", place.before))
@@ -507,6 +518,11 @@ fn stray(place: &FailurePoint) -> Option<String> {
     if found == "," && place.inside() == Some('(') && place.callee().is_none() {
         let (open, items) = (place.before.rfind('(')? + 1, place.rest.split(')').next()?);
         return Some(format!("a list has brackets: `[{}{items}]`", place.before[open..].trim_start()));
+    }
+    if place.lead() == "on" && found == "->" && place.inside().is_none() {
+        return help(
+            "a block runs on one stream: `on a { f: nop() }`, and `on b after f { … }` for a block on another that waits for `f`",
+        );
     }
     if found == "," && place.before.split_whitespace().rev().nth(1) == Some("over") {
         return Some(format!("write several factors of a mesh in brackets: `over [{}, …]`", place.word_before()));
