@@ -8,12 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::doubles::{self, RESULTS_ONLY};
-use aorta::ops::CATALOGUE;
-use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
-
-use crate::common::constructs::Constructs;
-use crate::common::shipped::{self, Shipped};
-use crate::common::{effort, programs};
+use crate::common::{constructs, effort, programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -101,12 +96,6 @@ pub fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
     verify_with(libraries, &[], file, arguments);
 }
 
-/// Checks the results in both launch modes after a measurement of one: a file with many operations takes long.
-fn verify_measuring_graph(libraries: &Path, file: &str, arguments: &[&str]) {
-    let output = run_with(libraries, &[], &[&[file, "--launch", "graph"], arguments].concat());
-    verified(file, arguments, output);
-}
-
 /// Verifies with these variables, and returns the program's output.
 pub fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, arguments: &[&str]) -> String {
     let output = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
@@ -183,23 +172,11 @@ fn products_in_registers_on_matrix_units() {
     verify_with(libraries, &environment, &path.display().to_string(), &[]);
 }
 
-/// Files that together have every word of the language and every operation and option of any of them, and a third of the others.
-fn covering_words(files: impl Iterator<Item = Shipped>) -> Vec<Shipped> {
-    let options = CATALOGUE.iter().flat_map(|operation| operation.signature().options).map(|option| option.name);
-    let names = CATALOGUE.iter().map(|operation| operation.name());
-    let known: Vec<&str> = options.chain(names).chain(DECLARATIONS).chain(STATEMENTS).chain(RESERVED).collect();
-    effort::covering(files, 3, |file| {
-        let mut constructs = Constructs::default();
-        constructs.add(&file.text, &file.ast());
-        known.iter().copied().filter(|word| constructs.words.contains(*word)).collect()
-    })
-}
-
 #[test]
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     let is_taken = |file: &String| effort::is_long() || !LONG.iter().any(|long| file.ends_with(long));
-    for file in covering_words(shipped::all().into_iter().filter(|file| is_taken(&file.path))) {
+    for file in constructs::covering_words(shipped::all().into_iter().filter(|file| is_taken(&file.path))) {
         verify(libraries, &file.path, &["--preset", "tiny", "--cycle", "2"]);
     }
 }
@@ -342,7 +319,7 @@ fn every_operation_agrees_with_the_cpu() {
     for dtype in dtypes {
         let set = format!("dtype={dtype}");
         let more = ["--set", &set, "--ranks", ranks];
-        verify_measuring_graph(libraries, "tests/workloads/operations.aorta", &[&RESULTS_ONLY[..], &more].concat());
+        verify(libraries, "tests/workloads/operations.aorta", &[&RESULTS_ONLY[..], &more].concat());
     }
 }
 
@@ -367,7 +344,7 @@ fn sorts_rows_and_gradients_agree_with_the_cpu() {
     for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")].into_iter().chain(gradients) {
         let set = format!("dtype={dtype}");
         let file = format!("tests/workloads/{file}.aorta");
-        verify_measuring_graph(libraries, &file, &[&RESULTS_ONLY[..], &["--set", &set]].concat());
+        verify(libraries, &file, &[&RESULTS_ONLY[..], &["--set", &set]].concat());
     }
 }
 
