@@ -365,7 +365,7 @@ fn random_chains_are_verified() {
 fn kernels_of_random_chains_compile() {
     let Some(nvrtc) = crate::kernels::nvrtc() else { return };
     let mut sources = BTreeMap::new();
-    for seed in seeds().take(40) {
+    for seed in seeds().take(common::effort::draws(40) as usize) {
         let dtype = ["f32", "bf16", "f16", "f64"][seed as usize % 4];
         let compiled = fused(&chains(seed + 9000, dtype));
         for launch in compiled.program().specs.iter().flat_map(|spec| spec.launch()) {
@@ -398,7 +398,7 @@ fn random_chains_agree_with_the_cpu_on_the_double() {
 fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (seed, dtype) in (0..).zip(["f32", "bf16", "f16", "f64"]) {
+    for (seed, dtype) in common::effort::chosen((0..).zip(["f32", "bf16", "f16", "f64"])) {
         let mut count = 0;
         let mut draw = |limit: u64| {
             count += 1;

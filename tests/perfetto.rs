@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::cli::sandbox::Sandbox;
+use crate::common::effort;
 use crate::view::browser;
 
 /// Runs with several ranks, both launch modes, copies, collectives and messages.
@@ -52,7 +53,7 @@ fn the_trace_processor_reads_both_formats() {
         println!("skipped: there is no Perfetto below target/perfetto, or no browser");
         return;
     };
-    for arguments in RUNS {
+    for arguments in effort::chosen(RUNS) {
         let sandbox = Sandbox::new();
         let small = ["--preset", "tiny", "--backend", "sim", "--effort", "quick", "--json", "run.json"];
         sandbox.good(&[&["exec"], arguments, &small].concat());

@@ -122,7 +122,7 @@ fn erf(x: f64) -> f64 {
 
 #[test]
 fn devices_that_round_wherever_they_may_pass() {
-    let count = if crate::common::effort::is_long() { 1200 } else { 150 };
+    let count = if crate::common::effort::is_long() { 1200 } else { u64::from(crate::common::effort::draws(150)) };
     for seed in 0..count {
         let product = Product::drawn(seed);
         for splits in [1, 4] {

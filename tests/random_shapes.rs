@@ -11,9 +11,9 @@ use crate::hip::{Output, all_outputs_agree, run_with, verify};
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 
-/// A third of the cases, or all of them with `AORTA_LONG`: a C++ compiler makes the kernels of each.
+/// Number of cases that a test draws where `AORTA_LONG` draws `all`: a C++ compiler makes the kernels of each.
 pub fn cases(all: u32) -> u32 {
-    if effort::is_long() { all } else { effort::draws(all.div_ceil(3)) }
+    effort::draws(all)
 }
 
 /// Maximum number of elements of a buffer that is larger than the slice of it that an operation takes.
@@ -389,7 +389,7 @@ fn rope_with_angles_of_any_shape() {
 #[test]
 fn sorted_rows_of_any_length() {
     let mut file = File::new(10);
-    for length in [1, 2, 3, 33, 512, 1000, 2048, 2049, 4096, 5000, 9001, 20_000] {
+    for length in effort::chosen([1, 2, 3, 33, 512, 1000, 2048, 2049, 4096, 5000, 9001, 20_000]) {
         let dtype = file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8", "u8"]);
         let rows = if length < 1000 { file.pick(&[1, 5, 300]) } else { file.pick(&[1, 3]) };
         let x = file.tensor(dtype, &[rows, length]);
@@ -519,13 +519,13 @@ fn softmax_and_scans_of_any_length() {
         (1, 70_001),
         (67, 32_801),
     ];
-    for (rows, length) in rows {
+    for (rows, length) in effort::chosen(rows) {
         let dtype = file.pick(&FLOATS);
         let (x, y) = (file.tensor(dtype, &[rows, length]), file.tensor(dtype, &[rows, length]));
         let scale = file.pick(&["1", "0.125"]);
         file.add(&format!("softmax({x}, scale: {scale} -> {y})"));
     }
-    for (rows, length) in [(3, 1000), (2, 40_001), (1, 131_072), (3, 65_536)] {
+    for (rows, length) in effort::chosen([(3, 1000), (2, 40_001), (1, 131_072), (3, 65_536)]) {
         let dtype = file.pick(&FLOATS);
         let (x, y) = (file.tensor(dtype, &[rows, length]), file.tensor(dtype, &[rows, length]));
         let reverse = file.below(2) == 0;

@@ -254,7 +254,7 @@ fn pools_of_few_large_windows() {
 #[test]
 fn pools_of_many_planes() {
     let mut file = File::new(37);
-    for (mode, size, stride) in [("max", 2, 2), ("max", 3, 2), ("mean", 2, 3)] {
+    for (mode, size, stride) in effort::chosen([("max", 2, 2), ("max", 3, 2), ("mean", 2, 3)]) {
         let dtype = file.pick(&["f32", "f16"]);
         let lead = [61 + file.below(9), 71 + file.below(9)];
         let sizes = [8 + file.below(3), 8];
@@ -270,12 +270,12 @@ fn pools_of_many_planes() {
 #[test]
 fn pools_of_overlapping_rows() {
     let mut file = File::new(43);
-    for (mode, lead, lengths, size, stride, padding) in [
+    for (mode, lead, lengths, size, stride, padding) in effort::chosen([
         ("max", [3, 7], &[117, 119][..], 3, 1, 1),
         ("mean", [3, 7], &[121, 117], 3, 1, 0),
         ("max", [5, 31], &[85, 93], 3, 2, 1),
         ("mean", [2, 5], &[9, 59, 61], 2, 1, 1),
-    ] {
+    ]) {
         let dtype = file.pick(&["f32", "bf16"]);
         let sizes: Vec<u64> = lengths.iter().map(|length| length - file.below(3)).collect();
         let windows: Vec<u64> = sizes.iter().map(|length| (length + 2 * padding - size) / stride + 1).collect();
@@ -290,12 +290,12 @@ fn pools_of_overlapping_rows() {
 #[test]
 fn gradients_of_partitions() {
     let mut file = File::new(44);
-    for (lead, lengths, windows) in [
+    for (lead, lengths, windows) in effort::chosen([
         ([25, 8], &[232][..], &[4][..]),
         ([2, 9], &[35, 63], &[7, 1]),
         ([7, 120], &[60, 45], &[4, 1]),
         ([1, 3], &[136, 212], &[1, 4]),
-    ] {
+    ]) {
         let dtype = file.pick(&FLOATS);
         let options = "mode: max, adaptive: true";
         pool_both_ways(&mut file, dtype, &lead, lengths, windows, options);
@@ -307,7 +307,7 @@ fn gradients_of_partitions() {
 #[test]
 fn pools_of_many_small_planes() {
     let mut file = File::new(40);
-    for (mode, windows) in [("max", [1, 2]), ("mean", [1, 2]), ("max", [1, 1]), ("mean", [1, 1])] {
+    for (mode, windows) in effort::chosen([("max", [1, 2]), ("mean", [1, 2]), ("max", [1, 1]), ("mean", [1, 1])]) {
         let dtype = file.pick(&["f32", "f16"]);
         let lead = [37 + file.below(9), 61 + file.below(9)];
         let sizes = [10 + file.below(3), 9];
@@ -323,7 +323,7 @@ fn pools_of_many_small_planes() {
 #[test]
 fn pools_of_columns() {
     let mut file = File::new(38);
-    for (mode, rank) in [("max", 2), ("mean", 2), ("mean", 3)] {
+    for (mode, rank) in effort::chosen([("max", 2), ("mean", 2), ("mean", 3)]) {
         let dtype = file.pick(&FLOATS);
         // Enough rows of windows for a block each to occupy a device.
         let (lead, lengths, size, stride, padding) =
@@ -347,7 +347,7 @@ fn pools_of_columns() {
 fn pools_of_packs_of_columns() {
     let mut file = File::new(42);
     for (dtype, mode, size, stride, padding) in
-        [("f16", "max", 5, 2, 2), ("bf16", "mean", 5, 2, 2), ("f16", "mean", 6, 2, 1)]
+        effort::chosen([("f16", "max", 5, 2, 2), ("bf16", "mean", 5, 2, 2), ("f16", "mean", 6, 2, 1)])
     {
         let lead = [6, 68 + file.below(3)];
         let x = loop {
@@ -368,13 +368,13 @@ fn pools_of_packs_of_columns() {
 #[test]
 fn gradients_of_few_maxima() {
     let mut file = File::new(39);
-    for (lengths, size, stride, padding) in [
+    for (lengths, size, stride, padding) in effort::chosen([
         (&[301][..], 64, 2, 1),
         (&[13, 12, 17], 3, 5, 1),
         (&[40, 33], 9, 4, 2),
         (&[11, 14, 13], 5, 2, 0),
         (&[31, 45], 0, 0, 0),
-    ] {
+    ]) {
         let dtype = file.pick(&FLOATS);
         let lead = [1 + file.below(3), 1 + file.below(4)];
         let sizes: Vec<u64> = lengths.iter().map(|length| length + file.below(3)).collect();

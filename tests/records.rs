@@ -1,7 +1,7 @@
 //! Edited records: a field that contradicts others is reported by name, and nothing makes a report panic or adds lines
 //! to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::cli::sandbox::Sandbox;
-use crate::common::effort::draws;
+use crate::common::effort::{self, draws};
 use crate::common::records;
 
 /// A record of two ranks and both launch modes, and one of a program whose iterations differ.
@@ -89,10 +89,12 @@ fn texts(value: &Value, place: &str, kind: &str, found: &mut BTreeMap<String, St
 /// No text of a record can begin a line in a report of any form.
 #[test]
 fn no_text_of_a_record_makes_a_line_of_a_report() {
-    let mut read = 0;
-    for seed in seeds() {
+    let (mut read, mut kinds) = (0, BTreeSet::new());
+    // Of a kind of location that several records have, the last one, which is small.
+    for seed in seeds().into_iter().rev() {
         let mut found = BTreeMap::new();
         texts(&seed, "", "", &mut found);
+        found.retain(|kind, _| kinds.insert(kind.clone()) || effort::is_long());
         for place in found.values() {
             let mut record = seed.clone();
             let text = record.pointer_mut(place).expect("it was found there");
@@ -108,7 +110,7 @@ fn no_text_of_a_record_makes_a_line_of_a_report() {
             }
         }
     }
-    assert!(read > 100, "only {read} records were read");
+    assert!(read > 50, "only {read} records were read");
     for line in 0..2 {
         let lines = journal();
         let mut found = BTreeMap::new();

@@ -15,7 +15,7 @@ use aorta::ops::KernelSource;
 use crate::common;
 
 /// Debian suites with AMD's packages, and the architectures for which their compilers are tested. CDNA's have waves of
-/// 64 threads, gfx1100 of 32. They share a sixth of the kernels of each name, at least one, or each has all with `AORTA_LONG`.
+/// 64 threads, gfx1100 of 32. They share a kernel of every third name. Successive revisions choose other names and kernels; with `AORTA_LONG`, each has all.
 const SUITES: [(&str, &[&str]); 2] = [("stable", &["gfx90a", "gfx942", "gfx1100"]), ("testing", &["gfx950"])];
 
 fn root(suite: &str) -> Option<PathBuf> {
@@ -185,8 +185,8 @@ fn every_kernel_compiles() {
     });
 }
 
-/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: those of 16
-/// bits, and of every type with `AORTA_LONG`.
+/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: half of those
+/// of 16 bits for each architecture, the other half for the next revision, or of every type with `AORTA_LONG`.
 #[test]
 fn kernels_of_attention_with_a_bias_compile_for_waves_of_64() {
     let Some(root) = root("stable") else { return };
@@ -215,8 +215,14 @@ fn biased() {
     let has_bias = |source: &KernelSource| source.text.contains("#define BIAS 1\n");
     let is_short =
         |source: &KernelSource| ["typedef bf16 T;", "typedef f16 T;"].iter().any(|line| source.text.contains(line));
-    let is_mine = |source: &KernelSource| has_bias(source) && (is_long || is_short(source));
-    let sources: Vec<KernelSource> = common::kernels::all(false).into_values().filter(is_mine).collect();
+    let is_candidate = |source: &KernelSource| has_bias(source) && (is_long || is_short(source));
+    let mut sources: Vec<KernelSource> = common::kernels::all(false).into_values().filter(is_candidate).collect();
+    if !is_long {
+        // The other architecture takes the others.
+        let place = common::effort::turn() + usize::from(architecture == "gfx90a");
+        let of_names = sources.chunk_by(|one, next| one.name == next.name);
+        sources = of_names.flat_map(|all| all.iter().skip(place % 2 % all.len()).step_by(2)).cloned().collect();
+    }
     let mut names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -242,8 +248,9 @@ fn inside() {
     let mut sources: Vec<KernelSource> = common::kernels::all(false).into_values().collect();
     if !common::effort::is_long() {
         let of_names = sources.chunk_by(|one, next| one.name == next.name);
-        let shared: Vec<&KernelSource> = of_names.flat_map(|sources| sources.iter().step_by(6)).collect();
-        sources = shared.into_iter().skip(place).step_by(architectures.len()).cloned().collect();
+        let turn = common::effort::turn();
+        let one_each = common::effort::chosen(of_names.map(|sources| &sources[turn % sources.len()]));
+        sources = one_each.skip((place + turn) % architectures.len()).step_by(architectures.len()).cloned().collect();
     }
     println!("{} kernels by hipRTC {} for {architecture}", sources.len(), hiprtc.version());
     // Compiled on several threads, as in a run.

@@ -293,7 +293,7 @@ fn line_counter(sandbox: &Sandbox, name: &str) -> impl FnMut() -> usize {
     }
 }
 
-/// Kills sweeps sixty times, or twelve times in a plain `cargo test`: mostly when they have just written another case, sometimes anywhere.
+/// Kills sweeps sixty times, or fewer times without `AORTA_LONG`: mostly when they have just written another case, sometimes anywhere.
 #[test]
 fn kills_lose_nothing_but_the_case_under_way() {
     let half = draws(30) as usize;

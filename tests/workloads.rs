@@ -280,12 +280,17 @@ fn simulate(file: &Shipped) {
     let tiny = presets.iter().find(|preset| *preset == "tiny").map(String::as_str);
     let long = effort::is_long();
     let most = if long { usize::MAX } else { TINY_SIMULATED };
-    for world in RANKS {
-        for streams in STREAMS {
-            // Only `.ci/long` takes every number of streams on several ranks.
-            if world == 1 || (streams == 4 && world == 8) || long {
-                try_run(file, tiny, world, Some(streams), most);
-            }
+    // Several ranks are 8 or 64 in turn; only `.ci/long` takes both, and every number of streams on several ranks.
+    let [one, several @ ..] = RANKS;
+    for world in std::iter::once(one).chain(effort::chosen(several)) {
+        let of_rank: Vec<u32> = match world {
+            _ if long => STREAMS.to_vec(),
+            1 => effort::chosen(STREAMS).collect(),
+            8 => vec![4],
+            _ => Vec::new(),
+        };
+        for streams in of_rank {
+            try_run(file, tiny, world, Some(streams), most);
         }
         try_run(file, tiny, world, None, most);
     }
@@ -294,7 +299,8 @@ fn simulate(file: &Shipped) {
 #[test]
 fn workloads_run_on_the_simulator() {
     let files: Vec<Shipped> = shipped::all().into_iter().filter(|file| file.path.starts_with("workloads/")).collect();
-    parallel::map(&effort::chosen(files).collect::<Vec<_>>(), simulate);
+    let files = if effort::is_full() { files } else { effort::chosen(files).collect() };
+    parallel::map(&files, simulate);
 }
 
 /// A file's own metrics on the simulated device, by name.

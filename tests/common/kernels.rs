@@ -88,6 +88,38 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, KernelSource> {
     if is_long { sources } else { one_of_each_pair(sources) }
 }
 
+/// Kernels that together have every name, and every line of any kernel, apart from its numbers and types; and one of 16 others. Whether a
+/// text compiles depends on its lines, and rarely on the sizes in them: successive revisions take different ones of the others.
+pub fn covering_lines() -> BTreeMap<String, KernelSource> {
+    let features = |(_, source): &(String, KernelSource)| {
+        let lines = source.text.lines().map(|line| without_numbers_and_types(line.trim()));
+        lines.chain([format!("name {}", source.name)]).collect()
+    };
+    super::effort::covering(all(true), 16, features).into_iter().collect()
+}
+
+/// A line in which each word that is a type has the same name, and each number is `0`.
+fn without_numbers_and_types(line: &str) -> String {
+    const TYPES: [&str; 12] = ["f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i64", "i32", "i8", "u64", "u32", "u8"];
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (mut shown, mut rest) = (String::new(), line);
+    while !rest.is_empty() {
+        let end = rest.find(|c| !is_of_word(c)).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        match TYPES.contains(&word) {
+            true => shown.push('T'),
+            false => word.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).for_each(|part| {
+                shown += part;
+                shown.push('0');
+            }),
+        }
+        let symbols = behind.find(is_of_word).unwrap_or(behind.len());
+        shown += &behind[..symbols];
+        rest = &behind[symbols..];
+    }
+    shown
+}
+
 /// Keeps one of two kernels that differ in the words `f16` and `bf16` alone: that of either type, in turn.
 fn one_of_each_pair(sources: BTreeMap<String, KernelSource>) -> BTreeMap<String, KernelSource> {
     let mut pairs: BTreeMap<String, Vec<(String, KernelSource)>> = BTreeMap::new();
