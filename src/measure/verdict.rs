@@ -359,7 +359,12 @@ mod tests {
             TimeSplitRecord { operations_ns: Nanos(400), dependency_ns: Nanos(550), idle_ns: Nanos(50), ..half_busy() };
         let said = |busy| {
             let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
-            verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400)]) }, 0, None).0
+            verdict(
+                &AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &[category("matrix", 400)]) },
+                0,
+                None,
+            )
+            .0
         };
         assert!(
             said(950)
