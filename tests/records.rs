@@ -90,7 +90,7 @@ fn texts(value: &Value, place: &str, kind: &str, found: &mut BTreeMap<String, St
 #[test]
 fn no_text_of_a_record_makes_a_line_of_a_report() {
     let (mut read, mut kinds) = (0, BTreeSet::new());
-    // Of a kind of location that several records have, the last one, which is small.
+    // Takes the last record that has a kind of location: it is small.
     for seed in seeds().into_iter().rev() {
         let mut found = BTreeMap::new();
         texts(&seed, "", "", &mut found);

@@ -150,7 +150,7 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     if rest > 0 {
         shown.push("…".to_owned());
     }
-    // Of iterations that overlap, a chain begins before the end of the one before.
+    // A chain of overlapping iterations begins before the end of the one before.
     let iteration = analysis.split.time_ns;
     let part = match path.length_ns > iteration {
         true => "longer than the iteration, since iterations overlap".to_owned(),
