@@ -276,11 +276,10 @@ pub const TILES: &str = r#"#if WARPGROUPS
   load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
   for (; head < GROUP; advance()) {
     __syncthreads();
-    auto load_columns = [&](auto& tile, const T* other, const Steps& steps, u32 width) {
-      load_matrix<THREADS, PACKS>(tile, other + head * steps.head + (i64)start * steps.query, steps.query, others - start, width, steps.element);
-    };
-    load_columns(tile_other1, other1, s_other1, d);
-    load_columns(tile_other2, other2, s_other2, dv);
+    const T* from1 = other1 + head * s_other1.head + (i64)start * s_other1.query;
+    const T* from2 = other2 + head * s_other2.head + (i64)start * s_other2.query;
+    load_matrix<THREADS, PACKS>(tile_other1, from1, s_other1.query, others - start, d, s_other1.element);
+    load_matrix<THREADS, PACKS>(tile_other2, from2, s_other2.query, others - start, dv, s_other2.element);
     loads_issued();
     if (KEYS && threadIdx.x < BN) {
       logs[threadIdx.x] = of_column(lse, s_lse) * LOG2_E;
