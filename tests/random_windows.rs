@@ -121,8 +121,8 @@ fn depthwise_convolutions_along_one_dimension() {
     file.check();
 }
 
-/// One channel per group and tensors smaller than the kernel, whose first or last elements meet only padding: in kernels for few
-/// rows, and with more rows in kernels without tiles and with tiles.
+/// Depthwise convolutions of tensors smaller than the kernel, whose first or last elements meet only padding, agree with the CPU: in kernels
+/// for few rows, and with more rows in kernels without tiles and with tiles.
 #[test]
 fn depthwise_convolutions_of_small_tensors() {
     let mut file = File::new(39);

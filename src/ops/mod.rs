@@ -110,7 +110,7 @@ pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, keeps_order};
 pub use signature::{Category, Input, Property, Signature, usage};
-pub use synthetic::placeholder;
+pub use synthetic::stand_in;
 pub use transpose::exchanges_last;
 pub use user_kernel::{
     EntryParam, InputPart, KernelArgument, KernelCall, KernelCode, Reference, UserKernel, head, user_kernel,

@@ -19,10 +19,27 @@ fn limited_by(mut command: Command, sandbox: &Sandbox, limit: &str, arguments: &
     finish(command.spawn().expect("bash is there"))
 }
 
-/// Size of the program in KiB, all of which the loader maps.
+/// Size of the program's file in KiB: at least as much as the loader maps of it.
 fn program_kib() -> u64 {
     let program = std::fs::metadata(env!("CARGO_BIN_EXE_aorta")).expect("cargo built it");
     program.len() / 1024
+}
+
+/// Size in KiB of what the loader maps of the program: its segments, without symbols and debug information. If the program is no ELF file of 64
+/// bits, its whole size.
+fn mapped_kib() -> u64 {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_aorta")).expect("cargo built it");
+    if !program.starts_with(b"\x7fELF\x02\x01") {
+        return program.len() as u64 / 1024;
+    }
+    let number = |at: usize, size: usize| {
+        program[at..at + size].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    };
+    // Fields of the header, and of a program header: <https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.pheader.html>.
+    let (first, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    let headers = (0..count).map(|index| (first + index * size) as usize);
+    let loaded = headers.filter(|&header| number(header, 4) == 1);
+    loaded.map(|header| number(header + 16, 8) + number(header + 40, 8)).max().unwrap_or_default() / 1024
 }
 
 #[test]
@@ -60,7 +77,7 @@ fn a_failed_allocation_of_a_vector_is_reported() {
     sandbox.write("many.aorta", "buffer x: f32[4]\nstep { for i in 0..1000000 { map(x + 1 -> x) } }");
     // Without address space for the arena of a second thread, glibc maps each small allocation by itself, which takes half a
     // minute on a busy machine before the vector fails to grow.
-    let limit = format!("export MALLOC_ARENA_MAX=1 && ulimit -v {}", program_kib() + 24_000);
+    let limit = format!("export MALLOC_ARENA_MAX=1 && ulimit -v {}", mapped_kib() + 24_000);
     let output = limited(&sandbox, &limit, &["check", "many.aorta"]);
     assert_eq!(output.code, Some(4), "{}", output.stderr);
     assert!(output.stderr.contains("the system is out of memory"), "{}", output.stderr);
