@@ -34,7 +34,7 @@ pub struct Health {
 
 impl Health {
     /// Describes the reasons that throttled the device since `before`, over the time `window`; `None` if there were
-    /// none.
+    /// none. A reason that is active while the clock is at its maximum does not count.
     pub fn throttled(&self, before: &Health, window: Nanos) -> Option<String> {
         let mut reasons: Vec<String> = Vec::new();
         let mut add = |reason: String| {
@@ -55,7 +55,8 @@ impl Health {
                 add(format!("{name} for {:.0} % of the time", 100.0 * share.min(1.0)));
             }
         }
-        for reason in before.reasons.iter().chain(&self.reasons) {
+        let lowered = |health: &&Health| health.clock_mhz < health.max_clock_mhz;
+        for reason in [before, self].into_iter().filter(lowered).flat_map(|health| &health.reasons) {
             let is_known = reasons.iter().any(|known| known.starts_with(reason));
             if !is_known {
                 reasons.push((*reason).to_owned());
@@ -69,7 +70,10 @@ impl Health {
         }
         let why =
             if reasons.is_empty() { "for no reason that the driver gives".to_owned() } else { reasons.join(", ") };
-        Some(format!("{why}, clock {clock} of {most} MHz"))
+        Some(match clock < most {
+            true => format!("{why}, clock {clock} of {most} MHz"),
+            false => format!("{why}; when the clock was read, it was at its maximum again, {most} MHz"),
+        })
     }
 }
 
@@ -97,6 +101,11 @@ mod tests {
         assert_eq!(throttled(&at(1410, &["power cap"], 0)).unwrap(), "power cap, clock 1410 of 1980 MHz");
         let counted = throttled(&at(1905, &["power cap"], 500_000)).unwrap();
         assert_eq!(counted, "power cap for 50 % of the time, clock 1905 of 1980 MHz");
+        assert_eq!(throttled(&at(1980, &["power cap"], 0)), None, "a reason that lowers no clock");
+        assert_eq!(
+            throttled(&at(1980, &["power cap"], 500_000)).unwrap(),
+            "power cap for 50 % of the time; when the clock was read, it was at its maximum again, 1980 MHz"
+        );
         assert_eq!(
             throttled(&at(1400, &[], 0)).unwrap(),
             "for no reason that the driver gives, clock 1400 of 1980 MHz"

@@ -35,6 +35,10 @@ const OBSERVER: f64 = 0.02;
 /// Share of an iteration's measured time above which the host's launch time counts as the limit.
 const HOST: f64 = 0.9;
 
+/// Note about a graph of iterations that would overlap as streams.
+const GRAPHS_DO_NOT_OVERLAP: &str =
+    "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
+
 /// Maximum number of earlier iterations in which the chain of an overlapping one continues.
 const MAX_EARLIER: usize = 256;
 
@@ -103,6 +107,9 @@ pub fn record(
     let mut notes = sampled.notes.clone();
     notes.extend(sampled.observed_by.as_ref().map(|by| observation_note(by, effect)));
     notes.extend(ranks.first().and_then(|rank| assumed_note(&rank.operations)));
+    if *mode == LaunchMode::Graph && request.ranks.iter().any(|rank| rank.program.step.sync == Sync::End) {
+        notes.push(GRAPHS_DO_NOT_OVERLAP.to_owned());
+    }
     if let Some(effect) = effect.filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
             "{name}: observed iterations take {} than measured ones: use the times of single operations as shares, \

@@ -13,6 +13,9 @@ const LITTLE: f64 = 0.25;
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
+/// Share of an iteration above which operations beside a wait on the critical chain are mentioned.
+const BESIDE_WAITING: f64 = 0.05;
+
 /// Observer effect above which there is no verdict: most of an observed iteration is then time that a measured one lacks.
 const DISTURBED: f64 = 1.0;
 
@@ -96,6 +99,10 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         share * 100.0,
         split.time_ns
     );
+    let beside = time - analysis.totals.map_or(time, |totals| totals.wait_ns);
+    if part == "wait" && beside.0 as f64 > BESIDE_WAITING * whole {
+        verdict += &format!("; other operations of this rank run during at least {beside} of it");
+    }
     // If waiting dominates, the tail consists of waiting too.
     let works = categories.iter().any(|category| category.category == part);
     let tail = analysis.tail_ns.unwrap_or_default().0 as f64 / whole;
@@ -428,5 +435,12 @@ mod tests {
                 .starts_with("imbalance: 90 % of the critical chain is waiting for other ranks, mostly for rank 3")
         );
         assert!(said(0, "waiting", vec![]).starts_with("bound by waiting for other ranks: "));
+        let totals = Some(TotalsRecord { wait_ns: Nanos(200), ..TotalsRecord::default() });
+        let beside = AnalysisRecord { totals, ..analysis(waits, &[category("collective", 99)]) };
+        assert_eq!(
+            verdict(&beside, 0, None).0,
+            "bound by waiting for other ranks: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs); \
+             other operations of this rank run during at least 700 ns of it"
+        );
     }
 }

@@ -28,7 +28,8 @@ const UNROLL: u64 = 4;
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedRows {
-    /// First row in the sender's tensor. `to` is the first row in the receiver's tensor, and `rows` is their number.
+    /// First row in the sender's tensor (`from`), first row in the receiver's tensor (`to`), and number of rows
+    /// (`rows`).
     pub from: u64,
     pub to: u64,
     pub rows: u64,

@@ -11,8 +11,8 @@ pub struct Dropout;
 /// Instructions per element of [`philox`]: ten rounds of six, shared by four elements, and the conversion to a float.
 const PER_DRAW: f64 = 18.0;
 
-/// Output as a function of an element and its random number. The probability is rounded to `f32`, the type of the
-/// comparison.
+/// Returns the output as an expression of an element and its random number. The probability is rounded to `f32`, the
+/// type of the comparison.
 fn expression(spec: &Spec) -> Expression {
     let share = f64::from(spec.attrs.number("p") as f32);
     let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };

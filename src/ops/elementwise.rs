@@ -216,7 +216,7 @@ impl Operation for Fill {
     }
 }
 
-/// The cost of evaluating an expression for each element of the outputs.
+/// Returns the cost of evaluating an expression for each element of the outputs.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     let work = walk::work(&[task(expression, spec)]);

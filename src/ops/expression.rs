@@ -420,7 +420,7 @@ impl Expression {
         self.propagate(precision, |input| Ball::exact(inputs[input]), values)
     }
 
-    /// As [`Expression::enclose`], for inputs that may contain rounding errors already.
+    /// Evaluates one element as [`Expression::enclose`] does, for inputs that may contain rounding errors already.
     pub fn propagate(&self, precision: Precision, input: impl Fn(usize) -> Ball, values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {

@@ -15,7 +15,7 @@ const PER_PACK: [f64; 2] = [180.0, 100.0];
 
 /// Instructions of a thread per pack of an output with short rows.
 const PER_SHORT_PACK: f64 = 60.0;
-/// Instructions of a thread per element of such a pack.
+/// Instructions of a thread per element of a pack of an output with short rows.
 const PER_ELEMENT: f64 = 14.0;
 
 /// Minimum length in bytes of an output row whose border and interior are written by separate parts of a kernel, if

@@ -40,9 +40,9 @@ const PER_MOVER: f64 = 700.0;
 /// shared memory and for comparisons of digits: on an H100, a pass over 16.8 million positions took 363 µs, 90 µs of
 /// which are instructions.
 const CONFLICTS: f64 = 360.0;
-/// The same for the single kernel of a short list.
+/// Instructions per position, as for [`CONFLICTS`], of the single kernel that sorts a short list.
 const CONFLICTS_ALONE: f64 = 110.0;
-/// The same for the kernel that counts.
+/// Instructions per position, as for [`CONFLICTS`], of the kernel that counts.
 const COUNT_CONFLICTS: f64 = 30.0;
 
 /// Number of exchanges of values among a block per pass: two sums over all threads, and eight barriers.

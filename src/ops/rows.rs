@@ -9,10 +9,10 @@ use super::*;
 /// few loads in flight.
 const THREAD_BYTES: u64 = 16;
 
-/// Maximum number of loads of a thread whose row has fewer threads than a warp. Such a thread accesses the same sectors
-/// by several loads.
+/// Maximum number of loads of a thread whose row has fewer threads than a warp: it accesses the same sectors by several
+/// loads.
 const PART_LOADS: u64 = 8;
-/// Maximum number of bytes that such a thread loads.
+/// Maximum number of bytes that a thread loads whose row has fewer threads than a warp.
 const PART_BYTES: u64 = SECTOR;
 
 /// Number of elements per thread above which a row that has fewer threads than a warp gets more of them, if the device
@@ -142,7 +142,7 @@ impl Sharing {
                 }
             }
         };
-        // Few rows have more threads each, as long as every thread keeps some packs.
+        // If there are few rows, each gets more threads, as long as every thread keeps some packs.
         let has_room = |threads: u64| 2 * threads <= LARGEST_BLOCK && 2 * threads * rows.count <= UNITS * UNIT_THREADS;
         while threads >= WARP && length > threads * pack * MIN_PACKS && has_room(threads) {
             threads *= 2;

@@ -12,7 +12,7 @@ const PER_ELEMENT_TWICE: f64 = 15.0;
 const PER_ELEMENT_STAGED: f64 = 4.0;
 /// Instructions of a thread of a row that one warp processes, for addresses and for exchanging values.
 const PER_THREAD_OF_A_WARP: f64 = 110.0;
-/// The same for a row that several warps process.
+/// Instructions of a thread of a row that several warps process, for addresses and for exchanging values.
 const PER_THREAD_OF_SEVERAL_WARPS: f64 = 180.0;
 
 /// Returns the instructions for this many elements, and how many of them use special-function units: one or two

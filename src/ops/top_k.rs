@@ -197,8 +197,8 @@ const MOST_THREADS: u64 = 512;
 const ROOM: u64 = 2048;
 const FEW: u64 = 512;
 
-/// Instructions of a thread of the short form per element and others, and per round excluding those per element. These and the
-/// following are executed instructions of 16 selections on an H100, from hardware counters.
+/// Instructions of a thread that keeps a short row in registers: per element, per thread, and per round apart from its
+/// elements. These and the following are executed instructions of 16 selections on an H100, from hardware counters.
 const PER_HELD: u64 = 25;
 const PER_THREAD: u64 = 60;
 const PER_ROUND: u64 = 45;

@@ -158,7 +158,7 @@ impl Walk {
         let most = (0..outputs).map(stored).fold((NARROWEST / narrowest).min(WIDEST / widest), u64::min).max(1);
         // Outputs are written in whole packs; inputs may be read in smaller pieces.
         let along = (0..outputs).all(|output| inner(output) == 1);
-        // Neighbouring elements of these inputs share a sector, which neighbouring threads access together.
+        // True if neighbouring elements of an input share a sector, which neighbouring threads then access together.
         let is_near = |input: usize| inner(input) > 1 && inner(input) * size(input) < SECTOR;
         let is_packed = along && !(outputs..operands.len()).any(is_near);
         let fits = |pack: &u64| *pack == 1 || (is_packed && *pack <= length && enough(*pack));
@@ -272,7 +272,7 @@ pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
 /// Divides a row of `packs` packs of `bytes` bytes into tiles. Returns the threads per tile, and the packs per thread,
 /// which are `most` at most.
 fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
-    // A short row that a single thread moves at full speed.
+    // A single thread moves such a short row at full speed.
     if packs <= most && packs * bytes <= 2 * NARROWEST {
         return (1, packs.max(1));
     }

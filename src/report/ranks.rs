@@ -69,8 +69,8 @@ fn reason(balance: &BalanceRecord) -> String {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let (least, most) = (percent(balance.least_waiting), percent(balance.most_waiting));
     let waiting = match least == most {
-        true => format!("every rank waits for others in {least} of its iteration"),
-        false => format!("ranks wait for each other in {least} to {most} of their iteration"),
+        true => format!("every rank does nothing but wait for others in {least} of its iteration"),
+        false => format!("ranks do nothing but wait for each other in {least} to {most} of their iteration"),
     };
     let mut reason = format!("{}: {waiting}", balance.kind);
     let who = match balance.ranks.as_slice() {

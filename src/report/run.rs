@@ -1,5 +1,7 @@
 //! The report of a run.
 
+use indexmap::IndexMap;
+
 use crate::base::{Bytes, Flops, counted};
 use crate::measure::record::{ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
@@ -32,14 +34,21 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
         record.variants.iter().flat_map(|variant| variant.expectations.iter().map(move |expects| (variant, expects)))
     };
     page.lines("", expectations().map(|(variant, expects)| expectation(record, variant, expects)));
-    let notes = record
-        .variants
-        .iter()
-        .flat_map(|variant| variant.notes.iter().map(|note| format!("note: {}: {note}", launched(&variant.launch))));
-    page.lines("", notes);
+    page.lines("", notes(record));
     page.warnings.clone_from(&record.warnings);
     page.checks = expectations().map(|(variant, expects)| check(record, variant, expects)).collect();
     page
+}
+
+/// The notes of all variants, each once, with the ways of launching to which it applies.
+fn notes(record: &RunRecord) -> Vec<String> {
+    let mut launches: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for variant in &record.variants {
+        for note in &variant.notes {
+            launches.entry(note).or_default().push(launched(&variant.launch));
+        }
+    }
+    launches.into_iter().map(|(note, launches)| format!("note: {}: {note}", launches.join(" and "))).collect()
 }
 
 /// The verdict on an expectation, in a word.

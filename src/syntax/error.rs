@@ -124,7 +124,9 @@ pub enum SyntaxError {
     #[error("`{word}` has no block")]
     #[diagnostic(
         code(aorta::syntax::missing_block),
-        help("write its contents between `{{` and `}}`; colons, newlines and indentation do not open a block")
+        help(
+            "put the statements between `{{` and `}}`, even a single one; colons, newlines and indentation do not open a block"
+        )
     )]
     MissingBlock {
         word: String,

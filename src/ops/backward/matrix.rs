@@ -36,7 +36,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         rule.set(bias, sum);
     }
     let [a, b] = [0, 1].map(|input| rule.spec.inputs[input]);
-    // Both factors of a product have one type.
+    // The factors of a product must have the same type.
     let gradient = rule.convert(gradient, a.dtype);
     let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
     let (lead_a, lead_b) = (lead(&a), lead(&b));

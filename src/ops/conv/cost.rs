@@ -29,7 +29,7 @@ const CHANNELS_BYTES: u64 = 16;
 struct Library {
     /// Operations per ns of the matrix units in products, on an H100.
     units: f64,
-    /// Rate of its kernels as a share of that.
+    /// Rate of the library's kernels, as a share of `units`.
     rate: f64,
     /// Depth for which a tile takes as long as its first loads and its writes.
     tile_depth: f64,
@@ -118,7 +118,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
             Method::Direct => split.shape.gathered(),
         };
     }
-    // Phases have blocks of their own.
+    // A kernel computes a single phase, so `steps` and `exchanges` are means over the phases.
     let (steps, exchanges) = (steps / splits.len().max(1) as u64, exchanges / splits.len().max(1) as u64);
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
@@ -180,15 +180,16 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let gaps = if shape.form == Form::Transposed { shape.stride.iter().product::<u64>() as f64 } else { 1.0 };
     let depth = depth as f64 * packed / gaps;
     let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE) * shape.groups;
-    // Blocks share the depth of gradients of weights alone.
+    // Blocks share the depth of a product only for gradients of weights.
     let parts = match shape.form {
         Form::Weights => (UNITS / tiles.max(1)).min(depth as u64 / MIN_DEPTH).max(1),
         Form::Forward | Form::Transposed => 1,
     };
     let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
-    // The steps of a block take their time, unless other blocks compute in between.
+    // A block waits for each step if no other block on its SM computes meanwhile.
     let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
-    // Tiles have up to four times as many rows or columns if enough of them remain, and load each term of both.
+    // Tiles have up to four times as many rows or columns if enough of them remain. A tile loads the terms of its rows
+    // and of its columns.
     let wide = [4, 2].into_iter().find(|wide| tiles / wide >= UNITS).unwrap_or(1) as f64;
     let loaded = (tiles * TILE * spec.inputs[0].dtype.size()) as f64 * (1.0 + 1.0 / wide) * depth;
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));

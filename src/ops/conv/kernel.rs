@@ -15,12 +15,12 @@ pub const THREADS: u64 = 256;
 /// Maximum number of rows for which each thread computes one column, without tiles, if the depth is at most
 /// [`SHALLOW`].
 pub const FEW_ROWS: u64 = 8;
-/// Maximum depth of the product for that.
+/// Maximum depth of a product with at most [`FEW_ROWS`] rows for which each thread computes one column.
 const SHALLOW: u64 = 256;
 /// Maximum number of rows for which each thread sums a few weights, without tiles, if there are at most
 /// [`FEW_WEIGHTS`].
 const FEW_WEIGHT_ROWS: u64 = 4;
-/// Maximum number of weights of a group for that.
+/// Maximum number of weights of a group with at most [`FEW_WEIGHT_ROWS`] rows for which each thread sums a few weights.
 const FEW_WEIGHTS: u64 = 1024;
 /// Maximum number of columns for which each thread sums a few weights, whatever the number of rows.
 const FEW_WEIGHT_COLUMNS: u64 = 16;
@@ -36,7 +36,7 @@ const MIN_STEPS: u64 = 8;
 
 /// Number of partial sums of a result from which several threads add them.
 const MANY_SPLITS: u64 = 32;
-/// Number of these threads.
+/// Number of threads that add the partial sums of a result that has at least [`MANY_SPLITS`].
 const SHARERS: u64 = 8;
 
 /// Columns of a tile, without matrix units, for the gradient of weights with at most [`MAX_WIDE_ROWS`] rows: multiples
@@ -60,7 +60,7 @@ pub struct Split {
     pub method: Method,
     /// Number of blocks that share the depth of a product.
     pub splits: u64,
-    /// Depth of each of these blocks.
+    /// Depth that each of the blocks of a product computes.
     pub share: u64,
 }
 

@@ -531,7 +531,7 @@ fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) 
         (ScaleForm::Blocks, (column, term)) => column / BLOCK * depth + term / BLOCK,
     };
     let [a, b] = room;
-    // All matrices of a batch have the same scaling factor.
+    // The matrices of a batch have the same scaling factors.
     *a = inputs[0].iter().zip(0..).map(|(value, place)| value * inputs[2][factor_a(place) as usize]).collect();
     *b = inputs[1].iter().zip(0..).map(|(value, place)| value * inputs[3][factor_b(place) as usize]).collect();
     (all[0], all[1]) = (a, b);

@@ -30,9 +30,9 @@ const THREADS: u64 = 256;
 /// Number of threads that share rows along the depth, and the number of packs of a row up to which these are enough.
 const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
 
-/// Number of threads that share the terms of columns across the depth.
+/// Number of threads that share the terms of a column that lies across the depth.
 const ACROSS: u64 = 32;
-/// Number of loads that each of them has in flight.
+/// Number of loads that such a thread has in flight.
 const ACROSS_AHEAD: u64 = 4;
 
 /// Number of terms of the thin matrix that shared memory holds, for a large matrix across the depth.
@@ -78,7 +78,7 @@ struct Thin {
     ahead: u64,
     /// Number of blocks that share the depth of a tile.
     splits: u64,
-    /// Depth of each of these blocks.
+    /// Depth that each of the blocks of a tile computes.
     share: u64,
 }
 

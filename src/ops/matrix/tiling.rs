@@ -26,11 +26,11 @@ const RESIDENT_BLOCKS: u64 = 4;
 /// Number of results of a tile whose products take as long as the latency of a term of the depth, in a block that has
 /// an SM to itself, with matrix units: 64 terms take 110 ns with 16 bits (measured on an H100).
 const LATENCY: f64 = 4800.0;
-/// The number for vector units: 8 terms take 250 ns with `f32` (measured on an H100).
+/// As [`LATENCY`], without matrix units: 8 terms take 250 ns with `f32` (measured on an H100).
 const WIDE_LATENCY: f64 = 5800.0;
 
-/// The number, per row and column of a tile, for kernels for rows of any alignment, which load elements one by one: a
-/// term takes 10 ns for tiles of 32 × 32, and 25 ns for 64 × 64.
+/// As [`LATENCY`], per row and column of a tile, of kernels for rows of any alignment, which load elements one by one:
+/// a term takes 10 ns for tiles of 32 × 32, and 25 ns for 64 × 64.
 const UNALIGNED_LATENCY: f64 = 64.0;
 
 /// Products of rows and columns of a tile that take as long as to load a term of one row or column: from shared memory without matrix

@@ -73,19 +73,20 @@ impl Kernels<'_> {
         }
         let steps = packs / u64::from(BLOCK);
         let joined = match task {
-            // Fewer and larger windows take more blocks than a cluster has.
+            // If windows are fewer and larger, more blocks read a window than a cluster has.
             Task::Spread if windows >= UNITS / LARGEST_CLUSTER || steps <= MANY_STEPS => self.cluster_blocks(),
-            // The registers of packs leave room for half of the blocks.
+            // Packs occupy so many registers that only half of the usual number of blocks is resident.
             Task::Spread => parts(windows.div_ceil(2), steps, AHEAD),
             _ => parts(windows, steps, AHEAD),
         };
-        // A block for each SM has more threads.
+        // A window that a single block reads has more threads, if there are no more windows than SMs.
         if task == Task::Spread && joined == 1 && windows <= UNITS && packs >= 2 * LARGER_BLOCK {
             return (LARGER_BLOCK, 1);
         }
         let lanes = match task {
             Task::Spread => {
-                // Threads read a window in one step; in several, only if the last blocks, which may leave SMs idle, are few.
+                // The fewest threads that read a window in four steps, if there are many windows, or in one step. In
+                // the last blocks of many, idle SMs cost little.
                 let enough = |lanes: &u64| {
                     let threads = windows * lanes;
                     (packs <= lanes * 4 * AHEAD && threads >= MANY_THREADS)
@@ -94,14 +95,14 @@ impl Kernels<'_> {
                 let lanes = [2, 4, 8, 16, 32, 64, 128].into_iter().find(enough).unwrap_or(u64::from(BLOCK));
                 lanes.min(packs.next_power_of_two()).max(2)
             }
-            // The fewest that read a window in two steps, if that is enough threads for the device.
+            // The fewest threads that read a window in two steps, if that is enough threads for the device.
             _ => {
                 let enough = |lanes: &u64| packs <= lanes * 2 * AHEAD && windows * lanes >= FEW_THREADS;
                 let fits_warp = packs <= LARGER && (packs <= AHEAD * WARP || windows * WARP >= UNITS * UNIT_THREADS);
                 let larger = match task {
                     Task::Forward if fits_warp => WARP,
                     Task::Forward => u64::from(BLOCK),
-                    // One step reads the window, so that a thread waits for memory once.
+                    // Enough threads to read a window in one step, so that a thread waits for memory once.
                     _ => [WARP, 64, 128].into_iter().find(|lanes| packs <= lanes * AHEAD).unwrap_or(u64::from(BLOCK)),
                 };
                 [2, 4, 8, 16].into_iter().find(enough).unwrap_or(larger)

@@ -20,7 +20,7 @@ const MANY_STEPS: u64 = 16;
 /// on an H100.
 const HELD: u64 = 4;
 
-/// Several packs per thread may add at most one idle position of a pack for this many positions.
+/// Number of positions of a thread with several packs for each idle position of a pack that they may add.
 const IDLE: u64 = 8;
 
 /// Maximum number of loads in flight of a thread with several packs of results, so that a block reads few rows at a
@@ -233,8 +233,8 @@ impl Split {
         let (threads, beside) = match along {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
-                // Few results have more threads each. Prefers a single launch of larger blocks if their threads can
-                // load everything at once.
+                // If there are few results, each gets more threads. A single launch of larger blocks is preferred if
+                // their threads can load everything at once.
                 let reads = pieces.saturating_mul(spec.inputs.len() as u64);
                 let most = if reads <= UNDER_WAY / 2 * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
                 let is_enough = |threads: u64| groups * threads >= ENOUGH_THREADS;
@@ -255,7 +255,7 @@ impl Split {
                 let fits = |block: &u64| is_few && *block > u64::from(BLOCK) && shared(*block) <= DEFAULT_SHARED;
                 let block = halves(LARGEST_BLOCK).find(fits).unwrap_or(u64::from(BLOCK));
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
-                // Many results have fewer threads each: exchanging values costs more than it saves.
+                // If there are many results, each gets fewer threads: exchanging values costs more than it saves.
                 let is_full = |threads: u64| groups * threads >= UNITS * UNIT_THREADS;
                 while threads > 1 && is_full(threads / 2) && 2 * pieces <= MOST_STEPS * threads {
                     threads /= 2;

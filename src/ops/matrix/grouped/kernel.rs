@@ -82,7 +82,7 @@ const OTHER_REGISTERS: u64 = 28;
 
 /// Number of blocks that add the parts of tiles.
 const JOINERS: u64 = 2 * UNITS;
-/// Number of threads of such a block.
+/// Number of threads of a block that adds the parts of tiles.
 const JOIN_THREADS: u32 = 512;
 
 /// Bytes of the description of a shared tile in the workspace.
