@@ -13,7 +13,7 @@ const TEST_PROBLEMS: u32 = 5;
 const AFTER_HELP: &str = "\
 Each problem runs as `aorta exec` in its own process, measured with KernelBench's method: 3 trials of \
 warm-up, then 100 measured ones, each with a cold cache and after the end of the previous one; times \
-include the host's. The options below change that. The files are
+include the host's. The options above change that. The files are
     FOLDER/HARDWARE/baseline_time_aorta_eager.json and …_compiled.json
 with the problems that ran; those of `--test` and `--problem` end in _test.json. \
 `--mode compiled` merges chains of operations and launches one graph: `--fuse --launch graph`.

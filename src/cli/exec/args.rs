@@ -18,7 +18,8 @@ use crate::cli::{ConfigArgs, WorkloadArgs};
 
 const AFTER_HELP: &str = "\
 Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun` \
-likewise, give each rank a process and a GPU of its own, on one host or several. The first prints.";
+likewise, give each rank a process and a GPU of its own, on one host or several. Only the first process \
+prints.";
 
 /// Maximum number of ranks, since each has a thread.
 pub const MAX_RANKS: u32 = 1024;

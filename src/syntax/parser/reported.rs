@@ -56,6 +56,11 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
                 reported.pop();
                 reported.push(error);
             }
+            // An `else` after an `if` without a block.
+            (Some(SyntaxError::MissingBlock { word, at: last }), SyntaxError::Expected { .. })
+                if word == "if"
+                    && text[at..].starts_with("else")
+                    && same_line(text, last.offset() - base as usize, at) => {}
             _ => reported.push(helped(error, at, text)),
         }
     }
