@@ -54,7 +54,7 @@ impl<T> Around<T> {
         Around { setup: self.setup.map(&mut change), teardown: self.teardown.map(change) }
     }
 
-    /// Like [`Around::map`], up to the first failure.
+    /// Changes each part as [`Around::map`] does, up to the first failure.
     ///
     /// # Errors
     /// The first error that `change` returns.

@@ -37,8 +37,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Like [`visible`], and also escapes commands of GitHub's workflows: `::` at the start of a line and `##[`, by their
-/// first character.
+/// Escapes what [`visible`] escapes, and commands of GitHub's workflows: `::` at the start of a line and `##[`, by
+/// their first character.
 pub fn without_workflow_commands(text: &str) -> Cow<'_, str> {
     let shown = visible(text);
     if !shown.contains("::") && !shown.contains("##[") {
@@ -59,7 +59,7 @@ pub fn without_workflow_commands(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Like [`visible`], and also escapes line feeds, so that the text stays on one line.
+/// Escapes what [`visible`] escapes, and line feeds, so that the text stays on one line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(['\n', '\r']) {
         return visible(text);

@@ -190,7 +190,7 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     Ok(profile)
 }
 
-/// Like [`profile`], with `variables`, each `NAME=VALUE`, in place of the environment.
+/// The device profile that [`profile`] returns, with `variables`, each `NAME=VALUE`, in place of the environment.
 pub fn profile_for(settings: &Settings, variables: &[String]) -> Result<Profile, CliError> {
     let name = &settings.profile;
     let mut profile = if name.ends_with(".ron") {

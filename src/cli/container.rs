@@ -148,7 +148,7 @@ pub fn open(file: &Path) -> Result<Arc<Bundle>, InputError> {
     Ok(bundle)
 }
 
-/// Like [`open`], also if parts were changed.
+/// Reads a bundle or the files in a record as [`open`] does, also if parts were changed.
 pub fn unchecked(file: &Path) -> Result<Bundle, InputError> {
     let name = file.display().to_string();
     if file.extension().is_some_and(|extension| extension == BUNDLE) {

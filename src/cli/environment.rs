@@ -172,8 +172,8 @@ pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
     queues_in(vendor, variable)
 }
 
-/// Like [`queues`], with the values of variables that `value` returns; `None` if the variable is unset or not a number from 1 to
-/// 32.
+/// The variable that [`queues`] returns, where `value` returns the values of variables; `None` if the variable is unset
+/// or not a number from 1 to 32.
 pub fn queues_in(vendor: &str, value: impl Fn(&str) -> Option<String>) -> Option<(&'static str, u32)> {
     let variable = if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
     let count = value(variable)?.trim().parse().ok()?;

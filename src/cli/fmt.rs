@@ -139,8 +139,8 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
     Ok(changes)
 }
 
-/// Like [`file_in_form`], for a scenario, a suite or another file of settings. `aorta check` reports the mistakes of such a
-/// file.
+/// Formats a scenario, a suite or another file of settings as [`file_in_form`] does a workload. `aorta check` reports
+/// the mistakes of such a file.
 fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Scenario)?;

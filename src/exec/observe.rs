@@ -78,8 +78,8 @@ impl Session {
         self.observe_by(mode, observation, control, self.lowered.observed.map(Timing::Stamps))
     }
 
-    /// Like [`Session::observe`], with the given timing; `None` observes nothing. The caller adds the vendor's records
-    /// to the traces later.
+    /// Traces iterations as [`Session::observe`] does, with the given timing; `None` observes nothing. The caller adds
+    /// the vendor's records to the traces later.
     pub(super) fn observe_by(
         &mut self,
         mode: LaunchMode,

@@ -126,7 +126,8 @@ pub fn prepare_ranks(
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
-/// Like [`prepare_ranks`], but `alter` changes the image of each rank before it is opened: see [`prepare::lower`].
+/// Opens a backend as [`prepare_ranks`] does. Before that, `alter` changes the image of each rank: see
+/// [`prepare::lower`].
 pub(super) fn prepare_with(
     ranks: &[RankSchedule],
     backend: &dyn Backend,
@@ -409,7 +410,8 @@ impl Ranks {
         parallel::side_by_side(&mut self.sessions, |session| session.driver.abandon());
     }
 
-    /// Like [`Ranks::each`]. If a rank of several fails, abandons all sessions, which cannot be used again.
+    /// Runs `work` on every session as [`Ranks::each`] does. If a rank of several fails, abandons all sessions, which
+    /// cannot be used again.
     pub(super) fn each_or_none<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,

@@ -287,7 +287,8 @@ impl Cases {
         Cases::read(bytes, |case| case)
     }
 
-    /// Like [`Cases::parse`], for a reader of any size. `keep` may drop parts of a case that are not needed.
+    /// Parses a file as [`Cases::parse`] does, from a reader of any size. `keep` may drop parts of a case that are not
+    /// needed.
     pub fn read(mut from: impl BufRead, keep: impl Fn(Case) -> Case) -> Result<Option<Cases>, String> {
         let mut line = Vec::new();
         let mut next = |line: &mut Vec<u8>| {

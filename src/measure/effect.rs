@@ -70,11 +70,11 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Verdict {
-        /// The interval excludes 1, and the effect exceeds the threshold.
+        /// The interval excludes 1, and the effect exceeds the threshold in the better direction.
         Better = "better",
         /// The whole interval lies within the threshold.
         Same = "same",
-        /// Like `Better`, in the other direction.
+        /// The interval excludes 1, and the effect exceeds the threshold in the worse direction.
         Worse = "worse",
         CannotTell = "cannot tell",
     }

@@ -42,7 +42,7 @@ impl Pace {
         Pace::of(variants.map(gated))
     }
 
-    /// Like [`Pace::common`], given whether each run was gated.
+    /// The kind of times that all runs have, given whether each was gated.
     pub fn of(gated: impl Iterator<Item = Option<bool>>) -> Pace {
         let known: Vec<bool> = gated.flatten().collect();
         let mixed = known.iter().any(|gated| *gated) && known.iter().any(|gated| !gated);

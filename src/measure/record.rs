@@ -296,7 +296,7 @@ pub struct Variant {
     pub launch: String,
     /// Device time from the start of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
-    /// Why `time` has samples but no statistics; `None` if it has statistics.
+    /// Reason why `time` has samples but no statistics; `None` if it has statistics.
     #[serde(default)]
     pub refused: Option<String>,
     /// Discarded iterations before the measurement.

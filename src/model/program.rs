@@ -261,7 +261,7 @@ pub enum OpKind {
     Wait,
     /// Waits for everything before it, and everything after waits for it.
     Sync,
-    /// Like `Sync`; the host also waits until all work that it has issued is complete.
+    /// A `sync()` at which the host also waits until all work that it has issued is complete.
     HostSync,
 }
 

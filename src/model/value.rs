@@ -71,8 +71,8 @@ impl Number {
 }
 
 impl Number {
-    /// Like [`text`](Self::text), with as many digits after the point as show that the number is not whole, and without a prefix
-    /// such as `M`.
+    /// The value as [`text`](Self::text), but without a prefix such as `M`, and with as many digits after the point as
+    /// show that the number is not whole.
     pub fn exact_text(self) -> String {
         let text = self.text();
         match self.value {

@@ -57,7 +57,7 @@ impl Launch {
         }
     }
 
-    /// Like [`Launch::kernels`], for changes.
+    /// Generated kernels of this launch, to be changed: those that [`Launch::kernels`] returns.
     pub fn kernels_mut(&mut self) -> &mut [Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_mut(kernel),

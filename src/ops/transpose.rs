@@ -159,7 +159,8 @@ const MIN_TENSOR: u64 = 1 << 20;
 /// Length of a side up to which an elementwise kernel is faster in tensors of up to [`WALKED_TENSOR`] bytes, since a
 /// tile takes longer until its first element is written.
 const WALKED_SIDE: u64 = 5;
-/// The same for the packs of a side within a sector, and for a tile with both sides whole, in bytes.
+/// Size in bytes of the packs of a side that is shorter than a sector, and of a tile with both sides whole, up to which
+/// an elementwise kernel is faster in tensors of up to [`WALKED_TENSOR`] bytes.
 const WALKED_PACK: u64 = 4;
 const WALKED_TILE: u64 = 4 << 10;
 
@@ -284,7 +285,8 @@ impl Tiles {
         if to.last() != Some(&1) || along + 1 == rank {
             return None;
         }
-        // The sides alternately take the next dimension in memory order, until a tile has long contiguous ranges in both tensors.
+        // The sides take the next dimension in memory order in turn, until a tile has long contiguous ranges in both
+        // tensors.
         let mut by_input: Vec<usize> = (0..rank).collect();
         by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
         let mut sides = [vec![along], vec![rank - 1]];

@@ -87,7 +87,8 @@ impl FileRead {
         self.read_some(at, target, wanted)
     }
 
-    /// Like [`FileRead::read`], for a direct read: reads whole blocks into the buffer and copies the requested bytes.
+    /// Fills `target` as [`FileRead::read`] does, by a direct read: reads whole blocks into the buffer and copies the
+    /// requested bytes.
     fn read_blocks(&self, at: u64, target: &mut [u8], buffer: &mut [u8]) -> io::Result<()> {
         let first = at - at % BLOCK;
         let (skipped, wanted) = ((at - first) as usize, (at - first) as usize + target.len());

@@ -109,10 +109,12 @@ pub enum Prepared {
 pub struct Calls<A: Api> {
     /// For each operation, first and end index of its calls in `calls`.
     pub ops: Vec<(u32, u32)>,
-    /// As `ops`, for observed iterations. Copies to other ranks do not share a synchronization there.
+    /// For each operation, first and end index of its calls in observed iterations, in which copies to other ranks do
+    /// not share a synchronization.
     pub observed: Vec<(u32, u32)>,
-    /// As `ops`, for observed iterations that the vendor's library records. Copies to other ranks begin and end with an
-    /// empty kernel there, since records do not show how long a stream waits for a flag.
+    /// For each operation, first and end index of its calls in observed iterations that the vendor's library records.
+    /// Copies to other ranks begin and end with an empty kernel there, since records do not show how long a stream
+    /// waits for a flag.
     pub recorded: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,

@@ -16,8 +16,8 @@ pub fn text(pages: &[Page]) -> String {
     text_within(pages, None)
 }
 
-/// Like [`text`], in lines of at most `width` characters. A table that is wider breaks lines in its columns of
-/// words, or becomes a list with a line for each cell.
+/// Returns the page as [`text`] does, in lines of at most `width` characters. A table that is wider breaks lines in its
+/// columns of words, or becomes a list with a line for each cell.
 pub fn text_within(pages: &[Page], width: Option<usize>) -> String {
     pages.iter().map(|page| page_text(page, width)).collect::<Vec<_>>().join("\n")
 }
