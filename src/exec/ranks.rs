@@ -126,8 +126,7 @@ pub fn prepare_ranks(
     prepare_with(ranks, backend, options, |_, _, _| {})
 }
 
-/// Opens a backend as [`prepare_ranks`] does. Before that, `alter` changes the image of each rank: see
-/// [`prepare::lower`].
+/// Opens a backend as [`prepare_ranks`] does, after `alter` has changed each rank's image: see [`prepare::lower`].
 pub(super) fn prepare_with(
     ranks: &[RankSchedule],
     backend: &dyn Backend,

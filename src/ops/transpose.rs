@@ -121,7 +121,7 @@ impl Operation for Transpose {
 }
 
 /// Returns the sizes of the output, and the strides of the output and of the input along these dimensions.
-fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
+pub(super) fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let strides: Vec<u64> = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
     (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
@@ -572,24 +572,16 @@ impl Tiles {
 
 #[cfg(test)]
 mod tests {
+    use super::super::word_tiles::tests::rotations;
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
         /// Each element of a block's tiles has a place of its own in shared memory, of which a block has 48 KiB.
         #[test]
-        fn tiles_fit_shared_memory(
-            sizes in prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5),
-            turn in 1..4usize,
-            dtype in prop::sample::select(vec![DType::U8, DType::BF16, DType::F32, DType::F64]),
-        ) {
-            prop_assume!(sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
-            let turned = |values: &[u64]| [&values[turn % values.len()..], &values[..turn % values.len()]].concat();
-            let axes: Vec<i64> = turned(&(0..sizes.len() as u64).collect::<Vec<_>>()).iter().map(|&axis| axis as i64).collect();
-            let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned(&sizes)));
-            let spec = Spec::new(&Transpose, Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y]);
+        fn tiles_fit_shared_memory(spec in rotations(&[DType::U8, DType::BF16, DType::F32, DType::F64])) {
             let Some(tiles) = Tiles::of(&spec) else { return Ok(()) };
-            let (size, offset) = (dtype.size(), if has_wide_offsets(&spec) { 8 } else { 4 });
+            let (size, offset) = (spec.inputs[0].dtype.size(), if has_wide_offsets(&spec) { 8 } else { 4 });
             let (tr, tw, several) = (tiles.read.tile, tiles.written.tile, tiles.several);
             let Shared { turned, row, of_pack, gap, tile } = tiles.shared(size);
             prop_assert!(several * tile * size + 2 * offset * (several + tr + tw) <= 48 << 10);

@@ -271,29 +271,33 @@ const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS 
 "#;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::transpose::moved;
     use super::*;
     use proptest::prelude::*;
+
+    /// Transpositions that rotate the dimensions of a contiguous tensor.
+    pub fn rotations(dtypes: &'static [DType]) -> impl Strategy<Value = Spec> {
+        let sizes = prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5)
+            .prop_filter("too large", |sizes| sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
+        (sizes, 1..4usize, prop::sample::select(dtypes)).prop_map(|(sizes, turn, dtype)| {
+            let axes: Vec<i64> = (0..sizes.len()).map(|axis| ((axis + turn) % sizes.len()) as i64).collect();
+            let turned: Vec<u64> = axes.iter().map(|&axis| sizes[axis as usize]).collect();
+            let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned));
+            Spec::new(find("transpose").unwrap(), Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y])
+        })
+    }
 
     proptest! {
         /// Sides are contiguous, tiles fit shared memory, and each thread has a word of its own for every element.
         #[test]
-        fn tiles_fit_shared_memory(
-            sizes in prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5),
-            turn in 1..4usize,
-            dtype in prop::sample::select(vec![DType::U8, DType::BF16]),
-        ) {
-            prop_assume!(sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
-            let rank = sizes.len();
-            let axes: Vec<usize> = (0..rank).map(|axis| (axis + turn) % rank).collect();
-            let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &axes.iter().map(|&axis| sizes[axis]).collect::<Vec<_>>()));
-            let strides: Vec<u64> = axes.iter().map(|&axis| x.strides[axis]).collect();
-            let all = walk::by_output(y.dims, &[y.strides, Dims::from_slice(&strides).unwrap()]);
-            let spec = Spec::new(find("transpose").unwrap(), Attrs::default(), vec![x], vec![y]);
+        fn tiles_fit_shared_memory(spec in rotations(&[DType::U8, DType::BF16])) {
+            let (dims, strides) = moved(&spec);
+            let all = walk::by_output(dims, &strides);
             let Some(tiles) = WordTiles::of(&spec, &all) else { return Ok(()) };
             let ([tr, tw], size) = (tiles.tile, tiles.size);
             prop_assert!(tr * tw * size <= TILE && (tr * size).is_multiple_of(PACK) && (tw * size).is_multiple_of(PACK));
-            prop_assert_eq!(length(&tiles.others) * length(&tiles.read) * length(&tiles.written), y.elements());
+            prop_assert_eq!(length(&tiles.others) * length(&tiles.read) * length(&tiles.written), spec.outputs[0].elements());
             for (side, which) in [(&tiles.read, 1), (&tiles.written, 0)] {
                 prop_assert_eq!(side.strides[which], side.dims.contiguous_strides());
                 prop_assert!(length(side) * size >= PACK);

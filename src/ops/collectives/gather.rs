@@ -13,15 +13,11 @@ pub enum Copying {
 
 impl Operation for Copying {
     fn signature(&self) -> &'static Signature {
-        const fn of(name: &'static str, summary: &'static str, options: &'static [OptionSpec]) -> Signature {
-            let inputs = &[Input::Tensor("src")];
-            Signature { name, summary, category: Category::Collective, inputs, outputs: &["dst"], options }
-        }
         const ROOT: OptionSpec =
             OptionSpec { name: "root", kind: MEMBER, default: Preset::Int(0), doc: "source rank within the group" };
         const ALL_GATHER: Signature =
-            of("all_gather", "gathers the tensors of all ranks on every rank, concatenated in rank order", &[]);
-        const BROADCAST: Signature = of("broadcast", "copies the tensor of rank `root` to every rank", &[ROOT]);
+            signature("all_gather", "gathers the tensors of all ranks on every rank, concatenated in rank order", &[]);
+        const BROADCAST: Signature = signature("broadcast", "copies the tensor of rank `root` to every rank", &[ROOT]);
         match self {
             Copying::AllGather => &ALL_GATHER,
             Copying::Broadcast => &BROADCAST,

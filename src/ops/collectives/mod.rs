@@ -37,6 +37,12 @@ impl Team {
 /// Range of the options `root`, `to` and `from`. Whether the rank exists depends on the group.
 const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
 
+/// Returns the signature of a collective with one input and one output.
+const fn signature(name: &'static str, summary: &'static str, options: &'static [OptionSpec]) -> Signature {
+    let inputs = &[Input::Tensor("src")];
+    Signature { name, summary, category: Category::Collective, inputs, outputs: &["dst"], options }
+}
+
 /// Returns an error unless operands are contiguous, as communication libraries require.
 fn needs_stretches(call: &Call) -> Result<(), OpError> {
     for operand in call.inputs.iter().chain(call.outputs.iter().flatten()) {

@@ -90,27 +90,23 @@ pub enum Reducing {
 
 impl Operation for Reducing {
     fn signature(&self) -> &'static Signature {
-        const fn of(name: &'static str, summary: &'static str, options: &'static [OptionSpec]) -> Signature {
-            let inputs = &[Input::Tensor("src")];
-            Signature { name, summary, category: Category::Collective, inputs, outputs: &["dst"], options }
-        }
         const ROOT: OptionSpec = OptionSpec {
             name: "root",
             kind: MEMBER,
             default: Preset::Int(0),
             doc: "destination rank within the group",
         };
-        const ALL_REDUCE: Signature = of(
+        const ALL_REDUCE: Signature = signature(
             "all_reduce",
             "reduces the tensors of all ranks elementwise (a sum, or another `op`); every rank receives the result",
             &[OP],
         );
-        const REDUCE_SCATTER: Signature = of(
+        const REDUCE_SCATTER: Signature = signature(
             "reduce_scatter",
             "reduces the tensors of all ranks elementwise (a sum, or another `op`) and scatters the result: rank r receives the r-th part",
             &[OP],
         );
-        const REDUCE: Signature = of(
+        const REDUCE: Signature = signature(
             "reduce",
             "reduces the tensors of all ranks elementwise (a sum, or another `op`); rank `root` alone receives the result",
             &[OP, ROOT],
