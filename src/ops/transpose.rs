@@ -121,7 +121,7 @@ impl Operation for Transpose {
 }
 
 /// Returns the sizes of the output, and the strides of the output and of the input along these dimensions.
-pub(super) fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
+fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let strides: Vec<u64> = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
     (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
@@ -579,7 +579,7 @@ mod tests {
     proptest! {
         /// Each element of a block's tiles has a place of its own in shared memory, of which a block has 48 KiB.
         #[test]
-        fn tiles_fit_shared_memory(spec in rotations(&[DType::U8, DType::BF16, DType::F32, DType::F64])) {
+        fn tiles_fit_shared_memory((spec, _) in rotations(&[DType::U8, DType::BF16, DType::F32, DType::F64])) {
             let Some(tiles) = Tiles::of(&spec) else { return Ok(()) };
             let (size, offset) = (spec.inputs[0].dtype.size(), if has_wide_offsets(&spec) { 8 } else { 4 });
             let (tr, tw, several) = (tiles.read.tile, tiles.written.tile, tiles.several);

@@ -272,28 +272,27 @@ const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS 
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::transpose::moved;
     use super::*;
     use proptest::prelude::*;
 
-    /// Transpositions that rotate the dimensions of a contiguous tensor.
-    pub fn rotations(dtypes: &'static [DType]) -> impl Strategy<Value = Spec> {
+    /// Transpositions that rotate the dimensions of a contiguous tensor, each with the sizes and the strides of output and input.
+    pub fn rotations(dtypes: &'static [DType]) -> impl Strategy<Value = (Spec, Geometry)> {
         let sizes = prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5)
             .prop_filter("too large", |sizes| sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
         (sizes, 1..4usize, prop::sample::select(dtypes)).prop_map(|(sizes, turn, dtype)| {
             let axes: Vec<i64> = (0..sizes.len()).map(|axis| ((axis + turn) % sizes.len()) as i64).collect();
             let turned: Vec<u64> = axes.iter().map(|&axis| sizes[axis as usize]).collect();
             let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned));
-            Spec::new(find("transpose").unwrap(), Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y])
+            let strides: Vec<u64> = axes.iter().map(|&axis| x.strides[axis as usize]).collect();
+            let all = walk::by_output(y.dims, &[y.strides, Dims::from_slice(&strides).unwrap()]);
+            (Spec::new(find("transpose").unwrap(), Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y]), all)
         })
     }
 
     proptest! {
         /// Sides are contiguous, tiles fit shared memory, and each thread has a word of its own for every element.
         #[test]
-        fn tiles_fit_shared_memory(spec in rotations(&[DType::U8, DType::BF16])) {
-            let (dims, strides) = moved(&spec);
-            let all = walk::by_output(dims, &strides);
+        fn tiles_fit_shared_memory((spec, all) in rotations(&[DType::U8, DType::BF16])) {
             let Some(tiles) = WordTiles::of(&spec, &all) else { return Ok(()) };
             let ([tr, tw], size) = (tiles.tile, tiles.size);
             prop_assert!(tr * tw * size <= TILE && (tr * size).is_multiple_of(PACK) && (tw * size).is_multiple_of(PACK));
