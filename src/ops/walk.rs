@@ -294,7 +294,7 @@ pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims],
     launch_all(name, &[task(expression, dims, strides, spec)], compute_type(spec))
 }
 
-/// Returns the task of [`launch`].
+/// Returns the task that [`launch()`] executes, with the same arguments.
 pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Task<'a> {
     let inputs = spec.inputs.iter().zip(&strides[1..]).enumerate();
     Task {

@@ -161,7 +161,7 @@ fn is_at(case: &Case, along: &AxisResults, curve: &Curve, value: &str) -> bool {
     own.join(", ") == value && curve.fixed.iter().all(|(name, fixed)| case.values.get(name) == Some(fixed))
 }
 
-/// The unit of the values, as [`quantity`] takes it.
+/// The unit of the values, as `quantity` takes it.
 fn unit<'a>(along: &AxisResults, shown: CurveValue, cases: &[&'a Case]) -> &'a str {
     match shown {
         CurveValue::Median => "s",
