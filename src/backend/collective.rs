@@ -63,7 +63,7 @@ functions! {
 /// Unique ids, by communicator.
 pub type Ids = BTreeMap<CommKey, UniqueId>;
 
-/// Meeting of the ranks while they prepare: exchanges the unique ids of communicators once, between threads of this
+/// Exchange between the ranks while they prepare: distributes the unique ids of communicators once, between threads of this
 /// process or between processes, and notes which ranks have failed.
 pub struct IdExchange {
     state: Mutex<IdExchangeState>,
@@ -323,18 +323,18 @@ impl Collectives {
     }
 
     /// Creates this rank's handle of a communicator on the current device. Blocks until all its ranks take part.
-    pub fn join(&self, comm: &CommKey, rank: u32, (ids, meeting): (&Ids, &IdExchange)) -> Result<Comm, Box<Fault>> {
+    pub fn join(&self, comm: &CommKey, rank: u32, (ids, id_exchange): (&Ids, &IdExchange)) -> Result<Comm, Box<Fault>> {
         let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
         let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
         let id = *ids.get(comm).ok_or_else(nobody)?;
-        if !meeting.begin_communicator(comm, rank) {
+        if !id_exchange.begin_communicator(comm, rank) {
             return Err(Fault::new("ncclCommInitRank", "not called, since another rank has failed"));
         }
         let mut made: Comm = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };
         self.check("ncclCommInitRank", code)?;
-        meeting.note_created(comm);
+        id_exchange.note_created(comm);
         Ok(made)
     }
 

@@ -53,9 +53,14 @@ impl Session {
         hang::error(&[self.report(false)])
     }
 
-    /// Returns this rank's part of the error of a hang. `through` is true if the rank completed its iterations.
-    pub(super) fn report(&self, through: bool) -> RankReport {
-        RankReport { rank: self.rank, outline: self.lowered.outline.clone(), snapshot: self.snapshot.clone(), through }
+    /// Returns this rank's part of the error of a hang. `completed` is true if the rank completed its iterations.
+    pub(super) fn report(&self, completed: bool) -> RankReport {
+        RankReport {
+            rank: self.rank,
+            outline: self.lowered.outline.clone(),
+            snapshot: self.snapshot.clone(),
+            completed,
+        }
     }
 
     /// Adds the operations in flight to an error that the device reported late, without naming an operation.

@@ -209,7 +209,7 @@ pub(super) struct RankReport {
     /// Snapshot of the rank; `None` if the rank completed its iterations or did not answer.
     pub snapshot: Option<HangSnapshot>,
     /// True if the rank completed all its iterations.
-    pub through: bool,
+    pub completed: bool,
 }
 
 /// Builds the error of a hang from the reports of all ranks of this process.
@@ -353,7 +353,7 @@ impl RankReport {
 fn missing(rank: &RankReport, ranks: &[RankReport]) -> Option<String> {
     let stopped = rank.snapshot.as_ref().is_some_and(|snapshot| !snapshot.lane_states.is_empty());
     let awaited = ranks.iter().any(|other| other.in_collectives().any(|(comm, _)| comm.ranks.contains(&rank.rank)));
-    let state = match (&rank.snapshot, rank.through) {
+    let state = match (&rank.snapshot, rank.completed) {
         _ if stopped || !awaited => return None,
         (_, true) => "has completed its iterations",
         (Some(snapshot), _) if snapshot.busy.is_empty() => "has nothing left to do",

@@ -229,7 +229,7 @@ struct Next {
 #[derive(Debug, Default)]
 struct NextUses {
     /// Maps the begin of each range to its end and use.
-    stretches: BTreeMap<(Space, u64), (u64, Next)>,
+    ranges: BTreeMap<(Space, u64), (u64, Next)>,
 }
 
 impl NextUses {
@@ -238,7 +238,7 @@ impl NextUses {
         self.cut(space, range.start);
         self.cut(space, range.end);
         let (mut covered, mut unread, mut overwritten) = (0, true, false);
-        for ((_, start), (end, next)) in self.stretches.range((space, range.start)..(space, range.end)) {
+        for ((_, start), (end, next)) in self.ranges.range((space, range.start)..(space, range.end)) {
             covered += end - start;
             unread &= next.unread;
             overwritten |= next.written;
@@ -252,25 +252,25 @@ impl NextUses {
         self.cut(space, range.end);
         let mut gaps = Vec::new();
         let mut at = range.start;
-        for ((_, start), (end, next)) in self.stretches.range_mut((space, range.start)..(space, range.end)) {
+        for ((_, start), (end, next)) in self.ranges.range_mut((space, range.start)..(space, range.end)) {
             gaps.push(at..*start);
             at = *end;
             *next = change(*next);
         }
         gaps.push(at..range.end);
         for gap in gaps.into_iter().filter(|gap| !gap.is_empty()) {
-            self.stretches.insert((space, gap.start), (gap.end, change(Next::default())));
+            self.ranges.insert((space, gap.start), (gap.end, change(Next::default())));
         }
     }
 
     /// Splits the range that contains byte `at`, so that one begins there.
     fn cut(&mut self, space: Space, at: u64) {
-        let before = self.stretches.range_mut((space, 0)..(space, at)).next_back();
+        let before = self.ranges.range_mut((space, 0)..(space, at)).next_back();
         if let Some((_, (end, next))) = before
             && *end > at
         {
             let rest = (std::mem::replace(end, at), *next);
-            self.stretches.insert((space, at), rest);
+            self.ranges.insert((space, at), rest);
         }
     }
 }

@@ -39,7 +39,7 @@ impl RankLoad<'_> {
 }
 
 /// Returns why ranks wait for each other. `None` if they hardly wait, or if a rank was not observed.
-pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
+pub fn of(ranks: &[RankRecord], collectives: &[CollectiveRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
     let sides: Vec<RankLoad> = ranks.iter().map(RankLoad::of).collect::<Option<_>>()?;
     let least = sides.iter().map(RankLoad::waiting).fold(f64::INFINITY, f64::min);
     let most = sides.iter().map(RankLoad::waiting).fold(0.0, f64::max);
@@ -63,7 +63,7 @@ pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option
         let behind = behind(ranks, &imbalance.ranks);
         return Some(BalanceRecord { kind: "imbalance".to_owned(), behind, ..imbalance });
     }
-    let in_turn = waits_mostly_for_transfers(ranks, meetings);
+    let in_turn = waits_mostly_for_transfers(ranks, collectives);
     if in_turn && least >= COMMON_WAIT * most {
         return Some(BalanceRecord { kind: "pipeline bubble".to_owned(), ..record });
     }
@@ -92,19 +92,19 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
 }
 
 /// Whether ranks wait longer for point-to-point transfers than in collectives.
-fn waits_mostly_for_transfers(ranks: &[RankRecord], meetings: &[CollectiveRecord]) -> bool {
+fn waits_mostly_for_transfers(ranks: &[RankRecord], collectives: &[CollectiveRecord]) -> bool {
     let arrivals = ranks.iter().flat_map(|rank| rank.collectives.iter().map(|arrival| (rank.rank, arrival)));
     let sent: BTreeSet<(u32, u32)> =
         arrivals.filter(|(_, arrival)| arrival.from.is_some()).map(|(rank, arrival)| (rank, arrival.id)).collect();
-    let (mut transfers, mut collectives) = (Nanos(0), Nanos(0));
-    for meeting in meetings {
-        let time: Nanos = meeting.wait_ns.iter().copied().sum();
-        match sent.contains(&(meeting.ranks[0], meeting.ids[0])) {
-            true => transfers.0 += time.0,
-            false => collectives.0 += time.0,
+    let (mut in_transfers, mut in_collectives) = (Nanos(0), Nanos(0));
+    for collective in collectives {
+        let time: Nanos = collective.wait_ns.iter().copied().sum();
+        match sent.contains(&(collective.ranks[0], collective.ids[0])) {
+            true => in_transfers.0 += time.0,
+            false => in_collectives.0 += time.0,
         }
     }
-    transfers > collectives
+    in_transfers > in_collectives
 }
 
 /// Operations in which `late` ranks exceed the others' time most, by name and source location; `None` if they exceed it

@@ -131,7 +131,7 @@ impl Evidence<'_> {
     /// that work.
     fn worked(&self, set: Option<&OpSet>, value: impl Fn(&ObservedOperations) -> f64) -> Result<FigureSamples, String> {
         let samples = self.observed(set, |observed| {
-            self.limits.check(spans::length(&observed.stretches()), observed.specs())?;
+            self.limits.check(spans::length(&observed.running_spans()), observed.specs())?;
             Ok(vec![Quotient::plain(value(observed))])
         });
         samples.map(FigureSamples::Iterations)

@@ -54,7 +54,7 @@ impl<'a> ObservedOperations<'a> {
     }
 
     /// Intervals in which at least one operation runs. With overlapping iterations, they may begin before the iteration.
-    pub fn stretches(&self) -> Vec<TimeRange> {
+    pub fn running_spans(&self) -> Vec<TimeRange> {
         spans::union(self.spans.iter().map(|span| (span.start.0 as f64, span.end.0 as f64)).collect())
     }
 
@@ -66,13 +66,13 @@ impl<'a> ObservedOperations<'a> {
 
     /// Total length of intervals within an iteration. With overlapping iterations, an operation may start before its
     /// iteration begins; all iterations are assumed to look like this one.
-    pub fn within(&self, stretches: &[TimeRange]) -> f64 {
-        spans::length(&self.folded(stretches))
+    pub fn within(&self, ranges: &[TimeRange]) -> f64 {
+        spans::length(&self.folded(ranges))
     }
 
     /// Shifts intervals by whole iterations into this one.
-    pub fn folded(&self, stretches: &[TimeRange]) -> Vec<TimeRange> {
-        spans::folded(stretches, self.iteration.trace.time.0 as f64)
+    pub fn folded(&self, ranges: &[TimeRange]) -> Vec<TimeRange> {
+        spans::folded(ranges, self.iteration.trace.time.0 as f64)
     }
 
     /// Time from the first start to the last end.
@@ -84,7 +84,7 @@ impl<'a> ObservedOperations<'a> {
 
     /// Intervals within the iteration in which at least one operation runs.
     pub fn running(&self) -> Vec<TimeRange> {
-        self.folded(&self.stretches())
+        self.folded(&self.running_spans())
     }
 
     /// Time in which at least one operation runs.

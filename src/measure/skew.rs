@@ -19,12 +19,12 @@ const MIN_ITERATIONS: usize = 3;
 /// Computes the skew between ranks; `None` if they share no operations.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
-    let meetings = MatchedOperations::of(&sides);
-    let together = meetings.together();
+    let matched = MatchedOperations::of(&sides);
+    let together = matched.together();
     let ends = ranks.iter().flat_map(|rank| &rank.collectives).flat_map(|arrival| &arrival.ends_ns);
     let longest = ends.max().map_or(f64::INFINITY, |end| end.0 as f64);
     let collectives: Vec<CollectiveRecord> =
-        together.iter().filter_map(|parties| meeting(ranks, &meetings, parties, longest)).collect();
+        together.iter().filter_map(|parties| collective(ranks, &matched, parties, longest)).collect();
     if collectives.is_empty() {
         return None;
     }
@@ -37,16 +37,16 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
 }
 
 /// Record of matching operations; `None` if some were not observed. `longest` is the duration of an iteration in ns.
-fn meeting(
+fn collective(
     ranks: &[RankRecord],
-    meetings: &MatchedOperations,
+    matched: &MatchedOperations,
     parties: &[&MatchedOperation],
     longest: f64,
 ) -> Option<CollectiveRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
     let operation = of_first.operations.get(first.arrival.id as usize)?;
-    let waits: Vec<Vec<Nanos>> = parties.iter().map(|party| meetings.waits(party)).collect();
+    let waits: Vec<Vec<Nanos>> = parties.iter().map(|party| matched.waits(party)).collect();
     let iterations = waits.iter().map(Vec::len).min()?;
     let shortest = |at: usize| {
         let transfers = parties.iter().zip(&waits).map(|(party, waits)| party.duration(at) - waits[at]);
@@ -79,7 +79,7 @@ fn round(time: f64) -> Nanos {
 /// The rank with the largest total delay over all collectives; `None` if no rank is ever last beyond the error.
 fn straggler(collectives: &[CollectiveRecord]) -> Option<u32> {
     let mut late: IndexMap<u32, i64> = IndexMap::new();
-    for last in collectives.iter().filter_map(|meeting| meeting.last) {
+    for last in collectives.iter().filter_map(|collective| collective.last) {
         *late.entry(last.rank).or_default() += last.late_ns.0;
     }
     late.into_iter().max_by_key(|&(rank, time)| (time, std::cmp::Reverse(rank))).map(|(rank, _)| rank)
@@ -216,13 +216,13 @@ mod tests {
     fn a_rank_that_is_last_beyond_the_error_is_named() {
         let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
         let skew = of(&ranks(late, 400)).unwrap();
-        let meeting = &skew.collectives[0];
-        assert_eq!((meeting.name.as_str(), meeting.transfer_ns, skew.straggler), ("sum", Nanos(1_000), Some(2)));
-        assert_eq!(meeting.wait_ns, [Nanos(2_103), Nanos(2_000), Nanos(0)]);
-        let last = meeting.last.unwrap();
+        let collective = &skew.collectives[0];
+        assert_eq!((collective.name.as_str(), collective.transfer_ns, skew.straggler), ("sum", Nanos(1_000), Some(2)));
+        assert_eq!(collective.wait_ns, [Nanos(2_103), Nanos(2_000), Nanos(0)]);
+        let last = collective.last.unwrap();
         assert_eq!((last.rank, last.late_ns, last.times, last.of), (2, Nanos(2_000), 4, 4));
         assert_eq!(last.error_ns, Nanos(800), "both clocks may be off, and the samples are equal");
-        assert_eq!((meeting.skew_ns, meeting.skew_error_ns), (Some(Nanos(2_103)), Some(Nanos(820))));
+        assert_eq!((collective.skew_ns, collective.skew_error_ns), (Some(Nanos(2_103)), Some(Nanos(820))));
     }
 
     #[test]
@@ -260,9 +260,9 @@ mod tests {
         ranks[1].origins.clear();
         let skew = of(&ranks).unwrap();
         assert_eq!((skew.begin_ns, skew.straggler), (None, None));
-        let meeting = &skew.collectives[0];
-        assert_eq!((meeting.skew_ns, meeting.last), (None, None));
-        assert_eq!(meeting.wait_ns, [Nanos(50), Nanos(50), Nanos(0)]);
+        let collective = &skew.collectives[0];
+        assert_eq!((collective.skew_ns, collective.last), (None, None));
+        assert_eq!(collective.wait_ns, [Nanos(50), Nanos(50), Nanos(0)]);
         ranks.pop();
         assert_eq!(of(&ranks), None, "a rank is missing");
     }

@@ -4,11 +4,11 @@
 pub type TimeRange = (f64, f64);
 
 /// Merges intervals that touch or overlap; sorts them.
-pub fn union(mut stretches: Vec<TimeRange>) -> Vec<TimeRange> {
-    stretches.retain(|(start, end)| end > start);
-    stretches.sort_by(|a, b| a.0.total_cmp(&b.0));
+pub fn union(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+    ranges.retain(|(start, end)| end > start);
+    ranges.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut joined: Vec<TimeRange> = Vec::new();
-    for (start, end) in stretches {
+    for (start, end) in ranges {
         match joined.last_mut() {
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
             _ => joined.push((start, end)),
@@ -32,22 +32,22 @@ pub fn common(a: &[TimeRange], b: &[TimeRange]) -> Vec<TimeRange> {
 }
 
 /// Total length of a union.
-pub fn length(stretches: &[TimeRange]) -> f64 {
-    stretches.iter().map(|(start, end)| end - start).sum()
+pub fn length(ranges: &[TimeRange]) -> f64 {
+    ranges.iter().map(|(start, end)| end - start).sum()
 }
 
 /// Total length of a union outside of another.
-pub fn outside(stretches: &[TimeRange], other: &[TimeRange]) -> f64 {
-    length(stretches) - length(&common(stretches, other))
+pub fn outside(ranges: &[TimeRange], other: &[TimeRange]) -> f64 {
+    length(ranges) - length(&common(ranges, other))
 }
 
 /// Shifts each interval by whole periods into 0 to `period`; one longer than a period covers all of it. Empty if the
 /// period is 0.
-pub fn folded(stretches: &[TimeRange], period: f64) -> Vec<TimeRange> {
+pub fn folded(ranges: &[TimeRange], period: f64) -> Vec<TimeRange> {
     if period <= 0.0 {
         return Vec::new();
     }
-    let parts = stretches.iter().flat_map(|&(start, end)| {
+    let parts = ranges.iter().flat_map(|&(start, end)| {
         let (from, long) = (start.rem_euclid(period), (end - start).min(period));
         [(from, (from + long).min(period)), (0.0, from + long - period)]
     });
@@ -76,14 +76,14 @@ mod tests {
             a in prop::collection::vec((0u32..60, 0u32..12), 0..12),
             b in prop::collection::vec((0u32..60, 0u32..12), 0..12),
         ) {
-            let stretches = |list: &[(u32, u32)]| {
+            let ranges = |list: &[(u32, u32)]| {
                 union(list.iter().map(|&(start, long)| (f64::from(start), f64::from(start + long))).collect())
             };
             let holds = |list: &[(u32, u32)], moment: u32| {
                 list.iter().any(|&(start, long)| (start..start + long).contains(&moment))
             };
             let count = |wanted: &dyn Fn(u32) -> bool| (0..80).filter(|&moment| wanted(moment)).count() as f64;
-            let (left, right) = (stretches(&a), stretches(&b));
+            let (left, right) = (ranges(&a), ranges(&b));
             prop_assert_eq!(length(&left), count(&|moment| holds(&a, moment)));
             prop_assert_eq!(length(&common(&left, &right)), count(&|moment| holds(&a, moment) && holds(&b, moment)));
             prop_assert_eq!(outside(&left, &right), count(&|moment| holds(&a, moment) && !holds(&b, moment)));
@@ -94,8 +94,8 @@ mod tests {
             list in prop::collection::vec((-60i32..60, 0i32..30), 0..12),
             period in 1i32..50,
         ) {
-            let stretches = list.iter().map(|&(start, long)| (f64::from(start), f64::from(start + long))).collect();
-            let folded = folded(&union(stretches), f64::from(period));
+            let ranges = list.iter().map(|&(start, long)| (f64::from(start), f64::from(start + long))).collect();
+            let folded = folded(&union(ranges), f64::from(period));
             let holds = |moment: i32| {
                 list.iter().any(|&(start, long)| (start..start + long).any(|at| at.rem_euclid(period) == moment))
             };

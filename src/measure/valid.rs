@@ -163,9 +163,9 @@ fn check_variant(record: &RunRecord, variant: &Variant, at: &str) -> Checked {
         ];
         Bounds::of(1).times(&format!("{at}.skew.balance"), times)?;
     }
-    let meetings = variant.skew.iter().flat_map(|skew| &skew.collectives);
-    for (index, meeting) in meetings.enumerate() {
-        check_meeting(meeting, &format!("{at}.skew.collectives[{index}]"))?;
+    let collectives = variant.skew.iter().flat_map(|skew| &skew.collectives);
+    for (index, collective) in collectives.enumerate() {
+        check_collective(collective, &format!("{at}.skew.collectives[{index}]"))?;
     }
     Ok(())
 }
@@ -316,17 +316,17 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
     Ok(())
 }
 
-fn check_meeting(meeting: &CollectiveRecord, at: &str) -> Checked {
-    let ranks = meeting.ranks.len();
-    same_length(meeting.ids.len(), ranks, &format!("{at}.ids"), "ranks")?;
-    same_length(meeting.wait_ns.len(), ranks, &format!("{at}.wait_ns"), "ranks")?;
+fn check_collective(collective: &CollectiveRecord, at: &str) -> Checked {
+    let ranks = collective.ranks.len();
+    same_length(collective.ids.len(), ranks, &format!("{at}.ids"), "ranks")?;
+    same_length(collective.wait_ns.len(), ranks, &format!("{at}.wait_ns"), "ranks")?;
     // Reports add them up over all collectives of an iteration.
     let bounds = Bounds::of(1 << 20);
-    for (place, wait) in meeting.wait_ns.iter().enumerate() {
+    for (place, wait) in collective.wait_ns.iter().enumerate() {
         bounds.time(*wait, || format!("{at}.wait_ns[{place}]"))?;
     }
-    bounds.times(at, [("transfer_ns", Some(meeting.transfer_ns)), ("skew_ns", meeting.skew_ns)])?;
-    let last = meeting.last.as_ref();
+    bounds.times(at, [("transfer_ns", Some(collective.transfer_ns)), ("skew_ns", collective.skew_ns)])?;
+    let last = collective.last.as_ref();
     let late = [("late_ns", last.map(|last| last.late_ns)), ("error_ns", last.map(|last| last.error_ns))];
     bounds.times(&format!("{at}.last"), late)
 }

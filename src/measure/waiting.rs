@@ -192,11 +192,11 @@ impl<'a> Observations<'a> {
 /// Adds the waiting times of a slot's operations to the iterations.
 fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
     let ranks: Vec<_> = arrivals.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.arrivals[..])).collect();
-    let meetings = MatchedOperations::of(&ranks);
+    let matched = MatchedOperations::of(&ranks);
     let by_rank: BTreeMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
-    for party in &meetings.0 {
+    for party in &matched.0 {
         let of_slot = iterations[by_rank[&party.rank]].iter_mut().filter(|iteration| iteration.trace.slot == slot);
-        for (iteration, wait) in of_slot.zip(meetings.waits(party)) {
+        for (iteration, wait) in of_slot.zip(matched.waits(party)) {
             iteration.waits.insert(OpId(party.arrival.id), wait);
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::base::{DType, Dims, parallel};
 
-use super::{RankMember, Spec, Tensor, stretches};
+use super::{RankMember, Spec, Tensor, contiguous_runs};
 
 /// Maximum difference between a correct implementation and the reference, before both are rounded to the output's
 /// type.
@@ -229,18 +229,18 @@ impl TensorBytes<'_> {
     fn load(&self, values: &mut Vec<f64>) {
         values.resize(self.tensor.elements() as usize, 0.0);
         let (dtype, size) = (self.tensor.dtype, self.tensor.dtype.size() as usize);
-        let (length, starts) = stretches(&self.tensor);
+        let (length, starts) = contiguous_runs(&self.tensor);
         let bytes = |start: u64, length: usize| &self.bytes[start as usize * size..][..length * size];
         if length > PIECE {
-            for (start, stretch) in starts.zip(values.chunks_mut(length as usize)) {
-                let pieces = (start..).step_by(PIECE as usize).zip(stretch.chunks_mut(PIECE as usize)).collect();
+            for (start, run) in starts.zip(values.chunks_mut(length as usize)) {
+                let pieces = (start..).step_by(PIECE as usize).zip(run.chunks_mut(PIECE as usize)).collect();
                 parallel::each(pieces, |(start, piece): (u64, &mut [f64])| {
                     dtype.load_all(bytes(start, piece.len()), piece);
                 });
             }
         } else {
-            for (start, stretch) in starts.zip(values.chunks_mut(length.max(1) as usize)) {
-                dtype.load_all(bytes(start, stretch.len()), stretch);
+            for (start, run) in starts.zip(values.chunks_mut(length.max(1) as usize)) {
+                dtype.load_all(bytes(start, run.len()), run);
             }
         }
     }

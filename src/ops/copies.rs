@@ -160,9 +160,7 @@ impl Operation for Copy {
         }
         let via = call.attrs.word("via");
         let possible = match list {
-            Some(list) => {
-                pages::stretches(list, from, to).iter().all(|part| way(via, &part.source, &part.target).is_some())
-            }
+            Some(list) => pages::runs(list, from, to).iter().all(|part| way(via, &part.source, &part.target).is_some()),
             None => way(via, from, to).is_some(),
         };
         if !possible {
@@ -245,7 +243,7 @@ impl Operation for Copy {
         }
         match pages::indices(&spec.attrs) {
             Some(list) if by_kernel(spec) => pages::kernels(list, source, target),
-            Some(list) => pages::stretches(list, source, target).into_iter().map(|part| engine(spec, &part)).collect(),
+            Some(list) => pages::runs(list, source, target).into_iter().map(|part| engine(spec, &part)).collect(),
             None => vec![launch(spec, within(spec, source, target))],
         }
     }
@@ -266,7 +264,7 @@ fn by_kernel(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match pages::indices(&spec.attrs) {
         Some(list) => {
-            let parts = pages::stretches(list, source, target);
+            let parts = pages::runs(list, source, target);
             // Within a device, one kernel copies many contiguous ranges in the time that the runtime takes to start a
             // second copy.
             let is_local = direction(source, target) == Some(Direction::DeviceToDevice);

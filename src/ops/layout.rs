@@ -6,7 +6,7 @@ use super::{Geometry, Tensor};
 
 /// Returns the contiguous runs of a tensor: their length, and the offset of each from the first element, both in
 /// elements.
-pub fn stretches(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
+pub fn contiguous_runs(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
     let geometry = collapse(tensor.dims, &[tensor.strides]);
     let rank = geometry.dims.len();
     let (length, outer) = match (geometry.dims.last(), geometry.strides[0].last()) {

@@ -102,7 +102,7 @@ pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use launch::*;
-pub use layout::{broadcast_strides, collapse, reshaped, stretches};
+pub use layout::{broadcast_strides, collapse, contiguous_runs, reshaped};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout};
 pub use occupancy::{DEFAULT_SHARED, SECTOR, share};

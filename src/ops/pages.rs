@@ -55,8 +55,8 @@ pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
 }
 
 /// Returns the runs of consecutive pages of a checked list, in order.
-pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<PageRun> {
-    let mut stretches = Vec::new();
+pub fn runs(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<PageRun> {
+    let mut runs = Vec::new();
     let mut first = 0;
     for run in list.chunk_by(|before, next| before + 1 == *next) {
         let part = |tensor: &Tensor, from: u64| {
@@ -68,10 +68,10 @@ pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<PageRun>
         };
         let (source, source_offset) = part(source, run[0] as u64);
         let (target, target_offset) = part(target, first);
-        stretches.push(PageRun { source, target, source_offset, target_offset });
+        runs.push(PageRun { source, target, source_offset, target_offset });
         first += run.len() as u64;
     }
-    stretches
+    runs
 }
 
 /// Kernel text that defines `IN_PLACE`, for a parameter that is read at an index known at run time only. Without it, NVRTC copies a

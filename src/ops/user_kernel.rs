@@ -208,9 +208,9 @@ impl Reference {
             if part.offset == 0 && part.tensor.contiguous() && part.tensor.elements() == all.len() as u64 {
                 return Cow::Borrowed(all);
             }
-            let (length, starts) = stretches(&part.tensor);
-            let stretch = |start: u64| &all[(part.offset + start) as usize..][..length as usize];
-            Cow::Owned(starts.flat_map(stretch).copied().collect())
+            let (length, starts) = contiguous_runs(&part.tensor);
+            let run = |start: u64| &all[(part.offset + start) as usize..][..length as usize];
+            Cow::Owned(starts.flat_map(run).copied().collect())
         };
         self.inputs.iter().map(part).collect()
     }

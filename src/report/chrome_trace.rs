@@ -35,7 +35,7 @@ pub(super) fn events(record: &RunRecord) -> Vec<Value> {
             counter_events(record, rank, *shift, pid, &mut events);
             pid += 1;
         }
-        meetings(variant, &shifts, first, &mut events, &mut flow);
+        arrows_between_ranks(variant, &shifts, first, &mut events, &mut flow);
     }
     events
 }
@@ -210,7 +210,7 @@ fn counter_events(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usiz
 /// Arrows between the matching operations of several ranks, from the one that starts last, which the others wait for.
 /// `first` is the process of the variant's first rank. There are none without a common clock, because it is unknown
 /// which starts last.
-fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<Value>, flow: &mut u64) {
+fn arrows_between_ranks(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<Value>, flow: &mut u64) {
     if origins(&variant.ranks).is_none() {
         return;
     }
@@ -224,8 +224,8 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
             })
         })
         .collect();
-    for meeting in variant.skew.iter().flat_map(|skew| &skew.collectives) {
-        let members = meeting.ranks.iter().zip(&meeting.ids).filter_map(|(rank, id)| ran.get(&(*rank, *id)));
+    for collective in variant.skew.iter().flat_map(|skew| &skew.collectives) {
+        let members = collective.ranks.iter().zip(&collective.ids).filter_map(|(rank, id)| ran.get(&(*rank, *id)));
         let Some((last, _)) = members.clone().max_by_key(|(begin, _)| begin.time) else { continue };
         // Viewers draw no arrows backwards in time, so each ends at the arrival of the last operation.
         let others = members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time);

@@ -9,7 +9,7 @@ use super::page::{ABSENT, Section, Table, cell};
 use super::variant::{shown, variant_name};
 
 /// Maximum number of rows of collectives and transfers.
-const MEETINGS: usize = 8;
+const MATCHED_ROWS: usize = 8;
 
 /// Maximum number of rows of ranks.
 const RANKS: usize = 16;
@@ -25,7 +25,7 @@ pub fn sections(record: &RunRecord, rank: Option<u32>) -> Vec<Section> {
     let mut sections = vec![Section { lines: times, ..Section::default() }];
     for variant in several() {
         sections.extend(side_by_side(record, variant));
-        sections.extend(variant.skew.as_ref().map(|skew| meetings(record, variant, skew)));
+        sections.extend(variant.skew.as_ref().map(|skew| matched_operations(record, variant, skew)));
     }
     sections.extend(shown(first, rank).map(|rank| Section {
         lines: vec![format!("The rest of this report is about rank {}.", rank.rank)],
@@ -49,12 +49,12 @@ fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
         let begin = skew.begin_ns.zip(skew.begin_error_ns).filter(|begin| *begin != (Nanos(0), Nanos(0)));
         lines.extend(begin.map(|(begin, error)| format!("ranks begin an iteration within {}", within(begin, error))));
         let last_of_straggler =
-            |meeting: &CollectiveRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
-        let worst = skew.collectives.iter().filter_map(|meeting| Some((last_of_straggler(meeting)?, meeting)));
-        lines.extend(worst.max_by_key(|(last, _)| last.late_ns).map(|(last, meeting)| {
+            |collective: &CollectiveRecord| collective.last.filter(|last| Some(last.rank) == skew.straggler);
+        let worst = skew.collectives.iter().filter_map(|collective| Some((last_of_straggler(collective)?, collective)));
+        lines.extend(worst.max_by_key(|(last, _)| last.late_ns).map(|(last, collective)| {
             let LateRecord { rank, late_ns, error_ns, times, of } = last;
             let late = within(late_ns, error_ns);
-            let name = &meeting.name;
+            let name = &collective.name;
             format!(
                 "rank {rank} arrives last: {late} after the others at `{name}`, in {times} of {of} observed iterations"
             )
@@ -143,41 +143,41 @@ struct RankRow<'a> {
     name: String,
     operation: &'a str,
     ranks: Vec<u32>,
-    meetings: Vec<&'a CollectiveRecord>,
+    records: Vec<&'a CollectiveRecord>,
 }
 
 impl RankRow<'_> {
     /// Mean duration once all ranks have arrived.
     fn transfer(&self) -> Nanos {
-        let sum: Nanos = self.meetings.iter().map(|meeting| meeting.transfer_ns).sum();
-        Nanos(sum.0 / self.meetings.len() as i64)
+        let sum: Nanos = self.records.iter().map(|collective| collective.transfer_ns).sum();
+        Nanos(sum.0 / self.records.len() as i64)
     }
 
     /// The longest wait of a rank, and that rank.
     fn longest_wait(&self) -> (Nanos, u32) {
-        let waits = self.meetings.iter().flat_map(|meeting| meeting.wait_ns.iter().zip(&meeting.ranks));
+        let waits = self.records.iter().flat_map(|collective| collective.wait_ns.iter().zip(&collective.ranks));
         let waits = waits.map(|(wait, rank)| (*wait, *rank));
         waits.max_by_key(|&(wait, rank)| (wait, std::cmp::Reverse(rank))).unwrap_or_default()
     }
 
     /// The latest rank; `None` if no rank is later than all others.
     fn last(&self) -> Option<LateRecord> {
-        self.meetings.iter().filter_map(|meeting| meeting.last).max_by_key(|last| last.late_ns)
+        self.records.iter().filter_map(|collective| collective.last).max_by_key(|last| last.late_ns)
     }
 }
 
 /// Durations of operations between ranks without waiting, sorted by the longest wait.
-fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section {
+fn matched_operations(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section {
     let mut rows: Vec<RankRow> = Vec::new();
-    for meeting in &skew.collectives {
-        let name = plain_name(&meeting.name);
-        let mut ranks = meeting.ranks.clone();
+    for collective in &skew.collectives {
+        let name = plain_name(&collective.name);
+        let mut ranks = collective.ranks.clone();
         ranks.sort_unstable();
         ranks.dedup();
-        let same = |row: &&mut RankRow| row.name == name && row.operation == meeting.operation && row.ranks == ranks;
+        let same = |row: &&mut RankRow| row.name == name && row.operation == collective.operation && row.ranks == ranks;
         match rows.iter_mut().find(same) {
-            Some(row) => row.meetings.push(meeting),
-            None => rows.push(RankRow { name, operation: &meeting.operation, ranks, meetings: vec![meeting] }),
+            Some(row) => row.records.push(collective),
+            None => rows.push(RankRow { name, operation: &collective.operation, ranks, records: vec![collective] }),
         }
     }
     // A stable sort: ties stay in the order of the text.
@@ -185,7 +185,7 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section
     let header =
         ["operation", "kind", "ranks", "count", "transfer", "longest wait", "last to arrive", "after the others"];
     let mut table = Table::new(header);
-    for row in rows.iter().take(MEETINGS) {
+    for row in rows.iter().take(MATCHED_ROWS) {
         let (wait, rank) = row.longest_wait();
         let (last, late) = match row.last() {
             Some(last) => (format!("rank {}", last.rank), within(last.late_ns, last.error_ns)),
@@ -198,14 +198,14 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section
                 [first, second] => format!("{first}, {second}"),
                 _ => row.ranks.len().to_string(),
             },
-            row.meetings.len().to_string(),
+            row.records.len().to_string(),
             row.transfer().to_string(),
             if wait.0 > 0 { format!("{wait} (rank {rank})") } else { wait.to_string() },
             last,
             late,
         ]);
     }
-    let hidden = rows.len().saturating_sub(MEETINGS);
+    let hidden = rows.len().saturating_sub(MATCHED_ROWS);
     Section {
         title: format!("Collectives and transfers between ranks ({})", variant_name(record, variant)),
         table: Some(table),

@@ -162,7 +162,7 @@ impl ElementWalk {
 
     /// Divides `count` elements from index `start` on into runs of equally spaced elements, and calls `run` for each:
     /// with the address of its first element, the distance between elements in bytes, and the number of elements.
-    fn stretches(&self, start: u64, count: usize, mut run: impl FnMut(u64, u64, usize)) {
+    fn equally_spaced_runs(&self, start: u64, count: usize, mut run: impl FnMut(u64, u64, usize)) {
         let size = self.dtype.size();
         let (mut at, mut left) = (start, count as u64);
         let (length, step) = match (self.dims.last(), self.strides.last()) {
@@ -191,8 +191,8 @@ impl ElementWalk {
     unsafe fn gather(&self, start: u64, count: usize, bytes: &mut [u8]) {
         let size = self.dtype.size() as usize;
         let mut to = bytes[..count * size].as_mut_ptr();
-        self.stretches(start, count, |from, step, count| {
-            // SAFETY: the stretches together have as many elements as the slice has room for.
+        self.equally_spaced_runs(start, count, |from, step, count| {
+            // SAFETY: the runs together have as many elements as the slice has room for.
             unsafe {
                 if step == size as u64 {
                     std::ptr::copy_nonoverlapping(from as *const u8, to, count * size);
@@ -215,7 +215,7 @@ impl ElementWalk {
     unsafe fn scatter(&self, start: u64, count: usize, bytes: &[u8]) {
         let size = self.dtype.size() as usize;
         let mut from = bytes[..count * size].as_ptr();
-        self.stretches(start, count, |to, step, count| {
+        self.equally_spaced_runs(start, count, |to, step, count| {
             // SAFETY: as in `gather`.
             unsafe {
                 if step == size as u64 {

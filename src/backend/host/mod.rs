@@ -48,8 +48,8 @@ impl Backend for Host {
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
         images.iter().try_for_each(check_references)?;
-        let meetings = CommStates::default();
-        let driver = |image| Ok(Box::new(HostDriver::new(image, &meetings)?) as Box<dyn Driver>);
+        let comm_states = CommStates::default();
+        let driver = |image| Ok(Box::new(HostDriver::new(image, &comm_states)?) as Box<dyn Driver>);
         images.into_iter().map(driver).collect()
     }
 }
@@ -94,7 +94,7 @@ struct HostDriver {
 }
 
 impl HostDriver {
-    fn new(image: Image, meetings: &CommStates) -> Result<Self, ExecError> {
+    fn new(image: Image, comm_states: &CommStates) -> Result<Self, ExecError> {
         let memory = |space: Space| {
             let bytes = image.bytes[space.index()];
             HostMemory::new(bytes, DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
@@ -111,9 +111,9 @@ impl HostDriver {
             spaces: [memory(Space::Device)?, memory(Space::Pinned)?, memory(Space::Managed)?, memory(Space::Host)?],
             events: (0..events).map(|_| RecordedEvent::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
-            paces: (0..lanes).map(|_| LaneProgress::default()).collect(),
-            meetings: image.comms.iter().map(|comm| meetings.of(comm)).collect(),
-            crossings: meetings.crossings.clone(),
+            progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
+            comm_states: image.comms.iter().map(|comm| comm_states.of(comm)).collect(),
+            crossings: comm_states.crossings.clone(),
             image,
         });
         let mut driver = HostDriver {
@@ -302,19 +302,19 @@ impl Driver for HostDriver {
     }
 
     fn progress(&mut self, lane: u32) -> Option<LaneCompletion> {
-        let pace = &self.shared.paces[lane as usize];
-        let running = pace.running.load(Ordering::Acquire);
-        Some(LaneCompletion { ended: pace.ended.load(Ordering::Acquire), running })
+        let lane_progress = &self.shared.progress[lane as usize];
+        let running = lane_progress.running.load(Ordering::Acquire);
+        Some(LaneCompletion { ended: lane_progress.ended.load(Ordering::Acquire), running })
     }
 
     fn stuck(&mut self) -> bool {
-        self.shared.meetings.iter().any(|meeting| meeting.is_mismatched())
+        self.shared.comm_states.iter().any(|comm_state| comm_state.is_mismatched())
     }
 
     fn abandon(&mut self) {
         self.abandoned = true;
         // Release lanes that wait for other ranks, so that their threads can end.
-        self.shared.meetings.iter().for_each(|meeting| meeting.abort());
+        self.shared.comm_states.iter().for_each(|comm_state| comm_state.abort());
     }
 
     fn reset(&mut self) -> Result<(), Box<Fault>> {

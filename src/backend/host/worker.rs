@@ -9,7 +9,7 @@ use crate::backend::system;
 use crate::base::computing::compute;
 use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
-use crate::ops::{Collective, Launch, Tensor, stretches};
+use crate::ops::{Collective, Launch, Tensor, contiguous_runs};
 
 use super::exchange::{CommState, CopiesInFlight};
 use super::memory::HostMemory;
@@ -102,12 +102,12 @@ pub struct LaneProgress {
 pub struct RankState {
     pub image: Image,
     /// Progress of each lane.
-    pub paces: Vec<LaneProgress>,
+    pub progress: Vec<LaneProgress>,
     pub spaces: [HostMemory; Space::COUNT],
     pub events: Vec<RecordedEvent>,
     pub stamps: Vec<Stamp>,
     /// The state of each communicator, by the communicator's number in the image.
-    pub meetings: Vec<Arc<CommState>>,
+    pub comm_states: Vec<Arc<CommState>>,
     /// Data of copies between ranks.
     pub crossings: Arc<CopiesInFlight>,
 }
@@ -135,11 +135,11 @@ pub fn work(shared: &Arc<RankState>, messages: &Receiver<LaneCommand>) {
     while let Ok(message) = messages.recv() {
         match message {
             LaneCommand::Run(op) => {
-                let pace = &shared.paces[shared.image.ops[op as usize].lane as usize];
-                pace.running.store(true, Ordering::Release);
+                let lane_progress = &shared.progress[shared.image.ops[op as usize].lane as usize];
+                lane_progress.running.store(true, Ordering::Release);
                 run(shared, op, &mut workspace);
-                pace.ended.fetch_add(1, Ordering::Release);
-                pace.running.store(false, Ordering::Release);
+                lane_progress.ended.fetch_add(1, Ordering::Release);
+                lane_progress.running.store(false, Ordering::Release);
             }
             LaneCommand::Record { event, turn } => shared.events[event as usize].reach(turn),
             LaneCommand::Wait { event, turn } => shared.events[event as usize].wait(turn),
@@ -176,9 +176,9 @@ fn run(shared: &RankState, op: u32, workspace: &mut Workspace) {
         (None, Some(Launch::Peer(peer))) => {
             shared.crossings.pass(op.crossing, peer, &inputs[..spec.inputs.len()], outputs);
         }
-        (Some((meeting, collectives)), _) => {
+        (Some((comm_state, collectives)), _) => {
             let team = collectives[0].rank;
-            meeting.take_part(team, spec, collectives, &inputs[..spec.inputs.len()], outputs);
+            comm_state.take_part(team, spec, collectives, &inputs[..spec.inputs.len()], outputs);
         }
         (None, _) => {
             let mut views: [&[f64]; MAX_INPUTS] = [&[]; MAX_INPUTS];
@@ -199,12 +199,12 @@ fn exchange<'a>(shared: &'a RankState, op: &ImageOp) -> Option<(&'a CommState, &
     let launches = &shared.image.works[op.work as usize].launches;
     let collectives = launches.iter().map(Launch::collectives).find(|collectives| !collectives.is_empty())?;
     debug_assert_eq!(comm.ranks.len(), collectives[0].ranks as usize);
-    Some((&shared.meetings[op.comm as usize], collectives))
+    Some((&shared.comm_states[op.comm as usize], collectives))
 }
 
 fn gather(shared: &RankState, tensor: &Tensor, place: Address, values: &mut Vec<f64>, bytes: &mut Vec<u8>) {
     let size = tensor.dtype.size();
-    let (length, starts) = stretches(tensor);
+    let (length, starts) = contiguous_runs(tensor);
     values.resize(tensor.elements() as usize, 0.0);
     bytes.resize((length * size) as usize, 0);
     let memory = shared.memory(place.space);
@@ -216,7 +216,7 @@ fn gather(shared: &RankState, tensor: &Tensor, place: Address, values: &mut Vec<
 
 fn scatter(shared: &RankState, tensor: &Tensor, place: Address, values: &[f64], bytes: &mut Vec<u8>) {
     let size = tensor.dtype.size();
-    let (length, starts) = stretches(tensor);
+    let (length, starts) = contiguous_runs(tensor);
     bytes.resize((length * size) as usize, 0);
     let memory = shared.memory(place.space);
     for (start, values) in starts.zip(values.chunks_exact(length as usize)) {

@@ -27,7 +27,7 @@ const OPENING_BYTES: usize = MAGIC.len() + NONCE;
 const MAX_HELLO_BYTES: usize = 4096;
 
 /// Time in which a connection must be authenticated.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time in which the first bytes of a connection must arrive; a rank sends them at once.
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
@@ -111,7 +111,7 @@ pub enum PendingPeerState {
     /// The peer is authenticated.
     Known(Hello, Socket, Seals),
     /// The peer did not authenticate in time or correctly; its connection is closed.
-    ConnectError,
+    Rejected,
 }
 
 impl PendingPeer {
@@ -123,17 +123,17 @@ impl PendingPeer {
 
     /// Processes the data that has arrived, without blocking.
     pub fn advance(mut self, secret: &[u8]) -> PendingPeerState {
-        let patience = if self.begun.is_none() { FIRST_BYTES_TIMEOUT } else { PATIENCE };
-        if self.since.elapsed() > patience {
-            return PendingPeerState::ConnectError;
+        let timeout = if self.begun.is_none() { FIRST_BYTES_TIMEOUT } else { AUTHENTICATION_TIMEOUT };
+        if self.since.elapsed() > timeout {
+            return PendingPeerState::Rejected;
         }
         match self.take(secret) {
             Ok(Some((hello, seals))) => match self.stream.set_nonblocking(false) {
                 Ok(()) => PendingPeerState::Known(hello, self.stream, seals),
-                Err(_) => PendingPeerState::ConnectError,
+                Err(_) => PendingPeerState::Rejected,
             },
             Ok(None) => PendingPeerState::Pending(self),
-            Err(_) => PendingPeerState::ConnectError,
+            Err(_) => PendingPeerState::Rejected,
         }
     }
 

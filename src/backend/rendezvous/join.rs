@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::exec::ExecError;
 
 use super::frame::{Frame, FrameKind};
-use super::handshake::{ConnectError, Hello, PATIENCE, Seals, introduce};
+use super::handshake::{AUTHENTICATION_TIMEOUT, ConnectError, Hello, Seals, introduce};
 use super::stream::{ListenAddress, Socket};
 use super::{JoinOptions, Transport, local};
 
@@ -27,14 +27,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends a frame; fails after `patience`.
-    pub fn send(&mut self, frame: &Frame, patience: Duration) -> io::Result<()> {
-        frame.write(&mut self.stream.until(Instant::now() + patience), &mut self.seals.sent)
+    /// Sends a frame; fails after `timeout`.
+    pub fn send(&mut self, frame: &Frame, timeout: Duration) -> io::Result<()> {
+        frame.write(&mut self.stream.until(Instant::now() + timeout), &mut self.seals.sent)
     }
 
-    /// Receives a frame; fails after `patience`.
-    pub fn receive(&mut self, patience: Duration) -> io::Result<Frame> {
-        Frame::read(&mut self.stream.until(Instant::now() + patience), &mut self.seals.received)
+    /// Receives a frame; fails after `timeout`.
+    pub fn receive(&mut self, timeout: Duration) -> io::Result<Frame> {
+        Frame::read(&mut self.stream.until(Instant::now() + timeout), &mut self.seals.received)
     }
 }
 
@@ -84,8 +84,8 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
         });
         for (index, address) in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
-            let patience = if index == 0 { PATIENCE } else { OTHER_PORTS_TIMEOUT };
-            match connect(&address, place, left.clamp(MIN_TIMEOUT, patience)) {
+            let timeout = if index == 0 { AUTHENTICATION_TIMEOUT } else { OTHER_PORTS_TIMEOUT };
+            match connect(&address, place, left.clamp(MIN_TIMEOUT, timeout)) {
                 Ok(Answer::Welcome(connection)) => return Ok(connection),
                 Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), place)),
                 Ok(Answer::Elsewhere) => last = format!("another run listens at {address}"),
@@ -134,16 +134,12 @@ fn addresses(place: &JoinOptions) -> Result<Vec<(usize, ListenAddress)>, String>
 }
 
 /// Connects to an address and authenticates to rank 0.
-pub(super) fn connect(
-    address: &ListenAddress,
-    place: &JoinOptions,
-    patience: Duration,
-) -> Result<Answer, ConnectError> {
+pub(super) fn connect(address: &ListenAddress, place: &JoinOptions, timeout: Duration) -> Result<Answer, ConnectError> {
     let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
-    let mut stream = Socket::connect(address, patience).map_err(ConnectError::Unreachable)?;
-    let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + PATIENCE)?;
+    let mut stream = Socket::connect(address, timeout).map_err(ConnectError::Unreachable)?;
+    let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + AUTHENTICATION_TIMEOUT)?;
     let mut connection = Connection { stream, seals };
-    let answer = connection.receive(PATIENCE).map_err(ConnectError::Unreachable)?;
+    let answer = connection.receive(AUTHENTICATION_TIMEOUT).map_err(ConnectError::Unreachable)?;
     match answer.kind {
         FrameKind::Welcome => Ok(Answer::Welcome(connection)),
         FrameKind::Elsewhere => Ok(Answer::Elsewhere),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::exec::ExecError;
 
 use super::frame::{Frame, FrameKind};
-use super::handshake::{ConnectError, Hello, PATIENCE, PendingPeer, PendingPeerState, Seals};
+use super::handshake::{AUTHENTICATION_TIMEOUT, ConnectError, Hello, PendingPeer, PendingPeerState, Seals};
 use super::join::{Answer, Connection, ROUND, connect, failed, resolve, version};
 use super::stream::{ListenAddress, Listener, Socket};
 use super::{JoinOptions, Transport, local};
@@ -36,18 +36,18 @@ const TRIES: usize = 20;
 pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, ExecError> {
     let deadline = Instant::now() + place.timeout;
     let listener = bind(place)?;
-    let (come, strangers) = (BTreeMap::new(), BTreeSet::new());
-    let mut door = Acceptor { place, come, guests: Vec::new(), refused: Vec::new(), strangers };
-    while door.come.len() + 1 < place.world as usize {
+    let (joined, unauthenticated) = (BTreeMap::new(), BTreeSet::new());
+    let mut acceptor = Acceptor { place, joined, pending: Vec::new(), refused: Vec::new(), unauthenticated };
+    while acceptor.joined.len() + 1 < place.world as usize {
         if Instant::now() > deadline {
-            return Err(door.missing(&listener));
+            return Err(acceptor.missing(&listener));
         }
-        let is_busy = door.admit(&listener) | door.attend();
+        let is_busy = acceptor.accept_waiting(&listener) | acceptor.process_pending();
         if !is_busy {
             std::thread::sleep(PAUSE);
         }
     }
-    Ok(door.come)
+    Ok(acceptor.joined)
 }
 
 /// Result of trying to listen at an address.
@@ -108,7 +108,7 @@ fn claim(address: &ListenAddress, place: &JoinOptions) -> Result<ListenAttempt, 
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot(error.to_string())),
             Err(_) => {}
         }
-        match connect(address, place, PATIENCE) {
+        match connect(address, place, AUTHENTICATION_TIMEOUT) {
             Ok(Answer::Elsewhere) => return Ok(ListenAttempt::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
             Ok(Answer::Welcome(_)) => {
@@ -136,24 +136,24 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 /// Rank 0's connections while ranks join.
 struct Acceptor<'a> {
     place: &'a JoinOptions,
-    come: BTreeMap<u32, Connection>,
+    joined: BTreeMap<u32, Connection>,
     /// Unauthenticated connections, the oldest first.
-    guests: Vec<PendingPeer>,
+    pending: Vec<PendingPeer>,
     refused: Vec<String>,
     /// Addresses of connections that failed to authenticate.
-    strangers: BTreeSet<IpAddr>,
+    unauthenticated: BTreeSet<IpAddr>,
 }
 
 impl Acceptor<'_> {
     /// Accepts waiting connections. Returns whether there were any.
-    fn admit(&mut self, listener: &Listener) -> bool {
+    fn accept_waiting(&mut self, listener: &Listener) -> bool {
         for taken in 0..MAX_ACCEPTED {
             match listener.accept() {
                 Ok(Some(stream)) => {
-                    if self.guests.len() >= MAX_UNAUTHENTICATED {
+                    if self.pending.len() >= MAX_UNAUTHENTICATED {
                         self.make_room();
                     }
-                    self.guests.push(PendingPeer::new(stream));
+                    self.pending.push(PendingPeer::new(stream));
                 }
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return taken > 0,
@@ -170,26 +170,28 @@ impl Acceptor<'_> {
     /// Closes the oldest connection from the address with the most connections.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-        self.guests.iter().for_each(|guest| *counts.entry(guest.from).or_default() += 1);
+        self.pending.iter().for_each(|peer| *counts.entry(peer.from).or_default() += 1);
         let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(from, _)| from);
-        if let Some(oldest) = self.guests.iter().position(|guest| Some(guest.from) == most) {
-            self.guests.remove(oldest);
+        if let Some(oldest) = self.pending.iter().position(|peer| Some(peer.from) == most) {
+            self.pending.remove(oldest);
         }
     }
 
     /// Processes every unauthenticated connection without blocking. Returns whether any was authenticated.
-    fn attend(&mut self) -> bool {
+    fn process_pending(&mut self) -> bool {
         let mut is_busy = false;
-        for guest in std::mem::take(&mut self.guests) {
-            let from = guest.from;
-            match guest.advance(self.place.key()) {
-                PendingPeerState::Pending(guest) => self.guests.push(guest),
+        for peer in std::mem::take(&mut self.pending) {
+            let from = peer.from;
+            match peer.advance(self.place.key()) {
+                PendingPeerState::Pending(peer) => self.pending.push(peer),
                 PendingPeerState::Known(hello, stream, seals) => {
                     is_busy = true;
                     self.receive(&hello, stream, seals);
                 }
-                PendingPeerState::ConnectError if self.strangers.len() < MAX_LISTED => self.strangers.extend(from),
-                PendingPeerState::ConnectError => {}
+                PendingPeerState::Rejected if self.unauthenticated.len() < MAX_LISTED => {
+                    self.unauthenticated.extend(from)
+                }
+                PendingPeerState::Rejected => {}
             }
         }
         is_busy
@@ -197,24 +199,24 @@ impl Acceptor<'_> {
 
     /// Answers an authenticated process, and keeps the connection if the process is a missing rank of this run.
     fn receive(&mut self, hello: &Hello, stream: Socket, seals: Seals) {
-        let (kind, why) = match self.judge(hello) {
+        let (kind, why) = match self.check_member(hello) {
             Ok(()) => (FrameKind::Welcome, String::new()),
             Err(None) => (FrameKind::Elsewhere, String::new()),
             Err(Some(why)) => (FrameKind::Refused, why),
         };
         let mut connection = Connection { stream, seals };
-        let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), PATIENCE);
+        let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), AUTHENTICATION_TIMEOUT);
         if kind == FrameKind::Refused && self.refused.len() < MAX_LISTED {
             self.refused.push(why);
         }
         if kind == FrameKind::Welcome && said.is_ok() {
-            self.come.insert(hello.rank, connection);
+            self.joined.insert(hello.rank, connection);
         }
     }
 
     /// Checks whether an authenticated process is a missing rank of this run. The error is the reason, or `None` if the
     /// process belongs to another run.
-    fn judge(&self, hello: &Hello) -> Result<(), Option<String>> {
+    fn check_member(&self, hello: &Hello) -> Result<(), Option<String>> {
         let place = self.place;
         if hello.job != place.job {
             return Err(None);
@@ -227,7 +229,7 @@ impl Acceptor<'_> {
             "a rank 0 has already connected".to_owned()
         } else if hello.rank >= place.world {
             format!("there is no rank {} among {}", hello.rank, place.world)
-        } else if self.come.contains_key(&hello.rank) {
+        } else if self.joined.contains_key(&hello.rank) {
             format!("two processes claim to be rank {}", hello.rank)
         } else {
             return Ok(());
@@ -236,15 +238,15 @@ impl Acceptor<'_> {
     }
 
     fn missing(&self, listener: &Listener) -> ExecError {
-        let missing: Vec<u32> = (1..self.place.world).filter(|rank| !self.come.contains_key(rank)).collect();
+        let missing: Vec<u32> = (1..self.place.world).filter(|rank| !self.joined.contains_key(rank)).collect();
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let (world, timeout) = (self.place.world, self.place.timeout);
         let mut why = format!("{ranks} {} of {world} did not connect within {timeout:?}", listed(missing));
         if !self.refused.is_empty() {
             why += &format!("; refused: {}", self.refused.join("; "));
         }
-        if !self.strangers.is_empty() {
-            let from = listed(&self.strangers);
+        if !self.unauthenticated.is_empty() {
+            let from = listed(&self.unauthenticated);
             why += &format!("; connections from {from} did not prove that they know the secret");
         }
         if let (Transport::Network { address, .. }, Some(ip)) = (&self.place.transport, listener.ip())

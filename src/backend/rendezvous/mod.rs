@@ -267,8 +267,8 @@ impl Drop for Rendezvous {
 }
 
 /// Waits until rank 0 reports that all ranks have joined.
-fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
-    let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
+fn await_begin(connection: &mut Connection, timeout: Duration) -> Result<(), ExecError> {
+    let first = connection.receive(timeout).map_err(|error| ExecError::Rendezvous {
         why: format!("rank 0 started, but ended before all ranks had connected: {}", reason(&error)),
         help: "the output of rank 0 shows the reason".to_owned(),
     })?;

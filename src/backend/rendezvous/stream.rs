@@ -46,10 +46,10 @@ macro_rules! each {
 
 impl Socket {
     /// Connects to an address. Checks the owner of a Unix socket's other end.
-    pub fn connect(address: &ListenAddress, patience: Duration) -> io::Result<Socket> {
+    pub fn connect(address: &ListenAddress, timeout: Duration) -> io::Result<Socket> {
         match address {
             ListenAddress::Network(address) => {
-                let stream = TcpStream::connect_timeout(address, patience)?;
+                let stream = TcpStream::connect_timeout(address, timeout)?;
                 // If nobody listens, TCP may connect a local port to itself.
                 if stream.local_addr()? == stream.peer_addr()? {
                     return Err(io::ErrorKind::ConnectionRefused.into());

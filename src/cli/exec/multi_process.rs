@@ -23,7 +23,7 @@ use super::{ExecArgs, PreparedRun, ProcessRole, failure, finish, prepare};
 /// The place of this process among the processes of a run.
 pub(super) struct Process {
     launcher: Launcher,
-    meeting: Arc<Rendezvous>,
+    rendezvous: Arc<Rendezvous>,
     control: Arc<Control>,
 }
 
@@ -80,10 +80,10 @@ pub(super) fn run(
             on_failure.leave(error.into());
         }
     };
-    let meeting = Rendezvous::join(&place, Box::new(rescue))?;
+    let rendezvous = Rendezvous::join(&place, Box::new(rescue))?;
     let counted = control.clone();
-    meeting.count_work(move || counted.progress());
-    let process = Process { launcher, meeting: Arc::new(meeting), control };
+    rendezvous.count_work(move || counted.progress());
+    let process = Process { launcher, rendezvous: Arc::new(rendezvous), control };
     let result = process.run(settled, how);
     process.conclude(result, how)
 }
@@ -121,13 +121,13 @@ impl Process {
     }
 
     pub(super) fn launched_rank(&self) -> LaunchedRank {
-        LaunchedRank { local_rank: self.launcher.local_rank, peers: self.meeting.clone() }
+        LaunchedRank { local_rank: self.launcher.local_rank, peers: self.rendezvous.clone() }
     }
 
     fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
         let ready = settled.and_then(|(args, settings)| prepare(args, settings, Some(self)));
         let start = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
-        let all: Vec<Start> = exec::gather(self.meeting.as_ref(), "beginning", &start)?;
+        let all: Vec<Start> = exec::gather(self.rendezvous.as_ref(), "beginning", &start)?;
         let ready = ready?;
         if all.iter().any(|start| start.failed) {
             return Err(ExecError::Ended.into());
@@ -147,7 +147,7 @@ impl Process {
                 return Ok(DONE);
             }
             // No call here waits for a lost process, so the run can end as after Ctrl-C.
-            self.meeting.watch(Some(self.control.stop.clone()));
+            self.rendezvous.watch(Some(self.control.stop.clone()));
         }
         finish(&ready, &role, how)
     }
@@ -179,10 +179,10 @@ impl Process {
                 error: Some(error).filter(|error| !ended(error)).map(CliError::text),
             },
         };
-        let all: Vec<ProcessOutcome> = match exec::gather(self.meeting.as_ref(), "outcome", &own_outcome) {
+        let all: Vec<ProcessOutcome> = match exec::gather(self.rendezvous.as_ref(), "outcome", &own_outcome) {
             Ok(all) => all,
             Err(lost) => {
-                self.meeting.leave(Some(own_outcome.error.as_deref().unwrap_or("it has lost another rank")));
+                self.rendezvous.leave(Some(own_outcome.error.as_deref().unwrap_or("it has lost another rank")));
                 let lost = CliError::from(lost);
                 let error = result.err().filter(|error| !ended(error)).unwrap_or(lost);
                 if prints_error(&error, self.launcher.rank) {
@@ -198,7 +198,7 @@ impl Process {
         {
             error.print(how);
         }
-        self.meeting.leave(None);
+        self.rendezvous.leave(None);
         let first = all.iter().find(|outcome| outcome.error.is_some()).or(all.first());
         Ok(first.map_or(own_outcome.code, |outcome| outcome.code))
     }

@@ -100,12 +100,12 @@ fn time_alone(
     if beside.contains(&operation.id) {
         return operation.alone_ns;
     }
-    let meetings = variant.skew.iter().flat_map(|skew| &skew.collectives);
-    let mut meetings_of_operation = meetings.filter(|meeting| {
-        let index = meeting.ranks.iter().position(|number| *number == rank.rank);
-        index.is_some_and(|index| meeting.ids.get(index) == Some(&operation.id))
+    let collectives = variant.skew.iter().flat_map(|skew| &skew.collectives);
+    let mut of_operation = collectives.filter(|collective| {
+        let index = collective.ranks.iter().position(|number| *number == rank.rank);
+        index.is_some_and(|index| collective.ids.get(index) == Some(&operation.id))
     });
-    meetings_of_operation.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.work_ns())
+    of_operation.next().map(|collective| collective.transfer_ns).or(operation.alone_ns).or(operation.work_ns())
 }
 
 /// Operations that overlapped others in the traced iteration, or do not appear in it.

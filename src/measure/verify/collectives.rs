@@ -115,11 +115,11 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Contribution>, ExecError>) -> Resul
 
 /// Compares the devices' results with those computed from all contributions.
 pub fn check(ranks: &[VerifiedRank], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
-    let mut meetings: BTreeMap<&MatchKey, (Vec<&Contribution>, Vec<&DeviceOutputs>)> = BTreeMap::new();
-    brought.iter().for_each(|one| meetings.entry(&one.key).or_default().0.push(one));
-    left.iter().for_each(|one| meetings.entry(&one.key).or_default().1.push(one));
+    let mut contributions: BTreeMap<&MatchKey, (Vec<&Contribution>, Vec<&DeviceOutputs>)> = BTreeMap::new();
+    brought.iter().for_each(|one| contributions.entry(&one.key).or_default().0.push(one));
+    left.iter().for_each(|one| contributions.entry(&one.key).or_default().1.push(one));
     let mut found = Vec::new();
-    for (key, (brought, left)) in meetings {
+    for (key, (brought, left)) in contributions {
         match key {
             MatchKey::Transfers(members, _) => found.extend(transfers(ranks, members, &brought, &left)),
             _ => found.extend(together(ranks, &brought, &left)),

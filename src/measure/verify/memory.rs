@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Space, parallel};
 use crate::exec::{Address, Fill, Inspected};
-use crate::ops::{Tensor, TensorBytes, stretches};
+use crate::ops::{Tensor, TensorBytes, contiguous_runs};
 
 /// Bytes that are initialized as one unit of parallel work.
 const PIECE: usize = 1 << 22;
@@ -53,7 +53,7 @@ impl VerifiedMemory {
     /// Copies a tensor into this memory, without the gaps between its rows.
     pub fn store(&mut self, elements: &TensorBytes, at: Address) {
         let size = elements.tensor.dtype.size();
-        let (length, starts) = stretches(&elements.tensor);
+        let (length, starts) = contiguous_runs(&elements.tensor);
         let to = self.bytes_mut(at, elements.tensor.reach());
         for start in starts {
             let stretch = (start * size) as usize..((start + length) * size) as usize;

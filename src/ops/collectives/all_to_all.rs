@@ -31,7 +31,7 @@ impl Operation for AllToAll {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        needs_stretches(call)?;
+        needs_contiguous_device_memory(call)?;
         if counted::has_counts(call)? {
             if call.attrs.counts("counts").is_some() {
                 let why = "a tensor counts the rows already".to_owned();
@@ -43,7 +43,7 @@ impl Operation for AllToAll {
             None => {
                 let source = &call.inputs[0];
                 needs_equal_parts(call, source)?;
-                stretch(call, source.tensor.dtype, source.tensor.elements(), Some(source.tensor.dims))
+                flat_output(call, source.tensor.dtype, source.tensor.elements(), Some(source.tensor.dims))
             }
             Some(counts) => uneven(call, counts),
         }

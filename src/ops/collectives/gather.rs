@@ -32,12 +32,12 @@ impl Operation for Copying {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        needs_stretches(call)?;
+        needs_contiguous_device_memory(call)?;
         let (source, ranks) = (call.inputs[0].tensor, u64::from(call.team.ranks));
         let mut dims = source.dims;
         if *self == Copying::Broadcast {
             member(call, "root")?;
-            return stretch(call, source.dtype, source.elements(), Some(dims));
+            return flat_output(call, source.dtype, source.elements(), Some(dims));
         }
         let too_large = || call.bad_shape(&call.inputs[0], format!("a tensor of which {ranks} fit into memory"));
         let count = source.elements().checked_mul(ranks).ok_or_else(too_large)?;
@@ -46,7 +46,7 @@ impl Operation for Copying {
             Some(&first) => dims.set(0, first * ranks),
             None => dims = Dims::from_slice(&[ranks]).expect("a tensor has room for one dimension"),
         }
-        stretch(call, source.dtype, count, Some(dims))
+        flat_output(call, source.dtype, count, Some(dims))
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

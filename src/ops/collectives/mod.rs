@@ -43,8 +43,8 @@ const fn signature(name: &'static str, summary: &'static str, options: &'static 
     Signature { name, summary, category: Category::Collective, inputs, outputs: &["dst"], options }
 }
 
-/// Returns an error unless operands are contiguous, as communication libraries require.
-fn needs_stretches(call: &Call) -> Result<(), OpError> {
+/// Returns an error unless operands are contiguous memory of the device, as communication libraries require.
+fn needs_contiguous_device_memory(call: &Call) -> Result<(), OpError> {
     for operand in call.inputs.iter().chain(call.outputs.iter().flatten()) {
         if operand.tensor.space != Space::Device {
             return Err(call.bad_space(operand, "collectives work on `device` memory; `copy` brings the rest over"));
@@ -68,7 +68,7 @@ pub(super) fn in_elements(tensor: &Tensor) -> String {
 
 /// Type and shape of the output: a named output may have any shape with `count` elements of `dtype`; otherwise the
 /// shape is `dims`.
-fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<Vec<(DType, Dims)>, OpError> {
+fn flat_output(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<Vec<(DType, Dims)>, OpError> {
     match (call.outputs[0], dims) {
         (Some(given), _) if given.tensor.dtype != dtype || given.tensor.elements() != count => {
             Err(call.bad_output(&given, format!("{count} elements of {dtype}"), in_elements(&given.tensor)))

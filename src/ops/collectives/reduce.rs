@@ -10,7 +10,7 @@ fn reduction(attrs: &Attrs) -> Reduction {
 
 /// The mean of integers may not be an integer.
 fn needs_reducible(call: &Call) -> Result<(), OpError> {
-    needs_stretches(call)?;
+    needs_contiguous_device_memory(call)?;
     let source = &call.inputs[0];
     if reduction(call.attrs) == Reduction::Mean && !source.tensor.dtype.is_float() {
         let why = format!("the mean of {} may be no whole number", source.tensor.dtype);
@@ -131,7 +131,7 @@ impl Operation for Reducing {
         let Tensor { dtype, mut dims, .. } = source.tensor;
         let elements = source.tensor.elements();
         match self {
-            Reducing::AllReduce => stretch(call, dtype, elements, Some(dims)),
+            Reducing::AllReduce => flat_output(call, dtype, elements, Some(dims)),
             Reducing::ReduceScatter => {
                 needs_equal_parts(call, source)?;
                 // The part is a slice of the first dimension if that is divisible.
@@ -140,7 +140,7 @@ impl Operation for Reducing {
                     dims.set(0, first / ranks);
                     dims
                 });
-                stretch(call, dtype, elements / ranks, dims)
+                flat_output(call, dtype, elements / ranks, dims)
             }
             Reducing::Reduce => {
                 member(call, "root")?;
@@ -149,7 +149,7 @@ impl Operation for Reducing {
                                 `all_reduce` gives every rank the result";
                     return Err(call.no_output(help));
                 }
-                stretch(call, dtype, elements, None)
+                flat_output(call, dtype, elements, None)
             }
         }
     }

@@ -54,7 +54,7 @@ impl Operation for Transfer {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        needs_stretches(call)?;
+        needs_contiguous_device_memory(call)?;
         member(call, self.option())?;
         match (self, call.outputs.first()) {
             (Transfer::Recv, Some(Some(target))) => Ok(vec![(target.tensor.dtype, target.tensor.dims)]),

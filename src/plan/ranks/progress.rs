@@ -199,22 +199,22 @@ impl<'a> RankSimulation<'a> {
 
     fn meet(&mut self, channel: Channel, side: CallSite, table: &CallTable, group: GroupId) {
         let size = table.program.groups[group.index()].size() as usize;
-        let meetings = self.channels.entry(channel).or_default();
-        let arrived = meetings.arrived.entry(side.0.rank).or_default();
-        let index = *arrived - meetings.first;
+        let state = self.channels.entry(channel).or_default();
+        let arrived = state.arrived.entry(side.0.rank).or_default();
+        let index = *arrived - state.first;
         *arrived += 1;
-        if meetings.open.len() <= index {
-            meetings.open.push_back(Vec::new());
+        if state.open.len() <= index {
+            state.open.push_back(Vec::new());
         }
-        let sides = &mut meetings.open[index];
+        let sides = &mut state.open[index];
         sides.push(side);
         let (first, all) = (sides[0], sides.len() == size);
-        if !meetings.differs && !alike(self.call(first), self.call(side)) {
+        if !state.differs && !alike(self.call(first), self.call(side)) {
             self.disagree(channel, first, side);
         }
-        if all && let Some(meetings) = self.channels.get_mut(&channel) {
-            let sides = meetings.open.remove(index).unwrap_or_default();
-            meetings.first += 1;
+        if all && let Some(state) = self.channels.get_mut(&channel) {
+            let sides = state.open.remove(index).unwrap_or_default();
+            state.first += 1;
             self.compare_counts(channel, &sides);
             sides.into_iter().for_each(|side| self.passed(side));
         }
@@ -241,8 +241,8 @@ impl<'a> RankSimulation<'a> {
     }
 
     fn disagree(&mut self, channel: Channel, first: CallSite, second: CallSite) {
-        if let Some(meetings) = self.channels.get_mut(&channel) {
-            meetings.differs = true;
+        if let Some(state) = self.channels.get_mut(&channel) {
+            state.differs = true;
         }
         self.report(first, second);
     }
@@ -289,14 +289,14 @@ impl<'a> RankSimulation<'a> {
 
     /// Number of the collective on its channel in which a call takes part; `None` if the collective has completed.
     pub fn call_position(&self, channel: Channel, side: CallSite) -> Option<usize> {
-        let meetings = self.channels.get(&channel)?;
-        let index = meetings.open.iter().position(|sides| sides.contains(&side))?;
-        Some(meetings.first + index)
+        let state = self.channels.get(&channel)?;
+        let index = state.open.iter().position(|sides| sides.contains(&side))?;
+        Some(state.first + index)
     }
 
     /// Number of collectives at which a member has arrived on a channel.
     pub fn arrived(&self, channel: Channel, rank: u32) -> usize {
-        self.channels.get(&channel).and_then(|meetings| meetings.arrived.get(&rank)).copied().unwrap_or(0)
+        self.channels.get(&channel).and_then(|state| state.arrived.get(&rank)).copied().unwrap_or(0)
     }
 
     /// Number of a send or receive among those of its direction on the channel; `None` if it has been matched.

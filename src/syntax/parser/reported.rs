@@ -29,12 +29,10 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
         }
         let at = offset_of(&error);
         // All errors in a comment or text of another language count as one, reported at its mark.
-        let stretch = foreign.partition_point(|stretch| stretch.end <= at);
-        let stretch = foreign.get(stretch).filter(|stretch| stretch.contains(&at));
+        let range = foreign.partition_point(|range| range.end <= at);
+        let range = foreign.get(range).filter(|range| range.contains(&at));
         let is_mark = matches!(error, SyntaxError::UnexpectedCharacter { .. });
-        if stretch.is_some_and(|stretch| at > stretch.start || !is_mark)
-            || closes_in_unterminated_text(&error, at, &texts)
-        {
+        if range.is_some_and(|range| at > range.start || !is_mark) || closes_in_unterminated_text(&error, at, &texts) {
             continue;
         }
         match (reported.last(), &error) {
@@ -64,8 +62,8 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             _ => reported.push(helped(error, at, text)),
         }
     }
-    let comments = foreign.iter().filter(|stretch| text[stretch.start..].starts_with("/*")).take(limit);
-    reported.extend(comments.map(|stretch| comment(stretch.start, base)));
+    let comments = foreign.iter().filter(|range| text[range.start..].starts_with("/*")).take(limit);
+    reported.extend(comments.map(|range| comment(range.start, base)));
     reported.sort_by_key(SyntaxError::offset);
     let mut reported = folded(reported);
     reported.truncate(limit);
