@@ -73,7 +73,9 @@ pub fn verdict(
     let Some((part, time)) = largest.filter(|(_, time)| time.0 > 0) else {
         return ("nothing ran".to_owned(), String::new());
     };
-    if part == "wait" && let Some(verdict) = works_meanwhile(analysis, rank, balance) {
+    if part == "wait"
+        && let Some(verdict) = works_meanwhile(analysis, rank, balance)
+    {
         return verdict;
     }
     let share = time.0 as f64 / whole;
@@ -372,7 +374,9 @@ mod tests {
         let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
         let host = analysis(host, &[category("copy", 20)]);
         assert!(
-            verdict(&host, 0, None, &[]).0.starts_with("host-bound: 80 % of the critical chain is waiting for the host")
+            verdict(&host, 0, None, &[])
+                .0
+                .starts_with("host-bound: 80 % of the critical chain is waiting for the host")
         );
         assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[]).0, "nothing ran");
     }
@@ -411,14 +415,55 @@ mod tests {
         assert!(said(700, -300).contains("70 % of the critical chain is moving data"));
     }
 
+    /// A receive that is launched early waits on its own stream while the rank computes.
+    #[test]
+    fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
+        let split = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
+        let busy =
+            |name: &str, busy, wait| CategoryRecord { busy_ns: Nanos(busy), wait_ns: wait, ..category(name, 50) };
+        let said = |idle| {
+            let totals = TotalsRecord { wait_ns: Nanos(idle), ..TotalsRecord::default() };
+            let categories = [busy("collective", 950, Some(Nanos(900))), busy("matrix", 700, None)];
+            let balance = BalanceRecord { kind: "pipeline bubble".to_owned(), ..BalanceRecord::default() };
+            let analysis = AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &categories) };
+            verdict(&analysis, 0, Some(&balance), &[])
+        };
+        let (verdict, help) = said(110);
+        assert_eq!(
+            verdict,
+            "bound by matrix multiplication: matrix multiplication runs during 70 % of the iteration (700 ns of 1.000 µs), and the \
+             rank only waits for others during 11 % (110 ns); the critical chain waits for them during 90 %, mostly while the rank \
+             does other work"
+        );
+        assert!(help.contains("microbatches"), "{help}");
+        assert!(said(20).1.starts_with("shapes that fill"), "a short wait needs no remedy");
+        assert!(said(800).0.starts_with("pipeline bubble: 90 % of the critical chain is waiting for other ranks"));
+    }
+
+    #[test]
+    fn operations_of_host_streams_are_bound_by_the_cpu() {
+        let analysis = analysis(half_busy(), &[category("elementwise", 700)]);
+        let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"]);
+        assert!(
+            verdict.starts_with("bound by the CPU: 70 % of the critical chain is elementwise work of host streams")
+        );
+        assert_eq!(help, ON_CPU);
+    }
+
     #[test]
     fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
-        let split =
-            TimeSplitRecord { operations_ns: Nanos(400), dependency_ns: Nanos(550), idle_ns: Nanos(50), ..half_busy() };
-        let said = |busy| {
-            let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
+        let said = |busy: i64, links: u32| {
+            let split = TimeSplitRecord {
+                time_ns: Nanos(1_000_000),
+                operations_ns: Nanos(400_000),
+                dependency_ns: Nanos(550_000),
+                idle_ns: Nanos(50_000),
+                chain: (0..links).collect(),
+                ..TimeSplitRecord::default()
+            };
+            let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
             verdict(
-                &AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &[category("matrix", 400)]) },
+                &AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400_000)]) },
                 0,
                 None,
                 &[],
@@ -426,13 +471,14 @@ mod tests {
             .0
         };
         assert!(
-            said(950)
+            said(950, 100)
                 .starts_with("bound by operations of other streams: 55 % of the critical chain is the time between")
         );
         assert!(
-            said(700).starts_with("bound by gaps between operations: "),
+            said(700, 100).starts_with("bound by gaps between operations: "),
             "less than half of the gaps is known to be busy"
         );
+        assert!(said(950, 500).starts_with("bound by gaps between operations: "), "1.1 µs is an ordinary gap");
     }
 
     #[test]
@@ -458,7 +504,8 @@ mod tests {
         // Concurrent operations share the peak.
         let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
         let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
-        let together = verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[]).0;
+        let together =
+            verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[]).0;
         assert!(
             together.starts_with("bound by memory bandwidth: ")
                 && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),

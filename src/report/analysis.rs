@@ -187,16 +187,20 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         }
         let lanes = &record.program.lanes;
         let on_cpu = |group: &OperationGroup| {
-            group.members.iter().all(|member| lanes.get(member.lane as usize).is_some_and(|lane| lane.threads.is_some()))
+            group
+                .members
+                .iter()
+                .all(|member| lanes.get(member.lane as usize).is_some_and(|lane| lane.threads.is_some()))
         };
         let lines = |group: &OperationGroup| {
             let launched = group.launch_text().map(|text| format!("{} runs as {text}", group.name));
             [format!("{}: {}", group.name, advice(group, on_cpu(group)))].into_iter().chain(launched)
         };
         let waits = groups.iter().take(count).any(|group| group.wait() > Nanos(0));
-        let mut notes = Vec::from_iter(
-            waits.then(|| "`total` and `share` are without waiting for other ranks, unlike in the table above".to_owned()),
-        );
+        let mut notes =
+            Vec::from_iter(waits.then(|| {
+                "`total` and `share` are without waiting for other ranks, unlike in the table above".to_owned()
+            }));
         notes.extend(groups.iter().take(count).flat_map(lines));
         notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
         notes.extend(analysis.unusual.clone());
