@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use miette::Diagnostic;
 use thiserror::Error;
 
@@ -329,11 +330,18 @@ impl CliError {
         }
     }
 
-    /// The message without locations and help.
+    /// The message without locations and help. If requirements of the file do not hold, other mistakes follow from that.
     pub fn text(&self) -> String {
         match self {
             CliError::Source { diagnostics, .. } => {
-                diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+                let required = |error: &&BoxedDiagnostic| {
+                    error.code().is_some_and(|code| code.to_string() == "aorta::model::requirement")
+                };
+                let requirements =
+                    IndexSet::<String>::from_iter(diagnostics.iter().filter(required).map(ToString::to_string));
+                let all = || diagnostics.iter().map(ToString::to_string).collect();
+                let shown = if requirements.is_empty() { all() } else { requirements };
+                shown.into_iter().collect::<Vec<_>>().join("; ")
             }
             CliError::Input(error) => error.to_string(),
             CliError::Config(error) => error.to_string(),

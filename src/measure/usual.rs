@@ -28,13 +28,17 @@ pub enum Purpose {
     Training,
 }
 
-/// Returns whether a program trains a model or only infers; `None` if it has no matrix products or no row-wise operations.
+/// Returns whether a program trains a model or only infers; `None` if it has no matrix products or no row-wise operations,
+/// or trains without attention.
 pub fn pass(program: &Program) -> Option<Purpose> {
     let has = |category| program.specs.iter().any(|spec| spec.operation.category() == category);
     let trains = |name: &str| matches!(name, "adamw" | "sgd") || name.ends_with("_backward");
     let is_training = program.specs.iter().any(|spec| trains(spec.operation.name()));
     let is_model = has(Category::Matrix) && has(Category::RowWise);
-    is_model.then_some(if is_training { Purpose::Training } else { Purpose::Inference })
+    // The published share of training is that of a layer with attention.
+    let attends = |name: &str| name.contains("attention") || name == "softmax";
+    let is_known = !is_training || program.specs.iter().any(|spec| attends(spec.operation.name()));
+    (is_model && is_known).then_some(if is_training { Purpose::Training } else { Purpose::Inference })
 }
 
 /// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::Space;
+use crate::base::{Nanos, Space};
 use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
 use crate::model::{Program, Sync};
-use crate::schedule;
+use crate::schedule::{self, Lane};
 
 use super::alone::Alone;
 use super::analysis;
@@ -18,7 +18,8 @@ use super::operations::operations;
 use super::plausible::DeviceLimits;
 use super::queue_waits::LaneQueues;
 use super::record::{
-    ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, Times, Variant, observer_effect_text,
+    AnalysisRecord, ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times,
+    Variant, observer_effect_text,
 };
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
@@ -38,6 +39,8 @@ const HOST: f64 = 0.9;
 /// Note about a graph of iterations that would overlap as streams.
 const GRAPHS_DO_NOT_OVERLAP: &str =
     "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
+/// Share of an observed iteration that the device must wait for the host if the host limits iterations without the gate.
+const LAUNCH_GAPS: f64 = 0.05;
 
 /// Maximum number of earlier iterations in which the chain of an overlapping one continues.
 const MAX_EARLIER: usize = 256;
@@ -95,11 +98,12 @@ pub fn record(
     }
     let skew = skew::of(&ranks);
     let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
-    for rank in &mut ranks {
+    for (rank, of) in ranks.iter_mut().zip(request.ranks) {
         let number = rank.rank;
         if let Some(analysis) = &mut rank.analysis {
+            let on_cpu = on_cpu(analysis, &rank.operations, &of.schedule.lanes);
             (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
-                .unwrap_or_else(|| verdict::verdict(analysis, number, balance));
+                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu));
         }
     }
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
@@ -117,7 +121,11 @@ pub fn record(
             observer_effect_text(effect)
         ));
     }
-    warnings.extend(slow_host);
+    // Without the gate, a full hardware queue holds the host up, whose launch time is then that of the device.
+    let waits = |split: &TimeSplitRecord| split.launch_ns.0 as f64 > LAUNCH_GAPS * split.time_ns.0 as f64;
+    let no_gaps = |rank: &RankRecord| rank.analysis.as_ref().is_some_and(|analysis| !waits(&analysis.split));
+    let held_up = host_bound && ranks.iter().all(no_gaps);
+    warnings.extend(slow_host.filter(|_| !held_up));
     let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| data.evidence(index)).collect();
     Variant {
         refused,
@@ -136,6 +144,19 @@ pub fn record(
         notes,
         compile_ns: sampled.compile,
     }
+}
+
+/// Categories whose part of the chain mostly runs on host streams.
+fn on_cpu<'a>(analysis: &AnalysisRecord, operations: &'a [OperationRecord], lanes: &[Lane]) -> Vec<&'a str> {
+    let mut times: BTreeMap<&str, (Nanos, Nanos)> = BTreeMap::new();
+    for operation in analysis.split.chain.iter().filter_map(|&id| operations.get(id as usize)) {
+        let on_cpu = lanes.get(operation.lane as usize).is_some_and(|lane| lane.threads.is_some());
+        let (cpu, all) = times.entry(&operation.category).or_default();
+        let time = operation.work_ns().unwrap_or_default();
+        all.0 += time.0;
+        cpu.0 += if on_cpu { time.0 } else { 0 };
+    }
+    times.into_iter().filter(|(_, (cpu, all))| 2 * cpu.0 > all.0).map(|(category, _)| category).collect()
 }
 
 /// Note about the method by which single operations were timed, and its cost.

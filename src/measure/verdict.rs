@@ -2,7 +2,9 @@
 
 use crate::base::Nanos;
 
-use super::record::{AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, observer_effect_text};
+use super::record::{
+    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, TimeSplitRecord, observer_effect_text,
+};
 
 /// Share of an iteration above which a tail is mentioned.
 const TAIL: f64 = 0.25;
@@ -30,8 +32,15 @@ const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during
 const LESS: &str =
     "move fewer bytes over the link: the traffic takes nearly the whole iteration, so nothing can hide it";
 
+/// Share of an iteration above which waiting for other ranks is worth a remedy.
+const WAITS: f64 = 0.05;
+
 /// Share of the gaps between operations above which those during which other streams work are their main part.
 const MOSTLY: f64 = 0.5;
+
+/// Mean gap on the chain up to which a gap is an ordinary one between dependent operations: on an H100, `queue_switch` observes 2.8 µs
+/// on a stream and 3.4 µs between streams. Operations that find no free units wait longer.
+const ORDINARY_GAP: Nanos = Nanos(5_000);
 
 /// Description of gaps during which other streams work, and a usual remedy.
 const BESIDE_OTHERS: (&str, &str) = (
@@ -40,8 +49,18 @@ const BESIDE_OTHERS: (&str, &str) = (
      others, or give each fewer blocks",
 );
 
-/// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other.
-pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
+/// Remedy for operations of host streams.
+pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \
+                          or the same operation on a stream of the device";
+
+/// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other; `on_cpu` lists the
+/// categories whose part of the chain mostly runs on host streams.
+pub fn verdict(
+    analysis: &AnalysisRecord,
+    rank: u32,
+    balance: Option<&BalanceRecord>,
+    on_cpu: &[&str],
+) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;
     // The time that concurrency adds is a part of its own.
@@ -57,6 +76,11 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     let Some((part, time)) = largest.filter(|(_, time)| time.0 > 0) else {
         return ("nothing ran".to_owned(), String::new());
     };
+    if part == "wait"
+        && let Some(verdict) = works_meanwhile(analysis, rank, balance)
+    {
+        return verdict;
+    }
     let share = time.0 as f64 / whole;
     let PartTexts { name, what, help } = words(part);
     let (mut name, mut help) = (name.to_owned(), help);
@@ -81,10 +105,13 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
         }
     }
     let mut what = what.to_owned();
+    if on_cpu.contains(&part) {
+        (name, what, help) = ("bound by the CPU".to_owned(), format!("{what} of host streams"), ON_CPU);
+    }
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);
     }
-    if part == "dependency" && beside_others(analysis) > MOSTLY {
+    if part == "dependency" && mean_gap(analysis) > ORDINARY_GAP && beside_others(analysis) > MOSTLY {
         (name, what, help) =
             ("bound by operations of other streams".to_owned(), BESIDE_OTHERS.0.to_owned(), BESIDE_OTHERS.1);
     }
@@ -128,6 +155,38 @@ pub fn without_verdict(observer_effect: Option<f64>) -> Option<(String, String)>
         "fewer operations in an iteration disturb it less; the headline and metrics of whole iterations are not disturbed"
             .to_owned(),
     ))
+}
+
+/// Verdict for a rank that does other work during most of the time for which its chain waits for other ranks; `None` if it does not,
+/// or if this is not known. A receive that is launched early waits on its own stream, while others compute.
+fn works_meanwhile(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> Option<(String, String)> {
+    let (split, idle) = (&analysis.split, analysis.totals?.wait_ns);
+    let computes = |category: &&CategoryRecord| category.wait_ns.is_none() && category.category != "collective";
+    let busiest = analysis.categories.iter().filter(computes).max_by_key(|category| category.busy_ns)?;
+    if idle.0 as f64 >= MOSTLY * split.wait_ns.0 as f64 || busiest.busy_ns <= idle {
+        return None;
+    }
+    let share = |time: Nanos| time.0 as f64 / split.time_ns.0.max(1) as f64;
+    let texts = words(&busiest.category);
+    let help = if share(idle) < WAITS { texts.help } else { waiting(rank, balance).2 };
+    let verdict = format!(
+        "{}: {} runs during {:.0} % of the iteration ({} of {}), and the rank only waits for others during {:.0} % ({idle}); the \
+         critical chain waits for them during {:.0} %, mostly while the rank does other work",
+        texts.name,
+        texts.what,
+        100.0 * share(busiest.busy_ns),
+        busiest.busy_ns,
+        split.time_ns,
+        100.0 * share(idle),
+        100.0 * share(split.wait_ns)
+    );
+    Some((verdict, help.to_owned()))
+}
+
+/// Mean gap between two operations of the chain.
+fn mean_gap(analysis: &AnalysisRecord) -> Nanos {
+    let TimeSplitRecord { dependency_ns, chain, .. } = &analysis.split;
+    Nanos(dependency_ns.0 / chain.len().saturating_sub(1).max(1) as i64)
 }
 
 /// Share of the gaps between the operations of the chain during which, at least, operations of other streams run; 0 if it is not known.
@@ -282,7 +341,7 @@ pub fn help(category: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::{TimeSplitRecord, TotalsRecord};
+    use crate::measure::record::TotalsRecord;
 
     fn category(name: &str, chain: i64) -> CategoryRecord {
         CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
@@ -306,7 +365,7 @@ mod tests {
     fn the_largest_part_of_the_chain_decides() {
         let said = |categories: &[CategoryRecord], tail| {
             let analysis = AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) };
-            verdict(&analysis, 0, None).0
+            verdict(&analysis, 0, None, &[]).0
         };
         assert_eq!(
             said(&[category("matrix", 600), category("copy", 100)], 0),
@@ -322,9 +381,11 @@ mod tests {
         let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
         let host = analysis(host, &[category("copy", 20)]);
         assert!(
-            verdict(&host, 0, None).0.starts_with("host-bound: 80 % of the critical chain is waiting for the host")
+            verdict(&host, 0, None, &[])
+                .0
+                .starts_with("host-bound: 80 % of the critical chain is waiting for the host")
         );
-        assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None).0, "nothing ran");
+        assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[]).0, "nothing ran");
     }
 
     /// In the sum of the split, `stretch` is as much a part as the operations of a category.
@@ -344,6 +405,7 @@ mod tests {
                 &analysis(split, &[stretched("movement", time, stretch), stretched("matrix", 900 - time, 0)]),
                 0,
                 None,
+                &[],
             )
             .0
         };
@@ -360,27 +422,70 @@ mod tests {
         assert!(said(700, -300).contains("70 % of the critical chain is moving data"));
     }
 
+    /// A receive that is launched early waits on its own stream while the rank computes.
+    #[test]
+    fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
+        let split = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
+        let busy =
+            |name: &str, busy, wait| CategoryRecord { busy_ns: Nanos(busy), wait_ns: wait, ..category(name, 50) };
+        let said = |idle| {
+            let totals = TotalsRecord { wait_ns: Nanos(idle), ..TotalsRecord::default() };
+            let categories = [busy("collective", 950, Some(Nanos(900))), busy("matrix", 700, None)];
+            let balance = BalanceRecord { kind: "pipeline bubble".to_owned(), ..BalanceRecord::default() };
+            let analysis = AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &categories) };
+            verdict(&analysis, 0, Some(&balance), &[])
+        };
+        let (verdict, help) = said(110);
+        assert_eq!(
+            verdict,
+            "bound by matrix multiplication: matrix multiplication runs during 70 % of the iteration (700 ns of 1.000 µs), and the \
+             rank only waits for others during 11 % (110 ns); the critical chain waits for them during 90 %, mostly while the rank \
+             does other work"
+        );
+        assert!(help.contains("microbatches"), "{help}");
+        assert!(said(20).1.starts_with("shapes that fill"), "a short wait needs no remedy");
+        assert!(said(800).0.starts_with("pipeline bubble: 90 % of the critical chain is waiting for other ranks"));
+    }
+
+    #[test]
+    fn operations_of_host_streams_are_bound_by_the_cpu() {
+        let analysis = analysis(half_busy(), &[category("elementwise", 700)]);
+        let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"]);
+        assert!(
+            verdict.starts_with("bound by the CPU: 70 % of the critical chain is elementwise work of host streams")
+        );
+        assert_eq!(help, ON_CPU);
+    }
+
     #[test]
     fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
-        let split =
-            TimeSplitRecord { operations_ns: Nanos(400), dependency_ns: Nanos(550), idle_ns: Nanos(50), ..half_busy() };
-        let said = |busy| {
-            let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
+        let said = |busy: i64, links: u32| {
+            let split = TimeSplitRecord {
+                time_ns: Nanos(1_000_000),
+                operations_ns: Nanos(400_000),
+                dependency_ns: Nanos(550_000),
+                idle_ns: Nanos(50_000),
+                chain: (0..links).collect(),
+                ..TimeSplitRecord::default()
+            };
+            let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
             verdict(
-                &AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &[category("matrix", 400)]) },
+                &AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400_000)]) },
                 0,
                 None,
+                &[],
             )
             .0
         };
         assert!(
-            said(950)
+            said(950, 100)
                 .starts_with("bound by operations of other streams: 55 % of the critical chain is the time between")
         );
         assert!(
-            said(700).starts_with("bound by gaps between operations: "),
+            said(700, 100).starts_with("bound by gaps between operations: "),
             "less than half of the gaps is known to be busy"
         );
+        assert!(said(950, 500).starts_with("bound by gaps between operations: "), "1.1 µs is an ordinary gap");
     }
 
     #[test]
@@ -394,7 +499,7 @@ mod tests {
         };
         let said = |bounds: &[BoundRecord]| {
             let bare = analysis(half_busy(), &[category("matrix", 600)]);
-            verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None).0
+            verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[]).0
         };
         assert_eq!(
             said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
@@ -406,7 +511,8 @@ mod tests {
         // Concurrent operations share the peak.
         let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
         let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
-        let together = verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None).0;
+        let together =
+            verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[]).0;
         assert!(
             together.starts_with("bound by memory bandwidth: ")
                 && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
@@ -424,7 +530,7 @@ mod tests {
         let waits = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
         let said = |rank, kind: &str, late| {
             let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
-            verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance)).0
+            verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance), &[]).0
         };
         assert_eq!(
             said(0, "pipeline bubble", vec![]),

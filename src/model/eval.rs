@@ -531,10 +531,12 @@ pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
     }
 }
 
-/// Help for a text where a word, a name or an expression is expected: what it holds, without quotes. `None` for another value.
+/// Help for a text where a number, a word, a name or an expression is expected: what it holds, without quotes. `None` for another value.
 fn unquoted(expected: &str, found: &Value) -> Option<String> {
     let Value::Text(text) = found else { return None };
     let names = ["a tensor", "a tensor or a plain number", "a buffer", "a stream", "a label"].contains(&expected);
-    let fits = !text.is_empty() && !text.contains('\n') && (names || expected.contains(&format!("`{text}`")));
+    let is_number = expected.contains("number") && text.parse::<f64>().is_ok();
+    let is_word = names || expected.contains(&format!("`{text}`"));
+    let fits = !text.is_empty() && !text.contains('\n') && (is_number || is_word);
     fits.then(|| format!("leave out the quotes: `{text}`"))
 }

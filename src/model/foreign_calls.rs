@@ -152,6 +152,12 @@ const HELPS: &[(&[&str], &str)] = &[
         "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",
     ),
     (&["clipgradnorm"], "write `n: grad_norm(g)`, and `map(g * min(1, limit / (n + 1e-6)) -> g)`"),
+    (
+        &["nograd", "inferencemode", "detach", "stopgradient", "requiresgrad"],
+        "remove it: gradients exist only where a `grad` asks for them",
+    ),
+    (&["zerograd"], "remove it: a `grad` without `accumulate: true` overwrites its outputs"),
+    (&["step"], "write the optimizer's operation: `adamw(g -> w, m, v, lr: 1e-3)` or `sgd(g -> w, lr: 0.1)`"),
     (&["backward", "autograd", "vjp"], "gradients are those of a label: `f: layer(x, w)`, and `grad(f, dy -> dx, dw)`"),
     (
         &["checkpoint", "recompute"],
@@ -230,6 +236,17 @@ pub(super) fn plain_name(name: &str) -> String {
 /// True if the name of a function has the prefix of a library, such as `ncclAllReduce`.
 pub(super) fn is_of_library(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(char::is_uppercase)))
+}
+
+/// The operation that other tools call `name`; `None` if no known tool has it.
+pub fn operation_elsewhere(name: &str) -> Option<&'static str> {
+    let plain = plain_name(name);
+    if Unary::from_name(&plain).is_some() {
+        return Some("map");
+    }
+    let (_, help) = HELPS.iter().find(|(others, _)| others.contains(&plain.as_str()))?;
+    let calls = help.split('`').skip(1).step_by(2).filter_map(|code| code.split_once('('));
+    calls.map(|(name, _)| name.rsplit(": ").next().unwrap_or(name)).find(|name| ops::find(name).is_some())
 }
 
 /// Help for a call of an operation that other tools call `name`; `None` if no known tool has it. `receiver` is the tensor of a

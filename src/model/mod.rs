@@ -83,6 +83,7 @@ pub use error::{
 };
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
+pub use foreign_calls::operation_elsewhere;
 pub use functions::FUNCTIONS;
 pub use group::{Factor, Group};
 pub use host_streams::DataFiles;

@@ -89,6 +89,16 @@ impl Analyzer<'_> {
                 });
                 Value::Unknown
             }
+            stream @ Value::Stream { count: None, .. } => {
+                let name = self.text_of(base);
+                self.error(ModelError::WrongType {
+                    expected: "a family of streams".to_owned(),
+                    found: stream.describe(&self.names),
+                    at: base.span.into(),
+                    help: Some(format!("it is one stream: write `{name}`, or declare a family: `stream {name}[4]`")),
+                });
+                Value::Unknown
+            }
             other => {
                 self.wrong_type::<()>(
                     "something with an index: a buffer, a family, a list or a type",

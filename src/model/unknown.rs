@@ -328,6 +328,12 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     if place == NameRole::Any && RANKS.contains(&name) {
         return "the number of ranks is `world`, and that of this rank is `rank`".to_owned();
     }
+    if name == "_" {
+        return "`_` discards an output and has no value: give the operation a label, and write the label".to_owned();
+    }
+    if place == NameRole::Any && name.len() > 1 && crate::base::units::unit(name).is_some() {
+        return format!("a unit follows its number without a space: `4{name}`, or `n * 1{name}` for a computed number");
+    }
     if let Some(near) = suggest::nearest(name, known) {
         return format!("did you mean `{near}`?");
     }

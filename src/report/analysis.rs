@@ -167,25 +167,41 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         let mut groups = groups(rank);
         groups.sort_by_key(|group| std::cmp::Reverse(group.work()));
         let total: Nanos = groups.iter().map(OperationGroup::work).sum();
-        let header = ["operation", "kind and size", "count", "total", "share", "stretch", "slack", "of peak"];
+        // Only a run on one stream has times alone.
+        let stretched = groups.iter().any(|group| group.stretch().is_some());
+        let mut header = vec!["operation", "kind and size", "count", "total", "share"];
+        header.extend(stretched.then_some("stretch"));
+        header.extend(["slack", "of peak"]);
         let mut table = Table::new(header).left(1);
         for group in groups.iter().take(count) {
-            table.row([
+            let mut row = vec![
                 group.short_name(),
                 group.kind(),
                 group.members.len().to_string(),
                 group.work().to_string(),
                 share(group.work(), total),
-                cell(group.stretch().map(|stretch| format!("{stretch:.2}"))),
-                cell(group.slack()),
-                group.of_peak_text(),
-            ]);
+            ];
+            row.extend(stretched.then(|| cell(group.stretch().map(|stretch| format!("{stretch:.2}")))));
+            row.extend([cell(group.slack()), group.of_peak_text()]);
+            table.row(row);
         }
+        let lanes = &record.program.lanes;
+        let on_cpu = |group: &OperationGroup| {
+            group
+                .members
+                .iter()
+                .all(|member| lanes.get(member.lane as usize).is_some_and(|lane| lane.threads.is_some()))
+        };
         let lines = |group: &OperationGroup| {
             let launched = group.launch_text().map(|text| format!("{} runs as {text}", group.name));
-            [format!("{}: {}", group.name, advice(group))].into_iter().chain(launched)
+            [format!("{}: {}", group.name, advice(group, on_cpu(group)))].into_iter().chain(launched)
         };
-        let mut notes: Vec<String> = groups.iter().take(count).flat_map(lines).collect();
+        let waits = groups.iter().take(count).any(|group| group.wait() > Nanos(0));
+        let mut notes =
+            Vec::from_iter(waits.then(|| {
+                "`total` and `share` are without waiting for other ranks, unlike in the table above".to_owned()
+            }));
+        notes.extend(groups.iter().take(count).flat_map(lines));
         notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
         notes.extend(analysis.unusual.clone());
         let described =
@@ -196,8 +212,8 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
 }
 
-/// Returns a line of advice: the change that usually helps a group of operations in its situation.
-fn advice(group: &OperationGroup) -> String {
+/// Returns a line of advice: the change that usually helps a group of operations in its situation. `on_cpu` if they run on host streams.
+fn advice(group: &OperationGroup, on_cpu: bool) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {
         let share = share(group.wait(), group.time());
@@ -221,5 +237,5 @@ fn advice(group: &OperationGroup) -> String {
         let bound_text = bound.map(|bound| format!(" of {}", verdict::resource(bound))).unwrap_or_default();
         return format!("it reaches {:.0} % of the peak{bound_text}: only less work makes it faster", 100.0 * near);
     }
-    verdict::help(&group.members[0].category).to_owned()
+    if on_cpu { verdict::ON_CPU.to_owned() } else { verdict::help(&group.members[0].category).to_owned() }
 }

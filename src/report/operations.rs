@@ -178,6 +178,12 @@ impl OperationGroup<'_> {
         self.members.iter().any(|member| member.assumed || between_ranks(member) && member.bus_bytes.is_none())
     }
 
+    /// True if arithmetic limits the group: the rate then has the unit of the peak beside it.
+    fn bound_by_arithmetic(&self) -> bool {
+        let bound = self.of_peak().and_then(|(_, bound)| bound);
+        matches!(bound, Some("vector" | "f64" | "f32" | "tf32" | "f16" | "bf16" | "f8" | "i8"))
+    }
+
     /// The rate of arithmetic or of bytes while the operations do not wait; between ranks the bus bandwidth.
     fn rate(&self) -> String {
         let sum = |value: fn(&OperationRecord) -> f64| self.members.iter().map(|member| value(member)).sum::<f64>();
@@ -186,7 +192,7 @@ impl OperationGroup<'_> {
         match self.bus_bytes() {
             _ if seconds <= 0.0 || flops + bytes <= 0.0 || self.has_unknown_size() => ABSENT.to_owned(),
             Some(bus) => Rate(bus / seconds, "B/s").to_string(),
-            None if flops > 32.0 * bytes => Rate(flops / seconds, "FLOP/s").to_string(),
+            None if flops > 32.0 * bytes || self.bound_by_arithmetic() => Rate(flops / seconds, "FLOP/s").to_string(),
             None => Rate(bytes / seconds, "B/s").to_string(),
         }
     }

@@ -123,6 +123,11 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
             _ => {
                 let character = rest.chars().next().unwrap_or('\u{fffd}');
                 at += character.len_utf8();
+                // The letters of a word are one mistake.
+                let foreign = |c: &char| !c.is_ascii() && c.is_alphabetic();
+                if foreign(&character) {
+                    at += rest.chars().skip(1).take_while(foreign).map(char::len_utf8).sum::<usize>();
+                }
                 let help = match character {
                     ';' if is_loop_head(text, base, &tokens) => "a loop goes over a range: `for i in 0..n { … }`",
                     '@' if begins_line(text, base, start, &tokens) => other_languages::DECORATOR,

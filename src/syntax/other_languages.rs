@@ -157,6 +157,9 @@ pub(super) fn character(character: char) -> &'static str {
         (None, '\u{a0}' | '\u{feff}' | '\u{200b}'..='\u{200d}') => {
             "an invisible character: remove it, or write a space"
         }
+        (None, '\u{3001}' | '\u{3002}' | '\u{ff01}'..='\u{ff5e}') => {
+            "a full-width character: write the one of ASCII, such as `:` or `,`"
+        }
         (None, _) => "the language is written in ASCII; any text is allowed in comments and \"quotes\"",
     }
 }

@@ -1,6 +1,7 @@
 //! `aorta explain operation`: lists the operations, and shows the section of one in the book with its options.
 
 use crate::base::suggest;
+use crate::model::operation_elsewhere;
 use crate::ops::{self, CATALOGUE, OptionSpec, Preset, usage};
 
 use super::super::error::InputError;
@@ -29,7 +30,8 @@ pub fn list() -> String {
 /// Fails if there is no such operation, and names a similar one.
 pub fn described(name: &str) -> Result<String, InputError> {
     let Some(operation) = ops::find(name) else {
-        let near = suggest::nearest(name, CATALOGUE.iter().map(|operation| operation.name()));
+        let similar = || suggest::nearest(name, CATALOGUE.iter().map(|operation| operation.name()));
+        let near = operation_elsewhere(name).or_else(similar);
         let near = near.map(|near| format!("did you mean `operation {near}`? ")).unwrap_or_default();
         let help = format!("{near}`aorta explain operation` lists all operations");
         return Err(InputError::UnknownCode { what: format!("there is no operation `{name}`"), help });

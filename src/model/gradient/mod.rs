@@ -191,6 +191,20 @@ impl<'a> Analyzer<'a> {
         let outputs: Vec<(String, ViewId)> =
             target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
         let args = &call.inputs[1..];
+        if let (true, Some(given)) = (outputs.is_empty(), args.first()) {
+            let error = GradientError::NotDifferentiable {
+                what: target.text.clone(),
+                why: "it has no output of a floating-point type".to_owned(),
+                help:
+                    "whole numbers, such as those of `argmax`, pass no gradient on: take that of an operation before it"
+                        .to_owned(),
+                asked: given.value.span.into(),
+                at: call.inputs[0].value.span.into(),
+                place: "no gradient goes through this",
+            };
+            self.error(error.into());
+            return None;
+        }
         if args.len() != outputs.len() {
             let mut help = format!("write one for each output of `{0}`: `grad({0}", target.text);
             for (place, (name, _)) in outputs.iter().enumerate() {
@@ -199,7 +213,6 @@ impl<'a> Analyzer<'a> {
             }
             help += if outputs.len() > 1 { " -> …)`; 0 stands for an output that nothing uses" } else { " -> …)`" };
             let expected = match outputs.len() {
-                0 => "no gradient of an output".to_owned(),
                 1 => "the gradient of one output".to_owned(),
                 count => format!("the gradients of {count} outputs"),
             };
@@ -308,7 +321,7 @@ impl<'a> Analyzer<'a> {
             self.no_peer(arg);
             let of = self.tensor(*view);
             if !of.dtype.is_float() {
-                self.whole_numbers(name, of, call, arg.value.span);
+                self.whole_numbers(name, of, (call, target), arg.value.span);
                 good = false;
                 continue;
             }
@@ -323,7 +336,7 @@ impl<'a> Analyzer<'a> {
                 Value::Tensor { view, .. } => {
                     let tensor = self.tensor(view);
                     let at = call.inputs[0].value.span;
-                    let typed = (tensor.dtype.is_float(), ", or of another type with fractions");
+                    let typed = (tensor.dtype.is_float(), ", or of another floating-point type");
                     good &= self.fits(name, (of, at), (tensor, &arg.value), typed);
                     goals.push(Some(InputGradient::View(view, arg.value.span)));
                 }
@@ -347,11 +360,16 @@ impl<'a> Analyzer<'a> {
         good.then_some(goals)
     }
 
-    fn whole_numbers(&mut self, name: &str, of: Tensor, call: &Call, at: SrcSpan) {
+    fn whole_numbers(&mut self, name: &str, of: Tensor, (call, target): (&Call, &GradientTarget), at: SrcSpan) {
+        let inputs: Vec<String> = target.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let order = match &inputs[..] {
+            [] | [_] => String::new(),
+            inputs => format!(": gradients are in the order of the inputs, {}", inputs.join(", ")),
+        };
         let error = GradientError::NotDifferentiable {
             what: name.to_owned(),
             why: format!("it is {of}, and whole numbers do not change by small steps"),
-            help: "write `_` in its place".to_owned(),
+            help: format!("write `_` in its place{order}"),
             asked: at.into(),
             at: call.inputs[0].value.span.into(),
             place: "an input of this",

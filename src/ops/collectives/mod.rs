@@ -71,7 +71,13 @@ pub(super) fn in_elements(tensor: &Tensor) -> String {
 fn flat_output(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<Vec<(DType, Dims)>, OpError> {
     match (call.outputs[0], dims) {
         (Some(given), _) if given.tensor.dtype != dtype || given.tensor.elements() != count => {
-            Err(call.bad_output(&given, format!("{count} elements of {dtype}"), in_elements(&given.tensor)))
+            let (own, ranks) = (call.inputs[0].tensor.elements(), u64::from(call.team.ranks));
+            let from = match ranks {
+                2.. if own.checked_mul(ranks) == Some(count) => format!(", {own} from each of {ranks} ranks"),
+                2.. if count.checked_mul(ranks) == Some(own) => format!(", one of {ranks} parts for each rank"),
+                _ => String::new(),
+            };
+            Err(call.bad_output(&given, format!("{count} elements of {dtype}{from}"), in_elements(&given.tensor)))
         }
         (Some(given), _) => Ok(vec![(dtype, given.tensor.dims)]),
         (None, Some(dims)) => Ok(vec![(dtype, dims)]),
