@@ -39,6 +39,7 @@ const HOST: f64 = 0.9;
 /// Note about a graph of iterations that would overlap as streams.
 const GRAPHS_DO_NOT_OVERLAP: &str =
     "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
+
 /// Share of an observed iteration that the device must wait for the host if the host limits iterations without the gate.
 const LAUNCH_GAPS: f64 = 0.05;
 
