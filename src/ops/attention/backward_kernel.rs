@@ -142,6 +142,8 @@ pub struct BackwardPartition {
     /// Columns of a tile on devices without `wgmma`, and the head dimensions of queries and of values, rounded up to whole tiles;
     /// `None` for the kernels without matrix units, which have 32 threads for each row.
     tiles: Option<(u64, [u64; 2])>,
+    /// Number of blocks that share the queries of their keys, and whose results another kernel adds.
+    splits: u64,
 }
 
 impl BackwardPartition {
@@ -153,7 +155,8 @@ impl BackwardPartition {
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;
         let widths = [shape.size, shape.value_size].map(whole_tiles);
-        BackwardPartition { shape, tiles: tiles.then_some((columns, widths)) }
+        let whole = BackwardPartition { shape, tiles: tiles.then_some((columns, widths)), splits: 1 };
+        BackwardPartition { splits: whole.wanted_splits(), ..whole }
     }
 
     /// Whether the kernels multiply tiles with matrix units.
@@ -184,18 +187,29 @@ impl BackwardPartition {
         self.has_tiles() && (UNIT_SHARED / self.shared() <= RESIDENT || blocks <= RESIDENT * UNITS)
     }
 
-    /// Number of blocks that share the queries of their keys, and whose results another kernel adds: as many as fill the device beside
-    /// the blocks of the same launch. With a causal mask, the longest blocks have twice the mean number of tiles, so twice as many keep
-    /// the device busy.
-    fn splits(&self) -> u64 {
+    /// Tiles of the blocks whose rows are keys if `keys`, if each takes all columns of its rows.
+    fn work(&self, keys: bool) -> Tiles {
+        let sides = if keys { (HOPPER_COLUMNS, BLOCK_ROWS) } else { (BLOCK_ROWS, HOPPER_COLUMNS) };
+        Tiles::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
+    }
+
+    /// Number of blocks that are to share the queries of their keys. In a launch of its own, as many as fill the device: with a causal
+    /// mask, the longest blocks have twice the mean number of tiles, so twice as many keep the device busy. Beside blocks of queries,
+    /// so many that the longest block has no more tiles than one of those, or than the device has for each block that it holds.
+    fn wanted_splits(&self) -> u64 {
         if !self.has_tiles() {
             return 1;
         }
+        let resident = RESIDENT * UNITS;
         let queries = self.shape.queries / self.shape.sequences.unwrap_or(1).max(1);
         let tiles = queries.div_ceil(HOPPER_COLUMNS) * self.shape.group;
-        let wanted = RESIDENT * UNITS * if self.shape.causal { 2 } else { 1 };
-        let beside = if self.merges() { self.whole_blocks(false) } else { 0 };
-        let splits = wanted.saturating_sub(beside) / self.whole_blocks(true).max(1);
+        let splits = if self.merges() {
+            let [of_queries, of_keys] = [false, true].map(|keys| self.work(keys));
+            let mean = (of_queries.all + of_keys.all) / resident;
+            (of_keys.longest * self.shape.group).div_ceil(mean.max(of_queries.longest).max(1))
+        } else {
+            resident * if self.shape.causal { 2 } else { 1 } / self.whole_blocks(true).max(1)
+        };
         splits.min(tiles / MIN_TILES).clamp(1, MAX_SPLITS)
     }
 
@@ -203,7 +217,7 @@ impl BackwardPartition {
     fn blocks(&self, keys: bool) -> u64 {
         let (rows, _, indices) = self.rows(keys);
         match self.tiles {
-            Some(_) => self.whole_blocks(keys) * if keys { self.splits() } else { 1 },
+            Some(_) => self.whole_blocks(keys) * if keys { self.splits } else { 1 },
             None => (indices * rows).div_ceil(THREADS / WARP),
         }
     }
@@ -226,29 +240,22 @@ impl BackwardPartition {
         let (merges, blocks) = (self.merges(), [false, true].map(|keys| self.blocks(keys)));
         let (instructions, share, matrix) = match self.tiles {
             Some((_, widths)) => {
-                let columns = HOPPER_COLUMNS;
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-                let heads = self.shape.batch * self.shape.heads;
                 let resident =
                     UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
-                let tiles = |by_keys: bool| {
-                    let sides = if by_keys { (columns, BLOCK_ROWS) } else { (BLOCK_ROWS, columns) };
-                    Tiles::of(&self.shape, heads, sides, by_keys)
-                };
-                let both = [tiles(false), tiles(true)];
+                let both = [false, true].map(|keys| self.work(keys));
                 let launches = if merges { vec![both[0].beside(both[1])] } else { both.to_vec() };
                 steps = launches.iter().map(|tiles| tiles.longest).sum();
                 let even: f64 = launches.iter().map(|tiles| tiles.even(resident)).sum();
-                let scores = even * (BLOCK_ROWS * columns) as f64;
+                let scores = even * (BLOCK_ROWS * HOPPER_COLUMNS) as f64;
                 multiplied = PRODUCTS * scores * (widths[0] + widths[1]) as f64 / 2.0 / RATE;
                 (of_a_score * scores, of_shared.max(share(THREADS)), Some(arithmetic))
             }
             None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
         };
-        let splits = self.splits();
-        let parts = if splits > 1 { 4 * splits * self.results() } else { 0 };
+        let parts = if self.splits > 1 { 4 * self.splits * self.results() } else { 0 };
         Cost {
             flops: PRODUCTS * pairs * elements,
             scratch: Traffic::of(Space::Device, 2 * parts),
@@ -269,7 +276,7 @@ impl BackwardPartition {
             alternates: matrix.is_some(),
             tiling: Tiling {
                 flops: multiplied,
-                further: if matrix.is_some() { 2 - u64::from(merges) + u64::from(splits > 1) } else { 0 },
+                further: if matrix.is_some() { 2 - u64::from(merges) + u64::from(self.splits > 1) } else { 0 },
                 ..Tiling::default()
             },
             ..Cost::default()
@@ -312,7 +319,7 @@ impl BackwardPartition {
             true => all.push(self.merged(spec)),
             false => all.extend([false, true].map(|keys| self.kernel(spec, keys))),
         }
-        all.extend((self.splits() > 1).then(|| self.join(spec)));
+        all.extend((self.splits > 1).then(|| self.join(spec)));
         all
     }
 
@@ -325,7 +332,7 @@ impl BackwardPartition {
     /// Returns the argument for the parts of the gradients of keys and values, which follow the row sums in the workspace.
     fn parts(&self, spec: &Spec) -> Arg {
         let offset = self.workspace(spec).next_multiple_of(16);
-        Arg::WorkspaceAt { offset, bytes: offset + 4 * self.splits() * self.results() }
+        Arg::WorkspaceAt { offset, bytes: offset + 4 * self.splits * self.results() }
     }
 
     /// Returns the kernel that adds the parts of the gradients of keys and values.
@@ -350,7 +357,7 @@ impl BackwardPartition {
             "{}#define OPERANDS {}\n#define SPLITS {}\nstruct Steps {{ i64 query, head, element; }};\n",
             bounds(THREADS as u32),
             order.len(),
-            self.splits(),
+            self.splits,
         );
         let blocks = count.div_ceil(THREADS);
         kernel("attention_backward_join", &before, &params, backward_text::JOIN, blocks, THREADS as u32)
@@ -382,7 +389,7 @@ impl BackwardPartition {
         if self.has_tiles() {
             let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
             params.push(param("f32 scale_log2", Arg::F32(scale)));
-            if keys && self.splits() > 1 {
+            if keys && self.splits > 1 {
                 params.push(param("f32* parts", self.parts(spec)));
                 params.extend([u32_param("indices", indices), u32_param("all_rows", rows)]);
             }
@@ -414,7 +421,7 @@ impl BackwardPartition {
             ("SLOPES", u64::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Slopes))),
             ("KEYS", u64::from(keys)),
             ("GROUP", if keys { self.shape.group } else { 1 }),
-            ("SPLITS", if keys { self.splits() } else { 1 }),
+            ("SPLITS", if keys { self.splits } else { 1 }),
         ];
         all.iter().map(|(name, value)| format!("#undef {name}\n#define {name} {value}\n")).collect()
     }
@@ -445,7 +452,7 @@ impl BackwardPartition {
     fn merged(&self, spec: &Spec) -> Kernel {
         let mut before = format!("{}{}", self.types(spec), self.definitions(spec, false));
         before += &self.tiles_text(spec).expect("only tiles are merged");
-        let first = self.shape.queries * self.shape.group / self.splits() >= self.shape.keys;
+        let first = self.shape.queries * self.shape.group / self.splits >= self.shape.keys;
         let (mut all, mut calls) = (Vec::new(), Vec::new());
         for (keys, name) in [(true, "of_keys"), (false, "of_queries")] {
             let mut declarations = vec!["u32 block".to_owned()];
