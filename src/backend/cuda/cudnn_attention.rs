@@ -232,7 +232,7 @@ impl<'a> AttentionDims<'a> {
         }
     }
 
-    /// Masks scores beyond the last key or query for which the library (cuDNN up to 9.26) computes gradients as if they were 0, which
+    /// Masks scores beyond the last key or query for which the library (cuDNN 9.19 on an H100) computes gradients as if they were 0, which
     /// overflows to NaN if `lse` is less than -88: those of the second half of a tile of keys where atomics add up the gradients of
     /// queries, unless a causal mask covers them, and those beside a single query.
     fn mask_padding(&self, graph: &mut Graph, mut scores: GraphTensor) -> Call<GraphTensor> {

@@ -550,3 +550,29 @@ impl BackwardPartition {
         kernel("attention_backward_sums", &before, &params, backward_text::SUMS, blocks, THREADS as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of the kernels without their common prefix.
+    fn kernels([heads, group, positions, size]: [u64; 4]) -> Vec<String> {
+        let of = |heads: u64| Tensor::packed(DType::BF16, &[heads, positions, size]);
+        let (q, k) = (of(heads * group), of(heads));
+        let lse = Tensor::packed(DType::F32, &[heads * group, positions]);
+        let options = [("algorithm", Attr::Word(FUSED))];
+        let spec = Spec::of_use("attention_backward", &options, vec![q, k, k, q, lse, q], &[None; 3]).expect("a use");
+        let all = BackwardPartition::of(&spec).kernels(&spec);
+        all.iter().map(|kernel| kernel.source.name.replace("attention_backward_", "")).collect()
+    }
+
+    #[test]
+    fn blocks_of_queries_and_keys_are_one_launch_where_none_displaces_another() {
+        // An SM holds two blocks of wide heads, and more of narrow ones.
+        assert_eq!(kernels([16, 1, 4096, 128]), ["sums", "both"]);
+        assert_eq!(kernels([16, 1, 4096, 64]), ["sums", "queries", "keys"]);
+        assert_eq!(kernels([2, 1, 4096, 64]), ["sums", "both"]);
+        // Keys that many heads share meet many queries, beside few blocks with as many keys.
+        assert_eq!(kernels([1, 8, 1024, 128]), ["sums", "both", "join"]);
+    }
+}
