@@ -13,6 +13,16 @@ fn tensor(dtype: DType, sizes: &[u64]) -> Tensor {
 /// What the library is offered for a use; `None` if the kernels compute it alone.
 fn offered(options: &[(&'static str, Attr)], inputs: Vec<Tensor>) -> Option<Arc<FusedAttention>> {
     let (name, outputs) = if inputs.len() > 4 { ("attention_backward", 3) } else { ("attention", 2) };
+    offered_by(name, outputs, options, inputs)
+}
+
+/// What the library is offered for a use of this operation.
+fn offered_by(
+    name: &'static str,
+    outputs: usize,
+    options: &[(&'static str, Attr)],
+    inputs: Vec<Tensor>,
+) -> Option<Arc<FusedAttention>> {
     let spec = Spec::of_use(name, options, inputs, &vec![None; outputs]).expect("a use of attention");
     let launches = spec.launch();
     assert!(launches.iter().map(|launch| launch.kernels().len()).sum::<usize>() > 0, "kernels stand in");
@@ -150,4 +160,20 @@ fn gradients_of_large_batches_are_several_calls() {
     let mut with_lse = inputs(1, 256);
     with_lse.push(with_lse[4]);
     assert!(offered(&[], with_lse).is_none());
+    // Calls share a bias that is broadcast along the batch, and divide another one.
+    for (bias, dims, step) in
+        [(&[8192, 8192][..], [1, 1, 8192, 8192], 0), (&[6, 1, 8192, 8192], [1, 1, 8192, 8192], 2 << 26)]
+    {
+        let mut all = inputs(6, 8192);
+        all.push(tensor(DType::BF16, bias));
+        let biased = offered_by("biased_attention_backward", 3, &[], all.clone()).expect("it is offered");
+        let place = biased.bias().expect("it has a bias");
+        assert_eq!((biased.form, biased.calls, place), (AttentionForm::Backward, 6, 9));
+        assert_eq!(
+            biased.operands.iter().map(|(operand, _)| *operand).collect::<Vec<u8>>(),
+            [0, 1, 2, 3, 4, 5, 7, 8, 9, 6]
+        );
+        assert!(offered_by("biased_attention_backward", 4, &[], all).is_none(), "gradients of the biased scores");
+        assert_eq!((biased.tensor(place).dims.to_vec(), biased.step(place)), (dims.to_vec(), step), "{bias:?}");
+    }
 }

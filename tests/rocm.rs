@@ -227,7 +227,7 @@ fn biased() {
     names.sort_unstable();
     names.dedup();
     println!("{} kernels with a bias for {architecture}: {}", sources.len(), names.join(", "));
-    for name in ["attention", "attention_rows", "attention_backward_queries", "attention_backward_keys"] {
+    for name in ["attention", "attention_rows", "attention_backward_both"] {
         assert!(names.contains(&name), "{name} is compiled: {names:?}");
     }
     common::parallel::map(&sources, |source| {

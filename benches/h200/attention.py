@@ -67,7 +67,7 @@ def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_
         # Some keys are masked for some queries, and all of them for the last query.
         buffers["m"], given = (dtype, bias), ", m"
         last = f"m[{'.., ' * (len(bias) - 2)}{bias[-2] - 1}..{bias[-2]}, 0..{bias[-1]}]"
-        setup = f"map(if m > 0.6 {{ log(m * 0) }} else {{ m * 3 }} -> m)  map(log({last} * 0) -> {last})"
+        setup = f"map(log({last} * 0) -> {last})  map(if m > 0.6 {{ log(m * 0) }} else {{ m * 3 }} -> m)"
     forward, call = f"attention(q, k, v{given}{options} -> o, l)", None
     if form in GRADIENTS:
         options += ", deterministic: false" if form == "unordered" else ""

@@ -10,8 +10,8 @@ const LIBRARY_SCRATCH: u64 = 4 << 20;
 pub struct FusedAttention {
     pub form: AttentionForm,
     /// Operands of one call, as `[batch, heads, positions, elements]` with contiguous elements; `lse` has one element
-    /// per position. Forward: q, k, v, o, lse and optionally the bias, whose batch and heads may be 1. Backward: q, k,
-    /// v, o, lse, dy, dq, dk and dv.
+    /// per position. Forward: q, k, v, o, lse. Backward: q, k, v, o, lse, dy, dq, dk and dv. Optionally followed by
+    /// the bias, whose batch and heads may be 1.
     pub operands: Vec<(u8, Tensor)>,
     /// Number of calls.
     pub calls: u64,
@@ -19,6 +19,8 @@ pub struct FusedAttention {
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
+    /// Whether all calls read the same bias, because it is broadcast along the batch.
+    pub shares_bias: bool,
     /// False if the library may add up the gradients of queries in an arbitrary order; true for the forward form.
     pub deterministic: bool,
 }
@@ -33,7 +35,8 @@ pub enum AttentionForm {
 impl FusedAttention {
     /// Index of the bias in the list of operands; `None` without a bias.
     pub fn bias(&self) -> Option<usize> {
-        (self.form == AttentionForm::Forward && self.operands.len() > 5).then_some(5)
+        let place = if self.form == AttentionForm::Forward { 5 } else { 9 };
+        (self.operands.len() > place).then_some(place)
     }
 
     /// Returns the tensor at this index in the list of operands.
@@ -60,8 +63,11 @@ impl FusedAttention {
         class
     }
 
-    /// Bytes between the parts of an operand that consecutive calls access.
+    /// Bytes between the parts of an operand that consecutive calls access; 0 for a bias that all calls read.
     pub fn step(&self, place: usize) -> u64 {
+        if self.shares_bias && self.bias() == Some(place) {
+            return 0;
+        }
         let tensor = self.tensor(place);
         tensor.dims[0] * tensor.strides[0] * tensor.dtype.size()
     }
@@ -73,7 +79,7 @@ impl FusedAttention {
 
     /// Returns the bytes of scratch memory for a call on `batch` samples. A library stores the gradients of scores
     /// between two kernels, or sums of the gradients of queries in `f32` if their order may be arbitrary. If heads share
-    /// keys, it also stores the gradients of keys and values of each head.
+    /// keys, it also stores the gradients of keys and values of each head, and with a bias a copy of `lse`.
     pub(super) fn scratch_of(&self, batch: u64) -> u64 {
         if self.form == AttentionForm::Forward {
             return LIBRARY_SCRATCH;
@@ -82,7 +88,8 @@ impl FusedAttention {
         let [queries, keys] = [q[2], k[2]].map(|positions| positions.next_multiple_of(64));
         let of_a_head = queries * keys + (queries + keys) * q[3] + keys * v[3];
         let sums = if self.deterministic { 0 } else { 4 * queries * q[3] };
-        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + sums + 4 * queries)
+        let rows = if self.bias().is_some() { 2 } else { 1 };
+        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + sums + 4 * rows * queries)
     }
 
     /// Number of floating-point operations of one call.

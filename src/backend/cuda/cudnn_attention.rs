@@ -27,6 +27,8 @@ pub struct EngineAttention {
     calls: u64,
     /// Sizes in bytes of those operands of the graph that are in the workspace instead of the operation's memory.
     inner: Vec<u64>,
+    /// Copies `lse` to the workspace, for gradients with a bias; `None` without one.
+    copy_of_lse: Option<Arc<EnginePlan>>,
 }
 
 impl Cudnn {
@@ -41,6 +43,9 @@ impl Cudnn {
     ) -> Call<Vec<EngineAttention>> {
         let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
         let (mut all, mut failed) = (Vec::new(), None);
+        let is_biased = attention.form == AttentionForm::Backward && attention.bias().is_some();
+        let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, attention)?)) } else { None };
+        let copied = if is_biased { 4 * attention.tensor(LSE).elements() + ALIGN } else { 0 };
         for (number, form) in (0..).zip(forms(library, attention)) {
             if engine.is_some_and(|engine| engine.form != number) {
                 continue;
@@ -51,7 +56,7 @@ impl Cudnn {
                 GraphForm::Stored => backward(library, attention, false),
                 GraphForm::Atomic => backward(library, attention, true),
             };
-            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum());
+            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
             let most = ENGINES.min(wanted.max(1) as usize);
             let search = EngineSearch {
                 workspace: left,
@@ -67,6 +72,7 @@ impl Cudnn {
                     steps: steps.clone(),
                     calls: attention.calls,
                     inner: inner.clone(),
+                    copy_of_lse: copy_of_lse.clone(),
                 })),
                 Err(fault) => failed = Some(fault),
             }
@@ -116,8 +122,19 @@ impl GraphForm {
 /// Alignment of an operand in the workspace, in bytes.
 const ALIGN: u64 = 256;
 
+/// Index of `lse` in the operands.
+const LSE: usize = 4;
+
+/// The least `lse` with which the library computes gradients: finite also as an exponent of 2. That of a query that attends to no
+/// key is -inf, and its weights would be exp(-inf + inf) = NaN instead of 0.
+const LEAST_LSE: f32 = -2e38;
+
+/// Keys of a tile of the library's kernels for gradients, and of each of its halves.
+const TILE_KEYS: u64 = 128;
+const HALF_TILE: u64 = 64;
+
 /// Maximum number of operands of a graph.
-const MAX_OPERANDS: usize = 11;
+const MAX_OPERANDS: usize = 12;
 
 impl EngineAttention {
     /// Launches all calls, with the addresses of the operands.
@@ -137,6 +154,12 @@ impl EngineAttention {
                 addresses[count] = free.next_multiple_of(ALIGN);
                 free = addresses[count] + bytes;
                 count += 1;
+            }
+            if let Some(copy) = &self.copy_of_lse {
+                let given = addresses[LSE];
+                addresses[LSE] = free.next_multiple_of(ALIGN);
+                // SAFETY: the caller vouches for memory and stream.
+                unsafe { copy.execute(&[given, addresses[LSE]], workspace, stream)? };
             }
             // SAFETY: the caller vouches for memory and stream.
             unsafe { self.plan.execute(&addresses[..count], workspace, stream)? };
@@ -191,17 +214,46 @@ impl<'a> AttentionDims<'a> {
         graph.pointwise(function, x, b, y, Element::F32)
     }
 
-    /// Adds the scaled products of queries and keys.
-    fn products(&self, graph: &mut Graph, q: GraphTensor, keys: GraphTensor) -> Call<GraphTensor> {
+    /// Adds the scaled products of queries and keys, with the bias if there is one.
+    fn biased_products(
+        &self,
+        graph: &mut Graph,
+        q: GraphTensor,
+        keys: GraphTensor,
+        bias: Option<GraphTensor>,
+    ) -> Call<GraphTensor> {
         let products = graph.inner(self.scores, Element::F32)?;
         graph.multiply(q, keys, products)?;
         let scale = graph.number(self.attention.scale)?;
-        self.score(graph, Pointwise::Multiply, products, Some(scale))
+        let scaled = self.score(graph, Pointwise::Multiply, products, Some(scale))?;
+        match bias {
+            Some(bias) => self.score(graph, Pointwise::Add, scaled, Some(bias)),
+            None => Ok(scaled),
+        }
+    }
+
+    /// Masks scores beyond the last key or query for which the library (cuDNN 9.19 on an H100) computes gradients as if they were 0, which
+    /// overflows to NaN if `lse` is less than -88: those of the second half of a tile of keys where atomics add up the gradients of
+    /// queries, unless a causal mask covers them, and those beside a single query.
+    fn mask_padding(&self, graph: &mut Graph, mut scores: GraphTensor) -> Call<GraphTensor> {
+        let FusedAttention { form, causal, deterministic, .. } = *self.attention;
+        let [_, _, queries, keys] = self.scores;
+        let half_empty = keys % TILE_KEYS == HALF_TILE && !causal && !deterministic;
+        for (axis, size, masks) in [(3, keys, half_empty), (2, queries, queries == 1)] {
+            if form == AttentionForm::Backward && masks {
+                let index = graph.inner(self.scores, Element::I32)?;
+                let index = graph.index(scores, axis, index)?;
+                let size = graph.integer(size as i32)?;
+                scores = self.keep(graph, (Pointwise::Less, index, size), scores)?;
+            }
+        }
+        Ok(scores)
     }
 
     /// Masks the keys behind a query's own position, and those before its window.
     fn mask(&self, graph: &mut Graph, scores: GraphTensor) -> Call<GraphTensor> {
         let FusedAttention { causal, window, .. } = *self.attention;
+        let scores = self.mask_padding(graph, scores)?;
         if !causal {
             return Ok(scores);
         }
@@ -259,10 +311,7 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let [v, o, lse] =
         [shape.operand(graph, 2, false)?, shape.operand(graph, 3, false)?, shape.operand(graph, 4, false)?];
     let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
-    let mut scores = shape.products(graph, q, keys)?;
-    if let Some(bias) = bias {
-        scores = shape.score(graph, Pointwise::Add, scores, Some(bias))?;
-    }
+    let scores = shape.biased_products(graph, q, keys, bias)?;
     let scores = shape.mask(graph, scores)?;
     let [top, sum, log] = [(); 3].map(|()| graph.inner(shape.rows, Element::F32));
     let (top, sum, log) = (top?, sum?, log?);
@@ -278,8 +327,21 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     Ok(owned)
 }
 
+/// Compiles the graph that copies `lse` and replaces numbers below [`LEAST_LSE`]. It needs no workspace.
+fn finite_lse(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<EnginePlan> {
+    let count = AttentionDims::of(attention).rows.iter().product();
+    // The library has engines for functions of elements whose second dimension is contiguous.
+    let (dims, strides) = ([1, count, 1, 1], [count, 1, count, count]);
+    let mut graph = Graph::new(library);
+    let [lse, copy] = [graph.operand(dims, strides, Element::F32)?, graph.operand(dims, strides, Element::F32)?];
+    let least = graph.number(LEAST_LSE)?;
+    graph.pointwise(Pointwise::Max, lse, Some(least), copy, Element::F32)?;
+    let search = EngineSearch { workspace: 0, wanted: 1, excluded: &[], engine: None, exhaustive: false };
+    Ok(graph.plans(&search)?.remove(0))
+}
+
 /// Builds the graph of the gradients. Operands in the order of their addresses: q, k, v, o, lse, dy, dq, dk, dv, the
-/// row sums of `dy * o`, and with `atomic` the sums of the queries' gradients.
+/// bias if there is one, the row sums of `dy * o`, and with `atomic` the sums of the queries' gradients.
 fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> Call<Graph> {
     let mut owned = Graph::new(library);
     let (graph, shape) = (&mut owned, AttentionDims::of(attention));
@@ -287,6 +349,7 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     let (q, keys, values) = (place(graph, 0)?, place(graph, 1)?, place(graph, 2)?);
     let (o, lse, dy) = (place(graph, 3)?, place(graph, 4)?, place(graph, 5)?);
     let (dq, dk, dv) = (place(graph, 6)?, place(graph, 7)?, place(graph, 8)?);
+    let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
     let sums = graph.operand(shape.rows, contiguous(shape.rows), Element::F32)?;
 
     let products = graph.inner(sizes(&attention.tensor(3).dims), Element::F32)?;
@@ -296,7 +359,7 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     let one = graph.number(1.0)?;
     graph.pointwise(Pointwise::Multiply, reduced, Some(one), sums, Element::F32)?;
 
-    let scores = shape.products(graph, q, keys)?;
+    let scores = shape.biased_products(graph, q, keys, bias)?;
     let relative = shape.score(graph, Pointwise::Subtract, scores, Some(lse))?;
     let relative = shape.mask(graph, relative)?;
     let weights = shape.score(graph, Pointwise::Exp, relative, None)?;

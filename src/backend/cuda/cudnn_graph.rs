@@ -61,6 +61,7 @@ impl AttributeType {
 pub enum Pointwise {
     Add = 0,
     Multiply = 1,
+    Max = 3,
     Divide = 6,
     Subtract = 9,
     Exp = 13,
@@ -68,6 +69,7 @@ pub enum Pointwise {
     Identity = 21,
     Greater = 302,
     GreaterOrEqual = 303,
+    Less = 304,
     Index = 501,
     Select = 601,
 }

@@ -1,7 +1,7 @@
 //! Launches of the kernels that compute the gradients of attention.
 
 use super::super::cost::Tiling;
-use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
+use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
@@ -142,6 +142,8 @@ pub struct BackwardPartition {
     /// Columns of a tile on devices without `wgmma`, and the head dimensions of queries and of values, rounded up to whole tiles;
     /// `None` for the kernels without matrix units, which have 32 threads for each row.
     tiles: Option<(u64, [u64; 2])>,
+    /// Number of blocks that share the queries of their keys, and whose results another kernel adds.
+    splits: u64,
 }
 
 impl BackwardPartition {
@@ -153,7 +155,8 @@ impl BackwardPartition {
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;
         let widths = [shape.size, shape.value_size].map(whole_tiles);
-        BackwardPartition { shape, tiles: tiles.then_some((columns, widths)) }
+        let whole = BackwardPartition { shape, tiles: tiles.then_some((columns, widths)), splits: 1 };
+        BackwardPartition { splits: whole.wanted_splits(), ..whole }
     }
 
     /// Whether the kernels multiply tiles with matrix units.
@@ -171,26 +174,50 @@ impl BackwardPartition {
         }
     }
 
-    /// Number of blocks that share the queries of their keys, and whose results another kernel adds: as many as fill the device. With a
-    /// causal mask, the longest blocks have twice the mean number of tiles, so twice as many keep the device busy.
-    fn splits(&self) -> u64 {
-        let (rows, _, indices) = self.rows(true);
-        let blocks = indices * row_blocks(&self.shape, rows, BLOCK_ROWS);
+    /// Number of blocks whose rows are keys if `keys`, if each takes all columns of its rows.
+    fn whole_blocks(&self, keys: bool) -> u64 {
+        let (rows, _, indices) = self.rows(keys);
+        indices * row_blocks(&self.shape, rows, BLOCK_ROWS)
+    }
+
+    /// Whether one launch computes all gradients from the row sums, instead of one for queries and one for keys: if an SM holds as few
+    /// blocks of queries as of keys, because of their shared memory, or if all blocks are resident at the same time.
+    fn merges(&self) -> bool {
+        let blocks = self.whole_blocks(false) + self.whole_blocks(true);
+        self.has_tiles() && (UNIT_SHARED / self.shared() <= RESIDENT || blocks <= RESIDENT * UNITS)
+    }
+
+    /// Tiles of the blocks whose rows are keys if `keys`, if each takes all columns of its rows.
+    fn work(&self, keys: bool) -> Tiles {
+        let sides = if keys { (HOPPER_COLUMNS, BLOCK_ROWS) } else { (BLOCK_ROWS, HOPPER_COLUMNS) };
+        Tiles::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
+    }
+
+    /// Number of blocks that are to share the queries of their keys. In a launch of its own, as many as fill the device: with a causal
+    /// mask, the longest blocks have twice the mean number of tiles, so twice as many keep the device busy. Beside blocks of queries,
+    /// so many that the longest block has no more tiles than one of those, or than the device has for each block that it holds.
+    fn wanted_splits(&self) -> u64 {
+        if !self.has_tiles() {
+            return 1;
+        }
+        let resident = RESIDENT * UNITS;
         let queries = self.shape.queries / self.shape.sequences.unwrap_or(1).max(1);
         let tiles = queries.div_ceil(HOPPER_COLUMNS) * self.shape.group;
-        let wanted = RESIDENT * UNITS * if self.shape.causal { 2 } else { 1 };
-        match self.tiles {
-            Some(_) => (wanted / blocks.max(1)).min(tiles / MIN_TILES).clamp(1, MAX_SPLITS),
-            None => 1,
-        }
+        let splits = if self.merges() {
+            let [of_queries, of_keys] = [false, true].map(|keys| self.work(keys));
+            let mean = (of_queries.all + of_keys.all) / resident;
+            (of_keys.longest * self.shape.group).div_ceil(mean.max(of_queries.longest).max(1))
+        } else {
+            resident * if self.shape.causal { 2 } else { 1 } / self.whole_blocks(true).max(1)
+        };
+        splits.min(tiles / MIN_TILES).clamp(1, MAX_SPLITS)
     }
 
     /// Number of blocks of the kernel whose rows are keys if `keys`.
     fn blocks(&self, keys: bool) -> u64 {
         let (rows, _, indices) = self.rows(keys);
-        let splits = if keys { self.splits() } else { 1 };
         match self.tiles {
-            Some(_) => indices * row_blocks(&self.shape, rows, BLOCK_ROWS) * splits,
+            Some(_) => self.whole_blocks(keys) * if keys { self.splits } else { 1 },
             None => (indices * rows).div_ceil(THREADS / WARP),
         }
     }
@@ -210,30 +237,25 @@ impl BackwardPartition {
         let pairs = self.shape.pairs();
         let elements = (self.shape.size + self.shape.value_size) as f64;
         let (mut multiplied, mut steps) = (0.0, 0);
+        let (merges, blocks) = (self.merges(), [false, true].map(|keys| self.blocks(keys)));
         let (instructions, share, matrix) = match self.tiles {
             Some((_, widths)) => {
-                let columns = HOPPER_COLUMNS;
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-                // The kernel for queries, and the one for keys.
-                let heads = self.shape.batch * self.shape.heads;
                 let resident =
                     UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
-                let tiles = |by_keys: bool| {
-                    let sides = if by_keys { (columns, BLOCK_ROWS) } else { (BLOCK_ROWS, columns) };
-                    Tiles::of(&self.shape, heads, sides, by_keys)
-                };
-                let both = [tiles(false), tiles(true)];
-                steps = both.iter().map(|tiles| tiles.longest).sum();
-                let scores = both.map(|tiles| tiles.even(resident)).iter().sum::<f64>() * (BLOCK_ROWS * columns) as f64;
+                let both = [false, true].map(|keys| self.work(keys));
+                let launches = if merges { vec![both[0].beside(both[1])] } else { both.to_vec() };
+                steps = launches.iter().map(|tiles| tiles.longest).sum();
+                let even: f64 = launches.iter().map(|tiles| tiles.even(resident)).sum();
+                let scores = even * (BLOCK_ROWS * HOPPER_COLUMNS) as f64;
                 multiplied = PRODUCTS * scores * (widths[0] + widths[1]) as f64 / 2.0 / RATE;
                 (of_a_score * scores, of_shared.max(share(THREADS)), Some(arithmetic))
             }
             None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
         };
-        let splits = self.splits();
-        let parts = if splits > 1 { 4 * splits * self.results() } else { 0 };
+        let parts = if self.splits > 1 { 4 * self.splits * self.results() } else { 0 };
         Cost {
             flops: PRODUCTS * pairs * elements,
             scratch: Traffic::of(Space::Device, 2 * parts),
@@ -246,8 +268,7 @@ impl BackwardPartition {
                 Some(_) => Spec::bytes_of(&spec.inputs),
                 None => Traffic::of(Space::Device, (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size()),
             },
-            // The two kernels run one after the other.
-            blocks: self.blocks(false).max(self.blocks(true)).max(1),
+            blocks: if merges { blocks[0] + blocks[1] } else { blocks[0].max(blocks[1]) }.max(1),
             waits: steps as f64,
             exchanges: 2.0 * steps as f64,
             share,
@@ -255,7 +276,7 @@ impl BackwardPartition {
             alternates: matrix.is_some(),
             tiling: Tiling {
                 flops: multiplied,
-                further: if matrix.is_some() { 2 + u64::from(splits > 1) } else { 0 },
+                further: if matrix.is_some() { 2 - u64::from(merges) + u64::from(self.splits > 1) } else { 0 },
                 ..Tiling::default()
             },
             ..Cost::default()
@@ -290,11 +311,15 @@ impl BackwardPartition {
         layout::collapse(dims, &strides)
     }
 
-    /// Returns three kernels: for the row sums of `dy * o`, for `dq` with queries as rows, and for `dk` and `dv` with
-    /// keys as rows.
+    /// Returns the kernels: for the row sums of `dy * o`; for `dq` with queries as rows, and for `dk` and `dv` with keys as
+    /// rows, or one for both; and one that adds the parts of `dk` and `dv` if blocks share keys.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
-        let mut all = vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)];
-        all.extend((self.splits() > 1).then(|| self.join(spec)));
+        let mut all = vec![self.sums(spec)];
+        match self.merges() {
+            true => all.push(self.merged(spec)),
+            false => all.extend([false, true].map(|keys| self.kernel(spec, keys))),
+        }
+        all.extend((self.splits > 1).then(|| self.join(spec)));
         all
     }
 
@@ -307,7 +332,7 @@ impl BackwardPartition {
     /// Returns the argument for the parts of the gradients of keys and values, which follow the row sums in the workspace.
     fn parts(&self, spec: &Spec) -> Arg {
         let offset = self.workspace(spec).next_multiple_of(16);
-        Arg::WorkspaceAt { offset, bytes: offset + 4 * self.splits() * self.results() }
+        Arg::WorkspaceAt { offset, bytes: offset + 4 * self.splits * self.results() }
     }
 
     /// Returns the kernel that adds the parts of the gradients of keys and values.
@@ -332,16 +357,15 @@ impl BackwardPartition {
             "{}#define OPERANDS {}\n#define SPLITS {}\nstruct Steps {{ i64 query, head, element; }};\n",
             bounds(THREADS as u32),
             order.len(),
-            self.splits(),
+            self.splits,
         );
         let blocks = count.div_ceil(THREADS);
         kernel("attention_backward_join", &before, &params, backward_text::JOIN, blocks, THREADS as u32)
     }
 
-    /// Returns the kernel whose rows are keys if `keys`, otherwise the one whose rows are queries.
-    fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
+    /// Returns the parameters of the kernel whose rows are keys if `keys`, otherwise of the one whose rows are queries.
+    fn params(&self, spec: &Spec, keys: bool) -> Vec<Parameter> {
         let order = order(spec, keys);
-        let geometry = self.geometry(spec, keys);
         let mut params = Vec::new();
         for &(taken, name) in &order {
             let dtype = c_type(taken.tensor(spec).dtype);
@@ -352,7 +376,7 @@ impl BackwardPartition {
             };
             params.push(param(format!("{}{dtype}* {name}", if written { "" } else { "const " }), arg));
         }
-        params.push(geometry_param("g", &geometry));
+        params.push(geometry_param("g", &self.geometry(spec, keys)));
         let rank = spec.inputs[0].dims.len();
         for &(taken, name) in &order {
             let steps = steps(&taken.tensor(spec), taken.axes(&self.shape, rank), rank);
@@ -361,68 +385,120 @@ impl BackwardPartition {
         let (rows, others, indices) = self.rows(keys);
         params.extend(size_params(&self.shape, &[("rows", rows), ("others", others)]));
         params.extend(sequence_params(spec));
+        params.push(param("C scale", Arg::real(spec.inputs[0].dtype.compute(), self.shape.scale)));
+        if self.has_tiles() {
+            let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
+            params.push(param("f32 scale_log2", Arg::F32(scale)));
+            if keys && self.splits > 1 {
+                params.push(param("f32* parts", self.parts(spec)));
+                params.extend([u32_param("indices", indices), u32_param("all_rows", rows)]);
+            }
+        } else {
+            params.push(u64_param("count", indices * rows));
+        }
+        params
+    }
+
+    /// Returns the definitions that the texts of both kernels need.
+    fn types(&self, spec: &Spec) -> String {
         let compute = spec.inputs[0].dtype.compute();
-        params.push(param("C scale", Arg::real(compute, self.shape.scale)));
-        let types = format!(
-            "{}{}typedef {} T;\ntypedef {} C;\n#define OPERANDS {}\n#define BIAS {}\n#define SLOPES {}\n#define KEYS {}\n\
-             #define GROUP {}\n#define CAUSAL {}\n",
+        format!(
+            "{}{}typedef {} T;\ntypedef {} C;\n#define BIAS {}\n#define CAUSAL {}\n",
             bounds(THREADS as u32),
             sequences_text(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
-            order.len(),
-            u32::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Bias)),
-            u32::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Slopes)),
-            u32::from(keys),
-            if keys { self.shape.group } else { 1 },
+            u32::from(input(spec, BIAS).is_some()),
             self.shape.causal,
-        );
+        )
+    }
+
+    /// Returns the definitions of the kernel whose rows are keys if `keys`, otherwise of the one whose rows are queries.
+    fn definitions(&self, spec: &Spec, keys: bool) -> String {
+        let order = order(spec, keys);
+        let all = [
+            ("OPERANDS", order.len() as u64),
+            ("SLOPES", u64::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Slopes))),
+            ("KEYS", u64::from(keys)),
+            ("GROUP", if keys { self.shape.group } else { 1 }),
+            ("SPLITS", if keys { self.splits } else { 1 }),
+        ];
+        all.iter().map(|(name, value)| format!("#undef {name}\n#define {name} {value}\n")).collect()
+    }
+
+    /// Returns the kernel whose rows are keys if `keys`, otherwise the one whose rows are queries.
+    fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
         let name = if keys { "attention_backward_keys" } else { "attention_backward_queries" };
-        let (blocks, threads) = (self.blocks(keys), THREADS as u32);
-        match &self.tiles {
-            Some((columns, widths)) => {
-                let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
-                params.push(param("f32 scale_log2", Arg::F32(scale)));
-                let splits = if keys { self.splits() } else { 1 };
-                if splits > 1 {
-                    params.push(param("f32* parts", self.parts(spec)));
-                    params.extend([u32_param("indices", indices), u32_param("all_rows", rows)]);
-                }
-                let packs = order[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
-                let dtype = spec.inputs[0].dtype;
-                let before = format!(
-                    "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
-                     #define OTHER_COLUMNS {columns}\n#define SPLITS {splits}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}{}",
-                    mma::FUNCTIONS,
-                    widths[0],
-                    widths[1],
-                    text::PLACES,
-                    sequences_text::SEQUENCES,
-                    backward_text::DEVICES,
-                    text::TILES,
-                    backward_text::VIEW,
-                    warpgroups::functions(&[
-                        warpgroups::product("scores_of", dtype, HOPPER_COLUMNS, Some(false), false),
-                        warpgroups::product("products_of", dtype, widths[0], None, true),
-                        warpgroups::product("values_of", dtype, widths[1], None, true),
-                    ]),
-                );
-                let tiles = kernel(name, &before, &params, backward_text::TILES, blocks, threads);
-                Kernel { shared: Shared::AtMost(self.shared() as u32), ..tiles }
-            }
-            None => {
-                let before = format!(
-                    "{types}#define EACH_Q {}\n#define EACH_V {}\n{}{}{}",
-                    self.shape.size.div_ceil(WARP).max(1),
-                    self.shape.value_size.div_ceil(WARP).max(1),
-                    text::PLACES,
-                    sequences_text::SEQUENCES,
-                    backward_text::VIEW,
-                );
-                params.push(u64_param("count", indices * rows));
-                kernel(&format!("{name}_rows"), &before, &params, backward_text::ROWS, blocks, threads)
-            }
+        let (blocks, threads, params) = (self.blocks(keys), THREADS as u32, self.params(spec, keys));
+        let (types, definitions) = (self.types(spec), self.definitions(spec, keys));
+        if let Some(tiles) = self.tiles_text(spec) {
+            let before = format!("{types}{definitions}{tiles}");
+            let body = format!("  const u32 block = blockIdx.x;\n{}", backward_text::TILES);
+            let tiles = kernel(name, &before, &params, &body, blocks, threads);
+            return Kernel { shared: Shared::AtMost(self.shared() as u32), ..tiles };
         }
+        let before = format!(
+            "{types}{definitions}#define EACH_Q {}\n#define EACH_V {}\n{}{}{}",
+            self.shape.size.div_ceil(WARP).max(1),
+            self.shape.value_size.div_ceil(WARP).max(1),
+            text::PLACES,
+            sequences_text::SEQUENCES,
+            backward_text::VIEW,
+        );
+        kernel(&format!("{name}_rows"), &before, &params, backward_text::ROWS, blocks, threads)
+    }
+
+    /// Returns the kernel whose blocks have queries or keys as rows. The blocks with more tiles start first.
+    fn merged(&self, spec: &Spec) -> Kernel {
+        let mut before = format!("{}{}", self.types(spec), self.definitions(spec, false));
+        before += &self.tiles_text(spec).expect("only tiles are merged");
+        let first = self.shape.queries * self.shape.group / self.splits >= self.shape.keys;
+        let (mut all, mut calls) = (Vec::new(), Vec::new());
+        for (keys, name) in [(true, "of_keys"), (false, "of_queries")] {
+            let mut declarations = vec!["u32 block".to_owned()];
+            let mut names = vec![if keys == first { "blockIdx.x" } else { "blockIdx.x - blocks_of_first" }.to_owned()];
+            for (declaration, arg) in self.params(spec, keys) {
+                let (kind, own) = declaration.rsplit_once(' ').expect("a type and a name");
+                let by_reference = kind.starts_with("const ") && !kind.ends_with('*');
+                declarations.push(format!("{kind}{} {own}", if by_reference { "&" } else { "" }));
+                names.push(format!("{name}_{own}"));
+                all.push(param(format!("{kind} {name}_{own}"), arg));
+            }
+            before += &self.definitions(spec, keys);
+            before += &format!("__device__ __forceinline__ void {name}({}) {{\n", declarations.join(", "));
+            before += &format!("{}}}\n", backward_text::TILES);
+            calls.push(format!("{name}({});\n", names.join(", ")));
+        }
+        all.push(u32_param("blocks_of_first", self.blocks(first)));
+        let (one, other) = (usize::from(!first), usize::from(first));
+        let body = format!("  if (blockIdx.x < blocks_of_first) {}  else {}", calls[one], calls[other]);
+        let blocks = self.blocks(false) + self.blocks(true);
+        let both = kernel("attention_backward_both", &before, &all, &body, blocks, THREADS as u32);
+        Kernel { shared: Shared::AtMost(self.shared() as u32), ..both }
+    }
+
+    /// Returns the text of functions that multiply tiles; `None` for the kernels without matrix units.
+    fn tiles_text(&self, spec: &Spec) -> Option<String> {
+        let (columns, widths) = self.tiles?;
+        let dtype = spec.inputs[0].dtype;
+        let packs = order(spec, true)[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
+        Some(format!(
+            "{}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
+             #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}{}",
+            mma::FUNCTIONS,
+            widths[0],
+            widths[1],
+            text::PLACES,
+            sequences_text::SEQUENCES,
+            backward_text::DEVICES,
+            text::TILES,
+            backward_text::VIEW,
+            warpgroups::functions(&[
+                warpgroups::product("scores_of", dtype, HOPPER_COLUMNS, Some(false), false),
+                warpgroups::product("products_of", dtype, widths[0], None, true),
+                warpgroups::product("values_of", dtype, widths[1], None, true),
+            ]),
+        ))
     }
 
     /// Bytes of the workspace, which holds the row sums of `dy * o`.
@@ -472,5 +548,31 @@ impl BackwardPartition {
         );
         let blocks = count.div_ceil(THREADS / WARP);
         kernel("attention_backward_sums", &before, &params, backward_text::SUMS, blocks, THREADS as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of the kernels without their common prefix.
+    fn kernels([heads, group, positions, size]: [u64; 4]) -> Vec<String> {
+        let of = |heads: u64| Tensor::packed(DType::BF16, &[heads, positions, size]);
+        let (q, k) = (of(heads * group), of(heads));
+        let lse = Tensor::packed(DType::F32, &[heads * group, positions]);
+        let options = [("algorithm", Attr::Word(FUSED))];
+        let spec = Spec::of_use("attention_backward", &options, vec![q, k, k, q, lse, q], &[None; 3]).expect("a use");
+        let all = BackwardPartition::of(&spec).kernels(&spec);
+        all.iter().map(|kernel| kernel.source.name.replace("attention_backward_", "")).collect()
+    }
+
+    #[test]
+    fn blocks_of_queries_and_keys_are_one_launch_where_none_displaces_another() {
+        // An SM holds two blocks of wide heads, and more of narrow ones.
+        assert_eq!(kernels([16, 1, 4096, 128]), ["sums", "both"]);
+        assert_eq!(kernels([16, 1, 4096, 64]), ["sums", "queries", "keys"]);
+        assert_eq!(kernels([2, 1, 4096, 64]), ["sums", "both"]);
+        // Keys that many heads share meet many queries, beside few blocks with as many keys.
+        assert_eq!(kernels([1, 8, 1024, 128]), ["sums", "both", "join"]);
     }
 }

@@ -9,13 +9,8 @@
 /// Definitions of the query and the key of a row and a column. `others` is the number of columns; columns of several
 /// heads are consecutive.
 pub const VIEW: &str = r#"
-#if KEYS
-#define QUERY(row, column) (column)
-#define KEY(row, column) (row)
-#else
-#define QUERY(row, column) (row)
-#define KEY(row, column) (column)
-#endif
+#define QUERY(row, column) (KEYS ? (column) : (row))
+#define KEY(row, column) (KEYS ? (row) : (column))
 #if RAGGED
 // Offsets addresses and sizes to the sequence of a row.
 #define OF_SEQUENCE                                                                                              \
@@ -36,9 +31,7 @@ pub const VIEW: &str = r#"
   (KEYS ? (i64)(of) * steps.head + (i64)(column) * steps.query + (i64)(row) * steps.element \
         : place_of_own(steps, row) + (i64)(column) * steps.element)
 __device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
-__device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
-  return KEYS ? place(steps, row, queries) : (i64)row * steps.query;
-}
+#define place_of_other(steps, row, queries) (KEYS ? place(steps, row, queries) : (i64)(row) * (steps).query)
 "#;
 
 /// Columns per tile by device, and the text that all devices share.
@@ -59,7 +52,7 @@ pub const DEVICES: &str = r#"
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
 "#;
 
-/// A block processes `BM` rows, divided among its warps, and iterates over the columns in tiles of `BN`.
+/// Processes block number `block`: `BM` rows, divided among its warps, and all of their columns in tiles of `BN`.
 pub const TILES: &str = r#"#if WARPGROUPS
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
   // Double buffering of the tiles of columns.
@@ -84,7 +77,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
   u32 blocks = (rows + BM - 1) / BM;
 #endif
   // Blocks start with the first keys and the last queries: with a causal mask, these have the most pairs.
-  u32 split = blockIdx.x % SPLITS, rest = blockIdx.x / SPLITS;
+  u32 split = block % SPLITS, rest = block / SPLITS;
   u32 index = rest / blocks, number = KEYS ? rest % blocks : blocks - 1 - rest % blocks;
 #if RAGGED
   Sequence sequence = SEQUENCE_OF(KEYS, number, BM);

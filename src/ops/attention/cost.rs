@@ -84,6 +84,15 @@ impl Tiles {
         Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
     }
 
+    /// These tiles, and those of other blocks of the same kernel.
+    pub fn beside(self, other: Tiles) -> Tiles {
+        Tiles {
+            blocks: self.blocks + other.blocks,
+            all: self.all + other.all,
+            longest: self.longest.max(other.longest),
+        }
+    }
+
     /// Number of tiles as if each block had as many, so that they take as long on a device that holds `resident` blocks. Where blocks
     /// differ, one with many tiles may begin when others end.
     pub fn even(self, resident: u64) -> f64 {

@@ -18,14 +18,16 @@ impl FusedAttention {
     /// Returns the arguments of the library's call; `None` if the library does not compute this operation on these
     /// operands.
     pub fn of(spec: &Spec) -> Option<FusedAttention> {
-        let forward = spec.operation.name() == Attention::Forward.name();
-        let form = match forward {
-            true => AttentionForm::Forward,
-            // The library does not compute a gradient for `lse`.
-            false if spec.operation.name() == Attention::Backward.name() && input(spec, DLSE).is_none() => {
-                AttentionForm::Backward
-            }
-            false => return None,
+        let is = |operation: Attention| spec.operation.name() == operation.name();
+        let forward = is(Attention::Forward);
+        // The library does not use gradients of `lse`, and is not asked for those of the biased scores.
+        let backward = (is(Attention::Backward) || is(Attention::BiasedBackward))
+            && spec.outputs.len() == 3
+            && input(spec, DLSE).is_none();
+        let form = match (forward, backward) {
+            (true, _) => AttentionForm::Forward,
+            (_, true) => AttentionForm::Backward,
+            _ => return None,
         };
         let shape = Shape::of(spec);
         let (dtype, rank) = (spec.inputs[0].dtype, spec.inputs[0].dims.len());
@@ -44,27 +46,28 @@ impl FusedAttention {
             let known = if is_lse { tensor.dtype == DType::F32 && tensor.contiguous() } else { moves(&four) };
             known.then_some((operand as u8, four))
         };
-        // The forward operation's bias comes before `o` and `lse`; the library expects it last.
-        let bias = if forward { library_bias(spec)? } else { None };
-        let first = spec.inputs.len().min(3 + usize::from(bias.is_some()));
-        let last = if forward { first + 2 } else { 9 };
+        // The fifth operand of both forms is `lse`. The library expects the bias last.
+        let (given, results) = if forward { (3, 2) } else { (6, 3) };
+        let places = (0..given).chain(spec.inputs.len()..spec.inputs.len() + results);
         let mut operands: Vec<(u8, Tensor)> =
-            (0..3).chain(first..last).map(|operand| four(operand, operand == first + 1)).collect::<Option<_>>()?;
-        operands.extend(bias);
+            places.enumerate().map(|(index, operand)| four(operand, index == 4)).collect::<Option<_>>()?;
+        operands.extend(library_bias(spec)?);
+        let batch = operands[0].1.dims[0];
+        let shares_bias = operands[given + results..].iter().any(|(_, bias)| bias.dims[0] < batch);
         let scale = shape.scale as f32;
         let deterministic = forward || spec.attrs.bool(DETERMINISTIC);
         let (causal, window) = (shape.causal, shape.window);
-        let mut all = FusedAttention { form, operands, calls: 1, causal, window, scale, deterministic };
+        let mut all = FusedAttention { form, operands, calls: 1, causal, window, scale, shares_bias, deterministic };
         if shape.window >= shape.keys {
             all.window = 0;
         }
-        let batch = all.operands[0].1.dims[0];
         let calls = (1..=batch).find(|calls| {
             batch.is_multiple_of(*calls) && (*calls == batch || all.scratch_of(batch / calls) <= MAX_SCRATCH)
         })?;
         if calls > 1 {
             all.calls = calls;
-            all.operands.iter_mut().for_each(|(_, tensor)| tensor.dims.set(0, batch / calls));
+            let divided = if shares_bias { given + results } else { all.operands.len() };
+            all.operands[..divided].iter_mut().for_each(|(_, tensor)| tensor.dims.set(0, batch / calls));
         }
         Some(all)
     }

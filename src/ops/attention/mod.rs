@@ -236,8 +236,8 @@ impl Operation for Attention {
 
     fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         (input(spec, BIAS).is_some() && fused::may_take(spec) && FusedAttention::of(spec).is_none()).then_some(match self {
-            Attention::BiasedBackward => {
-                "kernels of aorta, since the library is not asked for gradients of attention with a bias"
+            Attention::BiasedBackward if spec.outputs.len() > 3 || input(spec, DLSE).is_some() => {
+                "kernels of aorta, since the library is not asked for gradients of biased scores, and does not use those of `lse`"
             }
             _ => {
                 "kernels of aorta, since the library takes a bias only of the queries' type, not broadcast along queries or keys, \
