@@ -291,10 +291,13 @@ fn wide_pack(spec: &Spec, lines: &Lines) -> Option<u64> {
     std::iter::successors(is_simple.then_some(MAX_PACK), |pack| (*pack > 2).then_some(pack / 2)).find(fits)
 }
 
-/// Returns the number of threads that share a line of this many packs: about one for each two packs, or fewer that have
-/// fewer positions without a pack, if there are enough lines to occupy the device.
+/// Returns the number of threads that share a line of this many packs: one for each pack if the device can run so many at the same
+/// time; otherwise about one for each two packs, or fewer that have fewer positions without a pack, if there are enough lines to
+/// occupy the device.
 fn threads_of(packs: u64, lines: u64) -> u64 {
-    let most = packs.div_ceil(2).next_power_of_two().min(u64::from(BLOCK));
+    // If the device has room for them, a thread for each pack takes the least time.
+    let has_room = lines * packs.next_power_of_two() <= UNITS * UNIT_THREADS;
+    let most = packs.div_ceil(if has_room { 1 } else { 2 }).next_power_of_two().min(u64::from(BLOCK));
     let places = |threads: u64| threads * packs.div_ceil(threads);
     let fits = |threads: &u64| packs.div_ceil(*threads) <= UNDER_WAY && lines * threads >= UNITS * UNIT_THREADS;
     halves(most)
