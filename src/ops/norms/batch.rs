@@ -2,8 +2,7 @@
 //!
 //! A reduction computes the mean and variance of each channel, which are also outputs; a second kernel normalizes each
 //! element. If a channel fits into the registers of a block, one kernel does both. Large tensors of many samples are divided
-//! into columns. Sums are of differences to the
-//! channel's first element, which preserves precision if the mean is large.
+//! into columns. Sums are of differences to the channel's first element, which preserves precision if the mean is large.
 
 use super::super::ball::{Ball, Precision};
 use super::super::formula::{Formula, formula};

@@ -151,7 +151,7 @@ impl Columns {
             share: share_with(self.threads(), REGISTERS),
             ..spec.streaming_cost(4.0 * elements, 1)
         };
-        let adds = Cost { read: reads, written: sums, ..pass.clone() };
+        let adds = Cost { read: reads, written: sums, ..pass };
         let combines = Cost {
             read: sums,
             written: Spec::bytes_of(&spec.outputs[1..]),
