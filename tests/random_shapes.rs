@@ -448,6 +448,11 @@ fn channels_and_distances_of_any_shape() {
         let (x, y, weight) = (file.tensor(a, &dims), file.tensor(b, &dims), file.tensor(b, &[2]));
         file.add(&format!("batch_norm({x}, {weight} -> {y}, _, _)"));
     }
+    // So many samples that each thread has columns of its own.
+    let [a, b] = [file.pick(&FLOATS), file.pick(&FLOATS)];
+    let dims = [24_000 + file.below(40), 9 + file.below(4), 11];
+    let (x, y, weight) = (file.tensor(a, &dims), file.tensor(b, &dims), file.tensor(b, &dims[1..2]));
+    file.add(&format!("batch_norm({x}, {weight} -> {y}, _, _)"));
     file.check();
 }
 

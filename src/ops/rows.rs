@@ -215,7 +215,7 @@ impl RowSplit {
         // If blocks with a row each would leave SMs idle, a block has a chunk of a row.
         let has_chunks = is_long && 2 * count < UNITS;
         let shift = SHIFTED_BYTES[usize::from(is_long && !has_chunks)] / size;
-        let shifted = length >= MIN_SHIFTED && is_shifted(&tensors, shift);
+        let shifted = length >= MIN_SHIFTED && common_pack(&tensors) == 1 && is_shifted(&tensors, shift);
         let pack = if shifted { shift } else { common_pack(&tensors) };
         // Number of packs with elements of a row, which may begin inside a pack.
         let all = (if shifted { length + pack - 1 } else { length }).div_ceil(pack);
@@ -442,11 +442,11 @@ fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
 }
 
 /// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row may be
-/// partial: if no pack divides the rows, and all tensors have the same misalignment.
+/// partial: if only smaller packs divide the rows, and all tensors have the same misalignment.
 pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     let length = tensors[0].dims.last().copied().unwrap_or(1);
     let is_long = (WORTH_A_SHIFT * pack..MAX_SHIFTED).contains(&length);
-    common_pack(tensors) == 1 && pack > 1 && is_long && shift_alike(tensors, pack)
+    common_pack(tensors) < pack && is_long && shift_alike(tensors, pack)
 }
 
 /// Whether the rows of all tensors begin at the same element of a pack of `pack` elements.

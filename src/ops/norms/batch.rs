@@ -1,8 +1,8 @@
 //! `batch_norm`: normalizes each channel by its statistics over all samples.
 //!
 //! A reduction computes the mean and variance of each channel, which are also outputs; a second kernel normalizes each
-//! element. If a channel fits into the registers of a block, one kernel does both. Sums are of differences to the
-//! channel's first element, which preserves precision if the mean is large.
+//! element. If a channel fits into the registers of a block, one kernel does both. Large tensors of many samples are divided
+//! into columns. Sums are of differences to the channel's first element, which preserves precision if the mean is large.
 
 use super::super::ball::{Ball, Precision};
 use super::super::formula::{Formula, formula};
@@ -10,6 +10,7 @@ use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
 use super::channel::HeldChannels;
+use super::columns::Columns;
 use super::flat::FlatChannels;
 use super::*;
 
@@ -170,6 +171,9 @@ impl Operation for BatchNorm {
         if let Some(held) = HeldChannels::of(spec) {
             return vec![held.cost(spec)];
         }
+        if let Some(columns) = Columns::of(spec) {
+            return columns.launch_costs(spec);
+        }
         let (x, expression) = (&spec.inputs[0], normalized(spec));
         let elements = x.elements() as f64;
         let plain = spec.streaming_cost(f64::from(expression.flops()) * elements, 1024);
@@ -228,6 +232,9 @@ impl Operation for BatchNorm {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         if let Some(held) = HeldChannels::of(spec) {
             return vec![held.launch(spec)];
+        }
+        if let Some(columns) = Columns::of(spec) {
+            return columns.launches(spec);
         }
         let expression = normalized(spec);
         let mut launches = Statistics::of(spec).launches(spec.inputs.len());

@@ -3,9 +3,10 @@
 use super::super::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, launch, param, replaced, u32_param, u64_param,
 };
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
+use super::super::occupancy::{CACHE, LARGEST_BLOCK, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
 use super::super::ragged::RAGGED;
 use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted, is_stageable};
+use super::text::{ADDED, HELPERS, STAGE, UNSTAGE};
 use super::*;
 
 /// Instructions per element of a norm without a mean.
@@ -41,6 +42,9 @@ const SMALL_PACK: u64 = 4;
 /// Minimum number of packs of a shifted row.
 const LONG_ROW: u64 = WARP;
 
+/// Size in bytes of a thread's elements of a piece up to which 32 registers suffice for a norm without a mean.
+const FEW_BYTES: u64 = 32;
+
 /// Division of rows among threads.
 pub struct NormPartition {
     /// Rows of `y` and `x`, and of the added input and the sum if the norm adds.
@@ -69,7 +73,7 @@ enum Weights {
 
 impl NormPartition {
     /// Returns the division for a norm.
-    pub fn of(spec: &Spec, norm: &Norm) -> NormPartition {
+    pub fn of(spec: &Spec, norm: &Norm, channels: &Channels) -> NormPartition {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
@@ -82,19 +86,28 @@ impl NormPartition {
         let fits = |pack: &u64| {
             rows.length >= least(*pack) * pack
                 && rows.count * rows.length >= UNITS * UNIT_THREADS * pack
+                && aligned < *pack
                 && is_shifted(&tensors, *pack)
         };
-        let is_worth = aligned * size <= SMALL_PACK && rows.count >= UNITS;
+        // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
+        let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
+        // Partial packs delay two warps of a row. If it has more of them and no column has a weight of its own, whole packs save more.
+        let is_wide = channels.alike > 1 && rows.length > WARP * most;
+        let small = if is_wide { 2 * SMALL_PACK } else { SMALL_PACK };
+        let is_worth = aligned * size <= small && rows.count >= UNITS;
         let widest = [whole, if norm.adds { whole } else { SHORT_PACK.min(whole) }].into_iter().find(fits);
         let (shifted, pack) = match widest {
             Some(pack) if is_worth => (true, pack),
             _ => (false, aligned),
         };
-        // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
-        let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
         let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
+        // Two blocks per SM, of which one reads while the other writes, if the cache holds their rows until the second pass.
+        if !sharing.whole && !norm.adds {
+            let is_held = 2 * UNITS * rows.length * size <= CACHE / 2 && rows.count > UNITS;
+            sharing = Sharing { packs: most / pack, threads: LARGEST_BLOCK / if is_held { 2 } else { 1 }, ..sharing };
+        }
         let is_flat = tensors.iter().all(|tensor| is_stageable(tensor) && tensor.dtype == tensors[0].dtype);
         let staged = is_worth && is_flat && size > 1 && rows.length <= WARP * STAGED_ELEMENTS;
         // Each thread has more than half of the elements that it can have.
@@ -126,7 +139,7 @@ impl NormPartition {
         Cost {
             instructions: each * elements + of_packs + PER_THREAD * threads,
             special: threads,
-            waits: if whole { 0.0 } else { (2 * rounds - 1) as f64 },
+            waits: if whole { 0.0 } else { (2 * rounds - 2) as f64 },
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
             share: share_with(self.sharing.block(), registers),
@@ -171,11 +184,20 @@ impl NormPartition {
             params.push(i64_param(&format!("{name}_step"), tensor.strides[0]));
         }
         let is_whole = *shifted && spec.inputs[0].dtype.size() * pack == 16;
-        let held = if is_whole { format!("#define RAGGED 1\n{RAGGED}") } else { String::new() };
+        let cached = if *whole { "" } else { "#define CACHED \".cs\"\n" };
+        let held = if is_whole { format!("#define RAGGED 1\n{cached}{RAGGED}") } else { String::new() };
+        // Two blocks of a long row each are resident if threads hold few elements.
+        let resident =
+            if !norm.centred && pack * packs * compute.size() <= FEW_BYTES { UNIT_THREADS } else { LARGEST_BLOCK }
+                / threads;
+        let bounds = match whole {
+            true => bounds(sharing.block() as u32),
+            false => format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {resident})\n"),
+        };
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
              #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}",
-            bounds(sharing.block() as u32),
+            bounds,
             c_type(compute),
             sharing.block(),
             !shifted && rows.length.is_multiple_of(threads * pack * packs),
@@ -229,7 +251,8 @@ impl NormPartition {
             body += "  i64 first_weight = (i64)(at % groups * each);\n";
         }
         if matches!(weights, Weights::OfPack | Weights::Runs) {
-            params.push(u32_param("alike", channels.alike));
+            // A constant, by which divisions take few instructions.
+            body += &format!("  const u32 alike = {}u;\n", channels.alike);
         }
         // Number of elements of a weight or bias that a thread loads at once, as many as are aligned.
         let width = |input: usize| {
@@ -317,232 +340,19 @@ impl NormPartition {
                 if *staged { "if (live) " } else { "" },
                 if *staged { UNSTAGE } else { "" },
             ),
+            // The second pass begins with the last piece, which registers hold, and the pieces that a cache may hold.
             false => format!(
-                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  for (u32 start = 0; start < n; start += T * K * V) {{\n{read}    \
-                 all = join(all, part_of(v, start, n, lane, lead));\n  }}\n  all = across(all, Join());\n{finish}  for (u32 start = 0; start < n; start += T * K * V) {{\n    \
-                 EACH_PACK(start) {{ {again}; }}\n    EACH_PACK(start) {{\n{result}    }}\n  }}\n"
+                "  C v[K][V];\n  Taken taken = {{0, 0, 0, 0}};\n  u32 start = 0;\n  for (;; start += T * K * V) {{\n{read}    \
+                 take(taken, v, start, n, lane, lead);\n    if (n - start <= T * K * V) break;\n  }}\n  \
+                 Part all = across(part_of(taken), Join());\n{finish}  \
+                 for (bool is_held = true;; is_held = false, start -= T * K * V) {{\n    \
+                 if (!is_held) {{ EACH_PACK(start) {{ {again}; }} }}\n    EACH_PACK(start) {{\n{result}    }}\n    \
+                 if (start == 0) break;\n  }}\n"
             ),
         };
         launch(name, &before, &params, &body, self.blocks(), sharing.block() as u32)
     }
 }
-
-/// Kernel text that reads and adds a piece of two rows and writes the sum. The sum is normalized as it is stored, after
-/// rounding.
-const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
-    C u[K][V];
-    EACH_PACK(start) { read(other, sr, j, u[k]); }
-    EACH_PACK(start) { EACH { TYPE e; store<C>(e, v[k][i] + u[k][i]); v[k][i] = load<C>(e); } }
-    if (live) { EACH_PACK(start) { write_row(kept, st, j, lead, n, v[k]); } }
-"#;
-
-/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements into shared memory in packs of 16 bytes, which may hold
-/// elements of several rows. If the norm adds, it loads both inputs, and stores the sum.
-const STAGE: &str = r#"  const u32 OF_PACK = 16 / sizeof(E), ROUND = 2;
-  typedef Pack<E, OF_PACK> Packed;
-  __shared__ Packed staged[(ROWS * LENGTH + 2 * OF_PACK - 2) / OF_PACK];
-  const u64 begin = (u64)blockIdx.x * (ROWS * LENGTH), behind = rows * LENGTH;
-  // Number of elements from the last multiple of 16 bytes to the first row.
-  const u32 ahead = ROWS * LENGTH % OF_PACK ? (u32)(begin % OF_PACK) : 0;
-  const u32 count = ahead + (behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH);
-  auto put = [&](E* first, u32 i, const Packed& v) {
-    const u32 e = i * OF_PACK;
-    if (e >= ahead && e + OF_PACK <= count) {
-      ((Packed*)first)[i] = v;
-    } else {
-#pragma unroll
-      for (u32 c = 0; c < OF_PACK; c++) if (e + c >= ahead && e + c < count) first[e + c] = v.at[c];
-    }
-  };
-  // A pack never crosses the end of allocated memory.
-  for (u32 first = threadIdx.x; first * OF_PACK < count; first += ROUND * BLOCK) {
-    Packed held[ROUND], added[ROUND];
-#pragma unroll
-    for (u32 r = 0; r < ROUND; r++) {
-      const u32 i = first + r * BLOCK;
-      if (i * OF_PACK >= count) continue;
-      held[r] = ((const Packed*)(x + begin - ahead))[i];
-      if (ADDS) added[r] = ((const Packed*)(OTHER + begin - ahead))[i];
-    }
-#pragma unroll
-    for (u32 r = 0; r < ROUND; r++) {
-      const u32 i = first + r * BLOCK;
-      if (i * OF_PACK >= count) continue;
-      if (ADDS) {
-#pragma unroll
-        for (u32 c = 0; c < OF_PACK; c++) store<C>(held[r].at[c], load<C>(held[r].at[c]) + load<C>(added[r].at[c]));
-        put(SUM + begin - ahead, i, held[r]);
-      }
-      staged[i] = held[r];
-    }
-  }
-  __syncthreads();
-"#;
-
-/// Kernel text that ends the loop over the rows of a thread, and stores the staged rows.
-const UNSTAGE: &str = r#"  }
-  __syncthreads();
-  for (u32 i = threadIdx.x; i * OF_PACK < count; i += BLOCK) put(y + begin - ahead, i, staged[i]);
-"#;
-
-/// Kernel text: functions on a piece of a row, and across the threads of a row. `T` threads share a row; each has `K`
-/// packs of `V` elements of a piece. Means of parts are merged by the method of Chan, Golub and LeVeque ("Updating
-/// formulae and a pairwise algorithm for computing sample variances", 1979), which keeps the precision of a variance
-/// that is small relative to the mean.
-pub const HELPERS: &str = r#"
-// The packs of a thread are `T` packs apart, so that neighbouring threads read neighbouring packs. A pack is `INSIDE` the
-// row or outside of it as a whole; `EVEN` pieces need no check. The position `j` has 64 bits, so that the compiler adds its
-// constant part to the address for free.
-#define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
-#define EACH_HELD _Pragma("unroll") for (u32 k = 0; k < K; k++)
-#define INSIDE(start) i64 j = (i64)(start) + lane * V + k * T * V; EVEN || (u32)j < n
-#define EACH_PACK(start) EACH_HELD if (INSIDE(start))
-// Whether element `i` of the pack at `j` belongs to the row. The first and the last pack of a `SHIFTED` row may be partial.
-#define LIVE (!SHIFTED || ((u32)j + i >= lead && (u32)j + i < n))
-// Executes a statement for each element of a pack that belongs to the row. Most packs need no comparison for each element.
-#define EACH_LIVE(...) \
-  if (!SHIFTED || ((u32)j >= lead && (u32)j + V <= n)) { EACH { __VA_ARGS__; } } else { EACH if (LIVE) { __VA_ARGS__; } }
-
-template <typename E> __device__ inline void read(const E* from, i64 step, i64 j, C* v) {
-  if (V > 1) {
-    Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
-    EACH v[i] = load<C>(pack.at[i]);
-  } else {
-    v[0] = load<C>(from[j * step]);
-  }
-}
-
-template <typename E> __device__ inline void write(E* to, i64 step, i64 j, const C* v) {
-  if (V > 1) {
-    Pack<E, V> pack;
-    EACH store<C>(pack.at[i], v[i]);
-    *(Pack<E, V>*)(to + j) = pack;
-  } else {
-    store<C>(to[j * step], v[0]);
-  }
-}
-
-// Writes the elements of a pack that belong to a row. The pack is complete before the branch, or else the compiler writes whole
-// packs in pieces too.
-template <typename E> __device__ inline void write_row(E* to, i64 step, i64 j, u32 lead, u32 n, const C* v) {
-  if (!SHIFTED) return write(to, step, j, v);
-  Pack<E, V> pack;
-  EACH store<C>(pack.at[i], v[i]);
-#if RAGGED
-  put_row(to + lead, j - lead, (i64)(n - lead), pack);
-#else
-  if ((u32)j >= lead && (u32)j + V <= n) {
-    *(Pack<E, V>*)(to + j) = pack;
-  } else {
-    EACH if (LIVE) to[j + i] = pack.at[i];
-  }
-#endif
-}
-
-// Loads the weights of a pack whose neighbours share them, `alike` at a time.
-template <typename E> __device__ inline void runs(const E* from, i64 step, i64 j, u32 lead, u32 n, u32 alike, C* v) {
-  const u32 first = (u32)j < lead ? lead : (u32)j;
-  u32 run = (first - lead) / alike, end = lead + (run + 1) * alike;
-  v[0] = load<C>(from[run * step]);
-#pragma unroll
-  for (int i = 1; i < V; i++) {
-    v[i] = v[i - 1];
-    if ((u32)j + i == end && end < n) {
-      end += alike;
-      v[i] = load<C>(from[++run * step]);
-    }
-  }
-}
-
-// Loads the elements of a pack, `W` at a time. They are converted when they are used, so that no load waits for another.
-template <int W, typename E> __device__ inline void fetch(const E* from, i64 step, i64 j, Pack<E, W> (&p)[V / W]) {
-#pragma unroll
-  for (int w = 0; w < V / W; w++) {
-    if (W > 1) p[w] = *(const Pack<E, W>*)(from + j + w * W);
-    else p[w].at[0] = from[(j + w) * step];
-  }
-}
-template <int W, typename E> __device__ inline C element(const Pack<E, W> (&p)[V / W], int i) {
-  return load<C>(p[i / W].at[i % W]);
-}
-
-// Loads the weights of those elements of a pack that belong to a row, one by one.
-template <typename E> __device__ inline void fetch_row(const E* from, i64 step, i64 j, u32 lead, u32 n, Pack<E, 1> (&p)[V]) {
-  EACH if (LIVE) p[i].at[0] = from[((i64)j + i - lead) * step];
-}
-
-// Statistics of elements of a row: their number, their mean, and the sum of squared differences to the mean; without a
-// mean, the sum of squares.
-struct Part { C count, mean, squares; };
-
-__device__ inline Part join(Part a, Part b) {
-  if (!CENTRED) { a.squares += b.squares; return a; }
-  C count = a.count + b.count, share = count > C(0) ? b.count / count : C(0), between = b.mean - a.mean;
-  Part all = {count, a.mean + between * share, a.squares + b.squares + between * between * a.count * share};
-  return all;
-}
-
-__device__ inline Part part_of(const C (&v)[K][V], u32 start, u32 n, u32 lane, u32 lead = 0) {
-  Part a = {0, 0, 0};
-  if (CENTRED) {
-    EACH_PACK(start) { EACH_LIVE(a.mean += v[k][i]; a.count += C(1)) }
-    if (a.count > C(0)) a.mean /= a.count;
-  }
-  EACH_PACK(start) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
-  return a;
-}
-
-__device__ inline Part shuffled(Part a, int mask) {
-  if (CENTRED) {
-    a.count = SHUFFLE_XOR(a.count, mask);
-    a.mean = SHUFFLE_XOR(a.mean, mask);
-  }
-  a.squares = SHUFFLE_XOR(a.squares, mask);
-  return a;
-}
-__device__ inline C shuffled(C a, int mask) { return SHUFFLE_XOR(a, mask); }
-
-struct Join { __device__ Part operator()(Part a, Part b) const { return join(a, b); } };
-struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
-
-// Combines the values of a row's threads; each thread receives the total. The thread with the lower number is the first
-// operand, so both threads of a pair compute the same bits.
-template <typename P, typename F> __device__ inline P across(P a, F joined) {
-#pragma unroll
-  for (int mask = 1; mask < (T < 32 ? T : 32); mask *= 2) {
-    P b = shuffled(a, mask);
-    a = threadIdx.x & mask ? joined(b, a) : joined(a, b);
-  }
-  if (T > 32) {
-    __shared__ P part[BLOCK / 32];
-    u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) part[warp] = a;
-    __syncthreads();
-    const u32 other = threadIdx.x % (T > 512 ? 32 : T > 256 ? 16 : T > 128 ? 8 : T > 64 ? 4 : 2);
-    a = other < T / 32 ? part[first + other] : P();
-#pragma unroll
-    for (int mask = 1; mask < T / 32; mask *= 2) {
-      P b = shuffled(a, mask);
-      a = threadIdx.x & mask ? joined(b, a) : joined(a, b);
-    }
-  }
-  return a;
-}
-
-// Statistics of a row in registers.
-__device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane, u32 lead = 0) {
-  Part a = Part();
-  if (CENTRED) {
-    C sum = 0;
-    EACH_PACK(0) { EACH_LIVE(sum += v[k][i]) }
-    a.mean = across(sum, Sum()) / C(n - lead);
-  }
-  EACH_PACK(0) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
-  a.squares = across(a.squares, Sum());
-  return a;
-}
-"#;
 
 #[cfg(test)]
 mod tests {
@@ -561,7 +371,7 @@ mod tests {
             let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
             let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
             let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
-            let NormPartition { sharing, shifted, staged, several, .. } = NormPartition::of(&spec, &norm);
+            let NormPartition { sharing, shifted, staged, several, .. } = NormPartition::of(&spec, &norm, &Channels::of(&spec));
             let Sharing { pack, packs, threads, whole } = sharing;
             let reach = length + if shifted { pack - 1 } else { 0 };
             prop_assert!(!whole || reach <= threads * packs * pack);

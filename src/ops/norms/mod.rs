@@ -4,9 +4,11 @@
 mod accuracy;
 mod batch;
 mod channel;
+mod columns;
 mod flat;
 mod groups;
 mod kernel;
+mod text;
 
 use super::elementwise::compute_type;
 use super::rows::row_length;
@@ -14,8 +16,8 @@ use super::*;
 
 pub use batch::BatchNorm;
 pub use groups::GroupNorm;
-pub(super) use kernel::HELPERS;
 use kernel::NormPartition;
+pub(super) use text::HELPERS;
 
 /// A norm of rows; with `adds`, of the sum of two inputs.
 pub struct Norm {
@@ -119,7 +121,7 @@ impl Operation for Norm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        NormPartition::of(spec, self).cost(spec, self)
+        NormPartition::of(spec, self, &Channels::of(spec)).cost(spec, self)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -137,7 +139,7 @@ impl Operation for Norm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let channels = Channels::of(spec);
-        vec![NormPartition::of(spec, self).launch(self.name(), spec, self, &channels)]
+        vec![NormPartition::of(spec, self, &channels).launch(self.name(), spec, self, &channels)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -291,10 +291,13 @@ fn wide_pack(spec: &Spec, lines: &Lines) -> Option<u64> {
     std::iter::successors(is_simple.then_some(MAX_PACK), |pack| (*pack > 2).then_some(pack / 2)).find(fits)
 }
 
-/// Returns the number of threads that share a line of this many packs: about one for each two packs, or fewer that have
-/// fewer positions without a pack, if there are enough lines to occupy the device.
+/// Returns the number of threads that share a line of this many packs: one for each pack if the device can run so many at the same
+/// time; otherwise about one for each two packs, or fewer that have fewer positions without a pack, if there are enough lines to
+/// occupy the device.
 fn threads_of(packs: u64, lines: u64) -> u64 {
-    let most = packs.div_ceil(2).next_power_of_two().min(u64::from(BLOCK));
+    // If the device has room for them, a thread for each pack takes the least time.
+    let has_room = lines * packs.next_power_of_two() <= UNITS * UNIT_THREADS;
+    let most = packs.div_ceil(if has_room { 1 } else { 2 }).next_power_of_two().min(u64::from(BLOCK));
     let places = |threads: u64| threads * packs.div_ceil(threads);
     let fits = |threads: &u64| packs.div_ceil(*threads) <= UNDER_WAY && lines * threads >= UNITS * UNIT_THREADS;
     halves(most)
@@ -445,10 +448,11 @@ mod tests {
         }
     }
 
-    /// 70 packs fill three rounds of 32 threads better than two of 64; 256 packs fill both.
+    /// 70 packs of many lines fill three rounds of 32 threads better than two of 64; 256 packs fill both. Few lines have a thread
+    /// for each pack.
     #[test]
     fn many_lines_have_threads_that_their_packs_fill() {
-        assert_eq!((threads_of(70, 1 << 16), threads_of(70, 64)), (32, 64));
+        assert_eq!((threads_of(70, 1 << 16), threads_of(70, 64)), (32, 128));
         assert_eq!(threads_of(256, 1 << 16), 128);
         for packs in 1..2000 {
             let (few, many) = (threads_of(packs, 1), threads_of(packs, 1 << 20));
