@@ -80,9 +80,9 @@ impl Direct {
                 let segments = words.min(room).clamp(1, most);
                 Direct { ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), rows, count }
             };
-            // Some warps without a word do not matter if a row could have many terms.
+            // Some warps without a word do not matter if a row could have many terms, unless a pack takes two loads.
             let words = count.div_ceil(WARP);
-            let fewer = Some(division(words)).filter(|direct| direct.batches() <= FEW_BATCHES);
+            let fewer = Some(division(words)).filter(|direct| ragged || direct.batches() <= FEW_BATCHES);
             fewer.unwrap_or_else(|| division(words.next_power_of_two()))
         };
         // Each warp has instructions besides those for its indices, so that more warps pay off only if a popular row needs them.

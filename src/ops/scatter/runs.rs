@@ -1,9 +1,9 @@
 //! The kernels of a `scatter` with `combine: add` of wide rows: positions sorted by row, and windows of them.
 //!
 //! First kernels sort the positions of indices by row. Then each block adds the terms of a window of sorted positions, whatever rows they
-//! belong to, and sets some rows without terms to zero. So the terms and the rows without terms are divided evenly among blocks, however often
-//! indices name a row. A row that goes on beyond a window leaves the sum of each window to a last kernel. Windows depend on the number of
-//! positions alone, so that every run adds terms in the same order.
+//! belong to. So the terms are divided evenly among blocks, however often indices name a row. Rows without terms are set to zero by blocks of
+//! their own or, if they are most rows, before. A row that goes on beyond a window leaves the sum of each window to a last kernel. Windows
+//! depend on the number of positions alone, so that every run adds terms in the same order.
 
 use super::super::layout::packs_of_rows;
 use super::super::movement::Columns;
@@ -21,6 +21,9 @@ const COMPARED: u64 = WARP;
 /// Minimum number of positions of a window for each group of threads, and maximum number of all, which shared memory holds.
 const EACH: [u64; 2] = [4, 2048];
 
+/// Maximum size in bytes of a sum for each thread of a block, beside its window.
+const SUMS: u64 = 24 << 10;
+
 /// Number of bytes that memory moves in the time of a launch.
 const LAUNCH_BYTES: u64 = 5 << 20;
 
@@ -33,8 +36,8 @@ const AHEAD: u64 = 4;
 /// Number of resident blocks per SM that add aligned packs of up to four elements, and others, which take more registers.
 const RESIDENT: [u64; 2] = [4, 3];
 
-/// Instructions per pair of indices that are compared, and others per thread of that kernel; per thread and term, per thread that writes a
-/// pack, and others per thread of the kernel that adds; and per thread of the last kernel.
+/// Instructions per pair of indices that are compared, and others per thread of that kernel; per 16 bytes of zeros; per thread and term, per
+/// thread that writes a pack, and others per thread of the kernel that adds; and per thread of the last kernel. These are estimates.
 const PER_PAIR: f64 = 2.5;
 const PER_COMPARER: f64 = 100.0;
 const PER_ZEROS: f64 = 8.0;
@@ -65,7 +68,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Returns the division; `None` if rows or positions need more than 31 bits.
+    /// Returns the division; `None` if rows are short, if rows or positions need more than 31 bits, or if the sums of a block do not fit shared
+    /// memory. `clears` means that most rows of a contiguous output have no term.
     pub fn of(spec: &Spec, columns: &Columns, clears: bool) -> Option<Runs> {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
@@ -83,7 +87,8 @@ impl Runs {
         let sort = RowSort::of(count, rows);
         let runs = Runs { sort, ragged, pack, lanes, chunks, each, windows, zeroing, clears, rows, count };
         let is_wide = columns.length * spec.inputs[0].dtype.size() >= WIDE;
-        (is_wide && rows < 1 << 31 && count < 1 << 31).then_some(runs)
+        let sums = u64::from(BLOCK) * pack * scatter_type(spec).size();
+        (is_wide && rows < 1 << 31 && count < 1 << 31 && sums <= SUMS).then_some(runs)
     }
 
     /// Number of bytes that memory moves in the time of the launches.
