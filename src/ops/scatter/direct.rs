@@ -23,6 +23,9 @@ const BYTES_OF_A_STEP: u64 = 4 << 20;
 /// times take 4.6 µs on an H100, as long as a search whose blocks divide such a row.
 const MAX_BATCHES: u64 = 12;
 
+/// Number of times up to which a thread reads terms while words of indices are not divided among more warps than words.
+const FEW_BATCHES: u64 = 4;
+
 /// Number of warps per SM up to which more warps share a row, and up to which they do so if a row could have many terms: three quarters
 /// of those that an SM can run at the same time.
 const ENOUGH_WARPS: u64 = 16;
@@ -73,8 +76,14 @@ impl Direct {
         let most = (MAX_SUMS / (lanes * pack)).min(LARGEST_BLOCK / WARP);
         let with = |warps: u64| {
             let room = UNITS * warps / rows.saturating_mul(chunks);
-            let segments = count.div_ceil(WARP).min(room).clamp(1, most);
-            Direct { ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), rows, count }
+            let division = |words: u64| {
+                let segments = words.min(room).clamp(1, most);
+                Direct { ragged, pack, lanes, chunks, segments: 1 << segments.ilog2(), rows, count }
+            };
+            // Some warps without a word do not matter if a row could have many terms, unless a pack takes two loads.
+            let words = count.div_ceil(WARP);
+            let fewer = Some(division(words)).filter(|direct| ragged || direct.batches() <= FEW_BATCHES);
+            fewer.unwrap_or_else(|| division(words.next_power_of_two()))
         };
         // Each warp has instructions besides those for its indices, so that more warps pay off only if a popular row needs them.
         let direct = Some(with(ENOUGH_WARPS)).filter(|direct| direct.batches() <= MAX_BATCHES);

@@ -3,7 +3,9 @@
 mod bucket_kernels;
 mod buckets;
 mod direct;
+mod finder;
 mod lists;
+mod runs;
 mod search;
 mod search_kernels;
 
@@ -15,10 +17,7 @@ use super::radix::RowSort;
 use super::select::GROUPS;
 use super::*;
 
-use buckets::Buckets;
-use direct::Direct;
-use lists::Lists;
-use search::Search;
+use finder::Finder;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -130,12 +129,8 @@ impl Operation for Scatter {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
         let columns = &split.columns;
-        match split.finder {
-            Finder::Direct(direct) => return direct.launches(spec, columns),
-            Finder::Search(search) => return search.launches(spec, columns),
-            Finder::Lists(lists) => return lists.launches(spec, columns),
-            Finder::Buckets(buckets) => return buckets.launches(spec, columns),
-            Finder::Sort(_) | Finder::Last => {}
+        if let Some(launches) = split.finder.launches(spec, columns) {
+            return launches;
         }
         let partials = split.windows * columns.length * scatter_type(spec).size();
         let parts = Parts::of(spec, columns, split.found(spec), partials);
@@ -196,23 +191,6 @@ const TERMS_OF_A_THREAD: u64 = 8;
 /// Instructions per element that is added, and per index that is examined.
 const PER_ELEMENT: f64 = 3.0;
 const PER_INDEX: f64 = 12.0;
-
-/// The way in which a kernel finds the terms of a row.
-#[derive(Clone, Copy, Debug)]
-enum Finder {
-    /// Warps compare all indices with one row each, and add its terms.
-    Direct(Direct),
-    /// Blocks search all indices for the terms of their rows.
-    Search(Search),
-    /// Blocks add the terms of consecutive rows, which they find in tiles of sorted positions.
-    Buckets(Buckets),
-    /// Kernels make a list of the terms of each row, and add them.
-    Lists(Lists),
-    /// Kernels sort the positions of indices by row.
-    Sort(RowSort),
-    /// A kernel finds the last position of each row.
-    Last,
-}
 
 /// Parameters, arguments and text of all kernels that read terms.
 struct Parts {
@@ -290,13 +268,7 @@ struct Split {
 impl Split {
     /// The cost of each launch; empty if only the cost of all launches together is known.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        let mut costs = match self.finder {
-            Finder::Direct(direct) => direct.launch_costs(spec),
-            Finder::Search(search) => search.launch_costs(spec),
-            Finder::Lists(lists) => lists.launch_costs(spec),
-            Finder::Buckets(buckets) => buckets.launch_costs(spec),
-            Finder::Sort(_) | Finder::Last => Vec::new(),
-        };
+        let mut costs = self.finder.launch_costs(spec);
         if let Some(adds) = costs.iter_mut().max_by(|a, b| a.instructions.total_cmp(&b.instructions)) {
             adds.flops = self.flops(spec);
         }
@@ -315,18 +287,7 @@ impl Split {
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
-        let direct = || Direct::of(spec, &columns).map(Finder::Direct);
-        let search = Search::of(spec, &columns, sparse);
-        // Lists of terms are faster than several searches, unless most rows have none.
-        let fast_search = || search.filter(|search| sparse || search.is_one_wave()).map(Finder::Search);
-        let search = || search.map(Finder::Search);
-        let lists = || Lists::of(spec, &columns).map(Finder::Lists);
-        let sorted = || Buckets::of(spec, &columns).map(Finder::Buckets);
-        let finder = match adds {
-            true => direct().or_else(fast_search).or_else(lists).or_else(search).or_else(sorted),
-            false => search().or_else(|| (!sparse).then_some(Finder::Last)),
-        };
-        let finder = finder.unwrap_or(Finder::Sort(sort));
+        let finder = Finder::of(spec, &columns, sparse);
         // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
         let wanted = if adds { (count / rows.max(1) / TERMS_OF_A_THREAD).max(1).next_power_of_two() } else { 1 };
@@ -364,9 +325,9 @@ impl Split {
     /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Direct(_) | Finder::Search(_) | Finder::Buckets(_) | Finder::Lists(_) => 0,
             Finder::Sort(sort) => sort.radix().workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
+            _ => 0,
         }
     }
 }
@@ -554,19 +515,6 @@ fn scattered(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], of: impl Fn(f64
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn terms_are_found_in_the_way_that_takes_least_time() {
-        let finder = |dtype, count, inner, rows| {
-            let inputs = vec![Tensor::packed(dtype, &[count, inner]), Tensor::packed(DType::I32, &[count])];
-            let attrs = Attrs::of([("combine", Attr::Word("add"))]);
-            let spec = Spec::new(&Scatter, attrs, inputs, vec![Tensor::packed(dtype, &[rows, inner])]);
-            Split::of(&spec).finder
-        };
-        assert!(matches!(finder(DType::F16, 315, 208, 597), Finder::Direct(_)));
-        assert!(matches!(finder(DType::BF16, 237, 61, 32768), Finder::Search(search) if search.is_one_wave()));
-        assert!(matches!(finder(DType::F32, 856, 4096, 1232), Finder::Lists(_)));
-    }
 
     proptest! {
         /// Each way to find terms knows the cost of each of its launches, which together move all operands.

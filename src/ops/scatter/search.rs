@@ -168,6 +168,11 @@ impl Search {
         self.blocks() <= UNITS * self.resident()
     }
 
+    /// Whether a thread reads all of its indices at once.
+    pub fn reads_at_once(&self) -> bool {
+        self.share() <= self.threads * EACH
+    }
+
     fn blocks(&self) -> u64 {
         self.rows.div_ceil(self.own).saturating_mul(self.chunks * self.segments)
     }
@@ -254,11 +259,10 @@ impl Search {
         spec.attrs.word("combine") == "add" && self.terms().div_ceil(self.own) > self.part()
     }
 
-    /// Number of accesses after the first for which a thread waits: its indices, twice if it counts them before it sorts them, and then its
-    /// terms, several at a time.
+    /// Number of accesses after the first for which a thread waits: its indices, and then its terms, several at a time.
     fn waits(&self, spec: &Spec) -> u64 {
         let (groups, terms) = (self.threads / self.lanes, self.terms());
-        let looks = self.share().div_ceil(self.threads * EACH) * if self.finds_few() { 1 } else { 2 };
+        let looks = self.share().div_ceil(self.threads * EACH);
         // Rows without terms take no time.
         let named = self.own.min(terms.max(1));
         let adds = match spec.attrs.word("combine") == "add" {

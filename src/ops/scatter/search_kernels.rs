@@ -1,7 +1,7 @@
 //! Text of the kernels of [`super::search`].
 
-/// Kernel text: the block has the indices from `begin` to `limit`. `find_few` lists the terms of its rows, and `count_rows` counts the terms of
-/// each row and warp, of which each warp has consecutive positions. `found` is the number of terms.
+/// Kernel text: the block has the indices from `begin` to `limit`, of which each warp has consecutive ones. `read_indices` reads them and lists
+/// the terms of few rows, and `count_rows` counts the terms of each row and warp. `found` is the number of terms.
 pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
   const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
   const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
@@ -47,58 +47,57 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
 #endif
   };
 #endif
-  // Lists the terms of few rows, in any order, as keys of the row and the position.
-  auto find_few = [&]() {
-    Index index[EACH];
-    auto read_indices = [&](P base) {
+  // The warp's positions are from `from` to `to`. `of_position` returns the row of the thread's h-th position, or `OWN`, from a register
+  // that has four of them.
+  const u32 OF_WARP = ((SHARE + 31) / 32 + WARPS - 1) / WARPS * 32, HELD = OF_WARP / 32;
+  const P from = begin + warp * OF_WARP + lane32;
+  u32 owns[(HELD + 3) / 4] = {};
+  auto of_position = [&](u32 h) { return owns[h / 4] >> h % 4 * 8 & 0xffu; };
+  auto position_of = [&](u32 h) { return from + h * 32; };
+  // Reads the indices. Lists the terms of few rows, in any order, as keys of the row and the position, if `lists`.
+  auto read_indices = [&](bool lists) {
+    if (lists) {
+      if (t < FEW) room.keys[t] = 0xffffffffu;
+      if (t == 0) found = 0;
+    }
+#pragma unroll
+    for (u32 base = 0; base < HELD; base += EACH) {
+      Index index[EACH];
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
-        const P p = base + e * THREADS;
-        index[e] = p < limit ? INDEX(p) : (Index)-1;
+        const u32 h = base + e;
+        index[e] = h < HELD && position_of(h) < limit ? INDEX(position_of(h)) : (Index)-1;
       }
-    };
-    read_indices(begin + t);
-    if (t < FEW) room.keys[t] = 0xffffffffu;
-    if (t == 0) found = 0;
+      if (base == 0) {
 #if CLEARS
-    clear_rows();
+        clear_rows();
 #endif
-    __syncthreads();
-    for (P base = begin + t; base < limit; base += EACH * THREADS) {
-      if (base != begin + t) read_indices(base);
-      bool has_room = true;
+        if (lists) __syncthreads();
+      }
+      bool has_room = lists;
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
-        const u32 own = row_of(index[e]);
+        const u32 h = base + e, own = row_of(index[e]);
+        if (h < HELD) owns[h / 4] |= own << h % 4 * 8;
         if (own == OWN || !has_room) continue;
         const u32 slot = atomicAdd(&found, 1u);
         // More terms are counted again.
         has_room = slot < FEW;
-        if (has_room) room.keys[slot] = own << 16 | (base + e * THREADS - begin);
+        if (has_room) room.keys[slot] = own << 16 | (position_of(h) - begin);
       }
     }
     __syncthreads();
   };
-  // The warp's positions are from `from` to `to`, at most `share`.
-  P from = 0, to = 0;
-  u32 share = 0;
   auto count_rows = [&]() {
-    share = ((limit - begin + 31) / 32 + WARPS - 1) / WARPS * 32;
-    from = begin + warp * share;
-    to = from + share < limit ? from + share : limit;
     for (u32 k = t; k < WARPS * OWN; k += THREADS) room.counts[k] = 0;
     if (t == 0) found = 0;
     __syncthreads();
     u32 mine = 0;
-    for (P base = from; base < to; base += 32 * EACH) {
-      u32 own[EACH];
 #pragma unroll
-      for (u32 e = 0; e < EACH; e++) own[e] = base + e * 32 + lane32 < to ? row_of(INDEX(base + e * 32 + lane32)) : OWN;
-#pragma unroll
-      for (u32 e = 0; e < EACH; e++) {
-        if (own[e] < OWN) atomicAdd(&room.counts[warp * OWN + own[e]], 1u);
-        mine += own[e] < OWN;
-      }
+    for (u32 h = 0; h < HELD; h++) {
+      const u32 own = of_position(h);
+      if (own < OWN) atomicAdd(&room.counts[warp * OWN + own], 1u);
+      mine += own < OWN;
     }
     mine = sum32(mine);
     if (lane32 == 0 && mine > 0) atomicAdd(&found, mine);
@@ -171,24 +170,19 @@ pub const SORT: &str = r#"  u32 part = 0, parts = 0;
       part_starts[OWN] = parts;
     }
     __syncthreads();
-    // Votes and shuffles need all threads of a wavefront, which can be two of these warps.
-    for (u32 done = 0; done < share; done += 32 * EACH) {
-      const P base = from + done;
-      u32 own[EACH];
 #pragma unroll
-      for (u32 e = 0; e < EACH; e++) own[e] = base + e * 32 + lane32 < to ? row_of(INDEX(base + e * 32 + lane32)) : OWN;
-#pragma unroll
-      for (u32 e = 0; e < EACH; e++) {
-        if (!any_vote(own[e] < OWN)) continue;
-        u32 same, leader, lower = equals32(own[e], same, leader), slot = 0;
-        if (lower == 0 && own[e] < OWN) {
-          slot = room.counts[warp * OWN + own[e]];
-          room.counts[warp * OWN + own[e]] = slot + same;
-        }
-        slot = SHUFFLE(slot, leader) + lower;
-        if (own[e] < OWN) order[slot] = (unsigned short)(base + e * 32 + lane32 - begin);
-        order_warp();
+    for (u32 h = 0; h < HELD; h++) {
+      const u32 own = of_position(h);
+      // Votes and shuffles need all threads of a wavefront, which can be two of these warps.
+      if (!any_vote(own < OWN)) continue;
+      u32 same, leader, lower = equals32(own, same, leader), slot = 0;
+      if (lower == 0 && own < OWN) {
+        slot = room.counts[warp * OWN + own];
+        room.counts[warp * OWN + own] = slot + same;
       }
+      slot = SHUFFLE(slot, leader) + lower;
+      if (own < OWN) order[slot] = (unsigned short)(position_of(h) - begin);
+      order_warp();
     }
     __syncthreads();
   };
@@ -287,17 +281,12 @@ pub const ADD: &str = r#"  auto write = [&](u32 own, i64 column, const C* sum) {
       if (lane32 < LANES && column < (i64)n) write(own, column, sum);
     }
   };
-#if FEW_EXPECTED
-  find_few();
-  const bool is_few = found <= FEW;
+  read_indices(FEW_EXPECTED);
+  const bool is_few = FEW_EXPECTED && found <= FEW;
   if (!is_few) {
     __syncthreads();
     count_rows();
   }
-#else
-  const bool is_few = false;
-  count_rows();
-#endif
   if (is_few) sort_few();
   else sort_rows();
   add();
