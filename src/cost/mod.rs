@@ -88,7 +88,12 @@ impl Busy {
     }
 }
 
-/// The tasks of an operation, one for each launch. `cached` is the share of its bytes in device memory that the cache
+/// Whether a launch runs on a device: some kernels do only what clusters of blocks have not done.
+pub fn runs(launch: &Launch, profile: &Profile) -> bool {
+    !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())
+}
+
+/// The tasks of an operation, one for each launch that [`runs`]. `cached` is the share of its bytes in device memory that the cache
 /// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     if let [Launch::Peer(_)] = launches {
@@ -98,12 +103,13 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
         Some(costs) => {
             let of_launch =
                 |(launch, cost): (&Launch, &Cost)| task(launch, cost, Grid::of(launch, cost), cached, profile);
-            launches.iter().zip(&costs).map(of_launch).collect()
+            launches.iter().zip(&costs).filter(|(launch, _)| runs(launch, profile)).map(of_launch).collect()
         }
         // The work of all launches is divided evenly, and so are their blocks.
         None => {
-            let cost = spec.cost().each_of(launches.len().max(1) as u64);
-            launches.iter().map(|launch| task(launch, &cost, Grid::unknown(&cost), cached, profile)).collect()
+            let run = launches.iter().filter(|launch| runs(launch, profile));
+            let cost = spec.cost().each_of(run.clone().count().max(1) as u64);
+            run.map(|launch| task(launch, &cost, Grid::unknown(&cost), cached, profile)).collect()
         }
     }
 }
@@ -145,7 +151,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         .max(unit_time(cost, grid, profile) * beside)
                         .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
                         .max(thread_time(cost, grid, cached, profile));
-                    if cost.alternates { arithmetic + others } else { arithmetic.max(others) }
+                    // Blocks on one unit hide each other's latencies, but not those of one block.
+                    let alone = if cost.alternates { arithmetic / beside + thread_time(cost, grid, cached, profile) } else { 0.0 };
+                    arithmetic.max(others).max(alone)
                 }
             };
             let floor = match cost.matrix {
@@ -375,8 +383,8 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
 pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
     let launches = spec.launch();
     let tasks = tasks(spec, &launches, cached, profile);
-    let apart = profile.gap_same.value() * launches.len().saturating_sub(1) as f64;
-    let each = launches.iter().zip(&tasks).map(|(launch, task)| match launch {
+    let apart = profile.gap_same.value() * tasks.len().saturating_sub(1) as f64;
+    let each = launches.iter().filter(|launch| runs(launch, profile)).zip(&tasks).map(|(launch, task)| match launch {
         Launch::Collective(collectives) if ranks.len() > 1 => {
             let times = collectives.iter().map(|one| exchange(one, ranks, &profile.topology));
             profile.kernel_floor.value().round() + times.fold(0.0, f64::max).round()

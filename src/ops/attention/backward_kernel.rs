@@ -8,7 +8,7 @@ use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
 use super::cost::PER_BIAS;
 use super::cost::Tiles;
-use super::kernel::{RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
+use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -35,6 +35,17 @@ const MAX_SPLITS: u64 = 16;
 /// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
 /// each of the three gradients takes one more.
 const PRODUCTS: f64 = 7.0;
+
+/// Throughput of these products divided by that of the library's: each multiplication waits for the loads of its tile.
+const RATE: f64 = 0.4;
+
+/// Loads of a bias for which a thread waits once: it loads one element after the other, and four of them share a sector.
+const PER_WAIT: f64 = 4.0;
+
+/// Instructions of the kernels before and behind the products: per product of two elements, per row, and per part that is added.
+const PER_PRODUCT: u64 = 6;
+const PER_SUM: u64 = 60 * WARP;
+const PER_PART: u64 = 4;
 
 /// Instructions per score and kernel: scale, exponential, gradient of the score, and two roundings.
 const PER_SCORE: f64 = 8.0;
@@ -205,59 +216,92 @@ impl BackwardPartition {
         of(columns, row(widths[0]) + row(widths[1])).max(of(STAGES * HOPPER_COLUMNS, whole))
     }
 
-    /// Returns the cost of all gradient kernels together.
-    pub fn cost(&self, spec: &Spec) -> Cost {
-        let pairs = self.shape.pairs();
-        let elements = (self.shape.size + self.shape.value_size) as f64;
-        let (mut multiplied, mut steps) = (0.0, 0);
-        let (instructions, share, matrix) = match self.tiles {
-            Some((_, widths)) => {
-                let columns = HOPPER_COLUMNS;
-                let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
-                let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-                // The kernel for queries, and the one for keys.
-                let heads = self.shape.batch * self.shape.heads;
-                let resident =
-                    UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
-                let tiles = |by_keys: bool| {
-                    let sides = if by_keys { (columns, BLOCK_ROWS) } else { (BLOCK_ROWS, columns) };
-                    Tiles::of(&self.shape, heads, sides, by_keys)
-                };
-                let both = [tiles(false), tiles(true)];
-                steps = both.iter().map(|tiles| tiles.longest).sum();
-                let scores = both.map(|tiles| tiles.even(resident)).iter().sum::<f64>() * (BLOCK_ROWS * columns) as f64;
-                multiplied = PRODUCTS * scores * (widths[0] + widths[1]) as f64 / 2.0 / RATE;
-                (of_a_score * scores, of_shared.max(share(THREADS)), Some(arithmetic))
-            }
-            None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
+    /// Returns the cost of each kernel in the order of [`BackwardPartition::kernels`], or of all together without matrix units.
+    pub fn costs(&self, spec: &Spec) -> Vec<Cost> {
+        let Some((_, widths)) = self.tiles else { return vec![self.cost_of_rows(spec)] };
+        let bytes = |operands: &[usize]| operands.iter().map(|&operand| spec.operand(operand).bytes()).sum::<u64>();
+        let of = |bytes: u64| Traffic::of(Space::Device, bytes);
+        let (outputs, rows) = (spec.inputs.len(), self.shape.batch * self.shape.heads * self.shape.queries);
+        let sums = Cost {
+            instructions: (rows * (PER_PRODUCT * self.shape.value_size + PER_SUM)) as f64,
+            read: of(bytes(&[3, 5]) + input(spec, DLSE).map_or(0, |place| bytes(&[place]))),
+            scratch: of(4 * rows),
+            blocks: rows.div_ceil(THREADS / WARP).max(1),
+            share: share(THREADS),
+            ..Cost::default()
         };
+        let has_bias = input(spec, BIAS);
+        let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
+        let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
+        let share_of_block = of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT);
+        let resident = UNITS * u64::from(Cost::WHOLE_UNIT / share_of_block);
         let splits = self.splits();
         let parts = if splits > 1 { 4 * splits * self.results() } else { 0 };
+        let of_kernel = |by_keys: bool| {
+            let sides = if by_keys { (HOPPER_COLUMNS, BLOCK_ROWS) } else { (BLOCK_ROWS, HOPPER_COLUMNS) };
+            let all = Tiles::of(&self.shape, self.shape.batch * self.shape.heads, sides, by_keys);
+            // A block has the queries of all heads that share its keys.
+            let tiles = if by_keys { all.joined(self.shape.group).shared(splits) } else { all };
+            let (grid, products) = (self.blocks(by_keys).max(1), if by_keys { 4.0 } else { 3.0 });
+            let each = tiles.of_block(resident, grid);
+            let scores = each * (grid * BLOCK_ROWS * HOPPER_COLUMNS) as f64;
+            let of_thread = (BLOCK_ROWS * HOPPER_COLUMNS / THREADS) as f64;
+            let slopes = !by_keys && spec.outputs.len() > SLOPES;
+            let results: u64 = match by_keys {
+                true if splits > 1 => 0,
+                true => bytes(&[outputs + 1, outputs + 2]),
+                false => bytes(&[outputs]) + if slopes { bytes(&[outputs + SLOPES]) } else { 0 },
+            };
+            Cost {
+                flops: products * self.shape.pairs() * (self.shape.size + self.shape.value_size) as f64,
+                instructions: (PER_SCORE + if has_bias.is_some() { PER_BIAS } else { 0.0 }) * scores,
+                special: self.shape.pairs(),
+                read: of(bytes(&[0, 1, 2, 5]) + has_bias.map_or(0, |place| bytes(&[place]))),
+                written: of(results),
+                scratch: of(if by_keys { parts } else { 0 }),
+                blocks: grid,
+                share: share_of_block,
+                matrix: Some(arithmetic),
+                alternates: true,
+                waits: 2.0 + each * (1.0 + has_bias.map_or(0.0, |_| of_thread / PER_WAIT)),
+                exchanges: 2.0 * each,
+                tiling: Tiling {
+                    flops: products * scores * (widths[0] + widths[1]) as f64 / RATE,
+                    ..Tiling::default()
+                },
+                ..Cost::default()
+            }
+        };
+        let mut all = vec![sums, of_kernel(false), of_kernel(true)];
+        if splits > 1 {
+            let threads = self.results();
+            all.push(Cost {
+                instructions: (threads * (PER_PART * splits + PER_SUM / WARP)) as f64,
+                written: of(bytes(&[outputs + 1, outputs + 2])),
+                scratch: of(parts),
+                blocks: threads.div_ceil(THREADS).max(1),
+                share: share(THREADS),
+                ..Cost::default()
+            });
+        }
+        all
+    }
+
+    /// Returns the cost of the kernels without matrix units.
+    fn cost_of_rows(&self, spec: &Spec) -> Cost {
+        let (pairs, elements) = (self.shape.pairs(), (self.shape.size + self.shape.value_size) as f64);
+        // Every row reads two operands with as many elements as its pairs have.
+        let again = (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size();
         Cost {
             flops: PRODUCTS * pairs * elements,
-            scratch: Traffic::of(Space::Device, 2 * parts),
-            instructions,
+            instructions: pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0),
             special: 2.0 * pairs,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            // Without tiles, every row reads two operands with as many elements as its pairs have.
-            reread: match self.tiles {
-                Some(_) => Spec::bytes_of(&spec.inputs),
-                None => Traffic::of(Space::Device, (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size()),
-            },
+            reread: Traffic::of(Space::Device, again),
             // The two kernels run one after the other.
             blocks: self.blocks(false).max(self.blocks(true)).max(1),
-            waits: steps as f64,
-            exchanges: 2.0 * steps as f64,
-            share,
-            matrix,
-            alternates: matrix.is_some(),
-            tiling: Tiling {
-                flops: multiplied,
-                further: if matrix.is_some() { 2 + u64::from(splits > 1) } else { 0 },
-                ..Tiling::default()
-            },
+            share: share(THREADS),
             ..Cost::default()
         }
     }
