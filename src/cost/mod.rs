@@ -329,7 +329,12 @@ pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
 /// Time in ns from the end of a graph's node to the start of a node that depends on it. With `cold` caches, which are flushed before
 /// each iteration, the device reads the node's description and arguments from memory first.
 pub fn node_gap(cold: bool, profile: &Profile) -> f64 {
-    profile.graph.gap.value() + if cold { profile.memory_latency.value() } else { 0.0 }
+    // One access. A kernel's first access to its data takes longer.
+    let access = match profile.memory_wait.value() {
+        wait if wait > 0.0 => wait,
+        _ => profile.memory_latency.value(),
+    };
+    profile.graph.gap.value() + if cold { access } else { 0.0 }
 }
 
 /// Number of groups in which a kernel's blocks start if it has the device alone. A kernel with more waves starts

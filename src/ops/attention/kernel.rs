@@ -67,8 +67,8 @@ const WAIT: f64 = 342.0;
 
 /// Accesses for which a block of a paged call waits before its first keys: the length of its sequence, and its pages.
 const PAGE_WAITS: f64 = 2.0;
-/// Accesses to memory that take as long as it takes to start clusters and to join the results of their blocks.
-const CLUSTER_WAITS: f64 = 7.0;
+/// Exchanges of a block that take as long as it takes to start clusters, 2.5 µs as for grouped products.
+const CLUSTER_EXCHANGES: f64 = 24.0;
 
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
@@ -266,7 +266,11 @@ impl ForwardPartition {
             },
             written: Spec::bytes_of(&spec.outputs),
             waits: self.tiles.as_ref().map_or(0.0, |tiles| self.waits(tiles)),
-            exchanges: if self.tiles.is_some() { 3.0 } else { 0.0 },
+            exchanges: match &self.tiles {
+                Some(tiles) if tiles.cluster > 1 => 3.0 + CLUSTER_EXCHANGES,
+                Some(_) => 3.0,
+                None => 0.0,
+            },
             blocks: self.blocks().max(1),
             share,
             matrix,
@@ -302,8 +306,7 @@ impl ForwardPartition {
         let issued = PER_SCORE * scores * (PER_ISSUE + PER_STEP / tiles.threads() as f64);
         let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
         let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
-        let of_cluster = if tiles.cluster > 1 { CLUSTER_WAITS } else { 0.0 };
-        2.0 + of_pages + of_cluster + of_tile * self.of_block(tiles)
+        2.0 + of_pages + of_tile * self.of_block(tiles)
     }
 
     /// Number of tiles of scores of each block, if all had as many.
