@@ -119,7 +119,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
     // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
-        (Traffic { device: 1.., .. }, None) => profile.memory_latency.value(),
+        (Traffic { device: 1.., .. }, None) => first_access(cost, cached, profile),
         _ => 0.0,
     };
     match launch {
@@ -164,6 +164,16 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             let floor = floor + latency + further_time(cost, cached, profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
+    }
+}
+
+/// Time in ns of the first access of a kernel to the device's memory. The cache serves a share of the accesses, and no thread waits for
+/// what it writes.
+fn first_access(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
+    let [memory, cache] = [profile.memory_wait.value(), profile.cache_wait.value()];
+    match cost.read.device + cost.reread.device + cost.scratch.device {
+        0 if cache > 0.0 => cache,
+        _ => profile.memory_latency.value() - cached * (memory - cache).max(0.0),
     }
 }
 
@@ -329,12 +339,7 @@ pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
 /// Time in ns from the end of a graph's node to the start of a node that depends on it. With `cold` caches, which are flushed before
 /// each iteration, the device reads the node's description and arguments from memory first.
 pub fn node_gap(cold: bool, profile: &Profile) -> f64 {
-    // One access. A kernel's first access to its data takes longer.
-    let access = match profile.memory_wait.value() {
-        wait if wait > 0.0 => wait,
-        _ => profile.memory_latency.value(),
-    };
-    profile.graph.gap.value() + if cold { access } else { 0.0 }
+    profile.graph.gap.value() + if cold { profile.memory_latency.value() } else { 0.0 }
 }
 
 /// Number of groups in which a kernel's blocks start if it has the device alone. A kernel with more waves starts
