@@ -235,7 +235,8 @@ static EMBEDDED: [(&str, &str); 5] = [
 impl Profile {
     /// Whether thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
     pub fn has_clusters(&self) -> bool {
-        let capability = self.architecture.strip_prefix("sm_").map(|digits| digits.trim_end_matches(char::is_alphabetic));
+        let capability =
+            self.architecture.strip_prefix("sm_").map(|digits| digits.trim_end_matches(char::is_alphabetic));
         capability.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|number| number >= 90)
     }
 

@@ -152,7 +152,11 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
                         .max(thread_time(cost, grid, cached, profile));
                     // Blocks on one unit hide each other's latencies, but not those of one block.
-                    let alone = if cost.alternates { arithmetic / beside + thread_time(cost, grid, cached, profile) } else { 0.0 };
+                    let alone = if cost.alternates {
+                        arithmetic / beside + thread_time(cost, grid, cached, profile)
+                    } else {
+                        0.0
+                    };
                     arithmetic.max(others).max(alone)
                 }
             };

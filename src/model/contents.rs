@@ -13,55 +13,59 @@ use super::program::{MemoryKind, OpKind, Program, Step};
 /// Maximum number of elements of a tensor whose contents are computed.
 const MAX_ELEMENTS: u64 = 1 << 16;
 
+/// Maximum number of cycles that are executed to find what no cycle changes.
+const MAX_CYCLES: u32 = 8;
+
+/// Value of an element that is unknown.
+const UNKNOWN: f64 = f64::NAN;
+
 /// Contents of memories at a point of the run.
 #[derive(Clone, Default)]
 struct Contents {
-    /// Elements of the memories that operations have written, in row-major order; `None` if they are unknown. A missing memory has
-    /// its initial contents.
-    written: FxHashMap<MemoryId, Option<Arc<[f64]>>>,
+    /// Elements of the memories that operations have written, in row-major order. A missing memory has its initial contents.
+    written: FxHashMap<MemoryId, Arc<[f64]>>,
 }
 
 impl Contents {
-    /// Elements of a memory; `None` if they are unknown.
+    /// Elements of a memory; `None` if it is too large or does not hold whole numbers.
     fn memory(&self, memory: MemoryId, program: &Program) -> Option<Arc<[f64]>> {
         if let Some(known) = self.written.get(&memory) {
-            return known.clone();
+            return Some(known.clone());
         }
-        let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = program.memory(memory).kind else { return None };
         let layout = program.layout(memory);
         let elements: u64 = layout.dims.iter().product();
-        // Ranks with one program differ in their random contents.
-        let is_known = !matches!(init, Init::Random { .. }) || program.world == 1;
-        (is_known && is_whole(layout.dtype) && elements <= MAX_ELEMENTS)
-            .then(|| (0..elements).map(|index| init.value(layout.dtype, index)).collect())
+        if !is_whole(layout.dtype) || elements > MAX_ELEMENTS {
+            return None;
+        }
+        let value = |index| match program.memory(memory).kind {
+            // Ranks with one program differ in their random contents.
+            MemoryKind::Buffer(Init::Random { .. }) | MemoryKind::Bare(Init::Random { .. }) if program.world > 1 => {
+                UNKNOWN
+            }
+            MemoryKind::Buffer(init) | MemoryKind::Bare(init) => init.value(layout.dtype, index),
+            MemoryKind::Scratch => UNKNOWN,
+        };
+        Some((0..elements).map(value).collect())
     }
 
-    /// Elements of a slice in row-major order; `None` if they are unknown.
+    /// Elements of a slice in row-major order; `None` if any is unknown.
     fn view(&self, view: ViewId, program: &Program) -> Option<Vec<f64>> {
         if program.views.tensor(view).elements() > MAX_ELEMENTS {
             return None;
         }
         let all = self.memory(program.views.memory(view), program)?;
-        Some(places(view, program).map(|place| all[place]).collect())
+        places(view, program).map(|place| Some(all[place]).filter(|value| !value.is_nan())).collect()
     }
 
     /// Notes that an operation wrote a slice. `values` are its elements; `None` if they are unknown.
     fn write(&mut self, view: ViewId, values: Option<Vec<f64>>, program: &Program) {
         let memory = program.views.memory(view);
-        if !is_whole(program.layout(memory).dtype) {
-            return;
+        let Some(mut all) = self.memory(memory, program) else { return };
+        let elements = Arc::make_mut(&mut all);
+        for (number, place) in places(view, program).enumerate() {
+            elements[place] = values.as_ref().map_or(UNKNOWN, |values| values[number]);
         }
-        let elements: u64 = program.layout(memory).dims.iter().product();
-        let before = match self.memory(memory, program) {
-            None if program.views.tensor(view).elements() == elements => Some(vec![0.0; elements as usize].into()),
-            before => before,
-        };
-        let after = before.zip(values).map(|(mut all, values)| {
-            let elements = Arc::make_mut(&mut all);
-            places(view, program).zip(values).for_each(|(place, value)| elements[place] = value);
-            all
-        });
-        self.written.insert(memory, after);
+        self.written.insert(memory, all);
     }
 
     /// Executes an operation whose inputs are known, and forgets the outputs of any other.
@@ -101,12 +105,17 @@ impl Contents {
 
     /// Keeps what two states have in common.
     fn joined(&self, other: &Contents, program: &Program) -> Contents {
-        let memories = self.written.keys().chain(other.written.keys()).copied();
         let common = |memory| {
-            let contents = self.memory(memory, program).filter(|own| other.memory(memory, program).as_ref() == Some(own));
-            (memory, contents)
+            let (own, others) = (self.memory(memory, program)?, other.memory(memory, program)?);
+            let both = own.iter().zip(&*others).map(|(own, other)| if own == other { *own } else { UNKNOWN });
+            Some((memory, both.collect()))
         };
-        Contents { written: memories.map(common).collect() }
+        Contents { written: other.written.keys().filter_map(|memory| common(*memory)).collect() }
+    }
+
+    /// Number of unknown elements of the memories that operations have written.
+    fn unknown(&self) -> usize {
+        self.written.values().flat_map(|all| all.iter()).filter(|value| value.is_nan()).count()
     }
 }
 
@@ -133,13 +142,18 @@ impl Program {
             setup.cycle.iter().for_each(|step| step.ids().for_each(|op| contents.run(op, step, &setup)));
         }
         // Contents that a cycle changes are unknown at the beginning of the next one.
-        loop {
+        for round in 0.. {
             let mut after = contents.clone();
             self.cycle.iter().for_each(|step| step.ids().for_each(|op| after.run(op, step, self)));
             let joined = contents.joined(&after, self);
-            let is_settled = joined.written.iter().all(|(memory, now)| contents.memory(*memory, self) == *now);
+            let is_settled = joined.written.len() == contents.written.len() && joined.unknown() == contents.unknown();
             contents = joined;
             if is_settled {
+                break;
+            }
+            // Elements that move along a memory from one cycle to the next become unknown one by one.
+            if round == MAX_CYCLES {
+                contents.written.values_mut().for_each(|all| *all = all.iter().map(|_| UNKNOWN).collect());
                 break;
             }
         }
@@ -167,5 +181,48 @@ impl Program {
             let id = SpecId::from(self.specs.insert_full(spec).0);
             self.cycle[slot].ops[op.index()].kind = OpKind::Run(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model;
+    use crate::syntax;
+
+    /// Contents that determine the size of the attention in a file with these statements around and in its step.
+    fn sizes(around: &str, step: &str) -> Option<Vec<Vec<i64>>> {
+        let text = format!(
+            "buffer q: bf16[2, 64, 16]
+             buffer first: i32[3] = iota
+             buffer ends: i32[3] = zeros
+             stream s
+             {around}
+             step {{ on s {{ {step} ragged_attention(q, q, q, ends, ends -> _, _) }} }}"
+        );
+        let (ast, errors) = syntax::parse(&text, 0, &syntax::SyntaxLimits::default());
+        assert!(errors.is_empty(), "{errors:?}");
+        let mut program =
+            model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        program.derive_sizes();
+        let attention = |op| program.op_spec(op).filter(|spec| spec.operation.name() == "ragged_attention");
+        let spec = program.cycle[0].ops.iter().find_map(attention).expect("the step has one");
+        spec.sizes.as_deref().cloned()
+    }
+
+    #[test]
+    fn contents_follow_from_the_operations_before() {
+        let ends = |ends: [i64; 3]| Some(vec![ends.to_vec(); 2]);
+        assert_eq!(sizes("", ""), ends([0, 0, 0]));
+        assert_eq!(sizes("", "map((first + 1) * 20 -> ends)"), ends([20, 40, 60]));
+        assert_eq!(sizes("setup { on s { fill(5 -> first[1]) cumsum(first -> ends) } }", ""), ends([0, 5, 7]));
+        assert_eq!(sizes("setup { on s { fill(9 -> ends) } }", "fill(8 -> ends[0..2])"), ends([8, 8, 9]));
+    }
+
+    #[test]
+    fn contents_that_iterations_change_are_unknown() {
+        assert_eq!(sizes("", "map(ends + 1 -> ends)"), None);
+        // The first iteration reads what the setup wrote, and later ones what the step wrote.
+        assert_eq!(sizes("setup { on s { fill(9 -> ends) } }", "map(ends * 0 + first -> ends) fill(1 -> first)"), None);
+        assert_eq!(sizes("buffer x: f32[3]", "cast(x -> ends)"), None);
     }
 }

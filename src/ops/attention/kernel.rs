@@ -217,7 +217,8 @@ impl ForwardPartition {
     pub fn costs(&self, spec: &Spec) -> Vec<Cost> {
         let first = self.cost(spec);
         let Some(tiles) = self.tiles.as_ref().filter(|tiles| tiles.splits > 1) else { return vec![first] };
-        let parts = Traffic::of(Space::Device, if tiles.splits > tiles.cluster { self.workspace() / tiles.cluster } else { 0 });
+        let parts =
+            Traffic::of(Space::Device, if tiles.splits > tiles.cluster { self.workspace() / tiles.cluster } else { 0 });
         let written = Spec::bytes_of(&spec.outputs);
         let (threads, merge) = (self.indices() * self.rows() * self.shape.value_size, self.merge_kernel(spec, tiles));
         let merged = Cost {

@@ -56,9 +56,10 @@ const ENDS: &str = "ends";
 /// Name of the input with the end of the keys of each packed sequence.
 const KEY_ENDS: &str = "key_ends";
 
-/// Whether a tensor of a call holds the lengths of its sequences, and these are unknown before the run.
-pub fn has_unknown_lengths(spec: &Spec) -> bool {
-    spec.sizes.is_none() && [LENGTHS, KEY_ENDS].iter().any(|name| input(spec, name).is_some())
+/// Whether a tensor of a call holds the lengths of its sequences.
+pub fn has_lengths(spec: &Spec) -> bool {
+    let inputs = spec.operation.signature().inputs;
+    inputs.iter().any(|input| matches!(input, Input::Tensor(LENGTHS | KEY_ENDS)))
 }
 
 /// Returns the index of the input with this name in a call with this number of inputs; `None` if the call does not have

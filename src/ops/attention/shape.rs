@@ -242,7 +242,8 @@ fn lengths(spec: &Spec, most: [u64; 2]) -> Option<Vec<[u64; 2]>> {
         [keys] => keys.iter().map(|&keys| [most[0], within(keys, most[1])]).collect(),
         [ends, key_ends] => {
             let mut first = [0; 2];
-            let ends = ends.iter().zip(key_ends).map(|(&end, &key_end)| [within(end, most[0]), within(key_end, most[1])]);
+            let ends =
+                ends.iter().zip(key_ends).map(|(&end, &key_end)| [within(end, most[0]), within(key_end, most[1])]);
             ends.map(|ends| {
                 let last = [0, 1].map(|side| ends[side].max(first[side]));
                 let length = [0, 1].map(|side| last[side] - first[side]);
