@@ -257,6 +257,7 @@ fn fused(unfused: Vec<RankPlan>, reporting: &Reporting) -> Fused {
 
 fn planned(mut program: Program) -> Result<RankPlan, Vec<PlanError>> {
     program.derive_live_rows();
+    program.derive_sizes();
     let plan = plan::build(&program)?;
     Ok(RankPlan { program: Arc::new(program), plan: Arc::new(plan) })
 }

@@ -233,6 +233,13 @@ static EMBEDDED: [(&str, &str); 5] = [
 ];
 
 impl Profile {
+    /// Whether thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
+    pub fn has_clusters(&self) -> bool {
+        let capability =
+            self.architecture.strip_prefix("sm_").map(|digits| digits.trim_end_matches(char::is_alphabetic));
+        capability.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|number| number >= 90)
+    }
+
     /// Parses a profile. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
         let help = "config/devices/h200.ron is a whole profile";

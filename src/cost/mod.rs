@@ -88,7 +88,12 @@ impl Busy {
     }
 }
 
-/// The tasks of an operation, one for each launch. `cached` is the share of its bytes in device memory that the cache
+/// Whether a launch runs on a device: some kernels do only what clusters of blocks have not done.
+pub fn runs(launch: &Launch, profile: &Profile) -> bool {
+    !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())
+}
+
+/// The tasks of an operation, one for each launch that [`runs`]. `cached` is the share of its bytes in device memory that the cache
 /// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     if let [Launch::Peer(_)] = launches {
@@ -98,12 +103,13 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
         Some(costs) => {
             let of_launch =
                 |(launch, cost): (&Launch, &Cost)| task(launch, cost, Grid::of(launch, cost), cached, profile);
-            launches.iter().zip(&costs).map(of_launch).collect()
+            launches.iter().zip(&costs).filter(|(launch, _)| runs(launch, profile)).map(of_launch).collect()
         }
         // The work of all launches is divided evenly, and so are their blocks.
         None => {
-            let cost = spec.cost().each_of(launches.len().max(1) as u64);
-            launches.iter().map(|launch| task(launch, &cost, Grid::unknown(&cost), cached, profile)).collect()
+            let run = launches.iter().filter(|launch| runs(launch, profile));
+            let cost = spec.cost().each_of(run.clone().count().max(1) as u64);
+            run.map(|launch| task(launch, &cost, Grid::unknown(&cost), cached, profile)).collect()
         }
     }
 }
@@ -113,7 +119,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
     // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
-        (Traffic { device: 1.., .. }, None) => profile.memory_latency.value(),
+        (Traffic { device: 1.., .. }, None) => first_access(cost, cached, profile),
         _ => 0.0,
     };
     match launch {
@@ -145,7 +151,13 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         .max(unit_time(cost, grid, profile) * beside)
                         .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
                         .max(thread_time(cost, grid, cached, profile));
-                    if cost.alternates { arithmetic + others } else { arithmetic.max(others) }
+                    // Blocks on one unit hide each other's latencies, but not those of one block.
+                    let alone = if cost.alternates {
+                        arithmetic / beside + thread_time(cost, grid, cached, profile)
+                    } else {
+                        0.0
+                    };
+                    arithmetic.max(others).max(alone)
                 }
             };
             let floor = match cost.matrix {
@@ -156,6 +168,16 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             let floor = floor + latency + further_time(cost, cached, profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
+    }
+}
+
+/// Time in ns of the first access of a kernel to the device's memory. The cache serves a share of the accesses, and no thread waits for
+/// what it writes.
+fn first_access(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
+    let [memory, cache] = [profile.memory_wait.value(), profile.cache_wait.value()];
+    match cost.read.device + cost.reread.device + cost.scratch.device {
+        0 if cache > 0.0 => cache,
+        _ => profile.memory_latency.value() - cached * (memory - cache).max(0.0),
     }
 }
 
@@ -375,8 +397,8 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
 pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
     let launches = spec.launch();
     let tasks = tasks(spec, &launches, cached, profile);
-    let apart = profile.gap_same.value() * launches.len().saturating_sub(1) as f64;
-    let each = launches.iter().zip(&tasks).map(|(launch, task)| match launch {
+    let apart = profile.gap_same.value() * tasks.len().saturating_sub(1) as f64;
+    let each = launches.iter().filter(|launch| runs(launch, profile)).zip(&tasks).map(|(launch, task)| match launch {
         Launch::Collective(collectives) if ranks.len() > 1 => {
             let times = collectives.iter().map(|one| exchange(one, ranks, &profile.topology));
             profile.kernel_floor.value().round() + times.fold(0.0, f64::max).round()

@@ -14,6 +14,7 @@ mod call_kernel;
 mod callee;
 mod check;
 mod circumstances;
+mod contents;
 mod declare;
 mod declared;
 mod distribution;

@@ -158,6 +158,7 @@ impl Analyzer<'_> {
             outputs,
             team,
             live: None,
+            sizes: None,
             threads,
             known_cost: Default::default(),
         })

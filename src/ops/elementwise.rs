@@ -216,13 +216,22 @@ impl Operation for Fill {
     }
 }
 
+/// Instructions per element of whole numbers that a kernel reads: extraction and conversion; and that it writes: three comparisons with
+/// their selections, conversion, and insertion.
+const PER_WHOLE_READ: u32 = 2;
+const PER_WHOLE_WRITTEN: u32 = 9;
+
 /// Returns the cost of evaluating an expression for each element of the outputs.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     let work = walk::work(&[task(expression, spec)]);
+    let whole = |tensors: &[Tensor]| tensors.iter().filter(|tensor| !tensor.dtype.is_float()).count() as u32;
+    let (read, written) = (whole(&spec.inputs), whole(&spec.outputs));
     Cost {
-        instructions: each(expression.instructions()) + work.instructions,
-        special: each(expression.special()),
+        instructions: each(expression.instructions() + PER_WHOLE_READ * read + PER_WHOLE_WRITTEN * written)
+            + work.instructions,
+        // Special-function units convert numbers.
+        special: each(expression.special() + read + written),
         sectors: work.sectors,
         gaps: spec.inputs.iter().map(|input| gap_bytes(input, false)).sum::<u64>()
             + spec.outputs.iter().map(|output| gap_bytes(output, true)).sum::<u64>(),

@@ -102,7 +102,7 @@ pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use launch::*;
-pub use layout::{broadcast_strides, collapse, contiguous_runs, reshaped};
+pub use layout::{broadcast_strides, collapse, contiguous_runs, offsets, reshaped};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout};
 pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
@@ -254,6 +254,12 @@ pub trait Operation: Sync {
         LiveOperation::of_rows(spec, facts, inputs)
     }
 
+    /// Returns the indices of the inputs whose contents determine how much work the operation has, such as the ends of packed
+    /// sequences; none if shapes determine it.
+    fn sizing(&self, _: &Spec) -> Vec<usize> {
+        Vec::new()
+    }
+
     /// Whether the operation reads its outputs. They are then inputs as well, after the others.
     fn updates(&self, _attrs: &Attrs) -> bool {
         false
@@ -361,6 +367,9 @@ pub struct Spec {
     /// Number of rows that the operation works on, if data determines it: choices of `permute`, rows or terms of the groups of
     /// `grouped_gemm`. `None` if the shapes determine it. Costs use it; kernels do not.
     pub live: Option<LiveRows>,
+    /// Contents of the inputs that [`Operation::sizing`] lists, in its order, if the text determines them; otherwise `None`. Costs use
+    /// them; kernels do not.
+    pub sizes: Option<Arc<Vec<Vec<i64>>>>,
     /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
     /// The cost of the operation; empty until `cost` is called for the first time.
@@ -400,6 +409,7 @@ impl Spec {
             outputs,
             team: Team::ALONE,
             live: None,
+            sizes: None,
             threads: None,
             known_cost: KnownCost::default(),
         }

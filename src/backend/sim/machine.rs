@@ -129,6 +129,8 @@ pub struct SimMachine {
     /// Index of the device of each lane.
     device_of: Vec<u32>,
     capacity: u64,
+    /// Duration of an empty kernel in ns.
+    kernel_floor: Time,
     /// The most urgent priority of all lanes.
     most_urgent: i32,
     /// The longest minimum time between a task's end and the start of a dependent task.
@@ -186,6 +188,7 @@ impl SimMachine {
             parts: vec![(u64::MAX, 0); lanes.len()],
             device_of: lanes.iter().map(|(device, _)| *device).collect(),
             capacity,
+            kernel_floor: whole(profile.kernel_floor.value()),
             longest_gap: [profile.gap_same.value(), profile.gap_event.value(), cost::node_gap(true, profile)]
                 .map(whole)
                 .into_iter()
@@ -394,11 +397,11 @@ impl SimMachine {
         match (action, placing.queue) {
             // A mark may stand for an operation that does nothing on this rank.
             (Action::Mark(_), _) => {
-                self.started(task);
+                self.started(task, self.now);
                 self.ended(task);
             }
             (Action::Meet(_), _) => {
-                self.started(task);
+                self.started(task, self.now);
                 self.arrive(task);
             }
             (Action::Run(run @ (Task::Copy { .. } | Task::Peer { .. })), _) => {
@@ -408,22 +411,29 @@ impl SimMachine {
                 self.start_copies(device, engines);
             }
             (Action::Run(run @ Task::Host { .. }), _) => {
-                self.started(task);
+                self.started(task, self.now);
                 let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
-            (_, None) => {
-                self.started(task);
-                self.at(self.now + self.floor(action), EventKind::Begin(task));
-            }
+            (_, None) => self.launch(task, action),
             (_, Some(queue)) => self.start_ready(queue),
         }
     }
 
-    /// Time in ns from the start of a kernel or an exchange until it occupies compute units.
+    /// Starts a kernel or an exchange. A kernel counts as started as long before its first block as it takes to launch it: while it waits
+    /// for units, it has not begun.
+    fn launch(&mut self, task: TaskId, action: Action) {
+        if !matches!(action, Action::Run(Task::Kernel { .. })) {
+            self.started(task, self.now);
+        }
+        self.at(self.now + self.floor(action), EventKind::Begin(task));
+    }
+
+    /// Time in ns from the start of a kernel or an exchange until it occupies compute units. Further parts of a kernel's minimum
+    /// duration, such as its first access to memory, belong to its first blocks.
     fn floor(&self, action: Action) -> Time {
         match action {
-            Action::Run(Task::Kernel { floor, .. }) => whole(floor),
+            Action::Run(Task::Kernel { floor, .. }) => whole(floor).min(self.kernel_floor),
             Action::Exchange(exchange) => self.meetings.exchanges[exchange as usize].floor,
             _ => 0,
         }
@@ -432,7 +442,6 @@ impl SimMachine {
     /// Starts those tasks at the head of a hardware queue that are ready.
     fn start_ready(&mut self, queue: u32) {
         while let Some(&head) = self.queues[queue as usize].front() {
-            let now = self.now;
             let rule = self.rule;
             let state = self.state(head);
             if state.open != u32::MAX {
@@ -441,9 +450,7 @@ impl SimMachine {
             // Marks the head of a serial queue as started, so that it starts only once.
             state.open = u32::MAX - 1;
             let action = state.action;
-            let floor = self.floor(action);
-            self.started(head);
-            self.at(now + floor, EventKind::Begin(head));
+            self.launch(head, action);
             if rule == QueueRule::Serial {
                 return;
             }
@@ -457,7 +464,7 @@ impl SimMachine {
             let Some(task) = engines.waiting.pop_front() else { return };
             engines.free -= 1;
             let latency = engines.latency;
-            self.started(task);
+            self.started(task, self.now);
             self.at(self.now + latency, EventKind::CopyStarts(task));
         }
     }

@@ -98,7 +98,8 @@ impl KnownParts {
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
                     }
                 };
-                let range = add(work.launches.iter().zip(tasks).map(part).collect());
+                let run = work.launches.iter().filter(|launch| cost::runs(launch, profile));
+                let range = add(run.zip(tasks).map(part).collect());
                 [range.clone(), range]
             });
             let [parts, observed] = ranges.clone();

@@ -194,6 +194,7 @@ impl Analyzer<'_> {
             outputs: given.iter().flatten().map(|operand| operand.tensor).collect(),
             team: step.team,
             live: None,
+            sizes: None,
             threads: None,
             known_cost: Default::default(),
         })

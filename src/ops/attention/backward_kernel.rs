@@ -1,14 +1,14 @@
 //! Launches of the kernels that compute the gradients of attention.
 
-use super::super::cost::Tiling;
+mod costs;
+
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::cost::PER_BIAS;
 use super::cost::Tiles;
-use super::kernel::{RATE, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
+use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -31,13 +31,6 @@ const RESIDENT: u64 = 2;
 const MIN_TILES: u64 = 4;
 /// Maximum number of these blocks.
 const MAX_SPLITS: u64 = 16;
-
-/// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
-/// each of the three gradients takes one more.
-const PRODUCTS: f64 = 7.0;
-
-/// Instructions per score and kernel: scale, exponential, gradient of the score, and two roundings.
-const PER_SCORE: f64 = 8.0;
 
 /// An operand of the kernels.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -193,6 +186,13 @@ impl BackwardPartition {
         Tiles::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
     }
 
+    /// Tiles of the launched blocks whose rows are keys if `keys`: such a block has the queries of all heads that share its keys, or its
+    /// part of them.
+    fn tiles_of_blocks(&self, keys: bool) -> Tiles {
+        let all = self.work(keys);
+        if keys { all.joined(self.shape.group).shared(self.splits) } else { all }
+    }
+
     /// Number of blocks that are to share the queries of their keys. In a launch of its own, as many as fill the device: with a causal
     /// mask, the longest blocks have twice the mean number of tiles, so twice as many keep the device busy. Beside blocks of queries,
     /// so many that the longest block has no more tiles than one of those, or than the device has for each block that it holds.
@@ -230,57 +230,6 @@ impl BackwardPartition {
         let of = |columns: u64, row: u64| 2 * (BLOCK_ROWS + columns) * row + 8 * columns;
         let whole = widths.iter().map(|width| width.next_multiple_of(64)).sum();
         of(columns, row(widths[0]) + row(widths[1])).max(of(STAGES * HOPPER_COLUMNS, whole))
-    }
-
-    /// Returns the cost of all gradient kernels together.
-    pub fn cost(&self, spec: &Spec) -> Cost {
-        let pairs = self.shape.pairs();
-        let elements = (self.shape.size + self.shape.value_size) as f64;
-        let (mut multiplied, mut steps) = (0.0, 0);
-        let (merges, blocks) = (self.merges(), [false, true].map(|keys| self.blocks(keys)));
-        let (instructions, share, matrix) = match self.tiles {
-            Some((_, widths)) => {
-                let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
-                let of_shared = (self.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-                let resident =
-                    UNITS * u64::from(Cost::WHOLE_UNIT / of_shared.max(share(THREADS)).min(Cost::WHOLE_UNIT));
-                let both = [false, true].map(|keys| self.work(keys));
-                let launches = if merges { vec![both[0].beside(both[1])] } else { both.to_vec() };
-                steps = launches.iter().map(|tiles| tiles.longest).sum();
-                let even: f64 = launches.iter().map(|tiles| tiles.even(resident)).sum();
-                let scores = even * (BLOCK_ROWS * HOPPER_COLUMNS) as f64;
-                multiplied = PRODUCTS * scores * (widths[0] + widths[1]) as f64 / 2.0 / RATE;
-                (of_a_score * scores, of_shared.max(share(THREADS)), Some(arithmetic))
-            }
-            None => (pairs * (PRODUCTS / 2.0 * elements + 2.0 * WARP as f64 * 24.0), share(THREADS), None),
-        };
-        let parts = if self.splits > 1 { 4 * self.splits * self.results() } else { 0 };
-        Cost {
-            flops: PRODUCTS * pairs * elements,
-            scratch: Traffic::of(Space::Device, 2 * parts),
-            instructions,
-            special: 2.0 * pairs,
-            read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
-            // Without tiles, every row reads two operands with as many elements as its pairs have.
-            reread: match self.tiles {
-                Some(_) => Spec::bytes_of(&spec.inputs),
-                None => Traffic::of(Space::Device, (2.0 * pairs * elements) as u64 * spec.inputs[1].dtype.size()),
-            },
-            blocks: if merges { blocks[0] + blocks[1] } else { blocks[0].max(blocks[1]) }.max(1),
-            waits: steps as f64,
-            exchanges: 2.0 * steps as f64,
-            share,
-            matrix,
-            alternates: matrix.is_some(),
-            tiling: Tiling {
-                flops: multiplied,
-                further: if matrix.is_some() { 2 - u64::from(merges) + u64::from(self.splits > 1) } else { 0 },
-                ..Tiling::default()
-            },
-            ..Cost::default()
-        }
     }
 
     /// Returns the geometry over the heads that the blocks process: heads of keys if `keys`, otherwise heads of

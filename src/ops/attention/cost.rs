@@ -54,14 +54,13 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Tiles of this many queries and keys, for `heads` heads. A block has the queries of a tile, or its keys if `by_keys`. Packed
-    /// sequences count as equally long.
+    /// Tiles of this many queries and keys, for `heads` heads of all sequences. A block has the queries of a tile, or its keys if
+    /// `by_keys`. Packed sequences of unknown lengths count as equally long.
     pub fn of(shape: &Shape, heads: u64, (queries, keys): (u64, u64), by_keys: bool) -> Tiles {
-        if let Some(sequences) = shape.sequences {
-            let of_each = |all: u64| all.div_ceil(sequences.max(1));
-            let each =
-                Shape { queries: of_each(shape.queries), keys: of_each(shape.keys), sequences: None, ..shape.clone() };
-            return Tiles::of(&each, heads * sequences, (queries, keys), by_keys);
+        if let Some(parts) = shape.parts() {
+            let of_each = heads / shape.batch.max(1);
+            let tiles = |(part, count): &(Shape, u64)| Tiles::of(part, of_each * count, (queries, keys), by_keys);
+            return parts.iter().map(tiles).fold(Tiles::NONE, Tiles::beside);
         }
         let (rows, own) = if by_keys { (shape.keys, keys) } else { (shape.queries, queries) };
         let of_block = |block: u64| {
@@ -79,12 +78,10 @@ impl Tiles {
         Tiles { blocks: blocks * heads, all: all * heads, longest }
     }
 
-    /// The same tiles, where several blocks share those of one.
-    pub fn shared(self, splits: u64) -> Tiles {
-        Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
-    }
+    /// No tiles.
+    pub const NONE: Tiles = Tiles { blocks: 0, all: 0, longest: 0 };
 
-    /// These tiles, and those of other blocks of the same kernel.
+    /// The tiles of both, computed by one kernel.
     pub fn beside(self, other: Tiles) -> Tiles {
         Tiles {
             blocks: self.blocks + other.blocks,
@@ -93,17 +90,32 @@ impl Tiles {
         }
     }
 
-    /// Number of tiles as if each block had as many, so that they take as long on a device that holds `resident` blocks. Where blocks
-    /// differ, one with many tiles may begin when others end.
-    pub fn even(self, resident: u64) -> f64 {
-        let waves = self.blocks.div_ceil(resident.max(1)).max(1) as f64;
-        let longest = self.longest as f64;
+    /// The same tiles, where several blocks share those of one.
+    pub fn shared(self, splits: u64) -> Tiles {
+        Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
+    }
+
+    /// The same tiles, where one block has those of several.
+    pub fn joined(self, blocks: u64) -> Tiles {
+        Tiles { blocks: self.blocks.div_ceil(blocks), longest: self.longest * blocks, ..self }
+    }
+
+    /// Number of tiles that each block would have if all of a grid had as many and took as long on a device that holds `resident`
+    /// blocks. Where blocks differ, one with many tiles may begin when others end. Blocks of the grid beyond those with tiles have none.
+    pub fn of_block(self, resident: u64, grid: u64) -> f64 {
+        let waves = |blocks: u64| blocks.div_ceil(resident.max(1)).max(1) as f64;
+        let (own, longest) = (waves(self.blocks), self.longest as f64);
         let differ = self.all < self.longest * self.blocks;
-        let lasts = match waves > 1.0 && differ {
-            true => (self.all as f64 / resident as f64 + longest / 2.0).min(waves * longest),
-            false => waves * longest,
+        let lasts = match own > 1.0 && differ {
+            true => (self.all as f64 / resident as f64 + longest / 2.0).min(own * longest),
+            false => own * longest,
         };
-        lasts * self.blocks as f64 / waves
+        lasts / waves(grid)
+    }
+
+    /// Number of tiles of a grid whose blocks have [`Tiles::of_block`] each.
+    pub fn even(self, resident: u64, grid: u64) -> f64 {
+        self.of_block(resident, grid) * grid as f64
     }
 }
 
@@ -123,11 +135,20 @@ fn seeing(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
     query_of(first).min(end)..end
 }
 
-/// Returns the cost of the cheaper of the library's kernels and of ours, `own`.
-pub fn cheaper(spec: &Spec, shape: &Shape, own: Cost) -> Cost {
-    match FusedAttention::of(spec).map(|fused| library(spec, shape, &fused)) {
-        Some(cost) if time(&cost) < time(&own) => cost,
-        _ => own,
+/// Returns the cost of the cheaper of the library's kernels and of ours, whose costs are `own`.
+pub fn cheaper(spec: &Spec, shape: &Shape, own: Vec<Cost>) -> Cost {
+    let library = FusedAttention::of(spec).map(|fused| library(spec, shape, &fused));
+    match library {
+        Some(cost) if time(&cost) < own.iter().map(time).sum() => cost,
+        // One launch stands for all kernels.
+        Some(_) if own.len() > 1 => {
+            let has_work = |cost: &&Cost| cost.bytes() + cost.scratch.total() > 0;
+            let further = own[1..].iter().filter(has_work).count() as u64;
+            let blocks = own.iter().filter(|cost| cost.matrix.is_some()).map(|cost| cost.blocks).max();
+            let all: Cost = own.into_iter().sum();
+            Cost { blocks: blocks.unwrap_or(all.blocks), tiling: Tiling { further, ..all.tiling }, ..all }
+        }
+        _ => own.into_iter().sum(),
     }
 }
 
@@ -174,7 +195,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         // Blocks share the keys of single queries if there are few heads.
         let splits = if is_few { UNITS.div_ceil(whole.blocks.max(1)).min(whole.longest.max(1)) } else { 1 };
         let tiles = whole.shared(splits);
-        let scores = tiles.even(UNITS) * (queries * TILE) as f64;
+        let scores = tiles.even(UNITS, tiles.blocks) * (queries * TILE) as f64;
         let multiplied = 2.0 * (size + value_size) * scores;
         // A fill precedes the kernel, or another joins the parts.
         let further = calls * if is_few { 1 + u64::from(splits > 1) } else { 2 } - 1;
@@ -186,7 +207,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         };
     }
     let tiles = Tiles::of(shape, heads, (GRADIENT_QUERIES, TILE), true);
-    let scores = tiles.even(UNITS) * (GRADIENT_QUERIES * TILE) as f64;
+    let scores = tiles.even(UNITS, tiles.blocks) * (GRADIENT_QUERIES * TILE) as f64;
     let flops = 2.0 * (3 * shape.size + 2 * shape.value_size) as f64 * shape.pairs();
     let all = heads * shape.queries * shape.keys;
     // The gradients of scores are stored, and a product reads all of them; or sums of the gradients of queries are added in memory and

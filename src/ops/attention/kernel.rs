@@ -50,9 +50,25 @@ const SMALL_ROWS: u64 = 32;
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const PER_SCORE: f64 = 6.0;
 
-/// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are
-/// smaller, and each multiplication waits for the loads of its tile.
-pub const RATE: f64 = 0.4;
+/// Instructions of the kernel that merges results, per element of a part and per element of the result.
+const PER_PART: u64 = 4;
+const PER_MERGE: u64 = 30;
+
+/// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller.
+const RATE: f64 = 0.8;
+
+/// Time in ns of one block on an SM of an H100: per operation of its products, per instruction that it issues, and per instruction of one
+/// of its threads.
+const PER_OPERATION: f64 = 1.0 / 5454.0;
+const PER_ISSUE: f64 = 1.0 / 182.0;
+const PER_STEP: f64 = 1.1;
+/// Time in ns for which a thread waits for memory.
+const WAIT: f64 = 342.0;
+
+/// Accesses for which a block of a paged call waits before its first keys: the length of its sequence, and its pages.
+const PAGE_WAITS: f64 = 2.0;
+/// Exchanges of a block that take as long as it takes to start clusters, 2.5 µs as for grouped products.
+const CLUSTER_EXCHANGES: f64 = 24.0;
 
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
@@ -197,8 +213,32 @@ impl ForwardPartition {
         }
     }
 
-    /// Returns the cost of all forward kernels together.
-    pub fn cost(&self, spec: &Spec) -> Cost {
+    /// Returns the cost of each kernel, in the order of [`ForwardPartition::kernels`].
+    pub fn costs(&self, spec: &Spec) -> Vec<Cost> {
+        let first = self.cost(spec);
+        let Some(tiles) = self.tiles.as_ref().filter(|tiles| tiles.splits > 1) else { return vec![first] };
+        let parts =
+            Traffic::of(Space::Device, if tiles.splits > tiles.cluster { self.workspace() / tiles.cluster } else { 0 });
+        let written = Spec::bytes_of(&spec.outputs);
+        let (threads, merge) = (self.indices() * self.rows() * self.shape.value_size, self.merge_kernel(spec, tiles));
+        let merged = Cost {
+            instructions: (threads * (PER_PART * tiles.splits / tiles.cluster + PER_MERGE)) as f64,
+            written,
+            scratch: parts,
+            // The numbers of a row wait for its maximum.
+            waits: 1.0,
+            exchanges: 2.0,
+            blocks: merge.grid.iter().product::<u64>().max(1),
+            share: share(THREADS),
+            ..Cost::default()
+        };
+        let of_first = if parts == Traffic::NONE { written } else { Traffic::NONE };
+        let of_last = if parts == Traffic::NONE { Traffic::NONE } else { written };
+        vec![Cost { written: of_first, scratch: parts, ..first }, Cost { written: of_last, ..merged }]
+    }
+
+    /// Returns the cost of the first kernel.
+    fn cost(&self, spec: &Spec) -> Cost {
         let shape = &self.shape;
         let pairs = shape.pairs();
         let elements = (shape.size + shape.value_size) as f64;
@@ -216,8 +256,6 @@ impl ForwardPartition {
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
         };
-        let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
-        let parts = if splits > 1 { self.workspace() } else { 0 };
         Cost {
             flops: 2.0 * pairs * elements,
             instructions,
@@ -228,19 +266,17 @@ impl ForwardPartition {
                 None => Traffic::of(Space::Device, (pairs * elements) as u64 * spec.inputs[1].dtype.size()),
             },
             written: Spec::bytes_of(&spec.outputs),
-            scratch: Traffic::of(Space::Device, 2 * parts),
-            // A block waits for each of its tiles, before the first and behind the last.
-            waits: self.tiles.as_ref().map_or(0.0, |tiles| 2.0 + self.visited(tiles).longest as f64),
-            exchanges: self.tiles.as_ref().map_or(0.0, |tiles| 3.0 + 2.0 * self.visited(tiles).longest as f64),
+            waits: self.tiles.as_ref().map_or(0.0, |tiles| self.waits(tiles)),
+            exchanges: match &self.tiles {
+                Some(tiles) if tiles.cluster > 1 => 3.0 + CLUSTER_EXCHANGES,
+                Some(_) => 3.0,
+                None => 0.0,
+            },
             blocks: self.blocks().max(1),
             share,
             matrix,
             alternates: matrix.is_some(),
-            tiling: Tiling {
-                flops: multiplied,
-                further: self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.splits > tiles.cluster)),
-                ..Tiling::default()
-            },
+            tiling: Tiling { flops: multiplied, ..Tiling::default() },
             ..Cost::default()
         }
     }
@@ -250,23 +286,48 @@ impl ForwardPartition {
         match self.together > 1 {
             // A block has the queries of several heads, which attend to nearly the same keys.
             true => {
-                let blocks = self.indices() * self.rows().div_ceil(tiles.rows);
-                let each = self.shape.keys.div_ceil(tiles.keys[0]);
-                Visited { blocks, all: blocks * each, longest: each }.shared(tiles.splits)
+                let all = self.shape.parts().unwrap_or_else(|| vec![(self.shape.clone(), self.shape.batch)]);
+                let of_part = |(part, count): &(Shape, u64)| {
+                    let blocks =
+                        count * part.heads / self.together * (part.queries * self.together).div_ceil(tiles.rows);
+                    let each = part.keys.div_ceil(tiles.keys[0]);
+                    Visited { blocks, all: blocks * each, longest: each }
+                };
+                all.iter().map(of_part).fold(Visited::NONE, Visited::beside).shared(tiles.splits)
             }
             false => Visited::of(&self.shape, self.indices(), (tiles.rows, tiles.keys[0]), false).shared(tiles.splits),
         }
     }
 
+    /// Accesses for which a block waits: before its first tile, behind its last, and for those tiles that are loaded for longer than the
+    /// ones before take to multiply.
+    fn waits(&self, tiles: &Tiles) -> f64 {
+        let scores = (tiles.rows * tiles.keys[0]) as f64;
+        let multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE * PER_OPERATION;
+        let issued = PER_SCORE * scores * (PER_ISSUE + PER_STEP / tiles.threads() as f64);
+        let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
+        let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
+        2.0 + of_pages + of_tile * self.of_block(tiles)
+    }
+
+    /// Number of tiles of scores of each block, if all had as many.
+    fn of_block(&self, tiles: &Tiles) -> f64 {
+        self.visited(tiles).of_block(UNITS * tiles.resident(), self.blocks())
+    }
+
     /// Number of scores of whole tiles.
     fn scores(&self, tiles: &Tiles) -> f64 {
-        self.visited(tiles).even(UNITS * tiles.resident()) * (tiles.rows * tiles.keys[0]) as f64
+        self.of_block(tiles) * (self.blocks() * tiles.rows * tiles.keys[0]) as f64
     }
 
     /// Bytes read. Each page of a pool counts at most once, and no more pages count than the sequences have.
     fn read(&self, spec: &Spec) -> Traffic {
-        let Some(_) = self.shape.page else { return Spec::bytes_of(&spec.inputs) };
-        let (blocks, used) = (spec.inputs[1].dims[0], spec.inputs[3].elements());
+        let Some(page) = self.shape.page else { return Spec::bytes_of(&spec.inputs) };
+        let blocks = spec.inputs[1].dims[0];
+        let used = match &self.shape.lengths {
+            Some(lengths) => lengths.iter().map(|[_, keys]| keys.div_ceil(page.max(1))).sum(),
+            None => spec.inputs[3].elements(),
+        };
         let of_pool = |tensor: &Tensor| Traffic::of(tensor.space, tensor.bytes() / blocks.max(1) * used.min(blocks));
         let pool: Traffic = spec.inputs[1..3].iter().map(of_pool).sum();
         Spec::bytes_of(&spec.inputs[..1]) + pool + Spec::bytes_of(&spec.inputs[3..])

@@ -92,6 +92,14 @@ impl Attention {
             widest.is_some_and(|widest| *widest <= fused::LARGEST_HEAD) && FusedAttention::of(spec).is_some();
         if has_tiles || by_library { None } else { Composed::of(spec) }
     }
+
+    /// Returns the cost of each kernel of this folder, or of all together.
+    fn kernel_costs(self, spec: &Spec) -> Vec<Cost> {
+        match self.is_backward() {
+            true => backward_kernel::BackwardPartition::of(spec).costs(spec),
+            false => kernel::ForwardPartition::of(spec).costs(spec),
+        }
+    }
 }
 
 impl Operation for Attention {
@@ -171,18 +179,21 @@ impl Operation for Attention {
         if let Some(composed) = self.composed(spec) {
             return composed.cost();
         }
-        let own = match self.is_backward() {
-            true => backward_kernel::BackwardPartition::of(spec).cost(spec),
-            false => kernel::ForwardPartition::of(spec).cost(spec),
-        };
-        cost::cheaper(spec, &Shape::of(spec), own)
+        cost::cheaper(spec, &Shape::of(spec), self.kernel_costs(spec))
     }
 
-    /// Returns the costs of the products and of the kernels between them; none if one launch, or launches of equal
-    /// cost, compute attention.
+    /// Returns the costs of the products and of the kernels between them, or of the kernels of attention; none if one launch, or
+    /// launches of equal cost, compute attention.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        let products = self.composed(spec).map(|composed| composed.launches());
-        products.map_or(Vec::new(), |launches| cost::of_products(spec, &Shape::of(spec), &launches))
+        match self.composed(spec).map(|composed| composed.launches()) {
+            Some(launches) => cost::of_products(spec, &Shape::of(spec), &launches),
+            None if FusedAttention::of(spec).is_some() => Vec::new(),
+            None => self.kernel_costs(spec),
+        }
+    }
+
+    fn sizing(&self, spec: &Spec) -> Vec<usize> {
+        [LENGTHS, ENDS, KEY_ENDS].iter().filter_map(|name| input(spec, name)).collect()
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -64,6 +64,9 @@ pub struct Shape {
     pub page: Option<u64>,
     /// Number of packed sequences; `None` if they are not packed.
     pub sequences: Option<u64>,
+    /// Numbers of queries and of keys of each sequence of a pool or of a packed tensor, in ascending order; `None` if they are
+    /// unknown, or if all sequences are equally long.
+    pub lengths: Option<Vec<[u64; 2]>>,
     /// Head dimension of queries and keys.
     pub size: u64,
     /// Head dimension of values.
@@ -86,15 +89,17 @@ impl Shape {
         let scale = spec.attrs.number("scale");
         let pages = input(spec, PAGES);
         let page = pages.map(|_| k[axes.positions]);
+        let keys = k[axes.positions] * pages.map_or(1, |pages| spec.inputs[pages].dims[1]);
         Shape {
             axes,
             batch: q[..rank.saturating_sub(3)].iter().product(),
             heads: axes.heads_of(q),
             group: (axes.heads_of(q) / axes.heads_of(k).max(1)).max(1),
             queries: q[axes.positions],
-            keys: k[axes.positions] * pages.map_or(1, |pages| spec.inputs[pages].dims[1]),
+            keys,
             page,
             sequences: input(spec, ENDS).map(|ends| spec.inputs[ends].dims[0]),
+            lengths: lengths(spec, [q[axes.positions], keys]),
             size,
             value_size: v[rank - 1],
             causal: spec.attrs.bool("causal"),
@@ -188,9 +193,31 @@ impl Shape {
         all
     }
 
-    /// Number of pairs of a query and a key that it attends to, in all heads of all batches. Packed sequences count as
-    /// equally long.
+    /// Returns the parts of equally long sequences, each as the shape of one sequence with the number of sequences. Packed sequences of
+    /// unknown lengths count as equally long. `None` if the shape is that of each sequence.
+    pub fn parts(&self) -> Option<Vec<(Shape, u64)>> {
+        let part = |[queries, keys]: [u64; 2], count| {
+            (Shape { batch: 1, queries, keys, sequences: None, lengths: None, ..self.clone() }, count)
+        };
+        match (&self.lengths, self.sequences) {
+            (Some(lengths), _) => {
+                let alike = lengths.chunk_by(|one, next| one == next);
+                Some(alike.map(|alike| part(alike[0], alike.len() as u64)).collect())
+            }
+            (None, Some(sequences)) => {
+                let of_each = |all: u64| all.div_ceil(sequences.max(1));
+                Some(vec![part([self.queries, self.keys].map(of_each), sequences)])
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Number of pairs of a query and a key that it attends to, in all heads of all batches. Packed sequences of unknown lengths count
+    /// as equally long.
     pub fn pairs(&self) -> f64 {
+        if self.lengths.is_some() {
+            return self.parts().iter().flatten().map(|(part, count)| part.pairs() * *count as f64).sum();
+        }
         let sequences = self.sequences.unwrap_or(1).max(1) as f64;
         let (queries, keys) = (self.queries as f64 / sequences, self.keys as f64 / sequences);
         let of_a_head = match self.causal {
@@ -205,6 +232,30 @@ impl Shape {
         };
         of_a_head * sequences * self.heads as f64 * self.batch as f64
     }
+}
+
+/// Returns the numbers of queries and of keys of each sequence, in ascending order; `None` if they are unknown. `most` are the
+/// numbers of all packed sequences together, or of a sequence of a pool.
+fn lengths(spec: &Spec, most: [u64; 2]) -> Option<Vec<[u64; 2]>> {
+    let within = |value: i64, most: u64| u64::try_from(value).unwrap_or(0).min(most);
+    let mut lengths: Vec<[u64; 2]> = match &spec.sizes.as_ref()?[..] {
+        [keys] => keys.iter().map(|&keys| [most[0], within(keys, most[1])]).collect(),
+        [ends, key_ends] => {
+            let mut first = [0; 2];
+            let ends =
+                ends.iter().zip(key_ends).map(|(&end, &key_end)| [within(end, most[0]), within(key_end, most[1])]);
+            ends.map(|ends| {
+                let last = [0, 1].map(|side| ends[side].max(first[side]));
+                let length = [0, 1].map(|side| last[side] - first[side]);
+                first = last;
+                length
+            })
+            .collect()
+        }
+        _ => return None,
+    };
+    lengths.sort_unstable();
+    Some(lengths)
 }
 
 /// Returns the dimensions of the scores: `[.., heads, queries, keys]`.
@@ -268,6 +319,7 @@ mod tests {
                 keys,
                 page: None,
                 sequences: None,
+                lengths: None,
                 size: 8,
                 value_size: 8,
                 causal: true,

@@ -99,7 +99,7 @@ pub fn has_unknown_size(spec: &Spec) -> bool {
 /// Whether a tensor determines how many rows an operation works on, or how many keys its sequences have, and nothing derives the
 /// number before the run.
 pub fn assumes_size(spec: &Spec) -> bool {
-    spec.live.is_some_and(|live| !live.exact) || crate::ops::attention::has_lengths(spec)
+    spec.sizes.is_none() && (spec.live.is_some_and(|live| !live.exact) || crate::ops::attention::has_lengths(spec))
 }
 
 /// Whether a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.

@@ -179,10 +179,10 @@ impl Split {
         let totals = self.lines.count * self.parts * compute_type(spec).size();
         let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
         let along = self.lines.along;
-        // A thread that has its own lines waits for each element: its loads depend on a condition, so that they do not overlap.
+        // Loads of a thread that has its own lines depend on a condition, so that only few overlap.
         let rounds = match along {
             true => self.reach().div_ceil(self.threads * self.pack).div_ceil(self.under_way),
-            false => self.span(),
+            false => self.span().div_ceil(UNDER_WAY),
         };
         let of_elements = match along {
             true => {

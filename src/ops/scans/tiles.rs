@@ -96,6 +96,9 @@ impl Tiles {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.lines.count * self.count,
             share: share(u64::from(BLOCK)),
+            // A block scans its rows, and the totals of its warps. It publishes its own total, and reads those of the tiles before it.
+            exchanges: self.packs as f64 + 2.0,
+            waits: 2.0,
             ..spec.streaming_cost(elements, 1)
         };
         vec![clear, scan]

@@ -27,6 +27,7 @@ impl SimMachine {
             devices,
             device_of: _,
             capacity: _,
+            kernel_floor: _,
             most_urgent: _,
             longest_gap: _,
             blocks,

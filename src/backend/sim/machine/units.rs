@@ -3,7 +3,7 @@
 use crate::cost::{self, Busy, Task};
 
 use super::agenda::EventKind;
-use super::{Action, Owner, SimMachine, TaskId, whole};
+use super::{Action, Owner, SimMachine, TaskId, Time, whole};
 
 /// Number of groups of blocks into which a less urgent kernel is divided. A more urgent kernel gets the units when a
 /// group ends.
@@ -29,6 +29,8 @@ struct KernelBlocks {
     share: u64,
     block_time: f64,
     busy: Busy,
+    /// Minimum duration of the kernel, in whole ns.
+    floor: Time,
 }
 
 impl SimMachine {
@@ -50,8 +52,9 @@ impl SimMachine {
         while index < self.devices[device].admitted.len() && self.devices[device].free > 0 {
             let task = self.devices[device].admitted[index];
             let exhausted = match self.state(task).action {
-                Action::Run(Task::Kernel { blocks, share, block_time, busy, .. }) => {
-                    let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, busy };
+                Action::Run(Task::Kernel { blocks, share, block_time, busy, floor }) => {
+                    let floor = whole(floor);
+                    let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, busy, floor };
                     self.start_blocks(device, task, kernel)
                 }
                 Action::Exchange(_) => self.assign_exchange_units(device, task),
@@ -67,7 +70,8 @@ impl SimMachine {
 
     /// Starts as many blocks of a kernel as fit. Returns whether all blocks have begun.
     fn start_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
-        let KernelBlocks { blocks, share, block_time, busy } = kernel;
+        let KernelBlocks { blocks, share, block_time, busy, floor } = kernel;
+        let launched = floor.min(self.kernel_floor);
         let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
         let capacity = self.capacity.min(limit);
         let share = share.min(capacity);
@@ -83,6 +87,7 @@ impl SimMachine {
         let groups = if state.placing.priority > most_urgent { GROUPS_OF_LOW_PRIORITY } else { cost::GROUPS };
         let rounds = cost::rounds(blocks, fit, room, groups);
         let count = (fit * rounds).min(state.waiting);
+        let is_first = state.waiting == blocks;
         state.waiting -= count;
         state.running += count;
         let exhausted = state.waiting == 0;
@@ -90,13 +95,18 @@ impl SimMachine {
         let compute = block_time * count.div_ceil(fit) as f64;
         let busy = busy.scaled(count as f64 / blocks as f64);
         let alone = compute.max(busy.longest());
-        let time = (alone + left_out).max(0.0);
+        // The first blocks occupy their units while the kernel takes the rest of its minimum duration.
+        let rest = if is_first { floor - launched } else { 0 };
+        let time = (alone + left_out).max(0.0) + rest as f64;
         let occupied = fit * share;
         self.devices[device].free -= occupied;
         self.note_units(device);
         self.account(task).into_iter().for_each(|(_, used)| *used += occupied);
         let group = self.blocks.add(Blocks { task, count, held: occupied });
-        let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
+        if is_first {
+            self.started(task, self.now - launched);
+        }
+        let demands = self.paths.kernel(device, &busy, alone + rest as f64, &mut self.flows);
         if demands.is_empty() {
             self.state(task).left_out = time - whole(time) as f64;
             self.at(self.now + whole(time), EventKind::BlocksEnd(group));

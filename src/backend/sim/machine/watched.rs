@@ -46,11 +46,10 @@ impl SimMachine {
         }
     }
 
-    /// Records a task's start: its stamp, and the count of its lane's operations.
-    pub(super) fn started(&mut self, task: TaskId) {
-        let now = self.now;
+    /// Records a task's start at `time`: its stamp, and the count of its lane's operations.
+    pub(super) fn started(&mut self, task: TaskId, time: Time) {
         if let [Some(stamp), _] = self.state(task).observed {
-            self.stamps.push((stamp, now));
+            self.stamps.push((stamp, time));
         }
         if let Some((lane, [opens, _])) = self.state(task).counted {
             self.paces[lane as usize][0] += u64::from(opens);

@@ -35,6 +35,8 @@ pub struct Tiling {
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     splits: bool,
+    /// Number of rows of each group, if it is known and groups are ranges of rows; otherwise empty. For costs only.
+    lengths: Vec<u64>,
 }
 
 /// Number of terms of a stage; also the extent of a box of a tensor map in both directions, in elements.
@@ -109,6 +111,7 @@ impl Tiling {
             step: 1,
             by_units: true,
             splits: false,
+            lengths: Vec::new(),
         };
         if spec.inputs[0].dtype.size() > 2 {
             return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
@@ -214,6 +217,7 @@ impl Tiling {
         let [tile_rows, tile_columns] = self.tile();
         let of_rows = match in_depth {
             true => groups * rows.div_ceil(tile_rows),
+            false if !self.lengths.is_empty() => self.lengths.iter().map(|rows| rows.div_ceil(tile_rows)).sum(),
             false => (rows / groups.max(1)).div_ceil(tile_rows).max(1) * groups.min(rows),
         };
         of_rows * columns.div_ceil(tile_columns)
@@ -238,8 +242,18 @@ impl Tiling {
 
     /// Returns the tiling with the number of rows, or of terms of the depth, that belong to groups, for costs: blocks skip the others.
     pub fn of_live(mut self, spec: &Spec) -> Tiling {
-        if let Some(live) = spec.live {
-            *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live.rows;
+        let length = self.shape.length();
+        let known = spec.sizes.as_ref().map(|sizes| sizes[0].iter().map(|&end| end as f64).collect::<Vec<_>>());
+        let lengths = known.map(|ends| groups(&ends, length).map(|group| group.len() as u64).collect::<Vec<_>>());
+        let live = match &lengths {
+            Some(lengths) => Some(lengths.iter().sum()),
+            None => spec.live.map(|live| live.rows),
+        };
+        if let Some(live) = live {
+            *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live;
+        }
+        if !self.shape.in_depth {
+            self.lengths = lengths.unwrap_or_default();
         }
         self
     }
@@ -252,7 +266,12 @@ impl Tiling {
         // Rows of the factors that belong to no group are not read; results of none become zeros.
         let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
         let read_of = |tensor: &Tensor, elements: u64| Traffic::of(tensor.space, elements * tensor.dtype.size());
-        let b_elements = if in_depth { depth * columns } else { b.elements() };
+        let used = self.lengths.iter().filter(|rows| **rows > 0).count() as u64;
+        let b_elements = match in_depth {
+            true => depth * columns,
+            false if !self.lengths.is_empty() => b.elements() / groups.max(1) * used,
+            false => b.elements(),
+        };
         let read = read_of(a, rows * depth) + read_of(b, b_elements) + read_of(ends, ends.elements());
         let written = Spec::bytes_of(&spec.outputs);
         let resident = self.resident as u32;

@@ -31,6 +31,9 @@ pub struct GroupedGemm;
 /// Number of inputs without the bias: both factors and the ends of the groups.
 const FACTORS: usize = 3;
 
+/// Index of the input with the end of each group.
+const ENDS: usize = 2;
+
 /// Maximum number of groups: each block keeps the ends of all in shared memory.
 const MAX_GROUPS: u64 = 1024;
 
@@ -128,6 +131,10 @@ impl Operation for GroupedGemm {
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         if Gate::of(spec, FACTORS).is_some() { Vec::new() } else { Tiling::of(spec).of_live(spec).launch_costs(spec) }
+    }
+
+    fn sizing(&self, _: &Spec) -> Vec<usize> {
+        vec![ENDS]
     }
 
     fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
