@@ -6,7 +6,7 @@
 //! first one ended: with the elements that the cache still holds.
 
 use super::super::kernel::{c_type, launch, param, u64_param};
-use super::super::occupancy::{UNITS, WARP, resident_blocks, share_with};
+use super::super::occupancy::{CACHE, UNITS, WARP, resident_blocks, share_with};
 use super::channel::{ChannelOperands, PUT};
 use super::*;
 
@@ -62,8 +62,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Returns the division; `None` if tensors have gaps or are not aligned, or if threads would have fewer than [`MIN_STEPS`]
-    /// packs.
+    /// Returns the division; `None` if tensors have gaps or are not aligned, if threads would have fewer than [`MIN_STEPS`]
+    /// packs, or if the cache holds a tensor whose channels consist of packs.
     pub fn of(spec: &Spec) -> Option<Columns> {
         let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
         let pack = (16 / x.dtype.size().max(y.dtype.size())).min(MAX_PACK);
@@ -74,6 +74,11 @@ impl Columns {
             return None;
         }
         let (samples, channels, segment) = (x.dims[0], x.dims[1], x.dims[2..].iter().product::<u64>());
+        // If the cache holds the tensor and its channels consist of packs, a third kernel costs more than this division saves.
+        let own = if segment == 1 { channels } else { segment };
+        if own.is_multiple_of(pack) && x.bytes() <= CACHE / 2 {
+            return None;
+        }
         let sample = channels * segment;
         let joined = pack >> sample.trailing_zeros().min(pack.ilog2());
         let (packs, rows) = (joined * sample / pack, samples / joined);

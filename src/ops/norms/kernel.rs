@@ -42,7 +42,8 @@ const SMALL_PACK: u64 = 4;
 /// Minimum number of packs of a shifted row.
 const LONG_ROW: u64 = WARP;
 
-/// Size in bytes of a thread's elements of a piece up to which 32 registers suffice for a norm without a mean.
+/// Size in bytes of a thread's elements of a piece up to which 32 registers suffice for a norm without a mean whose rows are
+/// whole packs.
 const FEW_BYTES: u64 = 32;
 
 /// Division of rows among threads.
@@ -87,6 +88,7 @@ impl NormPartition {
             rows.length >= least(*pack) * pack
                 && rows.count * rows.length >= UNITS * UNIT_THREADS * pack
                 && aligned < *pack
+                && (aligned == 1 || *pack == whole)
                 && is_shifted(&tensors, *pack)
         };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
@@ -187,9 +189,11 @@ impl NormPartition {
         let cached = if *whole { "" } else { "#define CACHED \".cs\"\n" };
         let held = if is_whole { format!("#define RAGGED 1\n{cached}{RAGGED}") } else { String::new() };
         // Two blocks of a long row each are resident if threads hold few elements.
-        let resident =
-            if !norm.centred && pack * packs * compute.size() <= FEW_BYTES { UNIT_THREADS } else { LARGEST_BLOCK }
-                / threads;
+        let resident = if !shifted && !norm.centred && pack * packs * compute.size() <= FEW_BYTES {
+            UNIT_THREADS
+        } else {
+            LARGEST_BLOCK
+        } / threads;
         let bounds = match whole {
             true => bounds(sharing.block() as u32),
             false => format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {resident})\n"),
