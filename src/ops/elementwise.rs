@@ -226,7 +226,9 @@ pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     let work = walk::work(&[task(expression, spec)]);
     let whole = |tensors: &[Tensor]| tensors.iter().filter(|tensor| !tensor.dtype.is_float()).count() as u32;
-    let (read, written) = (whole(&spec.inputs), whole(&spec.outputs));
+    // A constant is converted once.
+    let written = if spec.inputs.is_empty() { 0 } else { whole(&spec.outputs) };
+    let read = whole(&spec.inputs);
     Cost {
         instructions: each(expression.instructions() + PER_WHOLE_READ * read + PER_WHOLE_WRITTEN * written)
             + work.instructions,
