@@ -182,7 +182,7 @@ impl Columns {
         };
         let shape = format!(
             "#define V {}\n#define SEGMENT {}u\n#define CHANNELS {}u\n#define PACKS {}u\n#define B {}u\n#define ACROSS {}u\n\
-             #define PARTS {}u\nstruct Sums {{ C sum, squares; }};\n",
+             #define PARTS {}u\nstruct Sums {{ C sum, squares; }};\n{ORIGIN}",
             self.pack,
             self.segment,
             self.channels,
@@ -247,16 +247,26 @@ const PLACE: &str = r#"  const u32 block = blockIdx.x, column = block % ACROSS, 
   auto channel_of = [&](u32 i) { return (own * V + i) / SEGMENT % CHANNELS; };
 "#;
 
-/// Kernel text that adds up the elements of each column, and then the columns of a channel. Differences to the channel's first
-/// element keep the precision of a variance that is small relative to the mean.
+/// Kernel text: the element of a channel to which differences are summed, so that a variance that is small relative to the mean keeps its
+/// precision. The median of three elements is no outlier unless two of them are.
+const ORIGIN: &str = r#"__device__ inline C origin_of(const X* x, u32 channel, u64 samples) {
+  const u64 sample = (u64)CHANNELS * SEGMENT;
+  const X* from = x + (u64)channel * SEGMENT;
+  const C a = load<C>(from[0]), b = load<C>(from[samples / 2 * sample]), c = load<C>(from[(samples - 1) * sample]);
+  const C low = a < b ? a : b, high = a < b ? b : a;
+  return c < low ? low : c < high ? c : high;
+}
+"#;
+
+/// Kernel text that adds up the elements of each column, and then the columns of a channel.
 const ADD: &str = r#"  __shared__ C held[2][R][B * V];
-  C first[V], sum[V], squares[V];
+  C origin[V], sum[V], squares[V];
   EACH {
-    first[i] = live ? load<C>(x[channel_of(i) * SEGMENT]) : C(0);
+    origin[i] = live ? origin_of(x, channel_of(i), total / (CHANNELS * SEGMENT)) : C(0);
     sum[i] = squares[i] = 0;
   }
   auto take = [&](const Pack<X, V>& pack, u32 i) {
-    const C difference = load<C>(pack.at[i]) - first[i];
+    const C difference = load<C>(pack.at[i]) - origin[i];
     sum[i] += difference;
     squares[i] += difference * difference;
   };
@@ -348,7 +358,7 @@ const COMBINE: &str = r#"  const u32 at = blockIdx.x;
     squares += held[warp].squares;
   }
   const C shift = sum / C(n), variance = squares / C(n) - shift * shift;
-  store<C>(means[at * means_step], load<C>(x[at * SEGMENT]) + shift);
+  store<C>(means[at * means_step], origin_of(x, at, n / SEGMENT) + shift);
   store<C>(variances[at * variances_step], variance > C(0) || variance != variance ? variance : C(0));
 "#;
 
