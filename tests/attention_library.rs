@@ -10,13 +10,13 @@ fn tensor(dtype: DType, sizes: &[u64]) -> Tensor {
     Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
 }
 
-/// What the library is offered for a use; `None` if the kernels compute it alone.
+/// The use that the library is offered for a call; `None` if the kernels compute it alone.
 fn offered(options: &[(&'static str, Attr)], inputs: Vec<Tensor>) -> Option<Arc<FusedAttention>> {
     let (name, outputs) = if inputs.len() > 4 { ("attention_backward", 3) } else { ("attention", 2) };
     offered_by(name, outputs, options, inputs)
 }
 
-/// What the library is offered for a use of this operation.
+/// The use of this operation that the library is offered.
 fn offered_by(
     name: &'static str,
     outputs: usize,

@@ -161,3 +161,9 @@ proptest! {
         formatted(&text);
     }
 }
+
+/// Documentation that ends the head of a branch: the brace behind it stays on a line of its own.
+#[test]
+fn documentation_before_a_block() {
+    formatted("step {\n  if a == b {\n    nop()\n  } else if c == d/// documentation\n{\n    nop()\n  }\n}\n");
+}

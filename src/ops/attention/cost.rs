@@ -140,7 +140,7 @@ pub fn cheaper(spec: &Spec, shape: &Shape, own: Vec<Cost>) -> Cost {
     let library = FusedAttention::of(spec).map(|fused| library(spec, shape, &fused));
     match library {
         Some(cost) if time(&cost) < own.iter().map(time).sum() => cost,
-        // One launch stands for all kernels.
+        // The cost of a single launch stands for those of all kernels.
         Some(_) if own.len() > 1 => {
             let has_work = |cost: &&Cost| cost.bytes() + cost.scratch.total() > 0;
             let further = own[1..].iter().filter(has_work).count() as u64;

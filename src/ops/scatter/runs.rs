@@ -77,7 +77,7 @@ impl Runs {
         let lanes = super::search::lanes(packs, [WARP / 2, WARP]);
         let chunks = packs.div_ceil(lanes).max(1);
         let groups = u64::from(BLOCK) / lanes;
-        // All blocks run at the same time, so that the sums of a popular row are few.
+        // As many blocks as run at the same time, so that the sums of a popular row are few.
         let blocks = UNITS * resident(pack, ragged);
         let zeroing = if clears { 0 } else { rows.div_ceil(u64::from(BLOCK)) * chunks };
         let blocks = blocks.saturating_sub(zeroing).max(blocks / 2);

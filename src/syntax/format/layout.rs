@@ -196,10 +196,12 @@ impl<'a> FileLayout<'a> {
             last = self.copy(last, self.code.tokens.start(index), self.code.tokens.end(Some(index)));
         }
         let end = tokens.end - 1;
-        if self.code.tokens.outline.kind(end) == Some(TokenKind::Text)
-            && self.is_wrong(self.code.tokens.start(end), last)
-        {
-            // An unterminated text extends to the end of its line.
+        // Documentation and an unterminated text extend to the end of their line.
+        let ends_line = match self.code.tokens.outline.kind(end) {
+            Some(TokenKind::Text) => self.is_wrong(self.code.tokens.start(end), last),
+            kind => matches!(kind, Some(TokenKind::Doc | TokenKind::About)),
+        };
+        if ends_line {
             self.code.push(LayoutCommand::Hard);
         }
     }
