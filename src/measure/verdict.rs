@@ -1,6 +1,7 @@
 //! The verdict of an analysis: the largest part of an iteration in words, and a usual remedy.
 
 use crate::base::Nanos;
+use crate::ops::Arithmetic;
 
 use super::record::{
     AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, TimeSplitRecord, observer_effect_text,
@@ -244,12 +245,17 @@ fn describe_resource(resource: &str) -> (String, &'static str) {
         "vector" => ("vector arithmetic".to_owned(), "less arithmetic for each element, or a smaller type"),
         "h2d" => ("the host link (host to device)".to_owned(), EARLIER),
         "d2h" => ("the host link (device to host)".to_owned(), EARLIER),
-        "f64" | "f32" | "tf32" | "f16" | "bf16" | "f8" | "i8" => (
+        _ if Arithmetic::from_name(resource).is_some() => (
             format!("{resource} matrix arithmetic"),
             "a smaller type, shapes that fill all units, and fewer concurrent operations that occupy units",
         ),
         link => (link.to_owned(), EARLIER),
     }
+}
+
+/// True if the resource computes: vector units, or matrix units, which are named after the type of arithmetic.
+pub fn is_arithmetic(resource: &str) -> bool {
+    resource == "vector" || Arithmetic::from_name(resource).is_some()
 }
 
 /// Texts about a part of an iteration.

@@ -186,24 +186,30 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::model;
     use crate::syntax;
 
+    /// The program of a text, with the sizes of its operations.
+    fn program(text: &str) -> Program {
+        let (ast, errors) = syntax::parse(text, 0, &syntax::SyntaxLimits::default());
+        assert!(errors.is_empty(), "{errors:?}");
+        let mut program =
+            model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        program.derive_sizes();
+        program
+    }
+
     /// Contents that determine the size of the attention in a file with these statements around and in its step.
     fn sizes(around: &str, step: &str) -> Option<Vec<Vec<i64>>> {
-        let text = format!(
+        let program = program(&format!(
             "buffer q: bf16[2, 64, 16]
              buffer first: i32[3] = iota
              buffer ends: i32[3] = zeros
              stream s
              {around}
              step {{ on s {{ {step} ragged_attention(q, q, q, ends, ends -> _, _) }} }}"
-        );
-        let (ast, errors) = syntax::parse(&text, 0, &syntax::SyntaxLimits::default());
-        assert!(errors.is_empty(), "{errors:?}");
-        let mut program =
-            model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
-        program.derive_sizes();
+        ));
         let attention = |op| program.op_spec(op).filter(|spec| spec.operation.name() == "ragged_attention");
         let spec = program.cycle[0].ops.iter().find_map(attention).expect("the step has one");
         spec.sizes.as_deref().cloned()
@@ -224,5 +230,33 @@ mod tests {
         // The first iteration reads what the setup wrote, and later ones what the step wrote.
         assert_eq!(sizes("setup { on s { fill(9 -> ends) } }", "map(ends * 0 + first -> ends) fill(1 -> first)"), None);
         assert_eq!(sizes("buffer x: f32[3]", "cast(x -> ends)"), None);
+    }
+
+    /// The same text computes the same numbers whether or not lengths are known ahead.
+    #[test]
+    fn kernels_do_not_depend_on_contents() {
+        let program = program(
+            "buffer q: bf16[4, 4096, 128]
+             buffer k: bf16[1, 4096, 128]
+             buffer lse: f32[4, 4096]
+             buffer pool: bf16[64, 8, 16, 128]
+             buffer one: bf16[8, 8, 1, 128]
+             buffer pages: i32[8, 8] = iota
+             buffer first: i32[8] = iota
+             buffer b: bf16[8, 4096, 256]
+             setup { map((first + 1) * 64 -> first) }
+             step {
+               ragged_attention(q, k, k, first, first -> _, _)
+               ragged_attention_backward(q, k, k, q, lse, q, first, first -> _, _, _)
+               paged_attention(one, pool, pool, pages, first -> _)
+               grouped_gemm(bf16[4096, 4096], b, first -> _)
+             }",
+        );
+        let sized: Vec<&Spec> = program.specs.iter().filter(|spec| spec.sizes.is_some()).collect();
+        assert_eq!(sized.len(), 4);
+        for spec in sized {
+            let unknown = Spec { sizes: None, ..spec.clone() };
+            assert_eq!(spec.operation.launch(spec), spec.operation.launch(&unknown), "{}", spec.operation.name());
+        }
     }
 }

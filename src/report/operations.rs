@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use crate::base::{Bytes, Nanos, Rate};
 use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
+use crate::measure::verdict;
 
 use super::page::{ABSENT, Section, Table};
 use super::slots;
@@ -181,7 +182,7 @@ impl OperationGroup<'_> {
     /// True if arithmetic limits the group: the rate then has the unit of the peak beside it.
     fn bound_by_arithmetic(&self) -> bool {
         let bound = self.of_peak().and_then(|(_, bound)| bound);
-        matches!(bound, Some("vector" | "f64" | "f32" | "tf32" | "f16" | "bf16" | "f8" | "i8"))
+        bound.is_some_and(verdict::is_arithmetic)
     }
 
     /// The rate of arithmetic or of bytes while the operations do not wait; between ranks the bus bandwidth.

@@ -148,8 +148,10 @@ impl BackwardPartition {
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;
         let widths = [shape.size, shape.value_size].map(whole_tiles);
-        let whole = BackwardPartition { shape, tiles: tiles.then_some((columns, widths)), splits: 1 };
-        BackwardPartition { splits: whole.wanted_splits(), ..whole }
+        // Kernels do not depend on lengths that the text determines.
+        let unknown = Shape { lengths: None, ..shape.clone() };
+        let whole = BackwardPartition { shape: unknown, tiles: tiles.then_some((columns, widths)), splits: 1 };
+        BackwardPartition { shape, splits: whole.wanted_splits(), ..whole }
     }
 
     /// Whether the kernels multiply tiles with matrix units.

@@ -332,6 +332,22 @@ impl Split {
     }
 }
 
+/// Kernel text of a function that sets the elements from `low` to before `high` to zero: whole packs, and the elements before and behind
+/// them. The caller is number `t` of `threads` threads, which are at least as many as a pack has elements.
+const SET_ZERO: &str = r#"
+template <typename T> __device__ inline void set_zero(T* low, T* high, u64 t, u64 threads) {
+  const T zero = {};
+  const u32 OF_PACK = 16 / sizeof(T);
+  T* low_pack = low + (0 - (u64)low / sizeof(T)) % OF_PACK;
+  T* high_pack = high - (u64)high / sizeof(T) % OF_PACK;
+  if (low_pack > high_pack) low_pack = high_pack = high;
+#pragma unroll 4
+  for (Pack<u32, 4>* pack = (Pack<u32, 4>*)low_pack + t; pack < (Pack<u32, 4>*)high_pack; pack += threads) *pack = {};
+  if (t < low_pack - low) low[t] = zero;
+  if (t < high - high_pack) high_pack[t] = zero;
+}
+"#;
+
 /// Kernel text: clears the last position of each row.
 const CLEAR: &str = r#"  if (GLOBAL_INDEX < rows) ((P*)workspace)[GLOBAL_INDEX] = 0;
 "#;

@@ -199,7 +199,7 @@ impl Runs {
         let sums = self.partials() * scatter_type(spec).size();
         let parts = Parts::of(spec, columns, self.sort.radix().workspace(), sums);
         let before = format!(
-            "{}{VOTES}#define SIDE {}\n#define LANES {}\n#define CHUNKS {}\n#define EACH {}u\n#define WINDOWS {}u\n#define ZERO_BLOCKS {}u\n#define AHEAD {AHEAD}\n#define COUNT {}\n#define CLEARS {}\n{}",
+            "{}{VOTES}{SET_ZERO}#define SIDE {}\n#define LANES {}\n#define CHUNKS {}\n#define EACH {}u\n#define WINDOWS {}u\n#define ZERO_BLOCKS {}u\n#define AHEAD {AHEAD}\n#define COUNT {}\n#define CLEARS {}\n{}",
             self.sort.radix().text(),
             self.side(),
             self.lanes,
@@ -241,19 +241,7 @@ fn resident(pack: u64, ragged: bool) -> u64 {
 
 /// Kernel text: the blocks set the output to zero, if most of its rows have no term.
 const CLEAR: &str = r#"#if CLEARS
-  {
-    const E zero = {};
-    const u32 OF_PACK = 16 / sizeof(E);
-    E *low = y, *high = y + rows * n;
-    E* low_pack = low + (0 - (u64)low / sizeof(E)) % OF_PACK;
-    E* high_pack = high - (u64)high / sizeof(E) % OF_PACK;
-    if (low_pack > high_pack) low_pack = high_pack = high;
-    const u64 first = (u64)blockIdx.x * 256 + threadIdx.x, step = (u64)gridDim.x * 256;
-#pragma unroll 4
-    for (Pack<u32, 4>* pack = (Pack<u32, 4>*)low_pack + first; pack < (Pack<u32, 4>*)high_pack; pack += step) *pack = {};
-    if (first < low_pack - low) low[first] = zero;
-    if (first < high - high_pack) high_pack[first] = zero;
-  }
+  set_zero(y, y + rows * n, (u64)blockIdx.x * 256 + threadIdx.x, (u64)gridDim.x * 256);
 #endif
 "#;
 

@@ -311,7 +311,7 @@ impl Search {
         let parts = Parts::of(spec, columns, 0, self.partials() * sum);
         let adds = spec.attrs.word("combine") == "add";
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ADDS {}\n#define CLEARS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{SET_ZERO}#define ADDS {}\n#define CLEARS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
              #define SEGMENTS {}u\n#define SHARE {}u\n#define EACH {}\n#define AHEAD {}\n\
              #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),

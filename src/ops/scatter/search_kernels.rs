@@ -24,22 +24,14 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
   // The rows that have terms, in any order.
   __shared__ u32 named_rows[OWN], named;
   if (t == 0) named = 0;
-  // Sets the block's part of its rows to zero: whole packs, and the elements before and behind them.
+  // Sets the block's part of its rows to zero.
   auto clear_rows = [&]() {
-    const E zero = {};
 #if CHUNKS == 1
-    const u32 OF_PACK = 16 / sizeof(E);
-    E *low = y + first * sy, *high = low + own_rows * sy;
-    E* low_pack = low + (0 - (u64)low / sizeof(E)) % OF_PACK;
-    E* high_pack = high - (u64)high / sizeof(E) % OF_PACK;
-    if (low_pack > high_pack) low_pack = high_pack = high;
-    for (Pack<u32, 4>* pack = (Pack<u32, 4>*)low_pack + t; pack < (Pack<u32, 4>*)high_pack; pack += THREADS) *pack = {};
-    if (t < low_pack - low) low[t] = zero;
-    if (t < high - high_pack) high_pack[t] = zero;
+    set_zero(y + first * sy, y + (first + own_rows) * sy, t, THREADS);
 #else
     Pack<E, V> zeros;
 #pragma unroll
-    for (int c = 0; c < V; c++) zeros.at[c] = zero;
+    for (int c = 0; c < V; c++) zeros.at[c] = E{};
     for (u32 own = group; own < own_rows; own += GROUPS) {
       const i64 column = column_of(own);
       if (column < (i64)n) PUT(y + (first + own) * sy, column, zeros);
