@@ -1,7 +1,10 @@
-//! The generator of the fuzz targets: most of its files are valid, and together they use the whole language. A sample
-//! of its files is checked with the properties of the fuzz targets too.
+//! The fuzz targets without their fuzzer: stored inputs and changed ones keep the properties. The generator of inputs makes files that
+//! are mostly valid, and that use the whole language together.
 
 use std::collections::BTreeSet;
+use std::panic;
+use std::path::Path;
+use std::process::Command;
 
 use aorta::base::random::hash;
 use aorta::base::{DType, Space, units};
@@ -11,14 +14,18 @@ use aorta::ops::CATALOGUE;
 use aorta::syntax::{self, SyntaxLimits};
 
 use crate::common::constructs::{self, Constructs};
-use crate::common::effort::draws;
-use crate::common::{invariants, oracle, reparsed};
+use crate::common::effort::{chosen, draws, turn};
+use crate::common::{invariants, oracle, parallel, reparsed};
 
 #[path = "../fuzz/src/grammar/mod.rs"]
 mod grammar;
 #[path = "../fuzz/src/properties.rs"]
 #[allow(dead_code, reason = "the fuzz targets use the rest")]
 mod properties;
+#[path = "../fuzz/src/records.rs"]
+mod records;
+#[path = "../fuzz/src/targets.rs"]
+mod targets;
 #[path = "../fuzz/src/wire.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
 mod wire;
@@ -157,4 +164,51 @@ fn frames_of_any_bytes_keep_their_property() {
     for number in 0..u64::from(FILES) {
         properties::frames(&choices(number));
     }
+}
+
+/// Stored inputs of a target: the fewest that reach all the code that fuzzing has reached.
+fn stored(target: &str) -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fuzz/corpus/{target}.tar.gz"));
+    let tar = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()).status();
+    assert!(tar.expect("tar is installed").success());
+    let files = std::fs::read_dir(folder.path()).expect("the folder is there");
+    let mut files: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read(file).expect("a readable file")).collect()
+}
+
+/// An input in which one to four bytes are replaced, inserted or removed, or that ends early.
+fn changed(input: &[u8], seed: u64) -> Vec<u8> {
+    let mut input = input.to_vec();
+    for change in 0..1 + hash(seed, 0) % 4 {
+        let draw = |index| hash(seed, 1 + 4 * change + index);
+        let place = draw(0) as usize % (input.len() + 1);
+        match draw(1) % 8 {
+            0 => input.truncate(place),
+            1 | 2 => input.insert(place, draw(2) as u8),
+            3 | 4 if place < input.len() => drop(input.remove(place)),
+            _ if place < input.len() => input[place] = draw(2) as u8,
+            _ => {}
+        }
+    }
+    input
+}
+
+/// In each revision, the changes are others.
+#[test]
+fn stored_inputs_and_changed_ones_keep_the_properties_of_the_fuzz_targets() {
+    let mut inputs: Vec<(targets::Target, Vec<u8>)> = Vec::new();
+    let turn = turn() as u64;
+    for target in targets::TARGETS {
+        for (number, input) in chosen((0..).zip(stored(target.0))) {
+            inputs.push((target, changed(&input, hash(turn, number))));
+            inputs.push((target, input));
+        }
+    }
+    println!("{} inputs", inputs.len());
+    parallel::map(&inputs, |((name, check), input)| {
+        let kept = panic::catch_unwind(|| check(input));
+        assert!(kept.is_ok(), "target {name}, input \"{}\"", input.escape_ascii());
+    });
 }

@@ -2,6 +2,6 @@
 
 fn main() {
     for file in std::env::args().skip(1) {
-        print!("{}", aorta_fuzz::text(&std::fs::read(file).expect("a readable file")));
+        print!("{}", aorta_fuzz::targets::workload(&std::fs::read(file).expect("a readable file")));
     }
 }

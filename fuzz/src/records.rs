@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub use common::{show, show_cases};
 
-use crate::CHOICES_MARK;
+use super::targets::CHOICES_MARK;
 
 /// Records written by runs: of two ranks, and of a program whose iterations differ.
 pub const RECORDS: [&str; 2] = [include_str!("../seeds/ranks.json"), include_str!("../seeds/slots.json")];

@@ -1,7 +1,3 @@
 #![no_main]
 
-use aorta_fuzz::records;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    records::show_cases(&records::text(data, &records::JOURNALS));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| aorta_fuzz::targets::journal(data));

@@ -1,5 +1,3 @@
 #![no_main]
 
-use aorta_fuzz::{properties, text};
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::plan(&text(data)));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| aorta_fuzz::targets::plan(data));

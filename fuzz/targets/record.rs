@@ -1,7 +1,3 @@
 #![no_main]
 
-use aorta_fuzz::records;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    records::show(&records::text(data, &records::RECORDS));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| aorta_fuzz::targets::record(data));

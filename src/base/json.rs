@@ -15,7 +15,8 @@ pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     }
     let mut value: Value = serde_json::from_slice(json)?;
     flatten(&mut value);
-    serde_json::from_value(value)
+    // The text is read again so that only one form of each reader is compiled.
+    serde_json::from_slice(&serde_json::to_vec(&value)?)
 }
 
 /// A document as indented JSON with a final newline.

@@ -70,7 +70,7 @@ fn schema(text: &str) -> Option<String> {
     struct Head {
         schema: String,
     }
-    serde_json::from_str(text).ok().map(|head: Head| head.schema)
+    serde_json::from_slice(text.as_bytes()).ok().map(|head: Head| head.schema)
 }
 
 /// Fails with the first field that is inconsistent with others, such as `variants[0].ranks[1].trace[3].id`.

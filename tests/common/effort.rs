@@ -1,5 +1,5 @@
-//! Share of their cases that tests take: all of them with `AORTA_LONG`, a third in `.ci/run`, which sets `CI`, and a twelfth in a plain
-//! `cargo test`. Successive revisions take different cases of a list, so that CI takes each of them every third time.
+//! Share of their cases that tests take: all of them with `AORTA_LONG`, a sixth in `.ci/run`, which sets `CI`, and a twelfth in a plain
+//! `cargo test`. Successive revisions take different cases of a list, so that CI takes each of them every sixth time.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// CI takes one of this many cases.
-const THIRD: usize = 3;
+const SIXTH: usize = 6;
 
 /// A plain `cargo test` takes one of this many.
 const TWELFTH: usize = 12;
@@ -26,7 +26,7 @@ pub fn is_full() -> bool {
 fn share() -> usize {
     match (is_long(), is_full()) {
         (true, _) => 1,
-        (false, true) => THIRD,
+        (false, true) => SIXTH,
         (false, false) => TWELFTH,
     }
 }

@@ -80,7 +80,7 @@ impl SideProcess {
     /// Waits for the next message. An error if the run reports a failure or ends.
     fn answer(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<BlockMessage, Failure> {
         match self.child.line(timeout, interrupt) {
-            Ok(line) => match serde_json::from_str(&line) {
+            Ok(line) => match serde_json::from_slice(line.as_bytes()) {
                 Ok(BlockMessage::Failed { message }) => Err(self.ended(None, Some(message))),
                 Ok(message) => Ok(message),
                 Err(why) => Err(self.ended(Some(format!("it answered `{line}`: {why}")), None)),

@@ -89,7 +89,7 @@ struct Diagnostic {
 impl Diagnostic {
     /// Parses a line as an error diagnostic; `None` for any other line.
     fn error(line: &str) -> Option<Diagnostic> {
-        serde_json::from_str(line).ok().filter(|diagnostic: &Diagnostic| diagnostic.severity == "error")
+        serde_json::from_slice(line.as_bytes()).ok().filter(|diagnostic: &Diagnostic| diagnostic.severity == "error")
     }
 }
 

@@ -59,7 +59,7 @@ const IN_KEY: [&str; 1] = ["config stream count"];
 
 /// True if a text looks like a result file of the Python harness.
 pub fn recognizes(text: &str) -> bool {
-    serde_json::from_str::<HarnessFile>(text).is_ok_and(|head| {
+    serde_json::from_slice::<HarnessFile>(text.as_bytes()).is_ok_and(|head| {
         head.schema.is_none() && (head.results.is_some() || (head.latency_ms.is_some() && head.throughput.is_some()))
     })
 }
