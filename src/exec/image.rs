@@ -15,7 +15,7 @@ use super::error::ExecError;
 use super::ranks::RankSchedule;
 
 /// The resources that a backend creates for one rank before a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Image {
     pub rank: u32,
     /// Communicators of the image's collectives, in the same order on all ranks.
@@ -182,21 +182,13 @@ pub fn lower(rank: &RankSchedule, extra_lanes: &[Lane], stamps: u32, gemm_candid
     let mut comms = Comms::of(rank);
     let mut image = Image {
         rank: rank.number,
-        comms: Vec::new(),
-        crossings: 0,
         lanes: [schedule.lanes.as_slice(), extra_lanes].concat(),
-        events: 0,
         stamps,
-        gates: 0,
-        cold: Vec::new(),
         bytes: Space::ALL.map(|space| schedule.bytes(space)),
         fills: fills(rank),
-        works: Vec::new(),
-        ops: Vec::new(),
-        addresses: Vec::new(),
         gemm_candidates,
-        keep_algorithms: false,
         timeout: Nanos(i64::MAX),
+        ..Image::default()
     };
     let period = lower_period(rank, &mut image, &mut comms);
     let blocks = rank.program.around.as_ref().zip(schedule.around.as_ref());
