@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// A range from `min` to `max`; either can be absent.
+/// A range with both ends included; an end is `None` if the range is open there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename = "Span")]
 pub struct QuantityRange {
