@@ -39,24 +39,24 @@ impl UniqueId {
 functions! {
     /// The functions of NCCL or RCCL.
     Table {
-        get_version = "ncclGetVersion"(*mut c_int);
-        get_unique_id = "ncclGetUniqueId"(*mut UniqueId);
-        comm_init_rank = "ncclCommInitRank"(*mut Comm, c_int, UniqueId, c_int);
-        comm_destroy = "ncclCommDestroy"(Comm);
-        comm_abort = "ncclCommAbort"(Comm);
-        comm_error = "ncclCommGetAsyncError"(Comm, *mut c_int);
-        group_start = "ncclGroupStart"();
-        group_end = "ncclGroupEnd"();
-        all_reduce = "ncclAllReduce"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
-        all_gather = "ncclAllGather"(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
-        reduce_scatter = "ncclReduceScatter"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
-        broadcast = "ncclBroadcast"(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
-        reduce = "ncclReduce"(*const c_void, *mut c_void, usize, c_int, c_int, c_int, Comm, *mut c_void);
-        send = "ncclSend"(*const c_void, usize, c_int, c_int, Comm, *mut c_void);
-        recv = "ncclRecv"(*mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        get_version = ncclGetVersion(*mut c_int);
+        get_unique_id = ncclGetUniqueId(*mut UniqueId);
+        comm_init_rank = ncclCommInitRank(*mut Comm, c_int, UniqueId, c_int);
+        comm_destroy = ncclCommDestroy(Comm);
+        comm_abort = ncclCommAbort(Comm);
+        comm_error = ncclCommGetAsyncError(Comm, *mut c_int);
+        group_start = ncclGroupStart();
+        group_end = ncclGroupEnd();
+        all_reduce = ncclAllReduce(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        all_gather = ncclAllGather(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
+        reduce_scatter = ncclReduceScatter(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        broadcast = ncclBroadcast(*const c_void, *mut c_void, usize, c_int, c_int, Comm, *mut c_void);
+        reduce = ncclReduce(*const c_void, *mut c_void, usize, c_int, c_int, c_int, Comm, *mut c_void);
+        send = ncclSend(*const c_void, usize, c_int, c_int, Comm, *mut c_void);
+        recv = ncclRecv(*mut c_void, usize, c_int, c_int, Comm, *mut c_void);
     }
     optional {
-        all_to_all = "ncclAlltoAll"(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
+        all_to_all = ncclAlltoAll(*const c_void, *mut c_void, usize, c_int, Comm, *mut c_void);
     }
 }
 

@@ -54,22 +54,18 @@ impl Emulated {
             Launch::Collective(collectives) => {
                 let ranks = &image.comms[op.comm as usize].ranks;
                 let times = collectives.iter().map(|one| cost::exchange(one, ranks, &self.profile.topology));
-                Some(ops::stand_in(nanos(times.fold(0.0, f64::max)), units))
+                Some(ops::stand_in(Nanos::rounded(times.fold(0.0, f64::max)), units))
             }
             Launch::Peer(peer) => {
                 let task = cost::peer(&work.spec, &self.profile);
                 let by_kernel = peer.sends.as_ref().is_some_and(|sent| matches!(*sent.launch, Launch::Kernel(_)));
                 // A copy engine occupies no unit; its replacement runs a single thread.
                 let units = if by_kernel { units } else { 0 };
-                Some(ops::stand_in(nanos(cost::alone(&task, &self.profile)), units))
+                Some(ops::stand_in(Nanos::rounded(cost::alone(&task, &self.profile)), units))
             }
             _ => None,
         }
     }
-}
-
-fn nanos(time: f64) -> Nanos {
-    Nanos(time.round() as i64)
 }
 
 impl Backend for Emulated {

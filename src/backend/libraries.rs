@@ -274,10 +274,10 @@ macro_rules! functions {
     (
         $(#[$doc:meta])*
         $name:ident {
-            $($field:ident = $symbol:literal ( $($arg:ty),* $(,)? );)*
+            $($field:ident = $symbol:ident ( $($arg:ty),* $(,)? );)*
         }
         optional {
-            $($maybe:ident = $maybe_symbol:literal ( $($maybe_arg:ty),* $(,)? );)*
+            $($maybe:ident = $maybe_symbol:ident ( $($maybe_arg:ty),* $(,)? );)*
         }
     ) => {
         $(#[$doc])*
@@ -293,11 +293,12 @@ macro_rules! functions {
                 Ok($name {
                     $(
                         // SAFETY: the types are those of the vendor's header.
-                        $field: unsafe { opened.find($symbol) }.ok_or_else(|| opened.missing_function($symbol))?,
+                        $field: unsafe { opened.find(stringify!($symbol)) }
+                            .ok_or_else(|| opened.missing_function(stringify!($symbol)))?,
                     )*
                     $(
                         // SAFETY: the types are those of the vendor's header.
-                        $maybe: unsafe { opened.find($maybe_symbol) },
+                        $maybe: unsafe { opened.find(stringify!($maybe_symbol)) },
                     )*
                 })
             }

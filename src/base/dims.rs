@@ -59,6 +59,11 @@ impl Dims {
         }
         strides
     }
+
+    /// The type of a tensor with these dimensions, as a file writes it: `f32[4, 8]`, or `f32` without dimensions.
+    pub fn of(&self, dtype: DType) -> String {
+        if self.is_empty() { dtype.to_string() } else { format!("{dtype}{self}") }
+    }
 }
 
 impl Default for Dims {
@@ -80,13 +85,6 @@ equal_by!(Dims, |dims| &**dims);
 impl fmt::Debug for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl Dims {
-    /// The type of a tensor with these dimensions, as a file writes it: `f32[4, 8]`, or `f32` without dimensions.
-    pub fn of(&self, dtype: DType) -> String {
-        if self.is_empty() { dtype.to_string() } else { format!("{dtype}{self}") }
     }
 }
 

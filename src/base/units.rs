@@ -38,9 +38,14 @@ impl Bytes {
 }
 
 impl Nanos {
+    /// Rounds a time in nanoseconds to whole ones.
+    pub fn rounded(nanoseconds: f64) -> Nanos {
+        Nanos(nanoseconds.round() as i64)
+    }
+
     /// Rounds seconds to whole nanoseconds.
     pub fn from_secs_f64(seconds: f64) -> Nanos {
-        Nanos((seconds * 1e9).round() as i64)
+        Nanos::rounded(seconds * 1e9)
     }
 
     /// The duration in seconds.
@@ -255,7 +260,7 @@ impl Dimension {
     pub fn display(self, value: f64) -> String {
         match (self.time, self.bytes, self.flops) {
             (0, 0, 0) => plain(value),
-            (1, 0, 0) => Nanos(value.round() as i64).to_string(),
+            (1, 0, 0) => Nanos::rounded(value).to_string(),
             (0, 1, 0) if value >= 0.0 => Bytes(value.round() as u64).to_string(),
             (0, 0, 1) => Flops(value).to_string(),
             (-1, 0, 0) => Rate(value * 1e9, "/s").to_string(),

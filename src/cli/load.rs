@@ -116,9 +116,7 @@ impl WorkloadFiles {
             (None, None) => drop(self.parts.insert(name, found.text.as_bytes().into())),
         }
     }
-}
 
-impl WorkloadFiles {
     /// Makes all paths relative to the folder above; false if there is none.
     fn rise(&mut self) -> bool {
         let Some(name) = self.folder.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {

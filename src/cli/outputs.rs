@@ -10,7 +10,7 @@ use super::{environment, output};
 use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
 use crate::report::picture::{self, Gallery};
-use crate::report::{PageContent, chrome_trace, csv, kineto, pftrace};
+use crate::report::{self, PageContent, chrome_trace, csv, kineto, pftrace};
 
 /// Options for the files of a run, or of the cases of a sweep or a suite.
 #[derive(Clone, Debug, Default, Args)]
@@ -61,7 +61,7 @@ impl TraceForm {
 }
 
 /// Fails if a trace cannot be written to this path.
-pub fn check_trace(path: &Path) -> Result<(), InputError> {
+fn check_trace(path: &Path) -> Result<(), InputError> {
     match TraceForm::of(path) {
         TraceForm::Folder => output::check_folder(path),
         TraceForm::Json | TraceForm::Packets => output::check_file(path),
@@ -77,6 +77,47 @@ fn write_trace(path: &Path, record: &RunRecord) -> Result<(), InputError> {
             output::make_folder(file.parent().unwrap_or(path))?;
             output::write_text(&file, &text)
         }),
+    }
+}
+
+/// Options for what `exec` and `report` show and write of a run.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunOutputs {
+    /// Show the N operations with the longest total time, with their stretch, their slack and a usual remedy
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
+    /// Draw a timeline of one iteration in the terminal, with a line for each stream
+    #[arg(long)]
+    pub timeline: bool,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub files: FileOptions,
+    /// Write one traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
+    /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
+    #[arg(long, value_name = "PATH")]
+    pub trace: Option<PathBuf>,
+}
+
+impl RunOutputs {
+    /// Fails if a file that is written at the end cannot be written.
+    pub fn check(&self) -> Result<(), InputError> {
+        self.page.check()?;
+        self.files.check()?;
+        self.trace.iter().try_for_each(|path| check_trace(path))
+    }
+
+    /// Prints and writes a record, with the operations of `rank`, or of the first rank if that is `None`, and with a page
+    /// of normal ranges. If one output fails, the others are still written, and the first error is returned.
+    pub fn show(&self, record: &RunRecord, rank: Option<u32>, ranges: Option<Page>) -> Result<(), InputError> {
+        let mut pages = vec![report::run(record, rank)];
+        pages.extend(ranges);
+        pages.extend(self.top.map(|top| report::top(record, rank, top as usize)));
+        pages.extend(self.timeline.then(|| report::timeline(record, output::width())));
+        let shown = self.page.show(&pages, || record.to_json());
+        let written = self.files.write(record, self.trace.as_ref());
+        let viewed = self.page.write_html(|| PageContent::runs(std::slice::from_ref(record)));
+        shown.and(written).and(viewed)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::report::{self, PageContent, SuiteReport};
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
-use super::outputs::{FileOptions, PageArgs, check_trace, write_pictures};
+use super::outputs::{RunOutputs, write_pictures};
 use super::stored::{self, Stored};
 use super::{CliResult, DONE, output};
 
@@ -28,37 +28,23 @@ pub struct ReportArgs {
     /// are partitions of one sweep or suite
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Show the N operations with the longest total time, with their stretch, their slack and a usual remedy
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    top: Option<u32>,
     /// Show the operations, streams and analysis of this rank instead of the first
     #[arg(long, value_name = "RANK")]
     rank: Option<u32>,
-    /// Draw a timeline of one iteration in the terminal, with a line for each stream
-    #[arg(long)]
-    timeline: bool,
     #[command(flatten)]
     expected: ExpectedArgs,
     /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     sort: Option<String>,
-    /// Write the traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
-    /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
-    #[arg(long, value_name = "PATH")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    output: RunOutputs,
     /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, phases, times, roofline, curves, blocks
     #[arg(long, value_name = "NAME")]
     svg: Option<String>,
-    #[command(flatten)]
-    page: PageArgs,
-    #[command(flatten)]
-    files: FileOptions,
 }
 
 pub fn run(args: ReportArgs) -> CliResult {
-    args.page.check()?;
-    args.files.check()?;
-    args.trace.iter().try_for_each(|path| check_trace(path))?;
+    args.output.check()?;
     if args.records.len() > 1 {
         let read = |path: &PathBuf| Ok((path.display().to_string(), stored::cases(path)?));
         return cases(&args, args.records.iter().map(read).collect::<Result<_, InputError>>()?);
@@ -80,14 +66,8 @@ pub fn run(args: ReportArgs) -> CliResult {
     if let Some(rank) = args.rank {
         check_rank(&record, rank)?;
     }
-    let mut pages = vec![report::run(&record, args.rank)];
-    pages.extend(args.expected.page(&record, own.as_ref()));
-    pages.extend(args.top.map(|top| report::top(&record, args.rank, top as usize)));
-    pages.extend(args.timeline.then(|| report::timeline(&record, output::width())));
-    args.page.show(&pages, || record.to_json())?;
-    args.files.write(&record, args.trace.as_ref())?;
+    args.output.show(&record, args.rank, args.expected.page(&record, own.as_ref()))?;
     let records = std::slice::from_ref(&record);
-    args.page.write_html(|| PageContent::runs(records))?;
     let timeline = report::picture::iterations(records);
     write_pictures(args.svg.as_ref(), || {
         timeline.iter().chain(PageContent::runs(records).galleries()).cloned().collect()
@@ -98,8 +78,8 @@ pub fn run(args: ReportArgs) -> CliResult {
 /// Shows an A/B comparison.
 fn comparison(args: &ReportArgs, record: &AbRecord) -> CliResult {
     check_cases(args)?;
-    args.page.show(&[report::ab(record)], || record.to_json())?;
-    args.page.write_html(|| PageContent::ab(record))?;
+    args.output.page.show(&[report::ab(record)], || record.to_json())?;
+    args.output.page.write_html(|| PageContent::ab(record))?;
     write_pictures(args.svg.as_ref(), || PageContent::ab(record).galleries().to_vec())?;
     Ok(DONE)
 }
@@ -109,10 +89,10 @@ fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let given = [
         ("--rank", args.rank.map(|rank| rank.to_string())),
-        ("--top", args.top.map(|top| top.to_string())),
-        ("--trace", path(&args.trace)),
-        ("--timeline", args.timeline.then(String::new)),
-        ("--json", path(&args.files.json)),
+        ("--top", args.output.top.map(|top| top.to_string())),
+        ("--trace", path(&args.output.trace)),
+        ("--timeline", args.output.timeline.then(String::new)),
+        ("--json", path(&args.output.files.json)),
     ];
     let Some((option, value)) = given.into_iter().find_map(|(option, value)| Some((option, value?))) else {
         return Ok(());
@@ -166,7 +146,7 @@ fn cases(args: &ReportArgs, files: Vec<(String, Cases)>) -> CliResult {
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     let page = page_of_cases(header, &latest, order.as_ref());
     write_pictures(args.svg.as_ref(), || PageContent::cases(header, &latest, page.clone()).galleries().to_vec())?;
-    super::cases::show((header, &latest), &page, order.as_ref(), (&args.page, &args.files))?;
+    super::cases::show((header, &latest), &page, order.as_ref(), (&args.output.page, &args.output.files))?;
     Ok(DONE)
 }
 

@@ -58,6 +58,21 @@ impl Quantity {
     pub fn si(&self) -> f64 {
         self.value * 1e9f64.powi(-i32::from(self.dimension.time))
     }
+
+    /// The quantity in RON, without loss.
+    fn ron(&self) -> String {
+        match self.counted.as_deref() {
+            Some(PERCENT) => return format!("\"{}%\"", percent(self.value)),
+            Some(counted) => return format!("{:?}", format!("{} {counted}", self.value)),
+            None => {}
+        }
+        let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
+        // A unit with factor 1 preserves every bit of the value.
+        match fits.min_by_key(|unit| unit.factor != 1.0) {
+            Some(unit) if self.dimension != Dimension::NONE => format!("\"{}{}\"", self.value / unit.factor, unit.name),
+            _ => self.value.to_string(),
+        }
+    }
 }
 
 /// Splits a unit that a metric defines into the factor of its decimal prefix and its name: `M tokens/s`, as
@@ -85,23 +100,6 @@ fn percent(share: f64) -> f64 {
     // Rounding leaves the result next to the number in question.
     let read = |number: &f64| Quantity::parse(&format!("{number}%")).is_ok_and(|read| read.value == share);
     [near, near.next_up(), near.next_down()].into_iter().find(read).unwrap_or(near)
-}
-
-impl Quantity {
-    /// The quantity in RON, without loss.
-    fn ron(&self) -> String {
-        match self.counted.as_deref() {
-            Some(PERCENT) => return format!("\"{}%\"", percent(self.value)),
-            Some(counted) => return format!("{:?}", format!("{} {counted}", self.value)),
-            None => {}
-        }
-        let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
-        // A unit with factor 1 preserves every bit of the value.
-        match fits.min_by_key(|unit| unit.factor != 1.0) {
-            Some(unit) if self.dimension != Dimension::NONE => format!("\"{}{}\"", self.value / unit.factor, unit.name),
-            _ => self.value.to_string(),
-        }
-    }
 }
 
 impl fmt::Display for Quantity {
@@ -147,7 +145,7 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// A range from `min` to `max`; either can be absent.
+/// A range with both ends included; an end is `None` if the range is open there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename = "Span")]
 pub struct QuantityRange {

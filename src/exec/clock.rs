@@ -233,7 +233,7 @@ mod tests {
             let told = pair.device(set) + f64::from(off);
             let reference = *first.get_or_insert(told);
             samples.push(ClockSample {
-                since: Nanos((told - reference).round() as i64),
+                since: Nanos::rounded(told - reference),
                 uncertainty: Nanos(if samples.is_empty() { 0 } else { STEP }),
                 before: Nanos(host.floor() as i64),
                 after: Nanos((set + f64::from(after)).ceil() as i64),
@@ -269,10 +269,10 @@ mod tests {
             let alignment = Alignment {
                 before: StampWindow::of(&looks_before).expect("nothing contradicts"),
                 after: StampWindow::of(&looks_after).expect("nothing contradicts"),
-                apart: Nanos((later - reference).round() as i64),
+                apart: Nanos::rounded(later - reference),
             };
             let told = pair.device(truth) + f64::from(off);
-            let moment = alignment.place(Nanos((told - reference).round() as i64), Nanos(2 * STEP), 0);
+            let moment = alignment.place(Nanos::rounded(told - reference), Nanos(2 * STEP), 0);
             let wrong = (moment.at.0 as f64 - truth).abs();
             prop_assert!(wrong <= moment.error.0 as f64, "{wrong} ns off, and {moment:?}");
             // The reported error is small: the narrowest sample of each window bounds it.

@@ -1,29 +1,28 @@
 //! The image: a schedule as numbers for a backend, with launches, addresses and initial contents.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Around, DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
-use crate::model::{MemoryKind, OpKind, Priority, Units};
+use crate::model::{MemoryKind, OpKind, Priority};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
-use crate::schedule::Command;
+use crate::schedule::{Command, Lane};
 
 use super::error::ExecError;
 use super::ranks::RankSchedule;
 
 /// The resources that a backend creates for one rank before a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Image {
     pub rank: u32,
     /// Communicators of the image's collectives, in the same order on all ranks.
     pub comms: Vec<Comm>,
     /// Number of copies between ranks; the same on all ranks.
     pub crossings: u32,
-    pub lanes: Vec<ImageLane>,
+    pub lanes: Vec<Lane>,
     pub events: u32,
     /// Number of stamps, events with a timestamp.
     pub stamps: u32,
@@ -56,20 +55,6 @@ pub struct Comm {
     /// Ranks of the group, in the group's order.
     pub ranks: Vec<u32>,
     pub stream: String,
-}
-
-/// A real stream of the device.
-#[derive(Clone, Debug)]
-pub struct ImageLane {
-    pub name: String,
-    pub priority: Priority,
-    /// The share of compute units that the lane is limited to; `None` for all.
-    pub units: Option<Units>,
-    pub queue: u32,
-    /// True if the file requests a hardware queue for the lane.
-    pub queue_asked: bool,
-    /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
-    pub threads: Option<NonZeroU32>,
 }
 
 /// Initial contents of a range of memory.
@@ -192,38 +177,18 @@ impl Commands {
 
 /// Lowers a rank's schedule to an image. Appends `extra_lanes` to its lanes and creates `stamps` stamps. Also returns
 /// its commands.
-pub fn lower(rank: &RankSchedule, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Commands) {
+pub fn lower(rank: &RankSchedule, extra_lanes: &[Lane], stamps: u32, gemm_candidates: u32) -> (Image, Commands) {
     let schedule = rank.schedule;
     let mut comms = Comms::of(rank);
     let mut image = Image {
         rank: rank.number,
-        comms: Vec::new(),
-        crossings: 0,
-        lanes: schedule
-            .lanes
-            .iter()
-            .map(|lane| ImageLane {
-                name: lane.name.clone(),
-                priority: lane.priority,
-                units: lane.units,
-                queue: lane.queue,
-                queue_asked: lane.queue_asked,
-                threads: lane.threads,
-            })
-            .chain(extra_lanes.iter().cloned())
-            .collect(),
-        events: 0,
+        lanes: [schedule.lanes.as_slice(), extra_lanes].concat(),
         stamps,
-        gates: 0,
-        cold: Vec::new(),
         bytes: Space::ALL.map(|space| schedule.bytes(space)),
         fills: fills(rank),
-        works: Vec::new(),
-        ops: Vec::new(),
-        addresses: Vec::new(),
         gemm_candidates,
-        keep_algorithms: false,
         timeout: Nanos(i64::MAX),
+        ..Image::default()
     };
     let period = lower_period(rank, &mut image, &mut comms);
     let blocks = rank.program.around.as_ref().zip(schedule.around.as_ref());
@@ -415,9 +380,10 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
 }
 
 /// Returns the lane that records the stamps of overlapping iterations. It runs no operations.
-pub fn clock_lane() -> ImageLane {
-    ImageLane {
+pub fn clock_lane() -> Lane {
+    Lane {
         name: "clock".to_owned(),
+        streams: Vec::new(),
         priority: Priority::Normal,
         units: None,
         queue: 0,

@@ -39,7 +39,7 @@ pub use diagnose::Diagnosis;
 pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, LaneCompletion, Repeat};
 pub use error::ExecError;
 pub use health::Health;
-pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, check_peers};
+pub use image::{Address, Comm, Fill, Image, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, check_peers};
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
 pub use peers::{MAX_MESSAGE, Peers, agree, gather};

@@ -156,6 +156,19 @@ impl Watched {
     fn count(&self) -> u64 {
         self.progress.count.load(Ordering::Relaxed)
     }
+
+    /// Returns the error for a thread that is blocked in a call.
+    fn no_return_error(&self) -> ExecError {
+        let at = self.progress.at.load(Ordering::Relaxed).checked_sub(1);
+        let at = at.and_then(|op| self.outline.launches.get(op as usize));
+        ExecError::NoReturn {
+            rank: self.rank,
+            iteration: self.progress.retired.load(Ordering::Relaxed),
+            timeout: self.outline.timeout.to_string(),
+            doing: at.map_or("waiting for the device".to_owned(), |(name, _)| format!("issuing {name}")),
+            at: at.map(|&(name, span)| labelled(format!("this {name} was being issued"), span)).into_iter().collect(),
+        }
+    }
 }
 
 /// The state of ending ranks after a failure.
@@ -244,21 +257,6 @@ fn stuck(ranks: &[Watched], seen: &mut [(u64, Instant)]) -> Option<ExecError> {
 
 fn labelled(text: String, span: crate::base::SrcSpan) -> LabeledSpan {
     LabeledSpan::new_with_span(Some(text), span)
-}
-
-impl Watched {
-    /// Returns the error for a thread that is blocked in a call.
-    fn no_return_error(&self) -> ExecError {
-        let at = self.progress.at.load(Ordering::Relaxed).checked_sub(1);
-        let at = at.and_then(|op| self.outline.launches.get(op as usize));
-        ExecError::NoReturn {
-            rank: self.rank,
-            iteration: self.progress.retired.load(Ordering::Relaxed),
-            timeout: self.outline.timeout.to_string(),
-            doing: at.map_or("waiting for the device".to_owned(), |(name, _)| format!("issuing {name}")),
-            at: at.map(|&(name, span)| labelled(format!("this {name} was being issued"), span)).into_iter().collect(),
-        }
-    }
 }
 
 impl CommandOutline {

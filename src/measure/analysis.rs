@@ -96,10 +96,6 @@ pub fn medians(operations: usize, iterations: &[&Iteration]) -> Vec<f64> {
     samples.iter().map(|samples| Summary::of(samples).map_or(0.0, |summary| summary.p50)).collect()
 }
 
-fn round(time: f64) -> Nanos {
-    Nanos(time.round() as i64)
-}
-
 /// The split of each phase on the chain; empty if no operation of it has a phase.
 fn phases(subject: &Subject, links: &[Link]) -> Vec<PhaseRecord> {
     let mut splits: IndexMap<Option<String>, TimeSplitRecord> = IndexMap::new();
@@ -118,8 +114,8 @@ fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
     let spans = observed.spans.iter().filter(on_path).copied().collect();
     let running = ObservedOperations { spans, ..*observed };
     PathRecord {
-        length_ns: round(path.length),
-        running_ns: Some(round(running.busy())),
+        length_ns: Nanos::rounded(path.length),
+        running_ns: Some(Nanos::rounded(running.busy())),
         operations: path.ops.iter().map(|op| op.0).collect(),
     }
 }
@@ -145,13 +141,13 @@ fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) 
         let busy = of_category.running();
         let (chain_ns, stretch_ns) = chain.get(&category).copied().unwrap_or_default();
         let met = of_category.spans.iter().any(|span| of_category.iteration.wait(span.op).is_some());
-        let transfer = met.then(|| round(of_category.within(&of_category.working())));
-        let busy_ns = round(spans::length(&busy));
+        let transfer = met.then(|| Nanos::rounded(of_category.within(&of_category.working())));
+        let busy_ns = Nanos::rounded(spans::length(&busy));
         CategoryRecord {
             category: category.name().to_owned(),
             operations,
             busy_ns,
-            exposed_ns: (!computes(category)).then(|| round(spans::outside(&busy, &computation))),
+            exposed_ns: (!computes(category)).then(|| Nanos::rounded(spans::outside(&busy, &computation))),
             transfer_ns: transfer,
             wait_ns: transfer.map(|transfer| busy_ns - transfer),
             chain_ns,
@@ -182,7 +178,7 @@ fn bounds(subject: &Subject, links: &[Link]) -> Vec<BoundRecord> {
         resource: resource.map(str::to_owned),
         limits: ideal >= LIMITS * time as f64 && ideal > 0.0,
         chain_ns: Nanos(time),
-        ideal_ns: round(ideal),
+        ideal_ns: Nanos::rounded(ideal),
     };
     sums.into_iter().map(record).collect()
 }
@@ -190,12 +186,12 @@ fn bounds(subject: &Subject, links: &[Link]) -> Vec<BoundRecord> {
 fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
     let meets = |span: &&Span| observed.iteration.wait(span.op).is_some();
     let between = ObservedOperations { spans: observed.spans.iter().filter(meets).copied().collect(), ..*observed };
-    let running = round(observed.busy());
-    let busy_ns = round(observed.within(&observed.working()));
+    let running = Nanos::rounded(observed.busy());
+    let busy_ns = Nanos::rounded(observed.within(&observed.working()));
     let sums = subject.alone.and_then(|alone| observed.together_and_alone(alone));
     TotalsRecord {
         busy_ns,
-        transfer_ns: round(between.within(&between.working())),
+        transfer_ns: Nanos::rounded(between.within(&between.working())),
         wait_ns: running - busy_ns,
         stretch: sums.filter(|(_, alone)| *alone > 0.0).map(|(together, alone)| together / alone),
     }
@@ -205,7 +201,7 @@ fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
 fn lanes(observed: &ObservedOperations) -> Vec<Nanos> {
     let lanes = observed.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
     let of_lane = |lane| observed.spans.iter().filter(move |span| span.lane.index() == lane).copied().collect();
-    (0..lanes).map(|lane| round(ObservedOperations { spans: of_lane(lane), ..*observed }.busy())).collect()
+    (0..lanes).map(|lane| Nanos::rounded(ObservedOperations { spans: of_lane(lane), ..*observed }.busy())).collect()
 }
 
 /// Time at the end of the iteration during which only one real stream has work; 0 if there is no other stream.

@@ -88,7 +88,7 @@ fn busiest<'s, 'a>(sides: &'s [RankLoad<'a>]) -> (Vec<&'s RankLoad<'a>>, Vec<&'s
 
 fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
     let times: Vec<f64> = times.map(|time| time.0 as f64).collect();
-    Summary::of(&times).map(|summary| Nanos(summary.p50.round() as i64))
+    Summary::of(&times).map(|summary| Nanos::rounded(summary.p50))
 }
 
 /// Whether ranks wait longer for point-to-point transfers than in collectives.

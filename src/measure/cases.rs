@@ -230,9 +230,7 @@ impl Case {
     ) -> Case {
         Case { name: name.to_owned(), values: values.clone(), status, reason: Some(reason), seconds, record: None }
     }
-}
 
-impl Case {
     /// Removes samples, operations and the trace, which tables do not need, so that thousands of cases fit into memory.
     pub fn light(mut self) -> Case {
         for variant in self.record.iter_mut().flat_map(|record| &mut record.variants) {

@@ -100,7 +100,7 @@ fn rose_or_fell(trend: f64) -> &'static str {
 
 fn two_modes_warning(name: &str, modes: Modes, times: &Times) -> String {
     let median = times.p50_ns.map_or(0.0, |median| median.0 as f64);
-    let around = |share: f64| Nanos((share * median).round() as i64);
+    let around = |share: f64| Nanos::rounded(share * median);
     format!(
         "{name}: the times fall into two groups, around {} and around {} ({:.0} % of them): a clock or a queue may \
          switch, and the median describes one group only",

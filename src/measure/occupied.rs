@@ -28,7 +28,7 @@ pub fn occupied(changes: &[(Nanos, u32)]) -> Vec<OccupiedRecord> {
             *sum += f64::from(pair[0].1) * (to.min(index as f64 + 1.0) - from.max(index as f64));
         }
     }
-    let at = |index: usize| Nanos((index as f64 * step).round() as i64);
+    let at = |index: usize| Nanos::rounded(index as f64 * step);
     sums.into_iter().enumerate().map(|(index, sum)| OccupiedRecord { at_ns: at(index), units: units(sum) }).collect()
 }
 

@@ -39,7 +39,6 @@ pub fn operations(
     for part in iterations.iter().flat_map(|iteration| &iteration.trace.parts) {
         parts[part.op.index()].push(part);
     }
-    let round = |time: f64| Nanos(time.round() as i64);
     let times = analysis::medians(step.ops.len(), iterations);
     let slack = (!iterations.is_empty()).then(|| graph.timing(&times).slack);
     step.ids()
@@ -55,10 +54,11 @@ pub fn operations(
             let ideal = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?, peaks.profile)));
             let bound = ideal.and_then(|(ideal, profile)| Some((ideal.bound()?, profile)));
             let refused = start.and_then(|_| DeviceLimits(request.profile).check(time, spec).err());
-            let time_ns = start.filter(|_| refused.is_none()).map(|_| round(time));
+            let time_ns = start.filter(|_| refused.is_none()).map(|_| Nanos::rounded(time));
             // Report transfers only if they are known in every iteration, so that medians are comparable.
             let transfer = Some(&transfers[op.index()]).filter(|known| known.len() == starts[op.index()].len());
-            let transfer_ns = time_ns.and(transfer.and_then(|all| Summary::of(all))).map(|summary| round(summary.p50));
+            let transfer_ns =
+                time_ns.and(transfer.and_then(|all| Summary::of(all))).map(|summary| Nanos::rounded(summary.p50));
             OperationRecord {
                 id: op.0,
                 name: program.op_text(info),
@@ -84,9 +84,9 @@ pub fn operations(
                 time_ns,
                 transfer_ns,
                 wait_ns: time_ns.zip(transfer_ns).map(|(time, transfer)| time - transfer),
-                start_ns: start.map(round),
-                alone_ns: alone.and_then(|alone| alone.of(number, op)).map(round),
-                slack_ns: slack.as_ref().map(|slack| round(slack[op.index()])),
+                start_ns: start.map(Nanos::rounded),
+                alone_ns: alone.and_then(|alone| alone.of(number, op)).map(Nanos::rounded),
+                slack_ns: slack.as_ref().map(|slack| Nanos::rounded(slack[op.index()])),
                 ideal_ns: bound.map(|((_, time), _)| Nanos(time.ceil() as i64)),
                 bound: bound.map(|((resource, _), profile)| resource.name(profile).to_owned()),
                 cached: ideal.is_some_and(|(ideal, _)| ideal.cache > 0.0),

@@ -24,8 +24,8 @@ impl DeviceLimits<'_> {
         }
         Err(format!(
             "it is refused: {} is less than the {} that the {} needs at its peak",
-            Nanos(time.round() as i64),
-            Nanos(least.round() as i64),
+            Nanos::rounded(time),
+            Nanos::rounded(least),
             profile.name
         ))
     }

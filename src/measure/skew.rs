@@ -52,7 +52,7 @@ fn collective(
         let transfers = parties.iter().zip(&waits).map(|(party, waits)| party.duration(at) - waits[at]);
         transfers.min().map_or(0.0, |transfer| transfer.0 as f64)
     };
-    let median = |samples: &[f64]| Some(round(Summary::of(samples)?.p50));
+    let median = |samples: &[f64]| Some(Nanos::rounded(Summary::of(samples)?.p50));
     let wait = |waits: &Vec<Nanos>| median(&waits.iter().map(|wait| wait.0 as f64).collect::<Vec<_>>());
     let origins: Vec<&[Moment]> = parties.iter().map(|party| party.origins).collect();
     let start = |party: usize, at: usize| parties[party].arrival.starts_ns.get(at).copied().unwrap_or_default();
@@ -70,10 +70,6 @@ fn collective(
         skew_error_ns: skew.map(|estimate| estimate.error()),
         last: last.map(|(party, late)| LateRecord { rank: parties[party].rank, ..late }),
     })
-}
-
-fn round(time: f64) -> Nanos {
-    Nanos(time.round() as i64)
 }
 
 /// The rank with the largest total delay over all collectives; `None` if no rank is ever last beyond the error.
@@ -106,7 +102,7 @@ impl Estimate {
     }
 
     fn value(self) -> Nanos {
-        round(self.median)
+        Nanos::rounded(self.median)
     }
 
     fn error(self) -> Nanos {

@@ -40,15 +40,7 @@ pub fn trace(time: i64, spans: &[(u32, i64, i64)]) -> Trace {
         start: Nanos(start),
         end: Nanos(end),
     };
-    Trace {
-        step: 0,
-        slot: 0,
-        time: Nanos(time),
-        origin: None,
-        spans: spans.iter().enumerate().map(span).collect(),
-        occupied: Vec::new(),
-        parts: Vec::new(),
-    }
+    Trace { time: Nanos(time), spans: spans.iter().enumerate().map(span).collect(), ..Trace::default() }
 }
 
 /// Two maps in a row on one stream, a copy to the device and a map that reads it on the other.

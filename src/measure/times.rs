@@ -55,10 +55,6 @@ fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 
-fn round(value: f64) -> Nanos {
-    Nanos(value.round() as i64)
-}
-
 impl Times {
     /// Times of iterations that are all alike.
     pub fn of(samples: &[Nanos]) -> Times {
@@ -76,16 +72,16 @@ impl Times {
             false => Vec::new(),
         };
         Times {
-            p50_ns: Some(round(summary.p50)),
-            p50_low_ns: summary.interval.map(|(low, _)| round(low)),
-            p50_high_ns: summary.interval.map(|(_, high)| round(high)),
-            mean_ns: Some(round(summary.mean)),
-            std_ns: summary.std.map(round),
-            min_ns: Some(round(summary.min)),
-            max_ns: Some(round(summary.max)),
-            p5_ns: summary.p5.map(round),
-            p95_ns: summary.p95.map(round),
-            p99_ns: summary.p99.map(round),
+            p50_ns: Some(Nanos::rounded(summary.p50)),
+            p50_low_ns: summary.interval.map(|(low, _)| Nanos::rounded(low)),
+            p50_high_ns: summary.interval.map(|(_, high)| Nanos::rounded(high)),
+            mean_ns: Some(Nanos::rounded(summary.mean)),
+            std_ns: summary.std.map(Nanos::rounded),
+            min_ns: Some(Nanos::rounded(summary.min)),
+            max_ns: Some(Nanos::rounded(summary.max)),
+            p5_ns: summary.p5.map(Nanos::rounded),
+            p95_ns: summary.p95.map(Nanos::rounded),
+            p99_ns: summary.p99.map(Nanos::rounded),
             cv: summary.cv(),
             slots: each.iter().map(|samples| SlotTimes::of(samples)).collect(),
             ..bare
@@ -124,11 +120,11 @@ impl SlotTimes {
         let Some(summary) = Summary::of(samples) else { return SlotTimes::default() };
         SlotTimes {
             n: summary.n,
-            p50_ns: Some(round(summary.p50)),
-            p50_low_ns: summary.interval.map(|(low, _)| round(low)),
-            p50_high_ns: summary.interval.map(|(_, high)| round(high)),
-            min_ns: Some(round(summary.min)),
-            max_ns: Some(round(summary.max)),
+            p50_ns: Some(Nanos::rounded(summary.p50)),
+            p50_low_ns: summary.interval.map(|(low, _)| Nanos::rounded(low)),
+            p50_high_ns: summary.interval.map(|(_, high)| Nanos::rounded(high)),
+            min_ns: Some(Nanos::rounded(summary.min)),
+            max_ns: Some(Nanos::rounded(summary.max)),
         }
     }
 }

@@ -17,7 +17,6 @@ use super::kernel::DeclaredKernel;
 use super::mistakes::{Mistake, Mistakes};
 use super::program::*;
 use super::scopes::Scopes;
-use super::turns::Turns;
 use super::value::Value;
 use super::{AnalysisOptions, check, declared};
 
@@ -118,26 +117,10 @@ impl<'a> Analyzer<'a> {
         let program = Program {
             rank: options.rank,
             world: options.world,
-            by_rank: false,
-            params: Vec::new(),
-            names: Interner::default(),
             groups: vec![Group::new("world".to_owned(), &[world], options.rank, SrcSpan::default())],
-            streams: Vec::new(),
-            memories: Vec::new(),
-            shapes: Shapes::default(),
-            parts: FxHashMap::default(),
-            views: super::views::Views::default(),
-            specs: indexmap::IndexSet::default(),
             labels: vec![Label::default()],
-            gradients: Vec::new(),
             phases: vec![Label::default()],
-            turns: Turns::default(),
-            step: StepOptions { sync: Sync::Iteration, depth: 1, declared_order: false, allow_races: false },
-            cycle: Vec::new(),
-            around: Around::default(),
-            crossings: 0,
-            metrics: Vec::new(),
-            expectations: Vec::new(),
+            ..Program::default()
         };
         Analyzer {
             ast,

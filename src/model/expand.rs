@@ -43,6 +43,7 @@ pub(super) struct Expansion<'a> {
     pub outputs: Vec<OutputState>,
     /// Bare inputs by their location.
     pub bare: FxHashMap<SrcSpan, BareInput>,
+    /// The stream of the innermost `on`; `None` outside of such blocks.
     pub stream: Option<StreamId>,
     pub label: LabelId,
     pub phase: PhaseId,
@@ -107,6 +108,7 @@ pub(super) struct BlockDependencies {
 pub(super) struct PreviousDependency {
     pub step: usize,
     pub name: Symbol,
+    /// The numbers in brackets behind the name; `None` without brackets.
     pub index: Option<Index>,
     pub span: SrcSpan,
 }

@@ -52,7 +52,7 @@ named! {
 /// Number of sets that a metric takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sets {
-    /// None: the metric describes the whole iteration.
+    /// The metric takes no set, and describes the whole iteration.
     None,
     /// Zero or one set; without a set, the metric describes the whole iteration.
     Optional,

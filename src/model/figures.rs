@@ -24,6 +24,7 @@ pub struct Metric {
     pub value: FigureExpr,
     /// Physical dimension, which determines the unit unless the file names one.
     pub dimension: Dimension,
+    /// The unit that the file names; `None` if it names none.
     pub unit: Option<String>,
     /// True if the value can differ between slots of the cycle.
     pub has_slots: bool,
@@ -34,6 +35,7 @@ pub struct Metric {
 #[derive(Clone, Debug)]
 pub struct Expectation {
     pub condition: FigureExpr,
+    /// The expectation is skipped if this condition is false; `None` if it always counts.
     pub when: Option<FigureExpr>,
     pub span: SrcSpan,
 }

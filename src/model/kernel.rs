@@ -24,6 +24,7 @@ pub(super) struct DeclaredKernel<'a> {
     /// Sizes that the signature binds, in the order of their first appearance.
     pub sizes: Vec<Name>,
     pub fields: Fields<'a>,
+    /// The call that computes the reference result; `None` for a kernel without one.
     pub reference: Option<&'a Call>,
     pub code: Arc<KernelCode>,
     /// The launch that Triton's metadata describes; `None` for any other code.
@@ -55,7 +56,7 @@ struct EntryParams<'p> {
     args: Option<&'p [Expr]>,
 }
 
-/// The fields that each call evaluates.
+/// The fields that each call evaluates. `None` for a field that the declaration leaves out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub grid: &'a Expr,

@@ -25,7 +25,7 @@ use super::units::Units;
 use super::views::{Extent, Layout, Views};
 
 /// The program of one rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     pub rank: u32,
     pub world: u32,
@@ -164,6 +164,7 @@ impl Shapes {
 /// A label or a phase at one location and loop turn.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
+    /// `None` for the label of operations without one.
     pub name: Option<Symbol>,
     /// The indices after the name.
     pub index: Index,
@@ -191,6 +192,12 @@ pub struct StepOptions {
     /// True if only declared dependencies order operations; otherwise data does too.
     pub declared_order: bool,
     pub allow_races: bool,
+}
+
+impl Default for StepOptions {
+    fn default() -> Self {
+        StepOptions { sync: Sync::Iteration, depth: 1, declared_order: false, allow_races: false }
+    }
 }
 
 impl StepOptions {

@@ -68,9 +68,7 @@ impl Number {
             (value, dimension) => dimension.display(value.float()),
         }
     }
-}
 
-impl Number {
     /// The value as [`text`](Self::text), but without a prefix such as `M`, and with as many digits after the point as
     /// show that the number is not whole.
     pub fn exact_text(self) -> String {

@@ -65,7 +65,7 @@ impl Operation for Spin {
         Cost {
             blocks: spec.attrs.int("units") as u64,
             share: Cost::WHOLE_UNIT,
-            hold: Some(Nanos(spec.attrs.number("time").round() as i64)),
+            hold: Some(Nanos::rounded(spec.attrs.number("time"))),
             ..Cost::default()
         }
     }
@@ -73,7 +73,7 @@ impl Operation for Spin {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let body = "  if (threadIdx.x == 0) {\n    u64 start = WHOLE_CLOCK();\n    while (WHOLE_CLOCK() - start < ticks) {}\n  }\n  \
                     __syncthreads();\n";
-        let time = Nanos(spec.attrs.number("time").round() as i64);
+        let time = Nanos::rounded(spec.attrs.number("time"));
         let params = [param("u64 ticks", Arg::Ticks(time))];
         let spin = kernel("spin", "", &params, body, spec.attrs.int("units") as u64, 1024);
         vec![Launch::Kernel(Kernel { shared: Shared::All, ..spin })]

@@ -37,7 +37,7 @@ impl WorkRequest {
             packs: (attrs.number("bytes").min(1e15) as u64).div_ceil(PACK),
             step: (attrs.number("stride") as u64 / PACK).max(1),
             is_random: attrs.word("access") == "random",
-            time: (time > 0.0).then_some(Nanos(time.round() as i64)),
+            time: (time > 0.0).then_some(Nanos::rounded(time)),
             units: attrs.int("units") as u64,
             matrix: (attrs.word("unit") == "matrix").then(|| attrs.dtype("dtype").unwrap_or(DType::BF16)),
         }

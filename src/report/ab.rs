@@ -56,7 +56,7 @@ fn table(record: &AbRecord, judged: &AbResult) -> Table {
     let first = format!("an iteration{simulated}");
     let mut table = Table::new([&first, "a", "b", "b against a", "95 % interval", "verdict"]).left(5);
     let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
-        let time = |time: f64| Nanos(time.round() as i64).to_string();
+        let time = |time: f64| Nanos::rounded(time).to_string();
         let verdict = name_of(verdict).to_owned();
         table.row([name.to_owned(), time(a), time(b), change(ratio), cell(interval.map(changes)), verdict]);
     };

@@ -276,7 +276,7 @@ impl ModelCost {
                     some(cell(work.intensity.map(plain))),
                 ];
                 if timed {
-                    cells.push(some(cell(work.least_ns.map(|time| Nanos(time.round() as i64)))));
+                    cells.push(some(cell(work.least_ns.map(Nanos::rounded))));
                     cells.push(cell(work.bound()));
                 }
                 cells

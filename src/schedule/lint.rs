@@ -267,15 +267,15 @@ fn launch_bound(program: &Program, plan: &Plan, schedule: &Schedule, profile: &P
     });
     places.truncate(MAX_SHORT);
     places.sort_by_key(|(span, _)| *span);
-    let each = |total: f64, count: usize| Nanos((total / count as f64).round() as i64);
+    let each = |total: f64, count: usize| Nanos::rounded(total / count as f64);
     let label = |(span, (count, work, launch)): (SrcSpan, (usize, f64, f64))| {
         let often = if count > 1 { format!(", {}", counted(count, "time")) } else { String::new() };
         let text = format!("{} of work, {} to launch{often}", each(work, count), each(launch, count));
         LabeledSpan::new_with_span(Some(text), SourceSpan::from(span))
     };
     Some(ScheduleAdvice::LaunchBound {
-        host: Nanos(host.round() as i64).to_string(),
-        path: Nanos(path.round() as i64).to_string(),
+        host: Nanos::rounded(host).to_string(),
+        path: Nanos::rounded(path).to_string(),
         device: profile.name.clone(),
         operations: places.into_iter().map(label).collect(),
     })

@@ -203,7 +203,9 @@ pub struct Setting {
 pub struct Buffer {
     pub families: Vec<Family>,
     pub layout: Layout,
+    /// The memory space after `in`; `None` if it is left out.
     pub space: Option<Name>,
+    /// The initial value after `=`; `None` if it is left out.
     pub init: Option<Expr>,
 }
 
@@ -250,6 +252,7 @@ impl Signature {
 #[derive(Debug)]
 pub struct Param {
     pub name: Name,
+    /// The type after the colon; `None` if it is left out.
     pub ty: Option<Expr>,
 }
 
@@ -313,6 +316,7 @@ pub struct Edge {
     pub label: Expr,
     /// True for `prev(…)`, a label of the previous iteration.
     pub previous: bool,
+    /// The condition after `when`; `None` for a dependency without one.
     pub when: Option<Expr>,
 }
 
@@ -326,12 +330,14 @@ pub struct LabelName {
 /// A call of an operation or of a `def`.
 #[derive(Debug)]
 pub struct Call {
+    /// The label before the colon; `None` for a call without one.
     pub label: Option<LabelName>,
     /// The name that is called, such as `gemm` or `transformer.block`.
     pub callee: Vec<Name>,
     pub inputs: Vec<Arg>,
     pub outputs: Vec<Arg>,
     pub options: Vec<Setting>,
+    /// The group of ranks after `over`; `None` if it is left out.
     pub over: Option<Expr>,
     /// The name and the parentheses, without the label.
     pub span: SrcSpan,

@@ -201,7 +201,7 @@ impl Api for Cuda {
         // SAFETY: the output pointer is valid for the call; the caller vouches for the events.
         let code = unsafe { (self.driver.elapsed_time)(&mut milliseconds, from.cast(), to.cast()) };
         self.check("cuEventElapsedTime", code)?;
-        Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
+        Ok(Nanos::rounded(f64::from(milliseconds) * 1e6))
     }
 
     fn shares_managed(&self) -> bool {

@@ -71,26 +71,26 @@ params! {
 functions! {
     /// The functions of the range profiler.
     Table {
-        initialize = "cuptiProfilerInitialize"(*mut Initialize);
-        chip_name = "cuptiDeviceGetChipName"(*mut ChipName);
-        availability = "cuptiProfilerGetCounterAvailability"(*mut Availability);
-        host_initialize = "cuptiProfilerHostInitialize"(*mut HostInitialize);
-        host_deinitialize = "cuptiProfilerHostDeinitialize"(*mut Host);
-        add_metrics = "cuptiProfilerHostConfigAddMetrics"(*mut AddMetrics);
-        config_size = "cuptiProfilerHostGetConfigImageSize"(*mut ConfigSize);
-        config = "cuptiProfilerHostGetConfigImage"(*mut Config);
-        evaluate = "cuptiProfilerHostEvaluateToGpuValues"(*mut Evaluate);
-        enable = "cuptiRangeProfilerEnable"(*mut Enable);
-        disable = "cuptiRangeProfilerDisable"(*mut Profiler);
-        data_size = "cuptiRangeProfilerGetCounterDataSize"(*mut DataSize);
-        initialize_data = "cuptiRangeProfilerCounterDataImageInitialize"(*mut InitializeData);
-        set_config = "cuptiRangeProfilerSetConfig"(*mut SetConfig);
-        start = "cuptiRangeProfilerStart"(*mut Profiler);
-        stop = "cuptiRangeProfilerStop"(*mut Stop);
-        push = "cuptiRangeProfilerPushRange"(*mut Push);
-        pop = "cuptiRangeProfilerPopRange"(*mut Profiler);
-        decode = "cuptiRangeProfilerDecodeData"(*mut Decode);
-        result_string = "cuptiGetResultString"(i32, *mut *const c_char);
+        initialize = cuptiProfilerInitialize(*mut Initialize);
+        chip_name = cuptiDeviceGetChipName(*mut ChipName);
+        availability = cuptiProfilerGetCounterAvailability(*mut Availability);
+        host_initialize = cuptiProfilerHostInitialize(*mut HostInitialize);
+        host_deinitialize = cuptiProfilerHostDeinitialize(*mut Host);
+        add_metrics = cuptiProfilerHostConfigAddMetrics(*mut AddMetrics);
+        config_size = cuptiProfilerHostGetConfigImageSize(*mut ConfigSize);
+        config = cuptiProfilerHostGetConfigImage(*mut Config);
+        evaluate = cuptiProfilerHostEvaluateToGpuValues(*mut Evaluate);
+        enable = cuptiRangeProfilerEnable(*mut Enable);
+        disable = cuptiRangeProfilerDisable(*mut Profiler);
+        data_size = cuptiRangeProfilerGetCounterDataSize(*mut DataSize);
+        initialize_data = cuptiRangeProfilerCounterDataImageInitialize(*mut InitializeData);
+        set_config = cuptiRangeProfilerSetConfig(*mut SetConfig);
+        start = cuptiRangeProfilerStart(*mut Profiler);
+        stop = cuptiRangeProfilerStop(*mut Stop);
+        push = cuptiRangeProfilerPushRange(*mut Push);
+        pop = cuptiRangeProfilerPopRange(*mut Profiler);
+        decode = cuptiRangeProfilerDecodeData(*mut Decode);
+        result_string = cuptiGetResultString(i32, *mut *const c_char);
     }
     optional {
     }

@@ -5,12 +5,11 @@ use std::ffi::c_int;
 use cudarc::cublaslt::sys::{
     cublasComputeType_t as Compute, cublasLtMatmulDescAttributes_t as DescField,
     cublasLtMatmulPreferenceAttributes_t as PreferenceField, cublasLtMatrixLayoutAttribute_t as LayoutField,
-    cublasLtReductionScheme_t, cudaDataType_t as DataType,
+    cublasLtReductionScheme_t,
 };
 
 use crate::backend::gpu::blas::{self, Dialect, Names, Setting};
 use crate::backend::libraries::SearchPaths;
-use crate::base::DType;
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
@@ -34,7 +33,6 @@ static DIALECT: Dialect = Dialect {
         matmul: "cublasLtMatmul",
     },
     status,
-    element,
     arithmetic,
     operations: [0, 1],
     transposes: [DescField::CUBLASLT_MATMUL_DESC_TRANSA as c_int, DescField::CUBLASLT_MATMUL_DESC_TRANSB as c_int],
@@ -68,19 +66,6 @@ fn status(code: c_int) -> &'static str {
         15 => "not supported",
         _ => "see cublasStatus_t",
     }
-}
-
-fn element(dtype: DType) -> c_int {
-    (match dtype {
-        DType::F64 => DataType::CUDA_R_64F,
-        DType::F16 => DataType::CUDA_R_16F,
-        DType::BF16 => DataType::CUDA_R_16BF,
-        DType::I8 => DataType::CUDA_R_8I,
-        DType::I32 => DataType::CUDA_R_32I,
-        DType::E4M3 => DataType::CUDA_R_8F_E4M3,
-        DType::E5M2 => DataType::CUDA_R_8F_E5M2,
-        _ => DataType::CUDA_R_32F,
-    }) as c_int
 }
 
 fn arithmetic(arithmetic: Arithmetic) -> c_int {

@@ -13,12 +13,12 @@ use super::cudnn_api::{Desc, GraphApi, Handle, status};
 functions! {
     /// Functions of the library besides those for graphs.
     Table {
-        create = "cudnnCreate"(*mut Handle);
-        set_stream = "cudnnSetStream"(Handle, Stream);
-        tensor_create = "cudnnCreateTensorDescriptor"(*mut Desc);
-        tensor_set = "cudnnSetTensorNdDescriptor"(Desc, c_int, c_int, *const c_int, *const c_int);
-        tensor_destroy = "cudnnDestroyTensorDescriptor"(Desc);
-        add = "cudnnAddTensor"(
+        create = cudnnCreate(*mut Handle);
+        set_stream = cudnnSetStream(Handle, Stream);
+        tensor_create = cudnnCreateTensorDescriptor(*mut Desc);
+        tensor_set = cudnnSetTensorNdDescriptor(Desc, c_int, c_int, *const c_int, *const c_int);
+        tensor_destroy = cudnnDestroyTensorDescriptor(Desc);
+        add = cudnnAddTensor(
             Handle, *const c_void, Desc, *const c_void, *const c_void, Desc, *mut c_void,
         );
     }

@@ -15,12 +15,12 @@ pub type Desc = *mut c_void;
 functions! {
     /// Functions of the library.
     Functions {
-        create = "cudnnBackendCreateDescriptor"(c_int, *mut Desc);
-        destroy = "cudnnBackendDestroyDescriptor"(Desc);
-        set = "cudnnBackendSetAttribute"(Desc, c_int, c_int, i64, *const c_void);
-        get = "cudnnBackendGetAttribute"(Desc, c_int, c_int, i64, *mut i64, *mut c_void);
-        finalize = "cudnnBackendFinalize"(Desc);
-        execute = "cudnnBackendExecute"(Handle, Desc, Desc);
+        create = cudnnBackendCreateDescriptor(c_int, *mut Desc);
+        destroy = cudnnBackendDestroyDescriptor(Desc);
+        set = cudnnBackendSetAttribute(Desc, c_int, c_int, i64, *const c_void);
+        get = cudnnBackendGetAttribute(Desc, c_int, c_int, i64, *mut i64, *mut c_void);
+        finalize = cudnnBackendFinalize(Desc);
+        execute = cudnnBackendExecute(Handle, Desc, Desc);
     }
     optional {
     }

@@ -23,22 +23,22 @@ type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 functions! {
     /// The library's functions.
     Table {
-        version = "cuptiGetVersion"(*mut u32);
-        result_string = "cuptiGetResultString"(i32, *mut *const c_char);
-        subscribe = "cuptiSubscribe"(*mut Subscriber, Callback, *mut c_void);
-        unsubscribe = "cuptiUnsubscribe"(Subscriber);
-        enable_domain = "cuptiEnableDomain"(u32, Subscriber, u32);
-        enable_callback = "cuptiEnableCallback"(u32, Subscriber, u32, u32);
-        register = "cuptiActivityRegisterCallbacks"(Requested, Completed);
-        enable = "cuptiActivityEnable"(u32);
-        disable = "cuptiActivityDisable"(u32);
-        flush_all = "cuptiActivityFlushAll"(u32);
-        next_record = "cuptiActivityGetNextRecord"(*mut u8, usize, *mut *mut u8);
-        dropped = "cuptiActivityGetNumDroppedRecords"(*mut c_void, u32, *mut usize);
-        node_id = "cuptiGetGraphNodeId"(*mut c_void, *mut u64);
+        version = cuptiGetVersion(*mut u32);
+        result_string = cuptiGetResultString(i32, *mut *const c_char);
+        subscribe = cuptiSubscribe(*mut Subscriber, Callback, *mut c_void);
+        unsubscribe = cuptiUnsubscribe(Subscriber);
+        enable_domain = cuptiEnableDomain(u32, Subscriber, u32);
+        enable_callback = cuptiEnableCallback(u32, Subscriber, u32, u32);
+        register = cuptiActivityRegisterCallbacks(Requested, Completed);
+        enable = cuptiActivityEnable(u32);
+        disable = cuptiActivityDisable(u32);
+        flush_all = cuptiActivityFlushAll(u32);
+        next_record = cuptiActivityGetNextRecord(*mut u8, usize, *mut *mut u8);
+        dropped = cuptiActivityGetNumDroppedRecords(*mut c_void, u32, *mut usize);
+        node_id = cuptiGetGraphNodeId(*mut c_void, *mut u64);
     }
     optional {
-        finalize = "cuptiFinalize"();
+        finalize = cuptiFinalize();
     }
 }
 

@@ -52,42 +52,42 @@ static NAMES: Names = Names {
 functions! {
     /// Functions that only CUDA's driver has.
     Table {
-        init = "cuInit"(c_uint);
-        driver_get_version = "cuDriverGetVersion"(*mut c_int);
-        get_error_string = "cuGetErrorString"(c_int, *mut *const c_char);
-        device_get_count = "cuDeviceGetCount"(*mut c_int);
-        device_get = "cuDeviceGet"(*mut CUdevice, c_int);
-        device_get_name = "cuDeviceGetName"(*mut c_char, c_int, CUdevice);
-        device_total_mem = "cuDeviceTotalMem_v2"(*mut usize, CUdevice);
-        device_get_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, CUdevice);
-        primary_ctx_retain = "cuDevicePrimaryCtxRetain"(*mut CUcontext, CUdevice);
-        primary_ctx_release = "cuDevicePrimaryCtxRelease_v2"(CUdevice);
-        ctx_set_current = "cuCtxSetCurrent"(CUcontext);
-        memset_d8_async = "cuMemsetD8Async"(CUdeviceptr, u8, usize, CUstream);
-        memcpy_htod_async = "cuMemcpyHtoDAsync_v2"(CUdeviceptr, *const c_void, usize, CUstream);
-        memcpy_dtoh_async = "cuMemcpyDtoHAsync_v2"(*mut c_void, CUdeviceptr, usize, CUstream);
-        memcpy_dtod_async = "cuMemcpyDtoDAsync_v2"(CUdeviceptr, CUdeviceptr, usize, CUstream);
-        memcpy_2d_async = "cuMemcpy2DAsync_v2"(*const cudarc::driver::sys::CUDA_MEMCPY2D_st, CUstream);
-        memcpy_dtoh = "cuMemcpyDtoH_v2"(*mut c_void, CUdeviceptr, usize);
-        event_record_with_flags = "cuEventRecordWithFlags"(CUevent, CUstream, c_uint);
-        func_set_attribute = "cuFuncSetAttribute"(CUfunction, c_int, c_int);
+        init = cuInit(c_uint);
+        driver_get_version = cuDriverGetVersion(*mut c_int);
+        get_error_string = cuGetErrorString(c_int, *mut *const c_char);
+        device_get_count = cuDeviceGetCount(*mut c_int);
+        device_get = cuDeviceGet(*mut CUdevice, c_int);
+        device_get_name = cuDeviceGetName(*mut c_char, c_int, CUdevice);
+        device_total_mem = cuDeviceTotalMem_v2(*mut usize, CUdevice);
+        device_get_attribute = cuDeviceGetAttribute(*mut c_int, c_int, CUdevice);
+        primary_ctx_retain = cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice);
+        primary_ctx_release = cuDevicePrimaryCtxRelease_v2(CUdevice);
+        ctx_set_current = cuCtxSetCurrent(CUcontext);
+        memset_d8_async = cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream);
+        memcpy_htod_async = cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
+        memcpy_dtoh_async = cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
+        memcpy_dtod_async = cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, usize, CUstream);
+        memcpy_2d_async = cuMemcpy2DAsync_v2(*const cudarc::driver::sys::CUDA_MEMCPY2D_st, CUstream);
+        memcpy_dtoh = cuMemcpyDtoH_v2(*mut c_void, CUdeviceptr, usize);
+        event_record_with_flags = cuEventRecordWithFlags(CUevent, CUstream, c_uint);
+        func_set_attribute = cuFuncSetAttribute(CUfunction, c_int, c_int);
     }
     optional {
         // Copies to other devices.
-        device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, CUdevice, CUdevice);
-        ctx_enable_peer_access = "cuCtxEnablePeerAccess"(CUcontext, c_uint);
-        memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
+        device_can_access_peer = cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice);
+        ctx_enable_peer_access = cuCtxEnablePeerAccess(CUcontext, c_uint);
+        memcpy_peer_async = cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
         // Since CUDA 11.7.
-        stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
+        stream_batch_mem_op = cuStreamBatchMemOp_v2(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
         // Since CUDA 12.0.
-        tensor_map_encode_tiled = "cuTensorMapEncodeTiled"(
+        tensor_map_encode_tiled = cuTensorMapEncodeTiled(
             *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const u32, *const u32, c_uint, c_uint, c_uint, c_uint
         );
         // Newer headers map this name to the second version of the function.
-        elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
-        elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
-        device_get_uuid = "cuDeviceGetUuid_v2"(*mut [u8; 16], CUdevice);
-        device_get_bus = "cuDeviceGetPCIBusId"(*mut c_char, c_int, CUdevice);
+        elapsed_time = cuEventElapsedTime(*mut f32, CUevent, CUevent);
+        elapsed_time_v2 = cuEventElapsedTime_v2(*mut f32, CUevent, CUevent);
+        device_get_uuid = cuDeviceGetUuid_v2(*mut [u8; 16], CUdevice);
+        device_get_bus = cuDeviceGetPCIBusId(*mut c_char, c_int, CUdevice);
     }
 }
 

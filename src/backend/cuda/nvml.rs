@@ -22,30 +22,30 @@ pub struct Violation {
 functions! {
     /// The library's functions.
     Table {
-        init = "nvmlInit_v2"();
-        by_bus = "nvmlDeviceGetHandleByPciBusId_v2"(*const c_char, *mut Device);
+        init = nvmlInit_v2();
+        by_bus = nvmlDeviceGetHandleByPciBusId_v2(*const c_char, *mut Device);
     }
     optional {
-        driver_version = "nvmlSystemGetDriverVersion"(*mut c_char, c_uint);
-        vbios = "nvmlDeviceGetVbiosVersion"(Device, *mut c_char, c_uint);
-        clock = "nvmlDeviceGetClockInfo"(Device, c_uint, *mut c_uint);
-        max_clock = "nvmlDeviceGetMaxClockInfo"(Device, c_uint, *mut c_uint);
-        power = "nvmlDeviceGetPowerUsage"(Device, *mut c_uint);
-        power_limit = "nvmlDeviceGetEnforcedPowerLimit"(Device, *mut c_uint);
-        default_power_limit = "nvmlDeviceGetPowerManagementDefaultLimit"(Device, *mut c_uint);
-        temperature = "nvmlDeviceGetTemperature"(Device, c_uint, *mut c_uint);
-        reasons = "nvmlDeviceGetCurrentClocksEventReasons"(Device, *mut c_ulonglong);
-        reasons_before = "nvmlDeviceGetCurrentClocksThrottleReasons"(Device, *mut c_ulonglong);
-        violation = "nvmlDeviceGetViolationStatus"(Device, c_uint, *mut Violation);
-        ecc = "nvmlDeviceGetEccMode"(Device, *mut c_uint, *mut c_uint);
-        persistence = "nvmlDeviceGetPersistenceMode"(Device, *mut c_uint);
-        mig = "nvmlDeviceGetMigMode"(Device, *mut c_uint, *mut c_uint);
-        link_width = "nvmlDeviceGetCurrPcieLinkWidth"(Device, *mut c_uint);
-        max_link_width = "nvmlDeviceGetMaxPcieLinkWidth"(Device, *mut c_uint);
-        link_generation = "nvmlDeviceGetCurrPcieLinkGeneration"(Device, *mut c_uint);
-        max_link_generation = "nvmlDeviceGetMaxPcieLinkGeneration"(Device, *mut c_uint);
-        numa_node = "nvmlDeviceGetNumaNodeId"(Device, *mut c_uint);
-        processes = "nvmlDeviceGetComputeRunningProcesses_v3"(Device, *mut c_uint, *mut ProcessInfo);
+        driver_version = nvmlSystemGetDriverVersion(*mut c_char, c_uint);
+        vbios = nvmlDeviceGetVbiosVersion(Device, *mut c_char, c_uint);
+        clock = nvmlDeviceGetClockInfo(Device, c_uint, *mut c_uint);
+        max_clock = nvmlDeviceGetMaxClockInfo(Device, c_uint, *mut c_uint);
+        power = nvmlDeviceGetPowerUsage(Device, *mut c_uint);
+        power_limit = nvmlDeviceGetEnforcedPowerLimit(Device, *mut c_uint);
+        default_power_limit = nvmlDeviceGetPowerManagementDefaultLimit(Device, *mut c_uint);
+        temperature = nvmlDeviceGetTemperature(Device, c_uint, *mut c_uint);
+        reasons = nvmlDeviceGetCurrentClocksEventReasons(Device, *mut c_ulonglong);
+        reasons_before = nvmlDeviceGetCurrentClocksThrottleReasons(Device, *mut c_ulonglong);
+        violation = nvmlDeviceGetViolationStatus(Device, c_uint, *mut Violation);
+        ecc = nvmlDeviceGetEccMode(Device, *mut c_uint, *mut c_uint);
+        persistence = nvmlDeviceGetPersistenceMode(Device, *mut c_uint);
+        mig = nvmlDeviceGetMigMode(Device, *mut c_uint, *mut c_uint);
+        link_width = nvmlDeviceGetCurrPcieLinkWidth(Device, *mut c_uint);
+        max_link_width = nvmlDeviceGetMaxPcieLinkWidth(Device, *mut c_uint);
+        link_generation = nvmlDeviceGetCurrPcieLinkGeneration(Device, *mut c_uint);
+        max_link_generation = nvmlDeviceGetMaxPcieLinkGeneration(Device, *mut c_uint);
+        numa_node = nvmlDeviceGetNumaNodeId(Device, *mut c_uint);
+        processes = nvmlDeviceGetComputeRunningProcesses_v3(Device, *mut c_uint, *mut ProcessInfo);
     }
 }
 

@@ -53,8 +53,6 @@ pub struct Dialect {
     pub names: Names,
     /// Describes a status code.
     pub status: fn(c_int) -> &'static str,
-    /// The library's number of an element type.
-    pub element: fn(DType) -> c_int,
     /// The library's number of a compute type.
     pub arithmetic: fn(Arithmetic) -> c_int,
     /// Constants for an operand used as it is, and for a transposed one.
@@ -73,6 +71,21 @@ pub struct Dialect {
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
     /// Whether the heuristic is queried a second time, for algorithms that need no workspace.
     pub queries_without_workspace: bool,
+}
+
+/// The number of an element type in `cudaDataType_t` and in `hipDataType`.
+fn element(dtype: DType) -> c_int {
+    match dtype {
+        DType::F64 => 1,
+        DType::F16 => 2,
+        DType::BF16 => 14,
+        DType::I8 => 3,
+        DType::I32 => 10,
+        // The formats of the Open Compute Project. MI300X has others, without a negative zero.
+        DType::E4M3 => 28,
+        DType::E5M2 => 29,
+        _ => 0,
+    }
 }
 
 /// A proposal of the heuristic; its algorithm descriptor has `WORDS` 64-bit words. The status is a plain number because
@@ -298,7 +311,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         let BlasLt { table, dialect, .. } = self;
         let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
         let mut layout: Layout = std::ptr::null_mut();
-        let dtype = (dialect.element)(matrix.dtype);
+        let dtype = element(matrix.dtype);
         // SAFETY: every pointer is valid for its call and has the stated size.
         unsafe {
             let code = (table.layout_create)(&mut layout, dtype, columns, rows, matrix.row as i64);
@@ -374,7 +387,7 @@ impl<const WORDS: usize> Layouts<WORDS> {
         };
         let BlasLt { table, dialect, .. } = library.as_ref();
         let compute = (dialect.arithmetic)(gemm.arithmetic);
-        let scale = (dialect.element)(scale_type(gemm.arithmetic));
+        let scale = element(scale_type(gemm.arithmetic));
         // SAFETY: every pointer is valid for its call and has the stated size.
         unsafe {
             let code = (table.desc_create)(&mut layouts.desc, compute, scale);
@@ -384,10 +397,10 @@ impl<const WORDS: usize> Layouts<WORDS> {
             library.set(layouts.desc, field, &dialect.operations[usize::from(matrix.transposed)])?;
         }
         if let Some(epilogue) = gemm.epilogue {
-            let [function, pointer, element] = dialect.epilogue;
+            let [function, pointer, bias_type] = dialect.epilogue;
             library.set(layouts.desc, function, &epilogue_number(epilogue))?;
             if epilogue.bias.is_some() {
-                library.set(layouts.desc, element, &(dialect.element)(gemm.c.dtype))?;
+                library.set(layouts.desc, bias_type, &element(gemm.c.dtype))?;
                 // Each launch sets its own address. The heuristic only checks whether there is one.
                 library.set(layouts.desc, pointer, &16u64)?;
             }

@@ -126,6 +126,11 @@ impl<A: Api> PeerDevices<A> {
         let base = place.flags[usize::from(!direct)];
         base + (u64::from(crossing) * (1 + self.ranks.len() as u64) + slot) * FLAG
     }
+
+    /// The published data of this image's rank.
+    pub fn own(&self, image: &Image) -> Result<Arc<PeerDevice<A>>, ExecError> {
+        self.of(image.rank)
+    }
 }
 
 /// A part of a copy between ranks, in the order in which a rank executes them.
@@ -272,11 +277,4 @@ fn shared<A: Api>(devices: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) 
              iterations, each synchronizes separately"
         )
     }))
-}
-
-impl<A: Api> PeerDevices<A> {
-    /// The published data of this image's rank.
-    pub fn own(&self, image: &Image) -> Result<Arc<PeerDevice<A>>, ExecError> {
-        self.of(image.rank)
-    }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::exec::ImageLane;
 use crate::model::Priority;
+use crate::schedule::Lane;
 
 use super::api::{Api, Call};
 use super::parts;
@@ -12,19 +12,14 @@ use super::runtime::Stream;
 /// Creates a stream for each lane, and at least one. Additional streams at the end only advance the runtime's
 /// round-robin assignment to a requested queue. The stream of a host lane keeps the order of its operations. After an
 /// error, `streams` holds those that were created. Returns notes for the report.
-pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
+pub fn make<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
     let mut idle = Vec::new();
     let notes = make_with(api, lanes, streams, &mut idle);
     streams.append(&mut idle);
     notes
 }
 
-fn make_with<A: Api>(
-    api: &A,
-    lanes: &[ImageLane],
-    streams: &mut Vec<Stream>,
-    idle: &mut Vec<Stream>,
-) -> Call<Vec<String>> {
+fn make_with<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>, idle: &mut Vec<Stream>) -> Call<Vec<String>> {
     let topology = api.topology();
     // The hardware queue that the next stream of each pool gets.
     let mut turns: BTreeMap<Option<Priority>, u32> = BTreeMap::new();

@@ -258,7 +258,7 @@ impl Api for Hip {
         // SAFETY: the output pointer is valid for the call; the caller vouches for the events.
         let code = unsafe { (self.driver.table.elapsed_time)(&mut milliseconds, from, to) };
         self.check("hipEventElapsedTime", code)?;
-        Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
+        Ok(Nanos::rounded(f64::from(milliseconds) * 1e6))
     }
 
     fn shares_managed(&self) -> bool {

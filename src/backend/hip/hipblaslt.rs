@@ -4,7 +4,6 @@ use std::ffi::c_int;
 
 use crate::backend::gpu::blas::{self, Dialect, Handle, Names, Setting};
 use crate::backend::libraries::{NotOpened, SearchPaths, functions};
-use crate::base::DType;
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
@@ -32,7 +31,6 @@ static DIALECT: Dialect = Dialect {
         matmul: "hipblasLtMatmul",
     },
     status,
-    element,
     arithmetic,
     // HIPBLAS_OP_N and HIPBLAS_OP_T.
     operations: [111, 112],
@@ -52,7 +50,7 @@ static DIALECT: Dialect = Dialect {
 functions! {
     /// The version function, which has another signature than cuBLASLt's.
     Versions {
-        version = "hipblasLtGetVersion"(Handle, *mut c_int);
+        version = hipblasLtGetVersion(Handle, *mut c_int);
     }
     optional {
     }
@@ -68,21 +66,6 @@ fn status(code: c_int) -> &'static str {
         7 => "not supported",
         8 => "not for this architecture",
         _ => "see hipblasStatus_t",
-    }
-}
-
-/// Returns the value of an element type in `hipDataType`.
-fn element(dtype: DType) -> c_int {
-    match dtype {
-        DType::F64 => 1,
-        DType::F16 => 2,
-        DType::BF16 => 14,
-        DType::I8 => 3,
-        DType::I32 => 10,
-        // The formats of the Open Compute Project. MI300X has others, without a negative zero.
-        DType::E4M3 => 28,
-        DType::E5M2 => 29,
-        _ => 0,
     }
 }
 

@@ -26,8 +26,8 @@ static NAMES: Names = Names {
 functions! {
     /// The code object manager (`libamd_comgr`), which hipRTC compiles with.
     Manager {
-        count = "amd_comgr_get_isa_count"(*mut usize);
-        name = "amd_comgr_get_isa_name"(usize, *mut *const c_char);
+        count = amd_comgr_get_isa_count(*mut usize);
+        name = amd_comgr_get_isa_name(usize, *mut *const c_char);
     }
     optional {
     }

@@ -18,10 +18,10 @@ type RocHandle = *mut c_void;
 functions! {
     /// rocBLAS's functions.
     Table {
-        create = "rocblas_create_handle"(*mut RocHandle);
-        set_stream = "rocblas_set_stream"(RocHandle, Stream);
-        set_workspace = "rocblas_set_workspace"(RocHandle, *mut c_void, usize);
-        multiply = "rocblas_gemm_strided_batched_ex"(
+        create = rocblas_create_handle(*mut RocHandle);
+        set_stream = rocblas_set_stream(RocHandle, Stream);
+        set_workspace = rocblas_set_workspace(RocHandle, *mut c_void, usize);
+        multiply = rocblas_gemm_strided_batched_ex(
             RocHandle, c_int, c_int, i32, i32, i32, *const c_void, *const c_void, c_int, i32, i64, *const c_void, c_int,
             i32, i64, *const c_void, *const c_void, c_int, i32, i64, *mut c_void, c_int, i32, i64, i32, c_int, c_int,
             i32, u32,

@@ -22,17 +22,17 @@ type Configure = unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) ->
 functions! {
     /// The library's functions.
     Table {
-        version = "rocprofiler_get_version"(*mut u32, *mut u32, *mut u32);
-        configure = "rocprofiler_force_configure"(Configure);
-        create_context = "rocprofiler_create_context"(*mut u64);
-        create_buffer = "rocprofiler_create_buffer"(u64, usize, usize, u32, Delivered, *mut c_void, *mut u64);
-        trace = "rocprofiler_configure_buffer_tracing_service"(u64, u32, *const i32, usize, u64);
-        start = "rocprofiler_start_context"(u64);
-        stop = "rocprofiler_stop_context"(u64);
-        flush = "rocprofiler_flush_buffer"(u64);
-        thread = "rocprofiler_get_thread_id"(*mut u64);
-        push = "rocprofiler_push_external_correlation_id"(u64, u64, u64);
-        pop = "rocprofiler_pop_external_correlation_id"(u64, u64, *mut u64);
+        version = rocprofiler_get_version(*mut u32, *mut u32, *mut u32);
+        configure = rocprofiler_force_configure(Configure);
+        create_context = rocprofiler_create_context(*mut u64);
+        create_buffer = rocprofiler_create_buffer(u64, usize, usize, u32, Delivered, *mut c_void, *mut u64);
+        trace = rocprofiler_configure_buffer_tracing_service(u64, u32, *const i32, usize, u64);
+        start = rocprofiler_start_context(u64);
+        stop = rocprofiler_stop_context(u64);
+        flush = rocprofiler_flush_buffer(u64);
+        thread = rocprofiler_get_thread_id(*mut u64);
+        push = rocprofiler_push_external_correlation_id(u64, u64, u64);
+        pop = rocprofiler_pop_external_correlation_id(u64, u64, *mut u64);
     }
     optional {
     }

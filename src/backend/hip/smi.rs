@@ -15,19 +15,19 @@ use super::driver::versioned;
 functions! {
     /// The library's functions.
     Table {
-        init = "rsmi_init"(u64);
-        count = "rsmi_num_monitor_devices"(*mut u32);
-        bus = "rsmi_dev_pci_id_get"(u32, *mut u64);
-        clocks = "rsmi_dev_gpu_clk_freq_get"(u32, u32, *mut u64);
-        average_power = "rsmi_dev_power_ave_get"(u32, u32, *mut u64);
-        power_limit = "rsmi_dev_power_cap_get"(u32, u32, *mut u64);
-        temperature = "rsmi_dev_temp_metric_get"(u32, u32, u32, *mut i64);
-        metrics = "rsmi_dev_gpu_metrics_info_get"(u32, *mut u64);
+        init = rsmi_init(u64);
+        count = rsmi_num_monitor_devices(*mut u32);
+        bus = rsmi_dev_pci_id_get(u32, *mut u64);
+        clocks = rsmi_dev_gpu_clk_freq_get(u32, u32, *mut u64);
+        average_power = rsmi_dev_power_ave_get(u32, u32, *mut u64);
+        power_limit = rsmi_dev_power_cap_get(u32, u32, *mut u64);
+        temperature = rsmi_dev_temp_metric_get(u32, u32, u32, *mut i64);
+        metrics = rsmi_dev_gpu_metrics_info_get(u32, *mut u64);
     }
     optional {
-        default_power_limit = "rsmi_dev_power_cap_default_get"(u32, *mut u64);
+        default_power_limit = rsmi_dev_power_cap_default_get(u32, *mut u64);
         // Since 6.0, when the structure of clocks grew too.
-        power = "rsmi_dev_current_socket_power_get"(u32, *mut u64);
+        power = rsmi_dev_current_socket_power_get(u32, *mut u64);
     }
 }
 

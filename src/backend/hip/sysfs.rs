@@ -78,9 +78,7 @@ impl Sysfs {
         add("links", links(node));
         facts
     }
-}
 
-impl Sysfs {
     /// Current clocks and power of the device; `None` if the driver does not report them. These files contain no
     /// throttle reasons.
     pub fn health(&self) -> Option<Health> {

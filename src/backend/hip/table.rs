@@ -6,8 +6,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::backend::gpu::runtime::{self, Address, Event, Stream};
-use crate::backend::libraries::Opened;
-use crate::exec::ExecError;
+use crate::backend::libraries::functions;
 
 /// Declares the table from three lists: required functions, optional functions, and optional functions newer than
 /// `hip-sys`.
@@ -17,34 +16,18 @@ macro_rules! table {
         optional { $($maybe:ident = $maybe_symbol:ident ( $($maybe_arg:ty),* $(,)? );)* }
         newer { $($newer:ident = $newer_symbol:ident ( $($newer_arg:ty),* $(,)? );)* }
     ) => {
-        /// The runtime's functions, each resolved once.
-        #[derive(Clone, Copy)]
-        pub struct Table {
-            $(pub $field: unsafe extern "C" fn($($arg),*) -> i32,)*
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*
-            $(pub $newer: Option<unsafe extern "C" fn($($newer_arg),*) -> i32>,)*
+        functions! {
+            /// The runtime's functions, each resolved once.
+            Table {
+                $($field = $symbol($($arg),*);)*
+            }
+            optional {
+                $($maybe = $maybe_symbol($($maybe_arg),*);)*
+                $($newer = $newer_symbol($($newer_arg),*);)*
+            }
         }
 
         impl Table {
-            /// Resolves every function. The error names the first required one that is missing.
-            pub fn load(opened: &Opened) -> Result<Table, ExecError> {
-                Ok(Table {
-                    $(
-                        // SAFETY: the types are those of the vendor's header.
-                        $field: unsafe { opened.find(stringify!($symbol)) }
-                            .ok_or_else(|| opened.missing_function(stringify!($symbol)))?,
-                    )*
-                    $(
-                        // SAFETY: the types are those of the vendor's header.
-                        $maybe: unsafe { opened.find(stringify!($maybe_symbol)) },
-                    )*
-                    $(
-                        // SAFETY: the types are those of the vendor's header.
-                        $newer: unsafe { opened.find(stringify!($newer_symbol)) },
-                    )*
-                })
-            }
-
             /// Names of the optional functions that this runtime lacks.
             pub fn lacking(&self) -> Vec<&'static str> {
                 let absent = [

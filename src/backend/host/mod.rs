@@ -66,7 +66,7 @@ fn check_references(image: &Image) -> Result<(), ExecError> {
 #[derive(Debug, Default)]
 struct CapturedGraph {
     origin: u32,
-    notes: Vec<(u32, CapturedCommand)>,
+    commands: Vec<(u32, CapturedCommand)>,
 }
 
 /// A captured command of a lane. Events get their turn numbers when the graph is launched.
@@ -163,50 +163,51 @@ impl HostDriver {
             .map_err(|_| Fault::new("send", "the thread of a stream has ended: a bug in an operation's reference"))
     }
 
-    fn record_now(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
-        self.turns[event as usize] += 1;
-        self.send(lane, LaneCommand::Record { event, turn: self.turns[event as usize] })
+    /// Sends a command to its lane, or adds it to the graph that is being captured.
+    fn issue(&mut self, lane: u32, command: CapturedCommand) -> Result<(), Box<Fault>> {
+        match &mut self.capture {
+            Some(graph) => {
+                graph.commands.push((lane, command));
+                Ok(())
+            }
+            None => self.execute(lane, command),
+        }
     }
 
-    fn wait_now(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
-        self.send(lane, LaneCommand::Wait { event, turn: self.turns[event as usize] })
-    }
-
-    fn note(&mut self, lane: u32, note: CapturedCommand) -> Option<()> {
-        self.capture.as_mut()?.notes.push((lane, note));
-        Some(())
+    fn execute(&mut self, lane: u32, command: CapturedCommand) -> Result<(), Box<Fault>> {
+        match command {
+            CapturedCommand::Run(op) => self.send(lane, LaneCommand::Run(op)),
+            CapturedCommand::Record(event) => {
+                self.turns[event as usize] += 1;
+                self.send(lane, LaneCommand::Record { event, turn: self.turns[event as usize] })
+            }
+            CapturedCommand::Wait(event) => {
+                self.send(lane, LaneCommand::Wait { event, turn: self.turns[event as usize] })
+            }
+            CapturedCommand::Stamp(stamp) => {
+                self.shared.stamps[stamp as usize].clear();
+                self.send(lane, LaneCommand::Stamp(stamp))
+            }
+        }
     }
 }
 
 impl Driver for HostDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
         let lane = self.shared.image.ops[op as usize].lane;
-        match self.note(lane, CapturedCommand::Run(op)) {
-            Some(()) => Ok(()),
-            None => self.send(lane, LaneCommand::Run(op)),
-        }
+        self.issue(lane, CapturedCommand::Run(op))
     }
 
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
-        match self.note(lane, CapturedCommand::Record(event)) {
-            Some(()) => Ok(()),
-            None => self.record_now(event, lane),
-        }
+        self.issue(lane, CapturedCommand::Record(event))
     }
 
     fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
-        match self.note(lane, CapturedCommand::Wait(event)) {
-            Some(()) => Ok(()),
-            None => self.wait_now(lane, event),
-        }
+        self.issue(lane, CapturedCommand::Wait(event))
     }
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {
-        if self.note(lane, CapturedCommand::Stamp(stamp)).is_some() {
-            return Ok(());
-        }
-        self.shared.stamps[stamp as usize].clear();
-        self.send(lane, LaneCommand::Stamp(stamp))
+        self.issue(lane, CapturedCommand::Stamp(stamp))
     }
 
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>> {
@@ -219,21 +220,11 @@ impl Driver for HostDriver {
         let begin = self.shared.image.events;
         let end = begin + 1;
         // The captured forks and joins connect the other lanes to the origin.
-        self.record_now(begin, lane)?;
-        self.wait_now(graph.origin, begin)?;
-        for &(lane, note) in &graph.notes {
-            match note {
-                CapturedCommand::Run(op) => self.send(lane, LaneCommand::Run(op))?,
-                CapturedCommand::Record(event) => self.record_now(event, lane)?,
-                CapturedCommand::Wait(event) => self.wait_now(lane, event)?,
-                CapturedCommand::Stamp(stamp) => {
-                    self.shared.stamps[stamp as usize].clear();
-                    self.send(lane, LaneCommand::Stamp(stamp))?;
-                }
-            }
-        }
-        self.record_now(end, graph.origin)?;
-        self.wait_now(lane, end)?;
+        self.execute(lane, CapturedCommand::Record(begin))?;
+        self.execute(graph.origin, CapturedCommand::Wait(begin))?;
+        graph.commands.iter().try_for_each(|&(lane, command)| self.execute(lane, command))?;
+        self.execute(graph.origin, CapturedCommand::Record(end))?;
+        self.execute(lane, CapturedCommand::Wait(end))?;
         self.graphs[number] = graph;
         Ok(())
     }
@@ -268,7 +259,7 @@ impl Driver for HostDriver {
     }
 
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {
-        self.capture = Some(CapturedGraph { origin: lane, notes: Vec::new() });
+        self.capture = Some(CapturedGraph { origin: lane, commands: Vec::new() });
         Ok(())
     }
 
@@ -286,7 +277,7 @@ impl Driver for HostDriver {
         }
         let event = self.shared.image.events;
         for lane in 0..self.lanes.len() as u32 {
-            self.record_now(event, lane)?;
+            self.execute(lane, CapturedCommand::Record(event))?;
             self.shared.events[event as usize].wait(self.turns[event as usize]);
         }
         self.busy = false;
@@ -296,7 +287,7 @@ impl Driver for HostDriver {
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>> {
         // An idle lane processes a record at once.
         let event = self.shared.image.events;
-        self.record_now(event, lane)?;
+        self.execute(lane, CapturedCommand::Record(event))?;
         std::thread::sleep(std::time::Duration::from_millis(1));
         Ok(self.shared.events[event as usize].has_reached(self.turns[event as usize]))
     }

@@ -143,7 +143,7 @@ impl SimDriver {
             (true, _) => 0,
         };
         let queues = profile.queues.count.value() as u32;
-        let lane = |(lane, info): (usize, &crate::exec::ImageLane)| {
+        let lane = |(lane, info): (usize, &crate::schedule::Lane)| {
             let base = if info.queue >= queues { 2 } else { queue_base(info.priority) };
             // No task of a host stream goes through a hardware queue.
             let number = if info.threads.is_some() { 0 } else { base * queues + info.queue };

@@ -75,6 +75,25 @@ struct TaskState {
     counted: Option<(u32, [bool; 2])>,
 }
 
+impl TaskState {
+    /// A task that has not begun, without blocks and followers.
+    fn new(action: Action, placing: Placing, open: u32, ready: Time) -> TaskState {
+        TaskState {
+            action,
+            placing,
+            open,
+            ready,
+            followers: Vec::new(),
+            end: None,
+            waiting: 0,
+            running: 0,
+            left_out: 0.0,
+            observed: [None; 2],
+            counted: None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Engines {
     free: u32,
@@ -264,21 +283,7 @@ impl SimMachine {
             }
             _ => 0,
         };
-        let followers = Vec::new();
-        let observed = [None, None];
-        let state = TaskState {
-            action,
-            placing,
-            open,
-            ready,
-            followers,
-            end: None,
-            waiting: blocks,
-            running: 0,
-            left_out: 0.0,
-            observed,
-            counted: None,
-        };
+        let state = TaskState { waiting: blocks, ..TaskState::new(action, placing, open, ready) };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
         if let (Some(queue), Action::Run(Task::Kernel { .. }) | Action::Exchange(_)) = (placing.queue, action) {
@@ -293,19 +298,7 @@ impl SimMachine {
     /// Submits a task that ends only by [`SimMachine::release`]. The task is no part of the lane's order.
     pub fn hold(&mut self, lane: u32) -> TaskId {
         let placing = Placing { lane, queue: None, priority: 0 };
-        self.tasks.push_back(TaskState {
-            action: Action::Mark(None),
-            placing,
-            open: 1,
-            ready: 0,
-            followers: Vec::new(),
-            end: None,
-            waiting: 0,
-            running: 0,
-            left_out: 0.0,
-            observed: [None, None],
-            counted: None,
-        });
+        self.tasks.push_back(TaskState::new(Action::Mark(None), placing, 1, 0));
         self.first + self.tasks.len() as u64 - 1
     }
 

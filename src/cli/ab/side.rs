@@ -50,9 +50,7 @@ impl SideArgs {
         }
         Ok((SideArgs { side, arguments }, exec))
     }
-}
 
-impl SideArgs {
     /// Returns the same side without the gate.
     pub fn ungated(mut self) -> SideArgs {
         let option = GATE.trim_end_matches('=');

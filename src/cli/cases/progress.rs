@@ -64,9 +64,7 @@ impl CaseProgress {
             None => output::eprint(&line),
         }
     }
-}
 
-impl CaseProgress {
     /// Removes the redrawn line.
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {

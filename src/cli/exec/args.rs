@@ -12,7 +12,7 @@ use crate::config::{
 
 use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
-use crate::cli::outputs::{FileOptions, PageArgs};
+use crate::cli::outputs::RunOutputs;
 use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
@@ -103,20 +103,8 @@ pub struct ExecArgs {
     /// Read hardware counters of the operations with this name or label, and the SMs of their blocks, in additional runs
     #[arg(long, value_name = "OPERATION")]
     pub counters: Option<String>,
-    /// Show the N operations with the longest total time, with their stretch, their slack and a usual remedy
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub top: Option<u32>,
-    /// Draw a timeline of one iteration in the terminal, with a line for each stream
-    #[arg(long)]
-    pub timeline: bool,
     #[command(flatten)]
-    pub page: PageArgs,
-    #[command(flatten)]
-    pub files: FileOptions,
-    /// Write one traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
-    /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
-    #[arg(long, value_name = "PATH")]
-    pub trace: Option<PathBuf>,
+    pub output: RunOutputs,
     /// Write the contents of every buffer after one iteration, or one round of a cycle, as NumPy files into this folder
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
@@ -236,15 +224,19 @@ impl ExecArgs {
         const BOTH: &str =
             "a side is measured in one way: `--a \"--launch stream\" --b \"--launch graph\"` compares the two";
         let given = [
-            (self.files.json.is_some(), "--json", AB),
-            (self.files.csv.is_some(), "--csv", AB),
-            (self.page.is_given(), "--format", "leave it out: `--format` of `aorta ab` says how the page is written"),
-            (self.trace.is_some(), "--trace", AB),
-            (self.page.html.is_some(), "--html", AB),
+            (self.output.files.json.is_some(), "--json", AB),
+            (self.output.files.csv.is_some(), "--csv", AB),
+            (
+                self.output.page.is_given(),
+                "--format",
+                "leave it out: `--format` of `aorta ab` says how the page is written",
+            ),
+            (self.output.trace.is_some(), "--trace", AB),
+            (self.output.page.html.is_some(), "--html", AB),
             (self.outputs.is_some(), "--outputs", "leave it out: `aorta exec` writes them"),
-            (self.top.is_some(), "--top", "leave it out: `aorta exec` shows them"),
+            (self.output.top.is_some(), "--top", "leave it out: `aorta exec` shows them"),
             (self.counters.is_some(), "--counters", "leave it out: `aorta exec --counters` counts"),
-            (self.timeline, "--timeline", "leave it out: `aorta exec` draws it"),
+            (self.output.timeline, "--timeline", "leave it out: `aorta exec` draws it"),
             (self.verify, "--verify", "leave it out: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),
             (self.iterations.is_some(), "--iterations", LONG),

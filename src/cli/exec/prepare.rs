@@ -10,7 +10,6 @@ use super::args::{ExecArgs, exec_args};
 use super::{emulate, limits, multi_process, scenario};
 use crate::cli::backends::{self, GpuRequest, OpenedBackend};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::outputs::check_trace;
 use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
 
 /// A run that is ready to start.
@@ -115,9 +114,7 @@ pub(super) fn prepare(
         loaded = emulate::only(loaded, args.rank, world)?;
     }
     if leads {
-        args.page.check()?;
-        args.files.check()?;
-        args.trace.iter().try_for_each(|path| check_trace(path))?;
+        args.output.check()?;
     }
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;

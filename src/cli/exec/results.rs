@@ -1,18 +1,16 @@
 //! Prints and writes the results of a run: at its end, or the partial results if the process must exit early.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::Expected;
 use crate::measure::RunRecord;
-use crate::report::{self, PageContent};
 
 use super::prepare::PreparedRun;
 use crate::cli::error::CliError;
 use crate::cli::expected::{self, ExpectedArgs};
 use crate::cli::output;
-use crate::cli::outputs::{FileOptions, PageArgs};
+use crate::cli::outputs::RunOutputs;
 
 /// Time allowed for the thread that exits the process to report the results.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,11 +22,7 @@ pub(super) struct ResultOutputs {
     expected: ExpectedArgs,
     /// The user's own normal ranges; `None` if not given.
     own: Option<Expected>,
-    top: Option<u32>,
-    timeline: bool,
-    page: PageArgs,
-    files: FileOptions,
-    trace: Option<PathBuf>,
+    output: RunOutputs,
     kept: Mutex<Partial>,
 }
 
@@ -49,11 +43,7 @@ impl ResultOutputs {
             leads,
             expected: args.expected.clone(),
             own: expected.clone(),
-            top: args.top,
-            timeline: args.timeline,
-            page: args.page.clone(),
-            files: args.files.clone(),
-            trace: args.trace.clone(),
+            output: args.output.clone(),
             kept: Mutex::default(),
         }
     }
@@ -104,15 +94,6 @@ impl ResultOutputs {
         if !self.leads {
             return Ok(());
         }
-        let mut pages = vec![report::run(record, None)];
-        pages.extend(self.expected.page(record, self.own.as_ref()));
-        pages.extend(self.top.map(|top| report::top(record, None, top as usize)));
-        pages.extend(self.timeline.then(|| report::timeline(record, output::width())));
-        let shown = self.page.show(&pages, || record.to_json());
-        let written = self.files.write(record, self.trace.as_ref());
-        let viewed = self.page.write_html(|| PageContent::runs(std::slice::from_ref(&*record)));
-        shown?;
-        written?;
-        Ok(viewed?)
+        Ok(self.output.show(record, None, self.expected.page(record, self.own.as_ref()))?)
     }
 }

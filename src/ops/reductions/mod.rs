@@ -47,6 +47,29 @@ impl Function {
         };
         fields * compute.size()
     }
+
+    /// Reduces the terms of one result, at least one, in `f64`.
+    pub fn of(self, terms: &[f64]) -> f64 {
+        let best = |is_before: fn(f64, f64) -> bool| {
+            let places = 1..terms.len();
+            places.fold(0, |best, place| if is_before(terms[place], terms[best]) { place } else { best })
+        };
+        match self {
+            Function::Sum | Function::Sums(_) => terms.iter().sum(),
+            Function::Mean => terms.iter().sum::<f64>() / terms.len() as f64,
+            Function::Prod => terms.iter().product(),
+            Function::Max => terms[best(is_larger)],
+            Function::Min => terms[best(is_smaller)],
+            Function::ArgMax => best(is_larger) as f64,
+            Function::ArgMin => best(is_smaller) as f64,
+            Function::LogSumExp | Function::LogSumExpAndSum => {
+                let most = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                // The difference of two equal infinities would be NaN.
+                let shift = |term: &f64| if *term == most { 1.0 } else { (term - most).exp() };
+                most + terms.iter().map(shift).sum::<f64>().ln()
+            }
+        }
+    }
 }
 
 /// The operation that reduces an expression by this function, such as `sum(expression)`.
@@ -180,31 +203,6 @@ impl Reduce {
     /// Whether the result is the index of a term.
     fn finds_place(&self) -> bool {
         matches!(self.0, Function::ArgMax | Function::ArgMin)
-    }
-}
-
-impl Function {
-    /// Reduces the terms of one result, at least one, in `f64`.
-    pub fn of(self, terms: &[f64]) -> f64 {
-        let best = |is_before: fn(f64, f64) -> bool| {
-            let places = 1..terms.len();
-            places.fold(0, |best, place| if is_before(terms[place], terms[best]) { place } else { best })
-        };
-        match self {
-            Function::Sum | Function::Sums(_) => terms.iter().sum(),
-            Function::Mean => terms.iter().sum::<f64>() / terms.len() as f64,
-            Function::Prod => terms.iter().product(),
-            Function::Max => terms[best(is_larger)],
-            Function::Min => terms[best(is_smaller)],
-            Function::ArgMax => best(is_larger) as f64,
-            Function::ArgMin => best(is_smaller) as f64,
-            Function::LogSumExp | Function::LogSumExpAndSum => {
-                let most = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                // The difference of two equal infinities would be NaN.
-                let shift = |term: &f64| if *term == most { 1.0 } else { (term - most).exp() };
-                most + terms.iter().map(shift).sum::<f64>().ln()
-            }
-        }
     }
 }
 

@@ -72,7 +72,7 @@ impl BarRows {
 
 /// A time in ns as text.
 pub fn time(ns: f64) -> String {
-    Nanos(ns.round() as i64).to_string()
+    Nanos::rounded(ns).to_string()
 }
 
 /// The text of a round number at a tick, without redundant zeros: `20 µs` for `20.00 µs`, `0` for `0 ns`.

@@ -93,10 +93,10 @@ pub(super) fn draw(all: &[ModeTimes], description: &str) -> Picture {
             longest = longest.max(time);
             let (from, to) = (rows.x(0.0), rows.x(time));
             let shape = SvgElement::rect(series.fill, from, top + index as f64 * bar, to - from, bar);
-            rows.shapes.push(shape.titled(format!("{}: {}", series.name, Nanos(time.round() as i64))));
+            rows.shapes.push(shape.titled(format!("{}: {}", series.name, Nanos::rounded(time))));
         }
         let sign = if *difference > 0.0 { "+" } else { "" };
-        rows.value(row * height, longest, format!("{sign}{}", Nanos(difference.round() as i64)));
+        rows.value(row * height, longest, format!("{sign}{}", Nanos::rounded(*difference)));
     }
     let more = if hidden > 0 { format!("; {hidden} that differ less are left out") } else { String::new() };
     let legend = all.iter().map(|series| (series.fill, series.name.as_str()));

@@ -138,9 +138,9 @@ impl<'a> Builder<'a> {
         for (index, operation) in operations.iter_mut().enumerate() {
             operation.flops = figures[index].flops;
             operation.bytes = figures[index].bytes;
-            operation.duration_ns = nanos(durations[index]);
-            operation.start_ns = nanos(timing.starts[index]);
-            operation.slack_ns = nanos(timing.slack[index]);
+            operation.duration_ns = Nanos::rounded(durations[index]);
+            operation.start_ns = Nanos::rounded(timing.starts[index]);
+            operation.slack_ns = Nanos::rounded(timing.slack[index]);
         }
         timing.path.ops.iter().for_each(|op| operations[op.index()].critical = true);
         let kept = kept::find(self.program, step).into_iter().map(|kept| self.kept(&kept, &operations)).collect();
@@ -151,8 +151,8 @@ impl<'a> Builder<'a> {
             operations,
             edges: self.edges(step, graph),
             critical_path: CriticalPath {
-                length_ns: nanos(timing.path.length),
-                sum_ns: nanos(durations.iter().sum()),
+                length_ns: Nanos::rounded(timing.path.length),
+                sum_ns: Nanos::rounded(durations.iter().sum()),
                 operations: timing.path.ops.iter().map(|op| op.0).collect(),
             },
         }
@@ -301,8 +301,4 @@ impl<'a> Builder<'a> {
             }
         }
     }
-}
-
-fn nanos(time: f64) -> Nanos {
-    Nanos(time.round() as i64)
 }

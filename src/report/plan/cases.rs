@@ -19,7 +19,7 @@ pub fn cases(name: &str, cases: &[(String, Result<PlanDocument, String>)]) -> Pa
         };
         let slots = plan.iterations.len().max(1);
         let sum = |of: &dyn Fn(&super::Iteration) -> f64| plan.iterations.iter().map(of).sum::<f64>() / slots as f64;
-        let nanos = |time: f64| crate::base::Nanos(time.round() as i64).to_string();
+        let nanos = |time: f64| crate::base::Nanos::rounded(time).to_string();
         table.row([
             case.clone(),
             (plan.operations() / slots).to_string(),

@@ -123,7 +123,7 @@ impl CounterData {
         let points: Vec<(Nanos, f64)> = if counter.points.len() <= VALUES {
             counter.points.clone()
         } else {
-            let at = |index: usize| Nanos((index as f64 * end / VALUES as f64).round() as i64);
+            let at = |index: usize| Nanos::rounded(index as f64 * end / VALUES as f64);
             let means = counter.means(VALUES, end).into_iter().enumerate().map(|(index, mean)| (at(index), mean));
             means.chain([(Nanos(end as i64), 0.0)]).collect()
         };

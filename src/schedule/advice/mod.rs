@@ -256,7 +256,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
             time += durations[slot].iter().sum::<f64>() - changed.iter().sum::<f64>();
             path += (paths[slot] - plan.steps[slot].critical_path(&changed).length).max(0.0);
         }
-        let nanos = |time: f64| Nanos((time / cycle).round() as i64);
+        let nanos = |time: f64| Nanos::rounded(time / cycle);
         let Savings { message, help, places, .. } = group.found;
         let gain = Gain {
             most_ns: nanos(time),

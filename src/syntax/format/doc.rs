@@ -64,6 +64,7 @@ struct Mark<'a> {
 }
 
 /// Prints documents one below the other.
+#[derive(Default)]
 pub struct Printer<'a> {
     out: String,
     marks: Vec<Mark<'a>>,
@@ -79,16 +80,7 @@ pub struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     pub fn new() -> Printer<'a> {
-        Printer {
-            out: String::new(),
-            marks: Vec::new(),
-            line: 0,
-            column: 0,
-            indent: 0,
-            indents: Vec::new(),
-            pending: Some(Pending::Line),
-            broken: Vec::new(),
-        }
+        Printer { pending: Some(Pending::Line), ..Printer::default() }
     }
 
     pub fn print(&mut self, commands: &[LayoutCommand<'a>]) {

@@ -51,10 +51,6 @@ const FLUSH_FACTOR: u64 = 2;
 /// Status code for a failed allocation, the same for both vendors.
 const OUT_OF_MEMORY: i64 = 2;
 
-fn device(fault: Box<Fault>) -> ExecError {
-    ExecError::Device { fault: fault.to_string(), help: None }
-}
-
 impl<A: Api> GpuDriver<A> {
     /// Prepares everything that the image needs. The ranks of `id_exchange` do so concurrently, and wait for each
     /// other.
@@ -68,7 +64,7 @@ impl<A: Api> GpuDriver<A> {
             let (api, count) = (driver.api.as_ref(), devices.count());
             driver.flags = match devices.peers() {
                 Some(_) => Flags::of_process(api, &driver.image, count)?,
-                None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(device)?,
+                None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(ExecError::device)?,
             };
             devices.publish(&driver.api, &driver.image, &driver.flags, driver.bases[0]);
             Ok((driver.begin_communicators()?, driver))
@@ -97,21 +93,21 @@ impl<A: Api> GpuDriver<A> {
         self.exchange_memory_handles(devices)?;
         self.host = HostLanes::start(self.api.as_ref(), &self.image, |place| address(self.bases, place))?;
         self.resolve(devices)?;
-        self.reset().map_err(device)?;
+        self.reset().map_err(ExecError::device)?;
         id_exchange.note_progress();
         self.choose_products(id_exchange)?;
         self.infer_engines(id_exchange)?;
         if !id_exchange.wait_for_trials() {
             return Err(ExecError::Ended);
         }
-        self.reset().map_err(device)?;
+        self.reset().map_err(ExecError::device)?;
         id_exchange.note_progress();
         Ok(())
     }
 
     /// First half of the preparation, which a rank does independently of others.
     fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
-        api.make_current().map_err(device)?;
+        api.make_current().map_err(ExecError::device)?;
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
         let mut driver = GpuDriver {
             streams: Vec::new(),
@@ -169,13 +165,14 @@ impl<A: Api> GpuDriver<A> {
     }
 
     fn make_streams(&mut self) -> Result<(), ExecError> {
-        let notes = streams::make(self.api.as_ref(), &self.image.lanes, &mut self.streams).map_err(device)?;
+        let notes =
+            streams::make(self.api.as_ref(), &self.image.lanes, &mut self.streams).map_err(ExecError::device)?;
         self.notes.extend(notes);
         for _ in 0..self.image.events {
-            self.events.push(self.api.event(false).map_err(device)?);
+            self.events.push(self.api.event(false).map_err(ExecError::device)?);
         }
         for _ in 0..self.image.stamps {
-            self.stamps.push(self.api.event(true).map_err(device)?);
+            self.stamps.push(self.api.event(true).map_err(ExecError::device)?);
         }
         Ok(())
     }
@@ -186,7 +183,7 @@ impl<A: Api> GpuDriver<A> {
         if managed_bytes > 0 && !self.api.shares_managed() {
             return Err(ExecError::NoManaged { device: self.api.device().name });
         }
-        let available = self.api.free_memory().map_err(device)?;
+        let available = self.api.free_memory().map_err(ExecError::device)?;
         let full = |bytes: u64, space: Space, available: u64, details: String| ExecError::OutOfMemory {
             needed: Bytes(bytes).to_string(),
             space: space.name(),
@@ -197,7 +194,7 @@ impl<A: Api> GpuDriver<A> {
         let refused = |bytes: u64, space: Space, available: u64| {
             move |fault: Box<Fault>| match fault.code {
                 OUT_OF_MEMORY => full(bytes, space, available, format!("; {fault}")),
-                _ => device(fault),
+                _ => ExecError::device(fault),
             }
         };
         let workspaces = self.workspace_bytes(available.saturating_sub(device_bytes));
@@ -229,7 +226,7 @@ impl<A: Api> GpuDriver<A> {
         self.pageable.words.resize(words, 0);
         self.bases[Space::Host.index()] = self.pageable.words.as_mut_ptr() as u64;
         for bytes in workspaces {
-            let address = if bytes > 0 { self.api.allocate(bytes).map_err(device)? } else { 0 };
+            let address = if bytes > 0 { self.api.allocate(bytes).map_err(ExecError::device)? } else { 0 };
             self.workspaces.push((address, bytes));
         }
         Ok(())
@@ -275,15 +272,15 @@ impl<A: Api> GpuDriver<A> {
     /// Creates the unique ids of the communicators whose first member is this rank. The other members need them.
     fn begin_communicators(&self) -> Result<Ids, ExecError> {
         let Some(collectives) = self.collectives else { return Ok(Ids::new()) };
-        collectives.begin(&self.image.comms, self.image.rank).map_err(device)
+        collectives.begin(&self.image.comms, self.image.rank).map_err(ExecError::device)
     }
 
     /// Creates this rank's communicators, in an order that is the same on all ranks.
     fn make_communicators(&mut self, ids: &Ids, id_exchange: &IdExchange) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
-        self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
+        self.scratch = self.api.allocate(SCRATCH).map_err(ExecError::device)?;
         for comm in &self.image.comms {
-            self.comms.push(collectives.join(comm, self.image.rank, (ids, id_exchange)).map_err(device)?);
+            self.comms.push(collectives.join(comm, self.image.rank, (ids, id_exchange)).map_err(ExecError::device)?);
             self.shared = Arc::new(Comms::new(Some(collectives), &self.comms));
         }
         Ok(())
@@ -298,11 +295,11 @@ impl<A: Api> GpuDriver<A> {
         if !A::EVENTS_IN_GRAPHS {
             let function = self.kernels.get(&stamps::source());
             let cells = Stamps::new(self.api.as_ref(), function, self.image.stamps);
-            self.cells = Some(cells.map_err(device)?);
+            self.cells = Some(cells.map_err(ExecError::device)?);
         }
         let bytes = FLUSH_FACTOR * self.api.cache_bytes();
         if !self.image.cold.is_empty() && bytes > 0 {
-            self.flush_memory = (self.api.allocate(bytes).map_err(device)?, bytes);
+            self.flush_memory = (self.api.allocate(bytes).map_err(ExecError::device)?, bytes);
         }
         Ok(())
     }
@@ -353,7 +350,7 @@ impl<A: Api> GpuDriver<A> {
         if products.is_empty() && convolutions.is_empty() && attentions.is_empty() {
             return Ok(());
         }
-        let event = |timed| self.api.event(timed).map_err(device);
+        let event = |timed| self.api.event(timed).map_err(ExecError::device);
         let chooser = Chooser {
             api: self.api.as_ref(),
             streams: &self.streams,
@@ -435,7 +432,7 @@ impl<A: Api> GpuDriver<A> {
             // A process cannot synchronize with the other ranks here, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
-            self.notes.extend(found.map_err(device)?);
+            self.notes.extend(found.map_err(ExecError::device)?);
         }
         Ok(())
     }
