@@ -35,7 +35,8 @@ impl Aligned {
     pub fn of(spec: &Spec, products: &[launch::Gemm]) -> Option<Aligned> {
         let [given] = products else { return None };
         let aligned = Aligned::with_copies(spec, given)?;
-        (aligned.time() < product_time(given)).then_some(aligned)
+        let has_kernel = Finish::of(spec).has_epilogue() && given.epilogue.is_none();
+        (aligned.time(has_kernel) < product_time(given)).then_some(aligned)
     }
 
     /// Returns the product of aligned copies; `None` if there is nothing to copy, or the kernels do not support the type or shape.
@@ -111,10 +112,10 @@ impl Aligned {
         Some(Aligned { factors, result, product })
     }
 
-    /// Returns the estimated time in ns of the copies and the product.
-    fn time(&self) -> f64 {
+    /// Returns the estimated time in ns of the copies and the product, without a kernel for the epilogue that the given product needs, too.
+    fn time(&self, has_kernel: bool) -> f64 {
         let of_factor = |source: &Source| source.copy_cost().map(|cost| (cost.read + cost.written).total());
-        let of_result = self.result.map(|(_, tensor)| 2 * tensor.bytes());
+        let of_result = self.result.filter(|_| !has_kernel).map(|(_, tensor)| 2 * tensor.bytes());
         let copies = self.factors.iter().filter_map(of_factor).chain(of_result);
         product_time(&self.product) + copies.map(|bytes| 1e9 * copy_time(bytes)).sum::<f64>()
     }
@@ -177,6 +178,26 @@ impl Aligned {
     }
 }
 
+/// Returns the product that computes a result of one contiguous column as a row, since libraries access rows in packs; `None` for
+/// another product, or if this would not save time. The bias of a column is not one of a row, and needs a kernel.
+pub fn as_row(given: &launch::Gemm) -> Option<launch::Gemm> {
+    if given.n != 1 || given.m == 1 || given.c.row != 1 || given.scales.is_some() {
+        return None;
+    }
+    let turned = |matrix: &Matrix| Matrix { transposed: !matrix.transposed, ..matrix.clone() };
+    let row = launch::Gemm {
+        m: 1,
+        n: given.m,
+        a: turned(&given.b),
+        b: turned(&given.a),
+        c: Matrix { row: given.m, ..given.c.clone() },
+        epilogue: given.epilogue.filter(|epilogue| epilogue.bias.is_none()),
+        ..given.clone()
+    };
+    let kernel = if row.epilogue == given.epilogue { 0.0 } else { 1e9 * copy_time(0) };
+    (product_time(&row) + kernel <= product_time(given)).then_some(row)
+}
+
 /// Returns the matrix of a product that lies at this offset in bytes in the workspace, instead of the given one.
 fn in_workspace(given: &Matrix, offset: u64, tensor: &Tensor) -> Matrix {
     let last = tensor.dims.len() - 1;
@@ -228,11 +249,23 @@ mod tests {
             (found.factors.each_ref().map(|source| source.offset.is_some()), found.result.is_some())
         };
         assert_eq!(copied(&call(&[], [2048, 1083, 15044], [false, true], false)), ([true, true], true));
-        assert_eq!(copied(&call(&[], [9229, 184, 16388], [false, false], false)), ([true, true], false));
+        assert_eq!(copied(&call(&[], [9229, 183, 16384], [false, false], false)), ([false, true], true));
+        assert_eq!(copied(&call(&[], [2048, 1024, 4097], [false, false], false)), ([true, true], false));
         assert_eq!(copied(&call(&[4], [2049, 1024, 4096], [true, false], true)), ([true, false], true));
         for small in [[64, 65, 64], [16, 4001, 4001], [4001, 1, 4001], [2048, 2048, 2048]] {
             assert!(aligned(&call(&[], small, [false, false], false)).is_none(), "{small:?}");
         }
+    }
+
+    #[test]
+    fn a_column_is_computed_as_a_row() {
+        let product = |sizes: [u64; 3], turned: [bool; 2]| products(&call(&[], sizes, turned, false)).remove(0);
+        let of = |gemm: &launch::Gemm| (gemm.m, gemm.n, gemm.a.operand, gemm.b.operand, pack_of(gemm));
+        for turned_b in [false, true] {
+            assert_eq!(of(&product([992, 1, 8632], [true, turned_b])), (1, 992, 1, 0, None), "turned: {turned_b}");
+        }
+        assert_eq!(of(&product([992, 2, 8632], [true, true])), (992, 2, 0, 1, Some(2)));
+        assert_eq!(of(&product([1, 992, 8632], [true, false])), (1, 992, 0, 1, None));
     }
 
     /// The product of copies has aligned rows of whole packs, and its matrices lie behind each other in the workspace.

@@ -439,7 +439,8 @@ fn batches(spec: &Spec) -> Geometry {
 fn products(spec: &Spec) -> Vec<launch::Gemm> {
     let (m, n, k, _) = sizes(spec);
     let output = &spec.outputs[0];
-    let epilogue = library_epilogue(spec);
+    // A product with several batches has one kernel after all of them.
+    let epilogue = Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1);
     let tensors = [&spec.inputs[0], &spec.inputs[1], output];
     let operand_of = [0, 1, spec.inputs.len()];
     let walk = batches(spec);
@@ -462,7 +463,7 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
         let rank = tensor.dims.len();
         let (rows, columns, stride) = (tensor.dims[rank - 2], tensor.dims[rank - 1], tensor.strides[rank - 2]);
         // A contiguous column is a row of its transpose, which libraries read in packs.
-        let is_turned = columns == 1 && stride == 1 && (operand < 2 || is_column(spec));
+        let is_turned = columns == 1 && stride == 1 && operand < 2;
         // A matrix of one row has an arbitrary row stride; libraries require at least the length of a row.
         let row = if is_turned || rows == 1 { rows.max(columns) } else { stride.max(columns) };
         let offset = offsets[operand][index];
@@ -481,43 +482,27 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
         }
     };
     let product = |index: usize| {
-        let [a, b] = [("transpose_a", 0), ("transpose_b", 1)]
-            .map(|(name, operand)| matrix(operand, spec.attrs.bool(name), index));
         let product = launch::Gemm {
             m,
             n,
             k,
             batch,
-            a,
-            b,
-            c: Matrix { transposed: false, ..matrix(2, false, index) },
+            a: matrix(0, spec.attrs.bool("transpose_a"), index),
+            b: matrix(1, spec.attrs.bool("transpose_b"), index),
+            c: matrix(2, false, index),
             arithmetic: arithmetic(spec),
             accumulate: Finish::of(spec).before.is_some(),
             epilogue,
             scales: scales(spec),
         };
-        if !is_column(spec) {
-            return product;
-        }
-        let turned = |matrix: &Matrix| Matrix { transposed: !matrix.transposed, ..matrix.clone() };
-        launch::Gemm { m: n, n: m, a: turned(&product.b), b: turned(&product.a), ..product }
+        aligned::as_row(&product).unwrap_or(product)
     };
     (0..offsets[2].len()).map(product).collect()
 }
 
 /// Returns the epilogue for the library to compute; `None` if a kernel computes it, or without an epilogue.
 fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
-    // A product with several batches has one kernel after all of them. The bias of a column is not one of a row.
-    Finish::of(spec)
-        .in_library(spec)
-        .filter(|epilogue| batches(spec).dims.len() <= 1 && !(is_column(spec) && epilogue.bias.is_some()))
-}
-
-/// Whether the result is a contiguous column. The library computes its transpose, a row, since it accesses rows in packs.
-fn is_column(spec: &Spec) -> bool {
-    let (m, n, ..) = sizes(spec);
-    let c = &spec.outputs[0];
-    n == 1 && m > 1 && c.strides[c.dims.len() - 2] == 1 && scales(spec).is_none()
+    products(spec).first().and_then(|product| product.epilogue)
 }
 
 /// Writes the sums, before the epilogue.
