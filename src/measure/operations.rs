@@ -149,8 +149,8 @@ fn size(spec: &Spec) -> String {
             let batch = gemm.batch * library.len() as u64;
             return text([batch, gemm.m, gemm.n, gemm.k], gemm.arithmetic);
         }
-        // Generated kernels compute it.
-        if let (true, Some((sizes, arithmetic))) = (library.is_empty(), spec.operation.product(spec)) {
+        // Generated kernels compute it, or copies of its matrices are multiplied.
+        if let Some((sizes, arithmetic)) = spec.operation.product(spec) {
             return text(sizes, arithmetic);
         }
     }

@@ -66,6 +66,8 @@ pub struct Operand {
 pub enum ElementSource {
     /// Memory of the operation's operand with this number: inputs are counted first, then outputs.
     Memory(u8),
+    /// The operation's workspace, from this offset in bytes on.
+    Workspace(u64),
     /// Random numbers, uniform in [0, 1), with this seed. Element `index`, in row-major order, is
     /// [`philox::uniform`]`(seed, index)`.
     Draws(u64),
@@ -75,6 +77,11 @@ impl Operand {
     /// Returns the whole tensor with this operand number, accessed with these strides.
     pub fn of(operand: usize, tensor: &Tensor, strides: Dims) -> Operand {
         Operand { origin: ElementSource::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
+    }
+
+    /// Returns a tensor at this offset in bytes in the operation's workspace, accessed with these strides.
+    pub fn in_workspace(offset: u64, tensor: &Tensor, strides: Dims) -> Operand {
+        Operand { origin: ElementSource::Workspace(offset), tensor: *tensor, strides, start: 0 }
     }
 
     /// Returns the elements `from..from + length` along a dimension. Other dimensions stay whole.
@@ -421,15 +428,16 @@ impl TaskText {
         let mut params = Vec::new();
         let mut param = |kind: &str, name: String, arg: Arg| params.push((kind.to_owned(), name, arg));
         for (operand, Operand { origin, tensor, .. }) in operands() {
-            match origin {
-                ElementSource::Memory(place) if operand < outputs => {
-                    param(&format!("{}*", c_type(tensor.dtype)), name(operand), Arg::Operand(*place));
+            let address = match *origin {
+                ElementSource::Memory(place) => Arg::Operand(place),
+                ElementSource::Workspace(offset) => Arg::WorkspaceAt { offset, bytes: offset + tensor.reach() },
+                ElementSource::Draws(seed) => {
+                    param("u64", format!("seed{}", operand - outputs), Arg::U64(seed));
+                    continue;
                 }
-                ElementSource::Memory(place) => {
-                    param(&format!("const {}*", c_type(tensor.dtype)), name(operand), Arg::Operand(*place));
-                }
-                ElementSource::Draws(seed) => param("u64", format!("seed{}", operand - outputs), Arg::U64(*seed)),
-            }
+            };
+            let constant = if operand < outputs { "" } else { "const " };
+            param(&format!("{constant}{}*", c_type(tensor.dtype)), name(operand), address);
         }
         for (index, &value) in constants.iter().enumerate() {
             let arg = Arg::real(compute, value);

@@ -121,9 +121,14 @@ impl Finish {
 
     /// Returns the epilogue as an expression of an element of `c` and, with a bias, of an element of the bias.
     pub fn expression(&self) -> Expression {
+        let terms = 1 + u8::from(self.bias.is_some());
+        self.expression_of(terms)
+    }
+
+    /// Returns the function of the sum of this many inputs as an expression.
+    fn expression_of(&self, terms: u8) -> Expression {
         let formula = Formula::default();
-        let sum = formula.input(0);
-        let sum = if self.bias.is_some() { sum + formula.input(1) } else { sum };
+        let sum = (1..terms).fold(formula.input(0), |sum, term| sum + formula.input(term));
         formula.with_outputs([self.function.of(sum)])
     }
 
@@ -160,20 +165,29 @@ impl Finish {
 
     /// Returns the kernel that applies the epilogue to the sums in the output; `None` without an epilogue.
     pub fn kernel(&self, spec: &Spec) -> Option<Kernel> {
-        if !self.has_epilogue() {
-            return None;
-        }
-        let (output, expression) = (&spec.outputs[0], self.expression());
-        let place = Operand::of(spec.inputs.len(), output, output.strides);
-        let bias = self.bias.map(|input| {
+        let output = &spec.outputs[0];
+        let sums = Operand::of(spec.inputs.len(), output, output.strides);
+        if self.has_epilogue() { self.kernel_of(spec, sums, None) } else { None }
+    }
+
+    /// Returns the kernel that adds the previous contents of the output and the bias to sums in the workspace, applies the function,
+    /// and writes the output.
+    pub fn kernel_of_workspace(&self, spec: &Spec, sums: Operand) -> Option<Kernel> {
+        self.kernel_of(spec, sums, self.before)
+    }
+
+    fn kernel_of(&self, spec: &Spec, sums: Operand, before: Option<usize>) -> Option<Kernel> {
+        let output = &spec.outputs[0];
+        let added = [before, self.bias].into_iter().flatten().map(|input| {
             let tensor = &spec.inputs[input];
             Operand::of(input, tensor, broadcast_strides(tensor, output.dims))
         });
+        let inputs: Vec<Operand> = std::iter::once(sums).chain(added).collect();
         let task = Task {
-            expression: &expression,
+            expression: &self.expression_of(inputs.len() as u8),
             dims: output.dims,
-            outputs: vec![place],
-            inputs: [Some(place), bias].into_iter().flatten().collect(),
+            outputs: vec![Operand::of(spec.inputs.len(), output, output.strides)],
+            inputs,
         };
         match walk::launch_all("gemm_epilogue", &[task], output.dtype.compute()) {
             Launch::Kernel(kernel) => Some(kernel),

@@ -1,10 +1,13 @@
 //! Matrix products.
 
+mod align;
+mod aligned;
 mod check;
 mod epilogue;
 mod gated;
 mod grouped;
 mod product;
+mod scaling;
 mod short;
 mod thin;
 mod thin_text;
@@ -12,11 +15,13 @@ mod tiling;
 
 use super::layout::collapse;
 use super::*;
+use aligned::Aligned;
 pub use check::{MISSES, product_radii};
 pub use epilogue::{Added, Finish, Function, epilogue_of};
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
 pub use product::Factors;
+use scaling::{factors_fit, scales, unscaled};
 pub use tiling::product_cost;
 use tiling::reread;
 
@@ -221,6 +226,10 @@ impl Operation for Gemm {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
         };
+        let flops = 2.0 * m as f64 * n as f64 * k as f64 * batch as f64;
+        if let Some(aligned) = Aligned::of(spec, &products(spec)) {
+            return aligned.cost(spec, flops);
+        }
         let (blocks, tiling) = tiling::tiling(self, spec);
         // The blocks of a library's product apply its epilogue.
         let applied = if library_epilogue(spec).is_some() { output.elements() as f64 } else { 0.0 };
@@ -228,7 +237,7 @@ impl Operation for Gemm {
         Cost {
             instructions: f64::from(expression.instructions()) * applied,
             special: f64::from(expression.special()) * applied,
-            flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
+            flops: flops + terms * output.elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             reread: reread(spec, m, n) + twice,
@@ -246,6 +255,7 @@ impl Operation for Gemm {
         match thin::costs(spec) {
             _ if self.gate(spec).is_some() || short::applies(spec) => return Vec::new(),
             Some(costs) => return costs,
+            None if let Some(aligned) = Aligned::of(spec, &products(spec)) => return aligned.costs(spec),
             None if !finish.has_epilogue() || library_epilogue(spec).is_some() => return Vec::new(),
             None => {}
         }
@@ -322,65 +332,18 @@ impl Operation for Gemm {
         if let Some(launches) = thin::launches(spec) {
             return launches;
         }
-        let (m, n, k, _) = sizes(spec);
-        let output = &spec.outputs[0];
-        let finish = Finish::of(spec);
-        let (epilogue, kernel) = (library_epilogue(spec), finish.kernel(spec));
-        let tensors = [&spec.inputs[0], &spec.inputs[1], output];
-        let operand_of = [0, 1, spec.inputs.len()];
-        let walk = batches(spec);
-        // The innermost remaining dimension is the library's batch; each index of the others is a separate product.
-        let (batch, inner) = match walk.dims.last() {
-            Some(&last) => (last, walk.dims.len() - 1),
-            None => (1, 0),
-        };
-        let outer = Dims::from_slice(&walk.dims[..inner]).unwrap_or_default();
-        let offsets: Vec<Vec<u64>> = walk
-            .strides
-            .iter()
-            .map(|strides| {
-                let strides = Dims::from_slice(&strides[..inner]).unwrap_or_default();
-                layout::offsets(outer, strides).collect()
-            })
-            .collect();
-        let matrix = |operand: usize, transposed: bool, index: usize| {
-            let tensor = tensors[operand];
-            let rank = tensor.dims.len();
-            // A matrix of one row has an arbitrary row stride; libraries require at least the length of a row.
-            let row = if tensor.dims[rank - 2] == 1 { tensor.dims[rank - 1] } else { tensor.strides[rank - 2] };
-            let offset = offsets[operand][index];
-            Matrix {
-                operand: operand_of[operand] as u8,
-                offset,
-                dtype: tensor.dtype,
-                row: row.max(tensor.dims[rank - 1]).max(1),
-                transposed,
-                batch: walk.strides[operand].last().copied().unwrap_or(0),
-                align: if (offset * tensor.dtype.size()).is_multiple_of(16) {
-                    tensor.align
-                } else {
-                    tensor.dtype.size() as u8
-                },
-            }
-        };
-        let product = |index: usize| super::launch::Gemm {
-            m,
-            n,
-            k,
-            batch,
-            a: matrix(0, spec.attrs.bool("transpose_a"), index),
-            b: matrix(1, spec.attrs.bool("transpose_b"), index),
-            c: matrix(2, false, index),
-            arithmetic: arithmetic(spec),
-            accumulate: finish.before.is_some(),
-            epilogue,
-            scales: scales(spec),
-        };
-        if epilogue.is_some() {
-            return vec![Launch::Gemm(product(0), kernel)];
+        let products = products(spec);
+        if let Some(aligned) = Aligned::of(spec, &products) {
+            return aligned.launches(spec);
         }
-        let products = (0..offsets[2].len()).map(|index| Launch::Gemm(product(index), None));
-        products.chain(kernel.map(Launch::Kernel)).collect()
+        let kernel = Finish::of(spec).kernel(spec);
+        match &products[..] {
+            [product] if product.epilogue.is_some() => vec![Launch::Gemm(product.clone(), kernel)],
+            _ => {
+                let products = products.into_iter().map(|product| Launch::Gemm(product, None));
+                products.chain(kernel.map(Launch::Kernel)).collect()
+            }
+        }
     }
 
     fn outputs_with_gradients(&self, _: &Spec) -> usize {
@@ -394,6 +357,7 @@ impl Operation for Gemm {
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
             _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
             _ if thin::applies(spec) => Some("a generated kernel computes the thin product and its epilogue"),
+            _ if let Some(aligned) = Aligned::of(spec, &products(spec)) => Some(aligned.implementation()),
             (true, Some(_)) => {
                 Some("the library's epilogue, or a generated kernel behind the product where that is faster")
             }
@@ -451,93 +415,6 @@ fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Number of rows, and of columns, of the blocks of a matrix that share a scaling factor.
-const BLOCK: u64 = 128;
-
-/// Number of elements to a multiple of which the rows of the scaling factors of `b` are padded, as cuBLASLt requires.
-const BLOCK_ROW: u64 = 4;
-
-/// Fails unless there is one scaling factor for each matrix, for each row of `a` and column of `b`, or for each block.
-fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(), OpError> {
-    let [a, b] = [2, 3].map(|input| call.inputs[input].tensor);
-    let row = |size: u64, tensor: &Tensor| tensor.dims.len() == 1 && tensor.dims[0] == size && rank == 2;
-    let one = |tensor: &Tensor| tensor.dims.iter().all(|&size| size == 1);
-    let depth = k.div_ceil(BLOCK);
-    let blocks = rank == 2 && a.dims[..] == [depth, m] && b.dims[..] == [n.div_ceil(BLOCK), depth];
-    if !(row(m, &a) && row(n, &b) || one(&a) && one(&b) || blocks) {
-        let help = match rank {
-            2 => format!(
-                "give one factor for each matrix, `f32[1]`; or one for each row of `a` and one for each column of `b`; or \
-                 `f32[{depth}, {m}]`, one for each {BLOCK} terms of each row of `a`, and `f32[{}, {depth}]`, one for each \
-                 block of {BLOCK} × {BLOCK} of `b`",
-                n.div_ceil(BLOCK)
-            ),
-            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`"
-                .to_owned(),
-        };
-        return Err(call.differs(
-            2,
-            format!("this is {}", a.dims),
-            3,
-            format!("this is {}, for a product of {m} × {n} with {k} terms", b.dims),
-            &help,
-        ));
-    }
-    let gaps = |help| move |input: usize| call.gaps(&call.inputs[input], help);
-    if blocks && !one(&b) {
-        let row = depth.next_multiple_of(BLOCK_ROW);
-        if b.dims[0] > 1 && b.strides[0] != row || b.strides[1] != 1 && depth > 1 || !a.contiguous() {
-            let help = "the library reads factors of blocks of `b` in rows of a multiple of 4: take `f32[.., 0..depth]` of a wider \
-                        buffer where the depth has another number of blocks; those of `a` have no gaps";
-            return Err(gaps(help)(if a.contiguous() { 3 } else { 2 }));
-        }
-        return Ok(());
-    }
-    match [2, 3].into_iter().find(|&input| !call.inputs[input].tensor.contiguous()) {
-        Some(input) => Err(gaps("factors have to be contiguous: copy the slice first")(input)),
-        None => Ok(()),
-    }
-}
-
-/// Returns the scaling factors of both matrices; `None` for a product without scaling.
-fn scales(spec: &Spec) -> Option<Scales> {
-    let factors = spec.inputs.get(2..4).filter(|_| spec.operation.name() == Gemm::Scaled.name())?;
-    let form = match factors {
-        _ if factors.iter().all(|factor| factor.elements() == 1) => ScaleForm::Tensor,
-        [a, _] if a.dims.len() == 2 => ScaleForm::Blocks,
-        _ => ScaleForm::RowsAndColumns,
-    };
-    Some(Scales { operands: [2, 3], form })
-}
-
-/// Returns the inputs with both matrices multiplied by their scaling factors; the products are stored in `room`.
-fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
-    let mut all = inputs.to_vec();
-    let Some(Scales { form, .. }) = scales(spec) else { return all };
-    let (m, n, k, _) = sizes(spec);
-    let depth = k.div_ceil(BLOCK);
-    // Row and term in `a`, and column and term in `b`, of an element at an index in memory.
-    let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
-    let in_a = |place: u64| if turned[0] { (place % m, place / m) } else { (place / k, place % k) };
-    let in_b = |place: u64| if turned[1] { (place / k, place % k) } else { (place % n, place / n) };
-    let factor_a = |place: u64| match (form, in_a(place)) {
-        (ScaleForm::Tensor, _) => 0,
-        (ScaleForm::RowsAndColumns, (row, _)) => row,
-        (ScaleForm::Blocks, (row, term)) => term / BLOCK * m + row,
-    };
-    let factor_b = |place: u64| match (form, in_b(place)) {
-        (ScaleForm::Tensor, _) => 0,
-        (ScaleForm::RowsAndColumns, (column, _)) => column,
-        (ScaleForm::Blocks, (column, term)) => column / BLOCK * depth + term / BLOCK,
-    };
-    let [a, b] = room;
-    // The matrices of a batch have the same scaling factors.
-    *a = inputs[0].iter().zip(0..).map(|(value, place)| value * inputs[2][factor_a(place) as usize]).collect();
-    *b = inputs[1].iter().zip(0..).map(|(value, place)| value * inputs[3][factor_b(place) as usize]).collect();
-    (all[0], all[1]) = (a, b);
-    all
-}
-
 fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {
     let rank = tensor.dims.len();
     let (rows, columns) = (tensor.dims[rank - 2], tensor.dims[rank - 1]);
@@ -557,10 +434,75 @@ fn batches(spec: &Spec) -> Geometry {
     collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
 }
 
+/// Returns the library's products: several if batches have gaps between them. A single one has the epilogue that the library can
+/// compute.
+fn products(spec: &Spec) -> Vec<launch::Gemm> {
+    let (m, n, k, _) = sizes(spec);
+    let output = &spec.outputs[0];
+    // A product with several batches has one kernel after all of them.
+    let epilogue = Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1);
+    let tensors = [&spec.inputs[0], &spec.inputs[1], output];
+    let operand_of = [0, 1, spec.inputs.len()];
+    let walk = batches(spec);
+    // The innermost remaining dimension is the library's batch; each index of the others is a separate product.
+    let (batch, inner) = match walk.dims.last() {
+        Some(&last) => (last, walk.dims.len() - 1),
+        None => (1, 0),
+    };
+    let outer = Dims::from_slice(&walk.dims[..inner]).unwrap_or_default();
+    let offsets: Vec<Vec<u64>> = walk
+        .strides
+        .iter()
+        .map(|strides| {
+            let strides = Dims::from_slice(&strides[..inner]).unwrap_or_default();
+            layout::offsets(outer, strides).collect()
+        })
+        .collect();
+    let matrix = |operand: usize, transposed: bool, index: usize| {
+        let tensor = tensors[operand];
+        let rank = tensor.dims.len();
+        let (rows, columns, stride) = (tensor.dims[rank - 2], tensor.dims[rank - 1], tensor.strides[rank - 2]);
+        // A contiguous column is a row of its transpose, which libraries read in packs.
+        let is_turned = columns == 1 && stride == 1 && operand < 2;
+        // A matrix of one row has an arbitrary row stride; libraries require at least the length of a row.
+        let row = if is_turned || rows == 1 { rows.max(columns) } else { stride.max(columns) };
+        let offset = offsets[operand][index];
+        Matrix {
+            operand: operand_of[operand] as u8,
+            offset,
+            dtype: tensor.dtype,
+            row: row.max(1),
+            transposed: transposed != is_turned,
+            batch: walk.strides[operand].last().copied().unwrap_or(0),
+            align: if (offset * tensor.dtype.size()).is_multiple_of(16) {
+                tensor.align
+            } else {
+                tensor.dtype.size() as u8
+            },
+        }
+    };
+    let product = |index: usize| {
+        let product = launch::Gemm {
+            m,
+            n,
+            k,
+            batch,
+            a: matrix(0, spec.attrs.bool("transpose_a"), index),
+            b: matrix(1, spec.attrs.bool("transpose_b"), index),
+            c: matrix(2, false, index),
+            arithmetic: arithmetic(spec),
+            accumulate: Finish::of(spec).before.is_some(),
+            epilogue,
+            scales: scales(spec),
+        };
+        aligned::as_row(&product).unwrap_or(product)
+    };
+    (0..offsets[2].len()).map(product).collect()
+}
+
 /// Returns the epilogue for the library to compute; `None` if a kernel computes it, or without an epilogue.
 fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
-    // A product with several batches has one kernel after all of them.
-    Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1)
+    products(spec).first().and_then(|product| product.epilogue)
 }
 
 /// Writes the sums, before the epilogue.

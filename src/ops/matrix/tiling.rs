@@ -48,14 +48,24 @@ const OPERATIONS: f64 = 5500.0;
 const WIDE_OPERATIONS: f64 = 390.0;
 /// Fraction of [`OPERATIONS`] that kernels for rows of any alignment reach.
 const UNALIGNED: f64 = 0.14;
+/// Rate of kernels that load pairs of elements or more, as a multiple of that of kernels that load one by one: only the former copy to
+/// shared memory without registers (measured on an H100: 140 to 225 instead of 55 to 120 TFLOP/s).
+const PAIRED: f64 = 2.0;
 /// Time in ns of adding the sums of blocks that share the depth.
 const JOIN: f64 = 3000.0;
 
 /// Time in ns until a block has its first operands.
 const FIRST_ACCESS: f64 = 350.0;
 
+/// Bytes that the device reads from its memory, or writes, per ns.
+const BANDWIDTH: f64 = 2500.0;
+/// Fraction of [`BANDWIDTH`] at which kernels for rows of any alignment read the factors.
+const UNALIGNED_BANDWIDTH: f64 = 0.6;
+
 /// Division of a product among blocks.
 struct Division {
+    /// Estimated time in ns of the blocks.
+    time: f64,
     /// Number of blocks.
     blocks: u64,
     /// Operations of all blocks, plus those that would take the time that padding and latencies take.
@@ -86,12 +96,13 @@ impl Division {
                 (false, true) => (PER_LOADED * sides / pack.unwrap_or(1) as f64, UNALIGNED_LATENCY * sides),
                 (false, false) => (0.0, LATENCY),
             };
-            let area = ((rows * columns) as f64).max(loads).max(latency / beside);
+            let products = (rows * columns) as f64 / if pack > Some(1) { PAIRED } else { 1.0 };
+            let area = products.max(loads).max(latency / beside);
             let depth = k.div_ceil(parts) + if is_unaligned { DEPTH_OF_BLOCK } else { 0 };
             let of_block = 2.0 * area * depth as f64;
             let time = blocks.div_ceil(UNITS) as f64 * (of_block / rate).max(FIRST_ACCESS)
                 + if parts > 1 { JOIN } else { 0.0 };
-            (time, Division { blocks, flops: of_block * blocks as f64, parts })
+            Division { time, blocks, flops: of_block * blocks as f64, parts }
         };
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
         let most = (k / MIN_DEPTH).clamp(1, MAX_PARTS);
@@ -100,15 +111,12 @@ impl Division {
             let parts = (1..=RESIDENT_BLOCKS).map(move |waves| (waves * UNITS / tiles).clamp(1, most));
             [1].into_iter().chain(parts).map(move |parts| of_division(rows, columns, parts))
         });
-        all.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are tiles").1
+        all.min_by(|a, b| a.time.total_cmp(&b.time)).expect("there are tiles")
     }
 }
 
-/// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
-const ALIGNMENT: u64 = 16;
-
-/// Alignment in bytes that the fast kernels require of the result's rows, which they write in smaller pieces.
-const RESULT_ALIGNMENT: u64 = 4;
+/// Alignment of rows in bytes that the fast kernels require of the factors and of the result (NVIDIA, "Matrix Multiplication Background User's Guide").
+pub const ALIGNMENT: u64 = 16;
 
 /// Returns the number of blocks of a product, and how they divide it.
 pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
@@ -125,19 +133,14 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
     let by_row = scales(spec).is_some_and(|scales| scales.form == ScaleForm::RowsAndColumns);
-    // The kernels for any alignment of the result are slow with all operands.
-    let is_odd = spec.outputs.iter().any(|tensor| !has_rows_at(tensor, RESULT_ALIGNMENT));
-    let operands = spec.inputs[..2].iter().chain(if is_odd { &*spec.outputs } else { &[] });
-    // A kernel loads both factors in pieces of the same size.
-    let is_unaligned = is_narrow && (is_odd || !spec.inputs[..2].iter().all(|tensor| has_rows_at(tensor, ALIGNMENT)));
-    let all_begin_at = |alignment| operands.clone().all(|tensor| has_rows_at(tensor, alignment));
-    let pack = is_unaligned.then(|| pack_of(spec.inputs[0].dtype.size(), all_begin_at));
-    let unaligned: u64 = if is_unaligned { operands.map(Tensor::bytes).sum() } else { 0 };
+    let pack = if is_narrow { products(spec).first().and_then(pack_of) } else { None };
+    let operands = spec.inputs[..2].iter().chain(&spec.outputs);
+    let unaligned: u64 = if pack.is_some() { operands.map(Tensor::bytes).sum() } else { 0 };
     let division = match by_row {
         true => {
             let (rows, columns) = (m.next_multiple_of(SCALED_TILE), n.next_multiple_of(SCALED_TILE));
             let blocks = (rows * columns * batch / (SCALED_TILE * SCALED_TILE)).max(1);
-            Division { blocks, flops: flops(rows, columns), parts: 1 }
+            Division { time: 0.0, blocks, flops: flops(rows, columns), parts: 1 }
         }
         false => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack),
     };
@@ -151,10 +154,20 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     (division.blocks, tiling)
 }
 
-/// Number of elements of this size that the library's kernels for rows of any alignment load at once. `all_begin_at` tells whether all
-/// rows begin at multiples of a number of bytes.
-fn pack_of(size: u64, all_begin_at: impl Fn(u64) -> bool) -> u64 {
-    [4, 2].into_iter().find(|pack| all_begin_at(pack * size)).unwrap_or(1)
+/// Number of elements that the library's kernels for rows of any alignment load at once; `None` if its fast kernels compute the product.
+/// These load and store packs along rows in memory, so that the length of rows has to be a multiple of a pack, too.
+pub fn pack_of(gemm: &launch::Gemm) -> Option<u64> {
+    let launch::Gemm { m, n, k, .. } = *gemm;
+    let starts_at = |matrix: &launch::Matrix, (rows, columns): (u64, u64), alignment: u64| {
+        let (bytes, length) = (matrix.dtype.size(), if matrix.transposed { rows } else { columns });
+        u64::from(matrix.align).is_multiple_of(alignment)
+            && [matrix.row, matrix.batch, length].iter().all(|stride| (stride * bytes).is_multiple_of(alignment))
+    };
+    let matrices = [(&gemm.a, (m, k)), (&gemm.b, (k, n)), (&gemm.c, (m, n))];
+    let all_begin_at = |alignment| matrices.iter().all(|(matrix, sides)| starts_at(matrix, *sides, alignment));
+    let size = gemm.a.dtype.size();
+    let pack = || [4, 2].into_iter().find(|pack| all_begin_at(pack * size)).unwrap_or(1);
+    (!all_begin_at(ALIGNMENT)).then(pack)
 }
 
 /// True if vector units multiply.
@@ -168,39 +181,38 @@ fn parts_bytes((m, n, batch): (u64, u64, u64), division: &Division) -> u64 {
 }
 
 /// Whether each row of a matrix begins at a multiple of this many bytes.
-fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
+pub fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
     let lead = &tensor.strides[..tensor.dims.len() - 1];
     u64::from(tensor.align).is_multiple_of(alignment)
         && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(alignment))
 }
 
+/// Returns the estimated time in ns of a plain product of the library.
+pub fn product_time(gemm: &launch::Gemm) -> f64 {
+    let (division, cost) = divided(gemm);
+    let unaligned = cost.tiling.unaligned as f64 * (1.0 / UNALIGNED_BANDWIDTH - 1.0);
+    division.time.max(((cost.read + cost.written).total() as f64 + unaligned) / BANDWIDTH)
+}
+
 /// Returns the cost of a plain product of the library as a launch of another operation.
 pub fn product_cost(gemm: &launch::Gemm) -> Cost {
+    divided(gemm).1
+}
+
+/// Returns how blocks divide a plain product of the library, and its cost.
+fn divided(gemm: &launch::Gemm) -> (Division, Cost) {
     let launch::Gemm { m, n, k, batch, .. } = *gemm;
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
     let size = gemm.a.dtype.size();
-    // Kernels load packs along rows in memory, so the length of rows has to be a multiple of a pack, too.
-    let starts_at = |matrix: &launch::Matrix, (rows, columns): (u64, u64), alignment: u64| {
-        let (bytes, length) = (matrix.dtype.size(), if matrix.transposed { rows } else { columns });
-        u64::from(matrix.align).is_multiple_of(alignment)
-            && [matrix.row, matrix.batch, length].iter().all(|stride| (stride * bytes).is_multiple_of(alignment))
-    };
     let elements = [m * k, k * n, m * n].map(|elements| elements * batch);
     let bytes = |index: usize, matrix: &launch::Matrix| elements[index] * matrix.dtype.size();
-    let is_odd = !starts_at(&gemm.c, (m, n), RESULT_ALIGNMENT);
-    let factors = [(0, &gemm.a, (m, k)), (1, &gemm.b, (k, n))];
-    let is_unaligned = (size <= 2 || gemm.arithmetic == Arithmetic::Tf32)
-        && (is_odd || !factors.iter().all(|(_, matrix, sides)| starts_at(matrix, *sides, ALIGNMENT)));
-    let unaligned: u64 = match is_unaligned {
-        true => factors.iter().map(|&(index, matrix, _)| bytes(index, matrix)).sum(),
-        false => 0,
-    };
+    let factors = [(0, &gemm.a), (1, &gemm.b)];
+    let is_narrow = size <= 2 || gemm.arithmetic == Arithmetic::Tf32;
+    let pack = if is_narrow { pack_of(gemm) } else { None };
+    let read = factors.into_iter().map(|(index, matrix)| bytes(index, matrix)).sum();
     let is_wide = matches!(gemm.arithmetic, Arithmetic::F32 | Arithmetic::F64);
-    let all_begin_at =
-        |alignment| !is_odd && factors.iter().all(|(_, matrix, sides)| starts_at(matrix, *sides, alignment));
-    let division = Division::of((m, n, k, batch), is_wide, is_unaligned.then(|| pack_of(size, all_begin_at)));
-    let read = factors.into_iter().map(|(index, matrix, _)| bytes(index, matrix)).sum();
-    Cost {
+    let division = Division::of((m, n, k, batch), is_wide, pack);
+    let cost = Cost {
         flops: flops(m, n),
         read: Traffic::of(Space::Device, read),
         written: Traffic::of(Space::Device, bytes(2, &gemm.c)),
@@ -210,12 +222,13 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
         tiling: Tiling {
             flops: division.flops,
             shares_depth: division.parts > 1,
-            unaligned,
+            unaligned: if pack.is_some() { read } else { 0 },
             converted: parts_bytes((m, n, batch), &division) / 2,
             ..Tiling::default()
         },
         ..Cost::default()
-    }
+    };
+    (division, cost)
 }
 
 /// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by

@@ -5,7 +5,7 @@ use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::{RESERVED_SHARED, UNIT_REGISTERS, UNIT_SHARED, UNITS, WARP};
 use super::super::super::warpgroups;
-use super::align::Source;
+use super::super::align::Source;
 use super::*;
 
 /// Division of a grouped product into tiles. A block computes one tile at a time until no tile is left (a persistent
@@ -292,16 +292,7 @@ impl Tiling {
             },
             ..Cost::default()
         };
-        let copies = self.sources.iter().filter(|source| source.offset.is_some()).map(|source| {
-            let bytes = Traffic::of(Space::Device, source.tensor.bytes());
-            Cost {
-                instructions: 4.0 * source.tensor.elements() as f64,
-                read: bytes,
-                written: bytes,
-                blocks: UNITS,
-                ..Cost::default()
-            }
-        });
+        let copies = self.sources.iter().filter_map(Source::copy_cost);
         let joins = self.splits.then(|| {
             let (whole, shared) = self.steps();
             let parts = if shared < whole { 4 * self.blocks() * self.rows * self.columns } else { 0 };

@@ -1,7 +1,6 @@
 //! `grouped_gemm`: products of groups of rows, or of parts of the depth. The sizes of the groups are known only at run
 //! time.
 
-mod align;
 mod bulk;
 mod join;
 mod kernel;

@@ -1,13 +1,13 @@
 //! Aligned copies of factors whose rows are not aligned to 16 bytes, so that the product reads whole packs.
 
-use super::super::super::kernel::{c_type, index_type, kernel, param, u32_param, u64_param};
-use super::super::super::layout::{aligned, in_packs};
-use super::super::super::mma;
-use super::super::super::occupancy::UNITS;
-use super::*;
+use super::super::kernel::{c_type, index_type, kernel, param, u32_param, u64_param};
+use super::super::layout::{aligned, in_packs};
+use super::super::mma;
+use super::super::occupancy::UNITS;
+use crate::ops::{Arg, Cost, Launch, MapBase, Space, Tensor, TensorMap, Traffic};
 
 /// Number of 16-bit elements in a pack of 16 bytes.
-const PACK: u64 = 8;
+pub const PACK: u64 = 8;
 
 /// Time in seconds per operation that the product saves if one of its factors is aligned; otherwise, threads shift its
 /// packs. From an earlier kernel on an H100, which took 14.3 ms for 882 GFLOP with two unaligned factors
@@ -20,7 +20,7 @@ const LAUNCH: f64 = 3e-6;
 const BANDWIDTH: f64 = 2.5e12;
 
 /// Maximum size of a copy in bytes.
-const MOST: u64 = 1 << 32;
+pub const MOST: u64 = 1 << 32;
 
 /// Number of threads of a block of the copy.
 const THREADS: u32 = 256;
@@ -51,9 +51,19 @@ impl Source {
         let copy = Tensor::packed(given.dtype, &padded);
         let bytes = copy.bytes();
         let copy = Tensor { dims: given.dims, ..copy };
-        let time = LAUNCH + (given.bytes() + bytes) as f64 / BANDWIDTH;
-        let pays = !aligned(given, PACK) && bytes <= MOST && GAIN * flops > time;
+        let pays = !aligned(given, PACK) && bytes <= MOST && GAIN * flops > copy_time(given.bytes() + bytes);
         if pays { Source { tensor: copy, offset: Some(offset), ..as_given } } else { as_given }
+    }
+
+    /// Returns a copy of a factor whose matrices have these numbers of rows and of columns: the given ones, or more that are
+    /// zero. The copy begins at `offset` in the workspace.
+    pub fn padded(operand: u8, given: &Tensor, [rows, columns]: [u64; 2], offset: u64) -> Source {
+        let (mut dims, last) = (given.dims, given.dims.len() - 1);
+        dims.set(last - 1, rows);
+        dims.set(last, columns.next_multiple_of(PACK));
+        let mut tensor = Tensor::packed(given.dtype, &dims);
+        tensor.dims.set(last, columns);
+        Source { tensor, offset: Some(offset), ..Source::given(operand, given) }
     }
 
     /// Returns a factor's operand as its source.
@@ -98,19 +108,31 @@ impl Source {
         }))
     }
 
+    /// Returns the cost of the kernel that writes the copy; `None` without a copy.
+    pub fn copy_cost(&self) -> Option<Cost> {
+        self.offset?;
+        Some(Cost {
+            instructions: 4.0 * self.tensor.elements() as f64,
+            read: Traffic::of(self.given.space, self.given.bytes()),
+            written: Traffic::of(Space::Device, self.tensor.bytes()),
+            blocks: UNITS,
+            ..Cost::default()
+        })
+    }
+
     /// Returns the launch of the kernel that writes the copy; `None` without a copy.
     pub fn copy(&self) -> Option<Launch> {
         self.offset?;
         let (Tensor { dims, strides, dtype, .. }, to) = (&self.given, &self.tensor);
         let last = dims.len() - 1;
-        let (row_packs, rows) = (to.strides[last - 1] / PACK, dims[..last].iter().product::<u64>());
-        let of_group = if last == 2 { dims[1] } else { rows };
+        let (row_packs, rows) = (to.strides[last - 1] / PACK, to.dims[..last].iter().product::<u64>());
         let params = [
             param("const T* from", Arg::Operand(self.operand)),
             param("Pack<u16, 8>* to", self.arg()),
             u64_param("packs", rows * row_packs),
             u32_param("row_packs", row_packs),
-            u32_param("group_rows", of_group.max(1)),
+            u32_param("group_rows", to.dims[last - 1].max(1)),
+            u32_param("rows", dims[last - 1]),
             u32_param("width", dims[last]),
             u64_param("group", if last == 2 { strides[0] } else { 0 }),
             u64_param("row", strides[last - 1]),
@@ -123,19 +145,25 @@ impl Source {
             index_type(rows * row_packs + BLOCKS * u64::from(THREADS))
         );
         let blocks = (rows * row_packs).div_ceil(u64::from(THREADS)).clamp(1, BLOCKS);
-        Some(Launch::Kernel(kernel("grouped_gemm_align", &before, &params, TEXT, blocks, THREADS)))
+        Some(Launch::Kernel(kernel("gemm_align", &before, &params, TEXT, blocks, THREADS)))
     }
 }
 
-/// Kernel text: each thread copies packs of the aligned rows. Elements after the end of a row are zero.
+/// Returns the time in seconds of a copy that reads and writes this many bytes in all.
+pub fn copy_time(bytes: u64) -> f64 {
+    LAUNCH + bytes as f64 / BANDWIDTH
+}
+
+/// Kernel text: each thread copies packs of the aligned rows. Elements after the end of a row are zero, and so are rows that only the
+/// copy has.
 const TEXT: &str = r#"  for (I i = (I)GLOBAL_INDEX; i < (I)packs; i += (I)gridDim.x * blockDim.x) {
     I number = i / row_packs;
-    u32 column = (u32)(i - number * row_packs) * 8;
-    const T* own = from + (i64)(number / group_rows) * (i64)group + (i64)(number % group_rows) * (i64)row;
+    u32 column = (u32)(i - number * row_packs) * 8, index = (u32)(number % group_rows);
+    const T* own = from + (i64)(number / group_rows) * (i64)group + (i64)index * (i64)row;
     Pack<u16, 8> pack = {};
-    if (step == 1) {
+    if (index < rows && step == 1) {
       pack = neighbours(own, column, width);
-    } else {
+    } else if (index < rows) {
 #pragma unroll
       for (u32 e = 0; e < 8; e++)
         if (column + e < width) pack.at[e] = own[(i64)(column + e) * (i64)step].bits;
@@ -147,6 +175,7 @@ const TEXT: &str = r#"  for (I i = (I)GLOBAL_INDEX; i < (I)packs; i += (I)gridDi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::DType;
 
     #[test]
     fn large_products_read_unaligned_rows_from_a_copy() {

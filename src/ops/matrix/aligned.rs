@@ -1,0 +1,301 @@
+//! Products of 16-bit matrices whose rows are not aligned to 16 bytes, by way of aligned copies.
+//!
+//! A library computes such a product by kernels that load one to four elements at once, at a fraction of the rate of matrix units.
+//! Copying the matrices takes less time if each of their elements is multiplied often enough.
+
+use super::super::launch;
+use super::super::walk::Operand as Walked;
+use super::align::{MOST, PACK, Source, copy_time};
+use super::epilogue::Finish;
+use super::tiling::{ALIGNMENT, has_rows_at, product_cost, product_time};
+use super::{batches, rows_columns, sizes};
+use crate::base::Dims;
+use crate::ops::{Cost, DType, Launch, Matrix, Space, Spec, Tensor, Traffic};
+
+/// Maximum number of rows and columns of a matrix, which kernels index with 32 bits.
+const MAX_SIDE: u64 = 1 << 31;
+
+/// Alignment in bytes of a matrix in the workspace.
+const ALIGN: u64 = 512;
+
+/// A product of aligned copies.
+pub struct Aligned {
+    /// Both factors as the product reads them.
+    factors: [Source; 2],
+    /// Offset in bytes in the workspace of the matrices to which the product is written, and these matrices with the leading
+    /// dimensions of the output; `None` if the product is written to the output.
+    result: Option<(u64, Tensor)>,
+    /// The product of the copies, without an epilogue if its result is in the workspace.
+    product: launch::Gemm,
+}
+
+impl Aligned {
+    /// Returns the product of aligned copies that computes the library's product of a call; `None` if this would not save time, or if
+    /// there are several products.
+    pub fn of(spec: &Spec, products: &[launch::Gemm]) -> Option<Aligned> {
+        let [given] = products else { return None };
+        let aligned = Aligned::with_copies(spec, given)?;
+        let has_kernel = Finish::of(spec).has_epilogue() && given.epilogue.is_none();
+        (aligned.time(has_kernel) < product_time(given)).then_some(aligned)
+    }
+
+    /// Returns the product of aligned copies; `None` if there is nothing to copy, or the kernels do not support the type or shape.
+    fn with_copies(spec: &Spec, given: &launch::Gemm) -> Option<Aligned> {
+        let (m, n, k, batch) = sizes(spec);
+        let output = &spec.outputs[0];
+        let types = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
+        let spaces = spec.inputs[..2].iter().chain([output]).all(|tensor| tensor.space == Space::Device);
+        let walk = batches(spec);
+        // Copies never pay for a product of vectors.
+        if !types || !spaces || m.min(n).min(k) < 2 || batch == 0 || m.max(n).max(k) >= MAX_SIDE {
+            return None;
+        }
+        let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+        let round = |size: u64, along: bool| if along { size.next_multiple_of(PACK) } else { size };
+        // The fast kernels load and store whole packs along rows: besides the distance of rows, their length has to be a multiple.
+        let (rows, terms) = (round(m, turned_a), round(k, !turned_a || turned_b));
+        let columns = round(n, !turned_b || !(n * output.dtype.size()).is_multiple_of(ALIGNMENT));
+        let view = |operand: usize| {
+            let tensor = &spec.inputs[operand];
+            let (last, size) = (tensor.dims.len() - 1, tensor.dims);
+            let row = if size[last - 1] == 1 { size[last] } else { tensor.strides[last - 1] };
+            let stride = walk.strides[operand].last().copied().unwrap_or(0);
+            let (dims, strides): (&[u64], &[u64]) = match stride {
+                0 => (&[size[last - 1], size[last]], &[row, 1]),
+                _ => (&[batch, size[last - 1], size[last]], &[stride, row, 1]),
+            };
+            let of = |sizes: &[u64]| Dims::from_slice(sizes).unwrap_or_default();
+            Tensor { dims: of(dims), strides: of(strides), ..*tensor }
+        };
+        let source = |operand: usize, turned: bool, sides: [u64; 2], offset: u64| {
+            let (given, [rows, columns]) = (view(operand), sides);
+            let sides = if turned { [columns, rows] } else { [rows, columns] };
+            let as_given = Source::given(operand as u8, &given);
+            let is_whole = rows_columns(&given, turned) == (rows, columns);
+            if is_whole && as_given.is_aligned() {
+                as_given
+            } else {
+                Source::padded(operand as u8, &given, sides, offset)
+            }
+        };
+        let a = source(0, turned_a, [rows, terms], 0);
+        let b = source(1, turned_b, [terms, columns], a.end().next_multiple_of(ALIGN));
+        let factors = [a, b];
+        let result = (rows, columns) != (m, n) || !has_rows_at(output, ALIGNMENT);
+        let result = result.then(|| {
+            let mut dims = output.dims;
+            dims.set(dims.len() - 2, rows);
+            dims.set(dims.len() - 1, columns.next_multiple_of(PACK));
+            let end = factors.iter().map(Source::end).max().unwrap_or(0);
+            (end.next_multiple_of(ALIGN), Tensor::packed(output.dtype, &dims))
+        });
+        let copied = factors.iter().any(|factor| factor.offset.is_some()) || result.is_some();
+        let room = result.map_or(0, |(offset, tensor)| offset + tensor.bytes());
+        if !copied || room.max(factors.iter().map(Source::end).max().unwrap_or(0)) > MOST {
+            return None;
+        }
+        let matrix = |given: &Matrix, source: &Source| match source.offset {
+            Some(offset) => in_workspace(given, offset, &source.tensor),
+            None => given.clone(),
+        };
+        let product = launch::Gemm {
+            m: rows,
+            n: columns,
+            k: terms,
+            a: matrix(&given.a, &factors[0]),
+            b: matrix(&given.b, &factors[1]),
+            c: result.map_or_else(|| given.c.clone(), |(offset, tensor)| in_workspace(&given.c, offset, &tensor)),
+            accumulate: given.accumulate && result.is_none(),
+            epilogue: given.epilogue.filter(|_| result.is_none()),
+            ..given.clone()
+        };
+        Some(Aligned { factors, result, product })
+    }
+
+    /// Returns the estimated time in ns of the copies and the product, without a kernel for the epilogue that the given product needs, too.
+    fn time(&self, has_kernel: bool) -> f64 {
+        let of_factor = |source: &Source| source.copy_cost().map(|cost| (cost.read + cost.written).total());
+        let of_result = self.result.filter(|_| !has_kernel).map(|(_, tensor)| 2 * tensor.bytes());
+        let copies = self.factors.iter().filter_map(of_factor).chain(of_result);
+        product_time(&self.product) + copies.map(|bytes| 1e9 * copy_time(bytes)).sum::<f64>()
+    }
+
+    /// Returns the cost of all launches. `flops` is the number of operations of the product without padding.
+    pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
+        let all: Cost = self.costs(spec).into_iter().sum();
+        let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
+        let scratch = (all.read + all.written).total().saturating_sub((read + written).total());
+        let padding = product_cost(&self.product).flops - flops;
+        Cost { flops: all.flops - padding, read, written, scratch: Traffic::of(Space::Device, scratch), ..all }
+    }
+
+    /// Describes the launches.
+    pub fn implementation(&self) -> &'static str {
+        match (self.result.is_some(), self.factors.iter().any(|factor| factor.offset.is_some())) {
+            (true, true) => {
+                "kernels first copy factors to aligned rows, and a last kernel writes the result of their product to its unaligned rows"
+            }
+            (true, false) => "a generated kernel writes the result of the library's product to its unaligned rows",
+            (false, _) => "kernels first copy factors whose rows are not aligned to 16 bytes",
+        }
+    }
+
+    /// Returns the cost of each launch.
+    pub fn costs(&self, spec: &Spec) -> Vec<Cost> {
+        let output = &spec.outputs[0];
+        let finish = Finish::of(spec);
+        let expression = finish.expression();
+        let product = product_cost(&self.product);
+        let last = (self.result.is_some() || self.product.epilogue.is_none() && finish.has_epilogue()).then(|| {
+            let sums = self.result.map_or(output.bytes(), |(_, tensor)| tensor.bytes());
+            Cost {
+                instructions: f64::from(expression.instructions()) * output.elements() as f64,
+                special: f64::from(expression.special()) * output.elements() as f64,
+                flops: f64::from(expression.flops()) * output.elements() as f64,
+                read: Traffic::of(Space::Device, sums) + Spec::bytes_of(&spec.inputs[2..]),
+                written: Spec::bytes_of(&spec.outputs),
+                ..spec.streaming_cost(0.0, 1024)
+            }
+        });
+        self.factors.iter().filter_map(Source::copy_cost).chain([product]).chain(last).collect()
+    }
+
+    /// Returns the launches: copies, the product, and the kernel that writes the output or computes the epilogue.
+    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
+        let (finish, output) = (Finish::of(spec), &spec.outputs[0]);
+        let mut launches: Vec<Launch> = self.factors.iter().filter_map(Source::copy).collect();
+        let kernel = match self.result {
+            Some((offset, tensor)) => {
+                let sums = Tensor { dims: output.dims, ..tensor };
+                finish.kernel_of_workspace(spec, Walked::in_workspace(offset, &sums, sums.strides))
+            }
+            None => finish.kernel(spec),
+        };
+        let (beside, after) = if self.product.epilogue.is_some() { (kernel, None) } else { (None, kernel) };
+        launches.push(Launch::Gemm(self.product.clone(), beside));
+        launches.extend(after.map(Launch::Kernel));
+        launches
+    }
+}
+
+/// Returns the product that computes a result of one contiguous column as a row, since libraries access rows in packs; `None` for
+/// another product, or if this would not save time. The bias of a column is not one of a row, and needs a kernel.
+pub fn as_row(given: &launch::Gemm) -> Option<launch::Gemm> {
+    if given.n != 1 || given.m == 1 || given.c.row != 1 || given.scales.is_some() {
+        return None;
+    }
+    let turned = |matrix: &Matrix| Matrix { transposed: !matrix.transposed, ..matrix.clone() };
+    let row = launch::Gemm {
+        m: 1,
+        n: given.m,
+        a: turned(&given.b),
+        b: turned(&given.a),
+        c: Matrix { row: given.m, ..given.c.clone() },
+        epilogue: given.epilogue.filter(|epilogue| epilogue.bias.is_none()),
+        ..given.clone()
+    };
+    let kernel = if row.epilogue == given.epilogue { 0.0 } else { 1e9 * copy_time(0) };
+    (product_time(&row) + kernel <= product_time(given)).then_some(row)
+}
+
+/// Returns the matrix of a product that lies at this offset in bytes in the workspace, instead of the given one.
+fn in_workspace(given: &Matrix, offset: u64, tensor: &Tensor) -> Matrix {
+    let last = tensor.dims.len() - 1;
+    Matrix {
+        operand: Matrix::WORKSPACE,
+        offset: offset / tensor.dtype.size(),
+        row: tensor.strides[last - 1],
+        batch: if given.batch == 0 { 0 } else { tensor.dims[last - 1] * tensor.strides[last - 1] },
+        align: 16,
+        ..given.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tiling::pack_of;
+    use super::super::{Gemm, products};
+    use super::*;
+    use crate::base::random;
+    use crate::ops::{Arg, Attr, Attrs};
+
+    /// Returns the call of `gemm` with contiguous operands.
+    fn call(lead: &[u64], [m, n, k]: [u64; 3], [turned_a, turned_b]: [bool; 2], accumulate: bool) -> Spec {
+        let tensor = |[rows, columns]: [u64; 2], turned: bool| {
+            let sides = if turned { [columns, rows] } else { [rows, columns] };
+            Tensor::packed(DType::BF16, &[lead, &sides].concat())
+        };
+        let attrs = Attrs::of([
+            ("transpose_a", Attr::Bool(turned_a)),
+            ("transpose_b", Attr::Bool(turned_b)),
+            ("compute", Attr::Word("auto")),
+            ("accumulate", Attr::Bool(accumulate)),
+            ("epilogue", Attr::Word("none")),
+        ]);
+        let c = tensor([m, n], false);
+        let mut inputs = vec![tensor([m, k], turned_a), tensor([k, n], turned_b)];
+        inputs.extend(accumulate.then_some(c));
+        Spec::new(&Gemm::Plain, attrs, inputs, vec![c])
+    }
+
+    fn aligned(spec: &Spec) -> Option<Aligned> {
+        Aligned::of(spec, &products(spec))
+    }
+
+    #[test]
+    fn large_products_multiply_copies() {
+        let copied = |spec: &Spec| {
+            let found = aligned(spec).expect("copies save time");
+            (found.factors.each_ref().map(|source| source.offset.is_some()), found.result.is_some())
+        };
+        assert_eq!(copied(&call(&[], [2048, 1083, 15044], [false, true], false)), ([true, true], true));
+        assert_eq!(copied(&call(&[], [9229, 183, 16384], [false, false], false)), ([false, true], true));
+        assert_eq!(copied(&call(&[], [2048, 1024, 4097], [false, false], false)), ([true, true], false));
+        assert_eq!(copied(&call(&[4], [2049, 1024, 4096], [true, false], true)), ([true, false], true));
+        for small in [[64, 65, 64], [16, 4001, 4001], [4001, 1, 4001], [2048, 2048, 2048]] {
+            assert!(aligned(&call(&[], small, [false, false], false)).is_none(), "{small:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_is_computed_as_a_row() {
+        let product = |sizes: [u64; 3], turned: [bool; 2]| products(&call(&[], sizes, turned, false)).remove(0);
+        let of = |gemm: &launch::Gemm| (gemm.m, gemm.n, gemm.a.operand, gemm.b.operand, pack_of(gemm));
+        for turned_b in [false, true] {
+            assert_eq!(of(&product([992, 1, 8632], [true, turned_b])), (1, 992, 1, 0, None), "turned: {turned_b}");
+        }
+        assert_eq!(of(&product([992, 2, 8632], [true, true])), (992, 2, 0, 1, Some(2)));
+        assert_eq!(of(&product([1, 992, 8632], [true, false])), (1, 992, 0, 1, None));
+    }
+
+    /// The product of copies has aligned rows of whole packs, and its matrices lie behind each other in the workspace.
+    #[test]
+    fn copies_are_aligned_and_disjoint() {
+        for case in 0..500 {
+            let draw = |place: u64, limit: u64| random::hash(case, place) % limit;
+            let sizes = [0, 1, 2].map(|place| 2 + draw(place, 3000));
+            let lead = &[2, 3][..draw(3, 3) as usize];
+            let (turned, accumulate) = ([4, 5].map(|place| draw(place, 2) == 1), draw(6, 2) == 1);
+            let spec = call(lead, sizes, turned, accumulate);
+            let Some(found) = Aligned::with_copies(&spec, &products(&spec)[0]) else {
+                assert_eq!(pack_of(&products(&spec)[0]), None, "{spec:?}");
+                continue;
+            };
+            assert_eq!(pack_of(&found.product), None, "{spec:?}");
+            let given = [found.product.m, found.product.n, found.product.k];
+            assert!(given.iter().zip(sizes).all(|(&padded, size)| (size..size + PACK).contains(&padded)), "{spec:?}");
+            let ends = found.factors.iter().filter_map(|source| Some((source.offset?, source.end())));
+            let result = found.result.map(|(offset, tensor)| (offset, offset + tensor.bytes()));
+            let regions: Vec<(u64, u64)> = ends.chain(result).collect();
+            assert!(regions.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{regions:?} of {spec:?}");
+            let launches = found.launches(&spec);
+            assert_eq!(launches.len(), found.costs(&spec).len(), "{spec:?}");
+            // The last kernel reads the previous contents of the output as its own operand, and no library adds them.
+            let reads = |launch: &Launch, operand: u8| {
+                launch.kernels().iter().any(|kernel| kernel.args.contains(&Arg::Operand(operand)))
+            };
+            assert_eq!(reads(&launches[launches.len() - 1], 2), found.result.is_some(), "{spec:?}");
+            assert_eq!(found.product.accumulate, accumulate && found.result.is_none(), "{spec:?}");
+        }
+    }
+}
