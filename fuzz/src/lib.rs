@@ -10,5 +10,7 @@ pub mod properties;
 pub mod records;
 #[path = "../../tests/common/reparsed.rs"]
 pub mod reparsed;
+#[path = "../../tests/common/records.rs"]
+pub mod reports;
 pub mod targets;
 pub mod wire;

@@ -1,12 +1,8 @@
 //! Reads records and files of cases, and formats them in every form. The tests define what must hold.
 
-#[path = "../../tests/common/records.rs"]
-mod common;
-
 use serde_json::Value;
 
-pub use common::{show, show_cases};
-
+use super::reports;
 use super::targets::CHOICES_MARK;
 
 /// Records written by runs: of two ranks, and of a program whose iterations differ.
@@ -23,7 +19,7 @@ pub fn text(data: &[u8], seeds: &[&str]) -> String {
         let value: Value = serde_json::from_str(line).expect("seeds are JSON, a value on each line");
         // Distributes the choices over the lines, so that each edit changes one line.
         let own: Vec<u8> = choices.chunks_exact(4).skip(index).step_by(lines.len()).flatten().copied().collect();
-        common::edited(value, &own).to_string() + "\n"
+        reports::edited(value, &own).to_string() + "\n"
     };
     lines.iter().enumerate().map(edited).collect()
 }

@@ -1,11 +1,11 @@
 //! The fuzz targets by name. Each takes the bytes of an input, and panics if a property does not hold.
 
-use super::{grammar, properties, records};
+use super::{grammar, properties, records, reports};
 
 /// A target's name, which its program, its stored inputs and its failures have, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target. The documentation of [`properties`] and [`records`] states the properties.
+/// Every target. The documentation of [`properties`] and [`reports`] states the properties.
 pub const TARGETS: [Target; 5] =
     [("text", text), ("plan", plan), ("record", record), ("journal", journal), ("frames", properties::frames)];
 
@@ -33,10 +33,10 @@ pub fn plan(data: &[u8]) {
 
 /// Reports on an edited record of a run.
 pub fn record(data: &[u8]) {
-    records::show(&records::text(data, &records::RECORDS));
+    reports::show(&records::text(data, &records::RECORDS));
 }
 
 /// Reports on an edited file of cases.
 pub fn journal(data: &[u8]) {
-    records::show_cases(&records::text(data, &records::JOURNALS));
+    reports::show_cases(&records::text(data, &records::JOURNALS));
 }
