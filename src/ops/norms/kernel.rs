@@ -394,7 +394,8 @@ mod tests {
             let Sharing { pack, packs, threads, whole } = sharing;
             let reach = length + if shifted { pack - 1 } else { 0 };
             prop_assert!(!whole || reach <= threads * packs * pack);
-            prop_assert!(packs * pack * if packed { dtype } else { dtype.compute() }.size() <= 128);
+            let held = if packed { dtype.size() } else { dtype.compute().size() };
+            prop_assert!(packs * pack * held <= 128);
             prop_assert!(!staged || (whole && several * sharing.block_rows() * length * dtype.size() <= 16 << 10));
         }
     }
