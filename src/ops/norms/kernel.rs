@@ -55,6 +55,8 @@ pub struct NormPartition {
     shifted: bool,
     /// Whether a block copies its rows, which are contiguous, to shared memory in packs that may span rows.
     staged: bool,
+    /// Whether the registers of a thread hold its elements as they are in memory, two to a register.
+    packed: bool,
     /// Number of rows of a thread, one after the other: several if a block stages very short rows, otherwise 1.
     several: u64,
 }
@@ -105,6 +107,16 @@ impl NormPartition {
         // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = rows.length + if shifted { pack - 1 } else { 0 };
         let mut sharing = Sharing::of(&Rows { length: reach, ..rows.clone() }, pack, most);
+        // Twice as many elements of 16 bits fit if each is converted again for each use.
+        let packed = !sharing.whole
+            && !norm.adds
+            && spec.inputs[0].dtype.size() == 2
+            && pack > 1
+            && reach <= 2 * most * LARGEST_BLOCK;
+        if packed {
+            sharing =
+                Sharing { packs: reach.div_ceil(LARGEST_BLOCK * pack), threads: LARGEST_BLOCK, whole: true, ..sharing };
+        }
         // Two blocks per SM, of which one reads while the other writes, if the cache holds their rows until the second pass.
         if !sharing.whole && !norm.adds {
             let is_held = 2 * UNITS * rows.length * size <= CACHE / 2 && rows.count > UNITS;
@@ -119,7 +131,7 @@ impl NormPartition {
             sharing = Sharing { pack: 1, packs: rows.length.div_ceil(threads), threads, whole: true };
         }
         let several = if staged { (STAGED_ELEMENTS / rows.length.max(1)).max(1) } else { 1 };
-        NormPartition { rows, sharing, shifted: shifted && !staged, staged, several }
+        NormPartition { rows, sharing, shifted: shifted && !staged, staged, packed, several }
     }
 
     /// Number of blocks of the kernel.
@@ -137,7 +149,8 @@ impl NormPartition {
         let accesses = if whole { 2.0 } else { 3.0 } + if norm.adds && !self.staged { 2.0 } else { 0.0 };
         let rounds = self.rows.length.div_ceil(self.sharing.threads * pack * packs);
         let of_packs = PER_PACK * accesses * elements / pack as f64;
-        let registers = REGISTERS + pack * packs * norm.compute(spec).size() / 4;
+        let held = if self.packed { spec.inputs[0].dtype.size() } else { norm.compute(spec).size() };
+        let registers = REGISTERS + pack * packs * held / 4;
         Cost {
             instructions: each * elements + of_packs + PER_THREAD * threads,
             special: threads,
@@ -151,7 +164,7 @@ impl NormPartition {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let NormPartition { rows, sharing, shifted, staged, several } = self;
+        let NormPartition { rows, sharing, shifted, staged, packed, several } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -216,7 +229,7 @@ impl NormPartition {
                 false => &[("ADDS", "false"), ("OTHER", "x"), ("SUM", "y")],
             };
             body += &format!(
-                "  typedef {x} E;\n  const u32 SEVERAL = {several}, ROWS = BLOCK / T * SEVERAL, LENGTH = {};\n{}  \
+                "  typedef {x} E;\n  const u32 SEVERAL = {several}, ROWS = BLOCK / T * SEVERAL, LENGTH = {};\n  n = LENGTH;\n{}  \
                  for (u32 turn = 0; turn < SEVERAL; turn++) {{\n  const u32 own = turn * (BLOCK / T) + threadIdx.x / T;\n",
                 rows.length,
                 replaced(STAGE, names),
@@ -244,9 +257,11 @@ impl NormPartition {
             false => "  const u32 lead = 0;\n".to_owned(),
         };
         let read = match norm.adds && !staged {
+            false if *packed => "    EACH_PACK(start) { v.packs[k] = *(const Pack<u32, (V + 1) / 2>*)(from + j); }\n",
             false => "    EACH_PACK(start) { read(from, sx, j, v[k]); }\n",
             true => &ADDED.replace("TYPE", x),
         };
+        let declared = if *packed { format!("Packed<{x}> v") } else { "C v[K][V]".to_owned() };
         let again = if norm.adds { "read(kept, st, j, v[k])" } else { "read(from, sx, j, v[k])" };
         // The first weight of a row depends on its group.
         let of_group = if channels.groups > 1 { "first_weight + " } else { "" };
@@ -273,7 +288,7 @@ impl NormPartition {
         // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
         let registers = registers.sum::<u64>() * packs;
         let all = REGISTERS + pack * packs * compute.size() / 4 + registers;
-        let is_early = *whole && !is_whole && channels.alike == 1 && registers <= HELD;
+        let is_early = *whole && !packed && !is_whole && channels.alike == 1 && registers <= HELD;
         let is_early = is_early && resident_blocks(sharing.block(), all) >= PHASES;
         // Weights of a shifted row are unaligned packs of 16 bytes if they are contiguous and as wide as the row's elements.
         let is_ragged = |input: usize| {
@@ -330,7 +345,7 @@ impl NormPartition {
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
         result += &used;
         result += &format!(
-            "EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, v[k]);\n"
+            "C r[V]; EACH r[i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, r);\n"
         );
         // Reads the registers a second time for the squares: two sums take fewer instructions than merging means.
         let finish = format!(
@@ -339,7 +354,7 @@ impl NormPartition {
         );
         body += &match whole {
             true => format!(
-                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane, lead);\n{finish}  \
+                "  {declared};\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}{early}    all = of_row(v, n, lane, lead);\n{finish}  \
                  {}EACH_PACK(0) {{\n{result}  }}\n{}",
                 if *staged { "if (live) " } else { "" },
                 if *staged { UNSTAGE } else { "" },
@@ -375,11 +390,12 @@ mod tests {
             let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
             let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
             let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
-            let NormPartition { sharing, shifted, staged, several, .. } = NormPartition::of(&spec, &norm, &Channels::of(&spec));
+            let NormPartition { sharing, shifted, staged, packed, several, .. } = NormPartition::of(&spec, &norm, &Channels::of(&spec));
             let Sharing { pack, packs, threads, whole } = sharing;
             let reach = length + if shifted { pack - 1 } else { 0 };
             prop_assert!(!whole || reach <= threads * packs * pack);
-            prop_assert!(packs * pack * dtype.compute().size() <= 128);
+            let held = if packed { dtype.size() } else { dtype.compute().size() };
+            prop_assert!(packs * pack * held <= 128);
             prop_assert!(!staged || (whole && several * sharing.block_rows() * length * dtype.size() <= 16 << 10));
         }
     }

@@ -151,6 +151,27 @@ template <typename E> __device__ inline void fetch_row(const E* from, i64 step, 
   EACH if (LIVE) p[i].at[0] = from[((i64)j + i - lead) * step];
 }
 
+// Packs of a thread whose elements are converted each time they are used, two to a register.
+template <typename E> struct Packed {
+  Pack<u32, (V + 1) / 2> packs[K];
+  struct OfPack {
+    const Pack<u32, (V + 1) / 2>& pack;
+    __device__ C operator[](int i) const {
+      E element;
+      element.bits = (unsigned short)(i % 2 ? pack.at[i / 2] >> 16 : pack.at[i / 2]);
+      return load<C>(element);
+    }
+  };
+  __device__ OfPack operator[](int k) const { return OfPack{packs[k]}; }
+};
+// Forces the compiler to convert elements again, instead of holding the values that it has converted before.
+template <typename E> __device__ inline void keep_packed(Packed<E>& v) {
+#if defined(__CUDA_ARCH__)
+  EACH_HELD _Pragma("unroll") for (int w = 0; w < V / 2; w++) asm volatile("" : "+r"(v.packs[k].at[w]));
+#endif
+}
+__device__ inline void keep_packed(C (&)[K][V]) {}
+
 // Statistics of elements of a row: their number, their mean, and the sum of squared differences to the mean; without a
 // mean, the sum of squares.
 struct Part { C count, mean, squares; };
@@ -232,16 +253,18 @@ template <typename P, typename F> __device__ inline P across(P a, F joined) {
   return a;
 }
 
-// Statistics of a row in registers.
-__device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane, u32 lead = 0) {
+// Statistics of a row in registers, which hold its values or its packed elements.
+template <typename R> __device__ inline Part of_row(R& v, u32 n, u32 lane, u32 lead = 0) {
   Part a = Part();
   if (CENTRED) {
     C sum = 0;
     EACH_PACK(0) { EACH_LIVE(sum += v[k][i]) }
     a.mean = across(sum, Sum()) / C(n - lead);
   }
+  keep_packed(v);
   EACH_PACK(0) { EACH_LIVE(const C d = v[k][i] - a.mean; a.squares += d * d) }
   a.squares = across(a.squares, Sum());
+  keep_packed(v);
   return a;
 }
 "#;

@@ -2,8 +2,9 @@
 //! work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
 use super::super::kernel::{
-    EXP_BELOW, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
+use super::accumulator::accumulator;
 use super::split::{Along, Last};
 use super::*;
 
@@ -63,122 +64,6 @@ impl Finish {
         let constant = |(i, &value): (usize, &f64)| (format!("C f{i}"), Arg::real(compute, value));
         Finish { before, params: constants.iter().enumerate().map(constant).collect(), store }
     }
-}
-
-/// Returns kernel text of an accumulator, the state of a thread for one result: `none` is the initial state, `take`
-/// adds a term, `join` merges the state of another thread.
-fn accumulator(function: Function) -> String {
-    let plain = |none: &str, joined: &str| {
-        format!(
-            r#"struct Acc {{ C v; }};
-__device__ inline Acc none() {{ Acc a = {{{none}}}; return a; }}
-__device__ inline Acc join(Acc a, Acc b) {{ Acc r = {{{joined}}}; return r; }}
-__device__ inline Acc shuffled(Acc a, int mask) {{ a.v = SHUFFLE_XOR(a.v, mask); return a; }}
-__device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); }}
-"#
-        )
-    };
-    // A thread takes its terms in order, so it keeps the first of equal terms. If no term is better than `none`,
-    // `settled` sets the position to that of the thread's first term.
-    let place = |before: &str, none: &str| {
-        let no_better = if before == ">" { "<=" } else { ">=" };
-        format!(
-            r#"struct Acc {{ C v; u32 place; }};
-__device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
-__device__ inline Acc none() {{ Acc a = {{{none}, ~0u}}; return a; }}
-__device__ inline Acc join(Acc a, Acc b) {{
-  return ahead(b.v, a.v) || (!ahead(a.v, b.v) && b.place < a.place) ? b : a;
-}}
-__device__ inline Acc shuffled(Acc a, int mask) {{
-  a.v = SHUFFLE_XOR(a.v, mask);
-  a.place = SHUFFLE_XOR(a.place, mask);
-  return a;
-}}
-__device__ inline void take(Acc& a, C x, u64 place) {{
-  bool better = !(x {no_better} a.v) && a.v == a.v;
-  a.v = better ? x : a.v;
-  a.place = better ? (u32)place : a.place;
-}}
-__device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place = (u32)first; }}
-"#
-        )
-    };
-    // Returns the better of two values; NaN wins over any number.
-    let better = |before: &str| format!("a.v {before} b.v || a.v != a.v ? a.v : b.v");
-    match function {
-        Function::Sum | Function::Mean => plain("0", "a.v + b.v"),
-        Function::Prod => plain("1", "a.v * b.v"),
-        Function::Max => plain("-C(INFINITE)", &better(">")),
-        Function::Min => plain("C(INFINITE)", &better("<")),
-        Function::ArgMax => place(">", "-C(INFINITE)"),
-        Function::ArgMin => place("<", "C(INFINITE)"),
-        Function::LogSumExp => log_sum_exp(false),
-        Function::LogSumExpAndSum => log_sum_exp(true),
-        Function::Sums(count) => sums(count),
-    }
-}
-
-/// Returns an accumulator of several sums, one for each output of the expression.
-fn sums(count: u8) -> String {
-    format!(
-        r#"#define SUMS {count}
-#define EACH_SUM _Pragma("unroll") for (int s = 0; s < SUMS; s++)
-struct Acc {{ C v[SUMS]; }};
-struct Values {{ C at[SUMS]; }};
-__device__ inline Acc none() {{ Acc a; EACH_SUM a.v[s] = 0; return a; }}
-__device__ inline Acc join(Acc a, Acc b) {{ EACH_SUM a.v[s] += b.v[s]; return a; }}
-__device__ inline Acc shuffled(Acc a, int mask) {{ EACH_SUM a.v[s] = SHUFFLE_XOR(a.v[s], mask); return a; }}
-__device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += x.at[s]; }}
-"#
-    )
-}
-
-/// Returns an accumulator of the largest term so far and the sum of exponentials relative to it; with `adds`, also of
-/// the sum of the terms. A term equal to the largest counts as 1, because the difference of two infinities is NaN. Exponentials are
-/// computed without branches, so that those of several terms overlap.
-fn log_sum_exp(adds: bool) -> String {
-    let with = |text: &'static str| if adds { text } else { "" };
-    format!(
-        r#"{EXP_BELOW}struct Acc {{ C most, sum{field}; }};
-__device__ inline Acc none() {{ Acc a = {{-C(INFINITE), 0{zero}}}; return a; }}
-__device__ inline C relative(C x, C most) {{ return exp_below(x == most ? C(0) : x - most); }}
-__device__ inline Acc join(Acc a, Acc b) {{
-  const C most = b.most > a.most ? b.most : a.most;
-  a.sum = a.sum * relative(a.most, most) + b.sum * relative(b.most, most);
-  a.most = most;
-{joined}  return a;
-}}
-__device__ inline Acc shuffled(Acc a, int mask) {{
-  a.most = SHUFFLE_XOR(a.most, mask);
-  a.sum = SHUFFLE_XOR(a.sum, mask);
-{shuffled}  return a;
-}}
-__device__ inline void take(Acc& a, C x, u64) {{
-  const C most = x > a.most ? x : a.most;
-  a.sum = a.sum * relative(a.most, most) + relative(x, most);
-  a.most = most;
-{taken}}}
-// Takes several terms, of which those with a bit set are valid.
-template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
-  C x[N], most = a.most;
-#pragma unroll
-  for (int v = 0; v < N; v++) {{
-    x[v] = live >> v & 1 ? all[v] : -C(INFINITE);
-    if (x[v] > most) most = x[v];
-  }}
-  a.sum *= relative(a.most, most);
-  a.most = most;
-#pragma unroll
-  for (int v = 0; v < N; v++) a.sum += relative(x[v], most);
-{each}}}
-"#,
-        field = with(", total"),
-        zero = with(", 0"),
-        joined = with("  a.total += b.total;\n"),
-        shuffled = with("  a.total = SHUFFLE_XOR(a.total, mask);\n"),
-        taken = with("  a.total += x;\n"),
-        each = with("#pragma unroll\n  for (int v = 0; v < N; v++) a.total += live >> v & 1 ? all[v] : C(0);\n",),
-    )
 }
 
 /// Kernel text that combines the accumulators of a result's threads, which are neighbours.
@@ -414,7 +299,8 @@ impl Common<'_> {
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
-        let in_packs = terms && matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
+        let is_exponential = matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
+        let in_packs = terms && is_exponential;
         let (side, lane) =
             if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
         let mut body =
@@ -494,6 +380,30 @@ impl Common<'_> {
             _ => format!("{held_terms}        if ({whole}) {{\n{all}        }} else {{\n{partial}        }}\n"),
         };
         let take = if leaves_packs { format!("      if ({within}) {{\n{take}      }}\n") } else { take };
+        // Several terms of a result are taken at once, by one exponential each. Only the last ones may be beyond the end.
+        let taken = match is_exponential && !terms {
+            true => format!(
+                r#"    auto take_all = [&](bool are_valid) {{
+#pragma unroll
+      for (int v = 0; v < W; v++) {{
+        C all[{under_way}];
+        u32 live = 0;
+#pragma unroll
+        for (int e = 0; e < {under_way}; e++) {{
+          all[e] = compute({elements});
+          live |= (u32)(are_valid || base + e * T < end) << e;
+        }}
+        take(acc[v], all, live);
+      }}
+    }};
+    if ({is_even} || base + {last} * T < end) take_all(true);
+    else take_all(false);
+"#,
+                is_even = even,
+                last = under_way - 1,
+            ),
+            false => format!("{each}      {index} j = {first};\n{take}    }}\n"),
+        };
         body += &format!(
             r#"  Acc acc[W];
 #pragma unroll
@@ -503,9 +413,7 @@ impl Common<'_> {
         {index} j = {first};
 {to}{read}      }}
     }}
-{each}      {index} j = {first};
-{take}    }}
-  }}
+{taken}  }}
 "#
         );
         if matches!(self.function, Function::ArgMax | Function::ArgMin) {

@@ -1,6 +1,7 @@
 //! Reductions: `sum`, `mean`, `prod`, `max`, `min`, `argmax`, `argmin` and `logsumexp` of an elementwise expression over any
 //! dimensions, in one pass, and `grad_norm` of several tensors. The shapes of results follow PyTorch.
 
+mod accumulator;
 mod accuracy;
 mod extent;
 mod grad_norm;

@@ -3,7 +3,7 @@
 use super::super::kernel::BLOCK;
 use super::super::layout::{halves, packs_of_rows};
 use super::super::occupancy::{
-    BUSY_BLOCKS, DEFAULT_SHARED, LARGEST_BLOCK, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share,
+    BUSY_BLOCKS, DEFAULT_SHARED, LARGEST_BLOCK, MOVED_AT_ONCE, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share,
 };
 use super::*;
 
@@ -247,7 +247,17 @@ impl Split {
                 (threads, (u64::from(BLOCK) / threads).max(1))
             }
             Along::Results => {
-                let least = groups.next_power_of_two().min(32);
+                // If the next term is nearer than the next row of results, the threads of a warp read several terms: because
+                // a row is shorter than memory moves at once, or because each thread still has many steps.
+                let is_nearer = |input: usize| {
+                    let next = kept.strides[input + 1].iter().rev().nth(1);
+                    let is_next =
+                        next.is_some_and(|next| reduced.strides[input + 1].last().is_some_and(|term| term < next));
+                    let has_many = pieces >= MANY_STEPS * u64::from(BLOCK) / WARP;
+                    is_next && (length * spec.inputs[input].dtype.size() < MOVED_AT_ONCE || has_many)
+                };
+                let beside = if largest.is_some_and(is_nearer) { length.div_ceil(pack) } else { groups };
+                let least = beside.next_power_of_two().min(WARP);
                 let is_few = largest.is_some()
                     && groups.div_ceil(least) < BUSY_BLOCKS
                     && pieces * least * pack * bytes <= LARGE_BLOCK_BYTES;
@@ -265,18 +275,24 @@ impl Split {
         };
         let steps_of_a_thread = pieces.div_ceil(threads);
         let blocks = |held: u64| groups.div_ceil(beside * held);
+        let is_exponential =
+            along == Along::Results && matches!(function, Function::LogSumExp | Function::LogSumExpAndSum);
         let is_large = along == Along::Results && threads * beside > u64::from(BLOCK);
         let inputs = spec.inputs.len() as u64;
         let ahead = |held: u64| {
-            // Threads of the largest blocks have half as many registers.
-            let loads = if held > 1 { LOADS / held } else { REGISTERS / if is_large { 2 * pack } else { pack } };
+            // Threads of the largest blocks have half as many registers, and exponentials of several terms need as many as these.
+            let loads = if held > 1 {
+                LOADS / held
+            } else {
+                REGISTERS / if is_large || is_exponential { 2 * pack } else { pack }
+            };
             UNDER_WAY.min(loads / inputs).max(1)
         };
         // Blocks that are all resident at the same time end at about the same time.
         let is_enough = |held: u64| {
-            let threads = blocks(held) * threads * beside;
-            let is_one_wave = (BUSY_BLOCKS..=ONE_WAVE).contains(&blocks(held));
-            is_one_wave && threads * ahead(held) * held * pack * bytes >= ENOUGH_UNDER_WAY
+            let (blocks, idle) = (blocks(held), blocks(held).next_multiple_of(UNITS) - blocks(held));
+            let is_one_wave = blocks <= ONE_WAVE && (blocks >= BUSY_BLOCKS || idle <= blocks / IDLE);
+            is_one_wave && blocks * threads * beside * ahead(held) * held * pack * bytes >= ENOUGH_UNDER_WAY
         };
         let parts = |held: u64| match is_large || (along == Along::Results && is_enough(held)) {
             true => 1,

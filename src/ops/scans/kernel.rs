@@ -1,21 +1,11 @@
-//! Kernels of a scan whose lines are not divided into [tiles](super::tiles). Along the last dimension, the threads of a
-//! block share a line and exchange prefix sums. Along any other dimension, each thread processes its own lines, and
-//! neighbouring threads read neighbouring elements; if these lines are few and long, they are divided into parts: a
-//! first launch computes the total of each part, and a second begins with the totals of earlier parts. The order of
-//! additions is fixed, so that results are reproducible.
+//! Kernels of a scan whose lines are not divided among blocks. Along the last dimension, the threads of a block share a line
+//! and exchange prefix sums. Along any other dimension, each thread processes its own lines, and neighbouring threads
+//! read neighbouring elements.
 
-use super::super::kernel::{
-    BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
-};
+use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u64_param};
 use super::super::layout::{collapse, halves};
-use super::super::occupancy::{BUSY_BLOCKS, UNIT_REGISTERS, UNIT_THREADS, UNITS, WARP, share};
+use super::super::occupancy::{UNIT_REGISTERS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
-
-/// Minimum number of elements per part. A second launch saves no time for shorter parts.
-const MIN_ROWS: u64 = 64;
-
-/// Maximum number of parts of a line. Each thread combines the totals of earlier parts one after the other.
-const MAX_PARTS: u64 = 64;
 
 /// Maximum number of elements of a pack, which a thread holds in registers.
 pub const MAX_PACK: u64 = 8;
@@ -27,9 +17,6 @@ const ELEMENTS_UNDER_WAY: u64 = 16;
 
 /// Number of registers of a thread, apart from those for elements.
 const OTHER_REGISTERS: u64 = 40;
-
-/// Number of totals of earlier parts that a thread loads before it uses them.
-const TOTALS_AT_ONCE: u64 = 8;
 
 /// Instructions per element.
 pub const EACH: f64 = 5.0;
@@ -81,13 +68,32 @@ impl Lines {
 pub fn definitions(scan: &Scan, spec: &Spec) -> String {
     let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
     format!(
-        "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+        "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n{STORE_WHOLE}",
         bounds(BLOCK),
         c_type(compute_type(spec)),
         c_type(spec.inputs[0].dtype),
         c_type(spec.outputs[0].dtype),
     )
 }
+
+/// Kernel text that stores a pack by one instruction. The compiler would join an assignment with the stores of single elements in
+/// another branch.
+const STORE_WHOLE: &str = r#"
+template <typename P> __device__ inline void store_whole(P* to, const P& pack) {
+#if defined(__CUDA_ARCH__)
+  union Words { u32 w[(sizeof(P) + 3) / 4]; P pack; __device__ Words() {} } own;
+  own.pack = pack;
+  if constexpr (sizeof(P) == 16)
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(own.w[0]), "r"(own.w[1]), "r"(own.w[2]), "r"(own.w[3]) : "memory");
+  else if constexpr (sizeof(P) == 8)
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(own.w[0]), "r"(own.w[1]) : "memory");
+  else if constexpr (sizeof(P) == 4)
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(own.w[0]) : "memory");
+  else
+#endif
+  *to = pack;
+}
+"#;
 
 /// Division of lines among threads.
 pub struct Split {
@@ -98,55 +104,30 @@ pub struct Split {
     leads: bool,
     /// Number of threads per line.
     threads: u64,
-    /// Number of parts per line, each processed by other threads; 1 if threads share a line.
-    parts: u64,
     /// Number of packs that a thread loads before it uses them.
     under_way: u64,
 }
 
 impl Split {
     pub fn of(spec: &Spec) -> Split {
-        let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let lines = Lines::of(spec);
-        let Lines { count, length, steps, along, .. } = lines;
-        let inner = lines.geometry.dims.last().copied().unwrap_or(1);
-        let fits = |pack: &u64| {
-            tensors.iter().enumerate().all(|(which, tensor)| {
-                let own = lines.geometry.strides[which].iter().rev().skip(usize::from(!along));
-                let bytes = pack * tensor.dtype.size();
-                let next = if along { Some(&steps[which]) } else { lines.geometry.strides[which].last() };
-                let across = if along { None } else { Some(&steps[which]) };
-                bytes <= 16
-                    && u64::from(tensor.align).is_multiple_of(bytes)
-                    && next == Some(&1)
-                    && own.chain(across).all(|stride| stride.is_multiple_of(*pack))
-            }) && (along || inner.is_multiple_of(*pack))
-                // In reverse, packs are aligned only if they divide a line.
-                && !(along && reverse(spec) && !length.is_multiple_of(*pack))
-        };
-        let widest = 16 / tensors[1].dtype.size();
-        let aligned = halves(widest.min(MAX_PACK)).find(fits).unwrap_or(1);
+        let Lines { count, length, along, .. } = lines;
+        let aligned = aligned_pack(spec, &lines);
         let wide = wide_pack(spec, &lines)
             .filter(|wide| packed_instructions(length, *wide, true) < packed_instructions(length, aligned, false));
         let leads = wide.is_some();
         let pack = match along {
             true => wide.unwrap_or(aligned),
             // Few short lines are spread over more threads.
-            false => halves(aligned).find(|pack| count / pack >= UNITS * WARP || length >= 2 * MIN_ROWS).unwrap_or(1),
+            false => halves(aligned).find(|pack| count / pack >= UNITS * WARP).unwrap_or(1),
         };
-        let block = u64::from(BLOCK);
         let reach = reach(length, pack, leads);
         let threads = if along { threads_of(reach.div_ceil(pack), count) } else { 1 };
         let under_way = match along {
             true => reach.div_ceil(threads * pack).clamp(1, UNDER_WAY),
             false => (ELEMENTS_UNDER_WAY / pack).max(UNDER_WAY).min(length.max(1)),
         };
-        let blocks = (count / pack).div_ceil(block);
-        let parts = match !along && blocks < BUSY_BLOCKS {
-            true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / MIN_ROWS).clamp(1, MAX_PARTS),
-            false => 1,
-        };
-        Split { lines, pack, leads, threads, parts, under_way }
+        Split { lines, pack, leads, threads, under_way }
     }
 
     /// Number of elements of a line, plus those of other lines in its first and last pack at most.
@@ -166,23 +147,16 @@ impl Split {
 
     /// Number of blocks of a launch.
     fn blocks(&self) -> u64 {
-        self.groups().div_ceil(self.beside()) * self.parts
+        self.groups().div_ceil(self.beside())
     }
 
-    /// Number of elements of a line per part.
-    fn span(&self) -> u64 {
-        self.lines.length.div_ceil(self.parts)
-    }
-
-    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+    pub fn cost(&self, spec: &Spec) -> Cost {
         let elements = spec.inputs[0].elements() as f64;
-        let totals = self.lines.count * self.parts * compute_type(spec).size();
-        let of_totals = Traffic::of(Space::Device, if self.parts > 1 { totals } else { 0 });
         let along = self.lines.along;
         // Loads of a thread that has its own lines depend on a condition, so that only few overlap.
         let rounds = match along {
             true => self.reach().div_ceil(self.threads * self.pack).div_ceil(self.under_way),
-            false => self.span().div_ceil(UNDER_WAY),
+            false => self.lines.length.div_ceil(UNDER_WAY),
         };
         let of_elements = match along {
             true => {
@@ -191,75 +165,50 @@ impl Split {
             }
             false => EACH * elements,
         };
-        let cost = Cost {
+        Cost {
             instructions: of_elements,
             blocks: self.blocks(),
-            share: share(u64::from(BLOCK)),
+            share: share(u64::from(BLOCK)).max(self.registers_share(compute_type(spec))),
             waits: rounds.saturating_sub(1) as f64,
             exchanges: if along { rounds as f64 } else { 0.0 },
             ..spec.streaming_cost(elements, 1)
-        };
-        let writes = Cost { share: cost.share.max(self.registers_share(compute_type(spec))), ..cost };
-        if self.parts == 1 {
-            return vec![writes];
         }
-        // A thread of the last part reads the totals of all other parts. Only lines of single threads have parts.
-        let earlier = self.parts.div_ceil(TOTALS_AT_ONCE);
-        let again = Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes());
-        vec![
-            Cost { written: of_totals, ..cost },
-            Cost { read: of_totals, reread: again, waits: cost.waits + earlier as f64, ..writes },
-        ]
     }
 
-    /// Returns the share of an SM that the registers of a block occupy. A thread of the kernel that writes results
-    /// holds each element as it was read, with the sum of its own elements and with that of lower threads.
+    /// Returns the share of an SM that the registers of a block occupy. A thread holds each element as it was read, with
+    /// the sum of its own elements and with that of lower threads.
     fn registers_share(&self, compute: DType) -> u32 {
         let held = if self.lines.along { self.under_way * self.pack * compute.size() / 4 } else { 0 };
         let registers = (OTHER_REGISTERS + 3 * held).next_multiple_of(8) * u64::from(BLOCK);
         Cost::WHOLE_UNIT / (UNIT_REGISTERS / registers).clamp(1, 8) as u32
     }
 
-    pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {
-        match self.parts {
-            1 => vec![self.launch(scan, spec, true)],
-            _ => vec![self.launch(scan, spec, false), self.launch(scan, spec, true)],
-        }
-    }
-
-    /// Returns the kernel that writes results, or the one that computes the totals of parts.
-    fn launch(&self, scan: &Scan, spec: &Spec, writes: bool) -> Launch {
+    pub fn launch(&self, scan: &Scan, spec: &Spec) -> Launch {
         let Lines { geometry, count, length, steps, along } = &self.lines;
-        let workspace = if self.parts > 1 { count * self.parts * compute_type(spec).size() } else { 0 };
         let params = [
             param(format!("{}* y", c_type(spec.outputs[0].dtype)), Arg::Operand(1)),
             param(format!("const {}* x", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
-            param("C* totals", Arg::Workspace(workspace)),
             geometry_param("g", geometry),
             u64_param("groups", self.groups()),
             u64_param("n", *length),
-            u64_param("span", self.span()),
-            u32_param("parts", self.parts),
             u64_param("sy", steps[0]),
             u64_param("sx", steps[1]),
         ];
         let index = index_type(count * length + u64::from(BLOCK) * self.pack * ELEMENTS_UNDER_WAY * 2);
         let before = format!(
-            "{}typedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n#define PARTS {}\n#define WRITES {writes}\n\
+            "{}typedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {}\n\
              #define SHORT {}\n#define LEADS {}\n",
             definitions(scan, spec),
             self.threads,
             self.beside(),
             self.pack,
             self.under_way,
-            self.parts > 1,
             *along && (self.leads || !length.is_multiple_of(self.pack)),
             self.leads,
         );
         let body = if *along { SHARED_LINES } else { OWN_LINES };
         let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
-        let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
-        launch(&name, &before, &params, &body, self.blocks(), BLOCK)
+        launch(scan.name(), &before, &params, &body, self.blocks(), BLOCK)
     }
 }
 
@@ -272,6 +221,29 @@ fn reach(length: u64, pack: u64, leads: bool) -> u64 {
 fn packed_instructions(length: u64, pack: u64, leads: bool) -> f64 {
     let each = if leads { EACH + EACH_LEADING } else { EACH };
     reach(length, pack, leads).div_ceil(pack) as f64 * (PER_PACK + each * pack as f64)
+}
+
+/// Returns the number of elements of the widest packs that divide lines, or rows of neighbouring lines.
+pub fn aligned_pack(spec: &Spec, lines: &Lines) -> u64 {
+    let tensors = [&spec.outputs[0], &spec.inputs[0]];
+    let Lines { geometry, length, steps, along, .. } = lines;
+    let inner = geometry.dims.last().copied().unwrap_or(1);
+    let fits = |pack: &u64| {
+        tensors.iter().enumerate().all(|(which, tensor)| {
+            let own = geometry.strides[which].iter().rev().skip(usize::from(!along));
+            let bytes = pack * tensor.dtype.size();
+            let next = if *along { Some(&steps[which]) } else { geometry.strides[which].last() };
+            let across = if *along { None } else { Some(&steps[which]) };
+            bytes <= 16
+                && u64::from(tensor.align).is_multiple_of(bytes)
+                && next == Some(&1)
+                && own.chain(across).all(|stride| stride.is_multiple_of(*pack))
+        }) && (*along || inner.is_multiple_of(*pack))
+            // In reverse, packs are aligned only if they divide a line.
+            && !(*along && reverse(spec) && !length.is_multiple_of(*pack))
+    };
+    let widest = 16 / tensors[1].dtype.size();
+    halves(widest.min(MAX_PACK)).find(fits).unwrap_or(1)
 }
 
 /// Returns the number of elements of the widest packs for which all lines along the last dimension begin at the same
@@ -307,42 +279,30 @@ fn threads_of(packs: u64, lines: u64) -> u64 {
 }
 
 /// Each thread processes `V` neighbouring lines.
-const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
-  if (PARTS) { part = block % parts; block /= parts; }
-  Index group = block * B + threadIdx.x;
+const OWN_LINES: &str = r#"  Index group = (Index)blockIdx.x * B + threadIdx.x;
   if (group >= groups) return;
-  Index begin = part * (Index)span, end = begin + (Index)span;
-  if (end > (Index)n) end = (Index)n;
   const auto* from = x + g.offset(group * V, 1);
   auto* to = y + g.offset(group * V, 0);
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; v++) sum[v] = NONE;
-  if (PARTS && WRITES)
-#pragma unroll 8
-    for (Index p = 0; p < part; p++)
-#pragma unroll
-      for (int v = 0; v < V; v++) sum[v] = JOIN(sum[v], totals[(u64)(p * (Index)groups + group) * V + v]);
-  for (Index base = begin; base < end; base += U) {
+  for (Index base = 0; base < (Index)n; base += U) {
     Pack<X, V> packs[U];
 #pragma unroll
     for (int u = 0; u < U; u++)
-      if (base + u < end) packs[u] = *(const Pack<X, V>*)(from + (u64)(base + u) * sx);
+      if (base + u < (Index)n) packs[u] = *(const Pack<X, V>*)(from + (u64)(base + u) * sx);
 #pragma unroll
     for (int u = 0; u < U; u++)
-      if (base + u < end) {
+      if (base + u < (Index)n) {
         Pack<Y, V> r;
 #pragma unroll
         for (int v = 0; v < V; v++) {
           sum[v] = JOIN(sum[v], load<C>(packs[u].at[v]));
           store<C>(r.at[v], sum[v]);
         }
-        if (WRITES) *(Pack<Y, V>*)(to + (u64)(base + u) * sy) = r;
+        *(Pack<Y, V>*)(to + (u64)(base + u) * sy) = r;
       }
   }
-  if (!WRITES)
-#pragma unroll
-    for (int v = 0; v < V; v++) totals[(u64)(part * (Index)groups + group) * V + v] = sum[v];
 "#;
 
 /// `T` threads share a line. Each has `U` packs that are `T` packs apart. The last pack of a line may be partial.
@@ -415,7 +375,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
         for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(own, held[u][v]));
         if (!SHORT || ((!LEADS || j >= lead) && j + V <= end)) {
-          *(Pack<Y, V>*)(to + (u64)j * sy) = r;
+          store_whole((Pack<Y, V>*)(to + (u64)j * sy), r);
         } else {
 #pragma unroll
           for (int v = 0; v < V; v++) if ((!LEADS || j + v >= lead) && j + v < end) to[(u64)(j + v) * sy] = r.at[v];

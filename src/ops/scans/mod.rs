@@ -1,12 +1,15 @@
 //! Scans: `cumsum` and `cumprod`, the sum or product of all elements up to each one along a dimension.
 
+mod columns;
 mod kernel;
+mod look_back;
 mod tiles;
 
 use super::ball::Precision;
 use super::elementwise::compute_type;
 use super::*;
 
+use columns::Columns;
 use kernel::Split;
 use tiles::Tiles;
 
@@ -58,9 +61,12 @@ impl Operation for Scan {
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        match Tiles::of(spec) {
-            Some(tiles) => tiles.launch_costs(spec),
-            None => Split::of(spec).launch_costs(spec),
+        if let Some(tiles) = Tiles::of(spec) {
+            return tiles.launch_costs(spec);
+        }
+        match Columns::of(spec) {
+            Some(columns) => columns.launch_costs(spec),
+            None => vec![Split::of(spec).cost(spec)],
         }
     }
 
@@ -92,9 +98,12 @@ impl Operation for Scan {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        match Tiles::of(spec) {
-            Some(tiles) => tiles.launches(self, spec),
-            None => Split::of(spec).launches(self, spec),
+        if let Some(tiles) = Tiles::of(spec) {
+            return tiles.launches(self, spec);
+        }
+        match Columns::of(spec) {
+            Some(columns) => columns.launches(self, spec),
+            None => vec![Split::of(spec).launch(self, spec)],
         }
     }
 

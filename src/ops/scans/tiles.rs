@@ -5,10 +5,11 @@
 //! Blocks start in the order of their numbers, and a block waits only for blocks with lower numbers, so that no block
 //! waits for one that cannot start.
 
-use super::super::kernel::{BLOCK, bounds, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
+use super::super::kernel::{BLOCK, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
 use super::super::layout::halves;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
+use super::look_back::Totals;
 use super::*;
 
 /// Maximum number of packs that a thread holds in registers.
@@ -76,22 +77,13 @@ impl Tiles {
         [self.count, self.count.div_ceil(GROUP)].map(|each| self.lines.count * each)
     }
 
-    /// Returns the number of 64-bit words per total. A word has a mark and 32 bits of the total, so that a reader sees
-    /// both or neither.
-    fn words(compute: DType) -> u64 {
-        compute.size() / 4
+    fn published(&self, spec: &Spec) -> Totals {
+        Totals::of(self.totals().iter().sum(), compute_type(spec))
     }
 
     /// Returns the costs of the launch that clears the totals, and of the scan.
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements = spec.inputs[0].elements() as f64;
-        let all = self.totals().iter().sum::<u64>() * Self::words(compute_type(spec));
-        let clear = Cost {
-            written: Traffic::of(Space::Device, 8 * all),
-            blocks: all.div_ceil(u64::from(BLOCK)),
-            share: share(u64::from(BLOCK)),
-            ..Cost::default()
-        };
         let scan = Cost {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.lines.count * self.count,
@@ -101,31 +93,16 @@ impl Tiles {
             waits: 2.0,
             ..spec.streaming_cost(elements, 1)
         };
-        vec![clear, scan]
+        vec![self.published(spec).clear_cost(), scan]
     }
 
     pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {
         let Lines { geometry, length, steps, .. } = &self.lines;
-        let [tiles, groups] = self.totals();
-        let words = Self::words(compute_type(spec));
-        let all = (tiles + groups) * words;
-        let totals = param("volatile u64* totals", Arg::Workspace(8 * all));
-        let clear = {
-            let params = [totals.clone(), u64_param("all", all)];
-            let body = "  if (GLOBAL_INDEX < all) totals[GLOBAL_INDEX] = 0;\n";
-            launch(
-                &format!("{}_clear", scan.name()),
-                &bounds(BLOCK),
-                &params,
-                body,
-                all.div_ceil(u64::from(BLOCK)),
-                BLOCK,
-            )
-        };
+        let ([tiles, _], totals) = (self.totals(), self.published(spec));
         let params = [
             param("Y* y", Arg::Operand(1)),
             param("const X* x", Arg::Operand(0)),
-            totals,
+            totals.parameter(),
             geometry_param("g", geometry),
             u64_param("all", tiles),
             u32_param("tiles", self.count),
@@ -134,27 +111,21 @@ impl Tiles {
             u64_param("sx", steps[1]),
         ];
         let before = format!(
-            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n#define WORDS {words}\n{TOTALS}",
+            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n{}{AWAITED}",
             definitions(scan, spec),
             index_type(length + 2 * u64::from(BLOCK) * self.pack * self.packs),
             self.pack,
             self.packs,
             self.leads,
+            totals.text(),
         );
         let body = if reverse(spec) { replaced(TILE, &REVERSED) } else { TILE.to_owned() };
-        vec![clear, launch(scan.name(), &before, &params, &body, tiles, BLOCK)]
+        vec![totals.clear(scan), launch(scan.name(), &before, &params, &body, tiles, BLOCK)]
     }
 }
 
-/// Kernel text that publishes totals and waits for them.
-const TOTALS: &str = r#"
-union Total { C total; u32 bits[WORDS]; __device__ Total() {} };
-__device__ inline void publish(volatile u64* to, C total) {
-  Total own;
-  own.total = total;
-#pragma unroll
-  for (int w = 0; w < WORDS; w++) to[w] = (u64)1 << 32 | own.bits[w];
-}
+/// Kernel text that waits for totals.
+const AWAITED: &str = r#"
 // Returns whether a total is published, and reads it.
 __device__ inline bool published(const volatile u64* from, C& total) {
   Total other;
@@ -281,7 +252,7 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
       store<C>(r.at[v], sum);
     }
     if (whole || (j >= lead && j + V <= end)) {
-      *(Pack<Y, V>*)(to + (u64)j * sy) = r;
+      store_whole((Pack<Y, V>*)(to + (u64)j * sy), r);
     } else {
 #pragma unroll
       for (int v = 0; v < V; v++) if (j + v >= lead && j + v < end) to[(u64)(j + v) * sy] = r.at[v];
