@@ -26,6 +26,8 @@ const SHARED: u64 = 46 << 10;
 /// Size in bytes of a listed term: its position, and its row within the block.
 const LISTED: u64 = 6;
 
+/// Maximum size in bytes of the output: 4 KiB per SM. Sums of more rows, of which most have few terms, take longer in shared memory.
+const MAX_BYTES: u64 = 512 << 10;
 /// Maximum number of times that a block reads indices: each takes as long as an exchange among its threads.
 const MAX_ROUNDS: u64 = 2;
 /// Maximum number of times that a thread reads terms if all rows have as many, and if all indices name rows of one block. Adding to sums in
@@ -68,7 +70,8 @@ impl Sweep {
     /// Returns the division; `None` if rows are wide, or if blocks would examine too many indices or add too many terms.
     pub fn of(spec: &Spec, columns: &Columns) -> Option<Sweep> {
         Sweep::with(spec, columns).filter(|sweep| {
-            sweep.blocks() <= UNITS * RESIDENT_THREADS / sweep.threads
+            spec.outputs[0].bytes() <= MAX_BYTES
+                && sweep.blocks() <= UNITS * RESIDENT_THREADS / sweep.threads
                 && sweep.rounds() <= MAX_ROUNDS
                 && sweep.even_batches() <= MAX_EVEN_BATCHES
                 && sweep.batches() <= MAX_BATCHES
