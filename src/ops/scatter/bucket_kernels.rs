@@ -239,8 +239,12 @@ pub const ADD: &str = r#"  auto add = [&](u32 m) {
   auto add_up = [&]() {};
 "#;
 
+/// Minimum number of neighbouring terms of a warp with the same row that are added by shuffles.
+pub const CROWD: u64 = 6;
+
 /// Kernel text: adds the terms of `m` positions in their order to the sums of each warp. A warp has consecutive terms, `TERMS` at a time. If
-/// several of them have the same row, they are added one after the other; many are added by shuffles first.
+/// several of them have the same row, they are added one after the other; many are added by shuffles first. Terms of a warp that all have the same row
+/// are added up by each thread first.
 pub const ADD_RANKED: &str = r#"  // A bit for each thread of the warp with the same row.
   auto same_row = [](u32 row) {
 #if defined(__CUDA_ARCH__)
@@ -250,9 +254,26 @@ pub const ADD_RANKED: &str = r#"  // A bit for each thread of the warp with the 
 #endif
   };
   auto add = [&](u32 m) {
-    const u32 TERMS = 32 / LANES, each = (m + GROUPS - 1) / GROUPS;
+    const u32 TERMS = 32 / LANES, each = (m + COPIES * TERMS - 1) / (COPIES * TERMS);
     Sum* own = sums + warp * (OWN * LANES) + lane;
-    for (u32 step = 0; step < each; step += AHEAD) {
+    // The sum of successive terms of a warp that all have the same row.
+    C run[V] = {};
+    u32 run_row = OWN;
+    auto end_run = [&](bool ends) {
+      if (!any_vote(ends)) return;
+#pragma unroll
+      for (int c = 0; c < V; c++) {
+        C all = ends ? run[c] : C(0);
+#pragma unroll
+        for (u32 mask = 16; mask >= LANES; mask /= 2) all += SHUFFLE_XOR(all, mask);
+        if (ends && lane32 < LANES) own[run_row * LANES].at[c] += all;
+        if (ends) run[c] = 0;
+      }
+      if (ends) run_row = OWN;
+      order_warp();
+    };
+    // The warps of a wavefront take the same number of steps.
+    for (u32 step = 0; warp / 2 * 2 < COPIES && step < each; step += AHEAD) {
       Raw raw[AHEAD];
       C weight[AHEAD];
       u32 row[AHEAD];
@@ -277,9 +298,16 @@ pub const ADD_RANKED: &str = r#"  // A bit for each thread of the warp with the 
 #pragma unroll
         for (int c = 0; c < V; c++) term[c] = weight[a] * load<C>(v.at[c]);
         const u32 equal = same_row(row[a]), rank = __popc(equal & ((1u << lane32) - 1)) / LANES;
-        bool is_left = row[a] < OWN;
-        u32 crowds = votes32(is_left && __popc(equal) >= CROWD * LANES);
-        while (any_vote(crowds != 0)) {
+        const bool is_run = equal == 0xffffffffu && row[a] < OWN;
+        end_run(is_run && run_row < OWN && run_row != row[a]);
+        if (is_run) {
+          run_row = row[a];
+#pragma unroll
+          for (int c = 0; c < V; c++) run[c] += term[c];
+        }
+        bool is_left = row[a] < OWN && !is_run;
+        u32 crowds = TERMS < CROWD ? 0 : votes32(is_left && __popc(equal) >= CROWD * LANES);
+        while (TERMS >= CROWD && any_vote(crowds != 0)) {
           const u32 first = crowds == 0 ? 0 : __ffsll((i64)crowds) - 1, same = SHUFFLE(equal, first), crowd = crowds == 0 ? 0 : same;
           const bool is_mine = (crowd >> lane32 & 1) != 0;
 #pragma unroll
@@ -302,13 +330,14 @@ pub const ADD_RANKED: &str = r#"  // A bit for each thread of the warp with the 
         order_warp();
       }
     }
+    end_run(run_row < OWN);
     __syncthreads();
   };
   // Adds up the sums of all warps.
   auto add_up = [&]() {
     for (u32 k = t; k < OWN * LANES; k += THREADS) {
 #pragma unroll
-      for (u32 w = 1; w < WARPS; w++) {
+      for (u32 w = 1; w < COPIES; w++) {
 #pragma unroll
         for (int c = 0; c < V; c++) sums[k].at[c] += sums[w * (OWN * LANES) + k].at[c];
       }

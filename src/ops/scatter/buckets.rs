@@ -8,7 +8,7 @@ use super::super::layout::packs_of_rows;
 use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD, ADD_RANKED, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::bucket_kernels::{ADD, ADD_RANKED, CROWD, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::search::{joiners, joining};
 use super::search_kernels::JOIN;
@@ -52,9 +52,6 @@ const JOINED: u64 = 16;
 /// than terms grouped by row: else many of a warp's terms have the same row, or few terms share the work of grouping.
 const MIN_SPREAD: u64 = 16;
 const MAX_RANKED_LANES: u64 = 4;
-
-/// Minimum number of neighbouring terms of a warp with the same row that are added by shuffles.
-const CROWD: u64 = 6;
 
 /// Number of indices that a thread reads at once.
 const EACH: u64 = 8;

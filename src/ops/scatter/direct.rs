@@ -23,6 +23,9 @@ const BYTES_OF_A_STEP: u64 = 4 << 20;
 /// times take 4.6 µs on an H100, as long as a search whose blocks divide such a row.
 const MAX_BATCHES: u64 = 12;
 
+/// Maximum number of times that a thread reads terms if all rows have as many.
+const MAX_EVEN_BATCHES: u64 = 4;
+
 /// Number of times up to which a thread reads terms while words of indices are not divided among more warps than words.
 const FEW_BATCHES: u64 = 4;
 
@@ -90,7 +93,8 @@ impl Direct {
         let direct = direct.unwrap_or_else(|| with(MOST_WARPS));
         let is_small = direct.instructions() <= MAX_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION
             && direct.steps() <= MAX_STEPS + bytes / BYTES_OF_A_STEP
-            && direct.batches() <= MAX_BATCHES;
+            && direct.batches() <= MAX_BATCHES
+            && direct.batches_of(count.div_ceil(rows)) <= MAX_EVEN_BATCHES;
         is_small.then_some(direct)
     }
 
@@ -109,8 +113,13 @@ impl Direct {
     }
 
     /// Number of times that a thread reads terms if all indices name its row.
-    fn batches(&self) -> u64 {
-        self.count.div_ceil(self.segments * (WARP / self.lanes) * AHEAD)
+    pub fn batches(&self) -> u64 {
+        self.batches_of(self.count)
+    }
+
+    /// Number of times that a thread reads terms of a row with this many.
+    fn batches_of(&self, terms: u64) -> u64 {
+        terms.div_ceil(self.segments * (WARP / self.lanes) * AHEAD)
     }
 
     /// Number of words that each warp examines.

@@ -6,6 +6,7 @@ use super::direct::Direct;
 use super::lists::Lists;
 use super::runs::Runs;
 use super::search::Search;
+use super::sweep::Sweep;
 use super::*;
 
 /// Maximum number of indices of which a block lists all terms.
@@ -13,11 +14,18 @@ const FEW: u64 = 256;
 /// Number of indices above which lists in memory take long, since a popular row has a long list.
 const MANY: u64 = 1 << 16;
 
+/// Time of a [`Sweep`] beside that of a [`Direct`] with few terms, in the times that a thread of the latter takes to read terms of a popular
+/// row; and that of reading them once in a `Sweep`, which adds them in shared memory.
+const STEPS_OF_SWEEP: u64 = 3;
+const READING_OF_SWEEP: u64 = 2;
+
 /// The way in which a kernel finds the terms of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Finder {
     /// Warps compare all indices with one row each, and add its terms.
     Direct(Direct),
+    /// Blocks list the terms of their rows, and add them to sums in shared memory.
+    Sweep(Sweep),
     /// Blocks search all indices for the terms of their rows.
     Search(Search),
     /// Blocks add the terms of consecutive rows, which they find in tiles of sorted positions.
@@ -53,8 +61,15 @@ impl Finder {
         let instead_of_lists = if count > MANY { moves(1) } else { !sparse && moves(3) };
         // Lists of terms are faster than several waves of searches, unless most rows have none.
         let is_fast = |search: &Search| sparse || search.is_one_wave();
+        let sweep = Sweep::of(spec, columns);
+        // If all indices name one row.
+        let is_slow = |direct: &Direct| {
+            sweep.is_some_and(|sweep| direct.batches() >= STEPS_OF_SWEEP + READING_OF_SWEEP * sweep.batches())
+        };
         Direct::of(spec, columns)
+            .filter(|direct| !is_slow(direct))
             .map(Finder::Direct)
+            .or_else(|| sweep.map(Finder::Sweep))
             .or_else(|| runs.filter(|_| instead_of_search).map(Finder::Runs))
             .or_else(|| search.filter(is_fast).map(Finder::Search))
             .or_else(|| runs.filter(|_| instead_of_lists).map(Finder::Runs))
@@ -70,6 +85,7 @@ impl Finder {
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         match self {
             Finder::Direct(direct) => direct.launch_costs(spec),
+            Finder::Sweep(sweep) => sweep.launch_costs(spec),
             Finder::Search(search) => search.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
             Finder::Runs(runs) => runs.launch_costs(spec),
@@ -82,6 +98,7 @@ impl Finder {
     pub fn launches(&self, spec: &Spec, columns: &Columns) -> Option<Vec<Launch>> {
         match self {
             Finder::Direct(direct) => Some(direct.launches(spec, columns)),
+            Finder::Sweep(sweep) => Some(sweep.launches(spec, columns)),
             Finder::Search(search) => Some(search.launches(spec, columns)),
             Finder::Lists(lists) => Some(lists.launches(spec, columns)),
             Finder::Runs(runs) => Some(runs.launches(spec, columns)),
@@ -105,6 +122,9 @@ mod tests {
         };
         assert!(matches!(finder(DType::F16, 315, 208, 597), Finder::Direct(_)));
         assert!(matches!(finder(DType::BF16, 237, 61, 32768), Finder::Search(search) if search.is_one_wave()));
+        // A thread of the first kernel would read the terms of a popular row ten times.
+        assert!(matches!(finder(DType::F32, 73, 58, 1550), Finder::Sweep(_)));
+        assert!(matches!(finder(DType::F16, 3762, 2, 81_433), Finder::Sweep(_)));
         assert!(matches!(finder(DType::F32, 856, 4096, 1232), Finder::Lists(_)));
         // Wide rows that indices name by Zipf's law.
         assert!(matches!(finder(DType::BF16, 3423, 4472, 12888), Finder::Runs(_)));

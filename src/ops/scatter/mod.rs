@@ -8,6 +8,7 @@ mod lists;
 mod runs;
 mod search;
 mod search_kernels;
+mod sweep;
 
 use super::ball::Precision;
 use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};

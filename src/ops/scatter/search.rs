@@ -10,7 +10,7 @@ use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
 use super::direct::VOTES;
-use super::search_kernels::{ADD, FIND, JOIN, SORT};
+use super::search_kernels::{ADD, FIND, JOIN, OWN_ROW, SORT};
 use super::*;
 
 /// Number of resident threads per SM, which have up to 64 registers.
@@ -311,7 +311,7 @@ impl Search {
         let parts = Parts::of(spec, columns, 0, self.partials() * sum);
         let adds = spec.attrs.word("combine") == "add";
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{SET_ZERO}#define ADDS {}\n#define CLEARS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{SET_ZERO}{OWN_ROW}#define ADDS {}\n#define CLEARS {}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n\
              #define SEGMENTS {}u\n#define SHARE {}u\n#define EACH {}\n#define AHEAD {}\n\
              #define FEW {}u\n#define FEW_EXPECTED {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),

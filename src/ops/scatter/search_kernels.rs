@@ -1,5 +1,18 @@
 //! Text of the kernels of [`super::search`].
 
+/// Kernel text: the number of the row that an index names among the `own` rows from `first` on; `none` if it is not one of them.
+pub const OWN_ROW: &str = r#"
+template <typename T> __device__ inline u32 own_row(T index, u64 first, u32 own, u32 none) {
+  if (sizeof(T) == 4) {
+    // Indices of 32 bits name no row beyond.
+    const u32 from_first = (u32)index - (u32)first, reach = first >> 31 != 0 ? 0 : own;
+    return from_first < reach ? from_first : none;
+  }
+  const u64 from_first = (u64)index - first;
+  return from_first < own ? (u32)from_first : none;
+}
+"#;
+
 /// Kernel text: the block has the indices from `begin` to `limit`, of which each warp has consecutive ones. `read_indices` reads them and lists
 /// the terms of few rows, and `count_rows` counts the terms of each row and warp. `found` is the number of terms.
 pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
@@ -13,12 +26,6 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
   __shared__ u32 starts[OWN + 1], part_starts[OWN + 1], found;
   __shared__ unsigned short order[SHARE];
   Block block = {0};
-  // Indices of 32 bits name no row beyond.
-  const u32 reach = sizeof(Index) == 4 && first >> 31 != 0 ? 0 : own_rows;
-  auto row_of = [&](Index index) {
-    if (sizeof(Index) == 4) return (u32)index - (u32)first < reach ? (u32)index - (u32)first : OWN;
-    return (u64)((i64)index - (i64)first) < reach ? (u32)((i64)index - (i64)first) : OWN;
-  };
   auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
 #if CLEARS
   // The rows that have terms, in any order.
@@ -69,7 +76,7 @@ pub const FIND: &str = r#"  typedef Pack<C, V> Sum;
       bool has_room = lists;
 #pragma unroll
       for (u32 e = 0; e < EACH; e++) {
-        const u32 h = base + e, own = row_of(index[e]);
+        const u32 h = base + e, own = own_row(index[e], first, own_rows, OWN);
         if (h < HELD) owns[h / 4] |= own << h % 4 * 8;
         if (own == OWN || !has_room) continue;
         const u32 slot = atomicAdd(&found, 1u);
