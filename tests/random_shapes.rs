@@ -243,6 +243,12 @@ fn transpose_of_any_sides() {
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[count, dims[2], rows]));
         file.add(&format!("transpose({x} -> {y})"));
     }
+    // Matrices that begin within a pack of the output.
+    for (dtype, rows) in [("f32", 2), ("bf16", 4)] {
+        let dims = [3, rows, (9 << 20) / (3 * 8) + file.below(5)];
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[3, dims[2], rows]));
+        file.add(&format!("transpose({x} -> {y})"));
+    }
     // Elements of one or two bytes in tensors that are large enough for tiles of words on all SMs.
     for _ in 0..cases(6) {
         let dtype = file.pick(&["bf16", "u8"]);
