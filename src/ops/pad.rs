@@ -2,7 +2,7 @@
 
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
-use super::occupancy::SECTOR;
+use super::occupancy::{SECTOR, WARP};
 use super::padded_chunks::Chunks;
 use super::ragged::RAGGED;
 use super::walk::{Operand, Task};
@@ -226,9 +226,12 @@ impl Merged {
         y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
     }
 
-    /// The parts of the output that blocks build in shared memory, if they do.
+    /// The parts of the output that blocks build in shared memory, if rows are so short that most warps of packs would contain several, but
+    /// not shorter than a pack.
     fn chunks(&self) -> Option<Chunks> {
-        Chunks::of(&self.x, &self.y, &self.before)
+        let row = self.y.dims.last().map_or(0, |length| length * self.y.dtype.size());
+        let has_several = !self.has_short_rows() && row < WARP * 16;
+        has_several.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
     }
 
     /// Whether a row of the output is shorter than a pack. A pack then contains parts of several rows, each of which

@@ -2,7 +2,7 @@
 //! column, joins the columns of each window, and writes the gradients.
 
 use super::super::kernel::{bounds, param};
-use super::super::occupancy::{LARGEST_CLUSTER, UNITS, WARP};
+use super::super::occupancy::{BUSY_BLOCKS, LARGEST_CLUSTER, UNITS, WARP};
 use super::cluster::CLUSTER;
 use super::kernel::{AHEAD, Kernels, PACK, Task};
 use super::*;
@@ -19,10 +19,17 @@ const MIN_ROWS: u64 = 2 * AHEAD;
 /// Maximum number of threads of a block.
 const LARGEST: u64 = 512;
 
+/// Minimum size in bytes of a band of windows that contain each element once: a block then reads for longer than it joins columns.
+const MIN_BYTES: u64 = LARGEST * AHEAD * PACK;
+
 impl Kernels<'_> {
-    /// The bands of rows that blocks read, if windows divide the planes into them.
+    /// The bands of rows that blocks read, if windows divide the planes into them. If each element belongs to one window, threads of single
+    /// windows write all gradients, and are as fast unless they read and write parts of packs.
     pub(super) fn bands(&self) -> Option<Bands> {
-        Bands::of(self)
+        let is_worth = |bands: &Bands| {
+            !self.grid.is_partition() || (bands.bytes(self) >= MIN_BYTES && (!self.has_whole_packs() || self.leads(2)))
+        };
+        Bands::of(self).filter(is_worth)
     }
 }
 
@@ -75,7 +82,9 @@ impl Bands {
         // Threads read all packs of a band at once, unless there are too many.
         let most = (rows * packs).div_ceil(ahead).next_power_of_two().clamp(4 * WARP, LARGEST);
         let step = LARGEST * ahead;
-        let is_enough = |parts: &u64| count * parts >= 8 * UNITS || rows * packs < 2 * parts * step;
+        // The blocks of whole bands end together if they fill the device a whole number of times.
+        let is_even = count >= BUSY_BLOCKS || 4 * count >= 3 * count.div_ceil(UNITS) * UNITS;
+        let is_enough = |parts: &u64| is_even || count * parts >= 8 * UNITS || rows * packs < 2 * parts * step;
         let parts = [1, 2, 4].into_iter().find(is_enough).unwrap_or(LARGEST_CLUSTER);
         let groups = (most / packs).clamp(1, rows / parts);
         let threads = if packs < most { (groups * packs).next_multiple_of(WARP).max(4 * WARP) } else { most };
@@ -84,6 +93,11 @@ impl Bands {
         let joined = groups * grid.window_row();
         let lanes = 1 << (threads / y).min(joined).clamp(1, WARP).ilog2();
         fits.then_some(Bands { count, parts, threads, pack, ahead, groups, rows, lanes })
+    }
+
+    /// Size of a band in bytes.
+    fn bytes(&self, kernels: &Kernels) -> u64 {
+        self.rows * kernels.grid.x[2] * kernels.spec.inputs[0].dtype.size()
     }
 
     /// Number of blocks.
@@ -156,10 +170,12 @@ impl Bands {
 /// Kernel text: the band and the part of a block.
 const PART: &str = "  const u32 block = blockIdx.x / BAND_PARTS, part = blockIdx.x % BAND_PARTS;\n";
 
-/// Kernel text: the place of a band.
+/// Kernel text: the place of a band. The gradients of its windows are read before the long wait for its elements.
 const BAND: &str = r#"  __shared__ u32 found[Y(2)];
+  __shared__ T held_gradients[Y(2)];
   const u32 t = threadIdx.x, plane = block / (Y(0) * Y(1)), first_window = block % (Y(0) * Y(1)) * Y(2);
   u32 window[3] = {block % (Y(0) * Y(1)) / Y(1), block % Y(1), 0};
+  for (window[2] = t; window[2] < Y(2); window[2] += THREADS) held_gradients[window[2]] = y[plane_at(plane, sy) + OFFSET(SY, window)];
 "#;
 
 /// Kernel text: a block reads the rows of a part of a band, writes zeros to their gradients, and finds the maximum of each window.
@@ -251,8 +267,7 @@ const JOIN_PARTS: &str = r#"  for (u32 index = t; index < Y(2); index += THREADS
 
 /// Kernel text: a block writes the gradients of the windows of a band.
 const GRADIENTS: &str = r#"  __syncthreads();
-  const T* gradients = y + plane_at(plane, sy);
-  auto gradient_of = [&](const u32 (&at)[3], u32) { return load<C>(gradients[OFFSET(SY, at)]); };
+  auto gradient_of = [&](const u32 (&)[3], u32 number) { return load<C>(held_gradients[number - first_window]); };
   const u32* own_places = found;
   for (window[2] = t; window[2] < Y(2); window[2] += THREADS) {
     u32 own[3];

@@ -131,7 +131,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether a row of a window can begin within a pack of the operand, the input or its gradient.
-    fn leads(&self, operand: usize) -> bool {
+    pub(super) fn leads(&self, operand: usize) -> bool {
         let pack = self.pack();
         let begins = match self.grid.steps {
             Some([_, stride, padding, _]) => padding[2] == 0 && (stride[2].is_multiple_of(pack) || self.grid.y[2] == 1),
