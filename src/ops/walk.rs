@@ -394,12 +394,9 @@ pub fn compute_text(task: &Task) -> String {
     let (count, constants, outputs) = (task.inputs.len(), task.expression.constants().len(), task.outputs.len());
     let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants).map(|i| format!("C c{i}")));
     let results = (0..outputs).filter(|_| outputs > 1).map(|output| format!("C& r{output}"));
-    format!(
-        "__device__ static inline {} compute({}) {{\n{}}}\n",
-        if outputs > 1 { "void" } else { "C" },
-        arguments.chain(results).collect::<Vec<_>>().join(", "),
-        task.expression.c_text()
-    )
+    let arguments = arguments.chain(results).collect::<Vec<_>>().join(", ");
+    let result = if outputs > 1 { "void" } else { "C" };
+    format!("__device__ static inline {result} compute({arguments}) {{\n{}}}\n", task.expression.c_text())
 }
 
 /// The kernel text of a task. The variable `block` is the number of the block within the task.
