@@ -46,11 +46,9 @@ impl Interleaved {
         let begins = distance.is_multiple_of(pack) || pack.is_multiple_of(rows);
         let is_whole = is_whole && (count == 1 || distance == rows * length && begins);
         let bytes = y.elements() * y.dtype.size();
-        // Elementwise kernels write whole packs of four rows of words. Tiles of more or wider rows write longer ranges; five and seven rows
-        // of words are no whole packs of a tile.
+        // Elementwise kernels write whole packs of four rows of words. Tiles of more or wider rows write longer ranges.
         let fits = match rows {
             3 => y.elements() > WALKED && y.dtype.size() < 8,
-            5 | 7 => y.elements() > WALKED && y.dtype.size() == 4,
             2 => bytes > WALKED_TENSOR && y.dtype.size() <= 4,
             4 => bytes > WALKED_TENSOR && y.dtype.size() == 1,
             _ => false,

@@ -16,6 +16,9 @@ const MAX_WINDOWS: u64 = 1 << 9;
 /// Minimum number of rows of a window. The results of columns are written to shared memory once for all rows.
 const MIN_ROWS: u64 = 2 * AHEAD;
 
+/// Minimum size in bytes of a pack: smaller accesses take more instructions than threads of single windows need.
+const MIN_PACK: u64 = 4;
+
 /// Maximum number of threads of a block.
 const LARGEST: u64 = 512;
 
@@ -55,7 +58,7 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Returns the division; `None` if windows share rows with other ones above or below, if they have few rows, or if the maxima of
+    /// Returns the division; `None` if windows share rows with other ones above or below, if they have few rows or unaligned ones, or if the maxima of
     /// columns do not fit shared memory.
     pub fn of(kernels: &Kernels) -> Option<Bands> {
         let Kernels { spec, shape, grid } = kernels;
@@ -74,7 +77,7 @@ impl Bands {
         let [first, second, _] = grid.window_rows();
         let (rows, packs) = (first * second, grid.x[2] / pack);
         let count = shape.planes * grid.y[0] * grid.y[1];
-        if rows < MIN_ROWS {
+        if rows < MIN_ROWS || pack * size < MIN_PACK {
             return None;
         }
         // Narrow packs are as many bytes on the way as wide ones.
