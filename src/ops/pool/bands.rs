@@ -30,7 +30,10 @@ impl Kernels<'_> {
     /// windows write all gradients, and are as fast unless they read and write parts of packs.
     pub(super) fn bands(&self) -> Option<Bands> {
         let is_worth = |bands: &Bands| {
-            !self.grid.is_partition() || (bands.bytes(self) >= MIN_BYTES && (!self.has_whole_packs() || self.leads(2)))
+            !self.grid.is_partition()
+                || (bands.bytes(self) >= MIN_BYTES
+                    && bands.blocks() >= UNITS
+                    && (!self.has_whole_packs() || self.leads(2)))
         };
         Bands::of(self).filter(is_worth)
     }
@@ -58,8 +61,8 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Returns the division; `None` if windows share rows with other ones above or below, if they have few rows or unaligned ones, or if the maxima of
-    /// columns do not fit shared memory.
+    /// Returns the division; `None` if windows share rows with other ones above or below, if they have few
+    /// rows or unaligned ones, or if the maxima of columns do not fit shared memory.
     pub fn of(kernels: &Kernels) -> Option<Bands> {
         let Kernels { spec, shape, grid } = kernels;
         if spec.inputs.len() < 2 {
