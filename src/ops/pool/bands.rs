@@ -32,7 +32,7 @@ impl Kernels<'_> {
         let is_worth = |bands: &Bands| {
             !self.grid.is_partition()
                 || (bands.bytes(self) >= MIN_BYTES
-                    && bands.blocks() >= UNITS
+                    && 4 * bands.blocks() >= 3 * UNITS
                     && (!self.has_whole_packs() || self.leads(2)))
         };
         Bands::of(self).filter(is_worth)
