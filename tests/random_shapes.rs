@@ -227,6 +227,23 @@ fn scatter_into_any_number_of_rows() {
     file.check();
 }
 
+/// Rows so short that a thread computes elements of several: an input with the output's strides, and one that is broadcast or has gaps.
+#[test]
+fn maps_over_short_rows() {
+    let mut file = File::new(71);
+    for _ in 0..cases(6) {
+        let dtype = file.pick(&["f32", "bf16", "f16", "u8"]);
+        let length = file.pick(&[2, 3, 5, 9, 17, 27]);
+        let dims = [270_000 / length + file.below(5), length];
+        let (other, part) = file.pick(&[([1, 1], ""), ([0, 1], ""), ([1, 0], ""), ([3, 1], "[0..1]"), ([0, 0], "")]);
+        let sizes = [if other[0] == 0 { dims[0] } else { other[0] }, if other[1] == 0 { dims[1] + 3 } else { dims[1] }];
+        let part = if other[1] == 0 { format!("[.., 1..{}]", length + 1) } else { part.to_owned() };
+        let (a, b, y) = (file.tensor(dtype, &dims), file.tensor("f32", &sizes), file.tensor(dtype, &dims));
+        file.add(&format!("map({a} * 2 + {b}{part} -> {y})"));
+    }
+    file.check();
+}
+
 /// Sides of any length, most of which no pack of 16 bytes divides.
 #[test]
 fn transpose_of_any_sides() {
@@ -244,6 +261,12 @@ fn transpose_of_any_sides() {
         let (count, rows) = (file.pick(&[1, 1, 2, 4]), 2 + file.below(7));
         let dims = [count, rows, 132_000 / (count * rows) + file.below(5)];
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[count, dims[2], rows]));
+        file.add(&format!("transpose({x} -> {y})"));
+    }
+    // Matrices that begin within a pack of the output.
+    for (dtype, rows) in [("f32", 2), ("bf16", 4)] {
+        let dims = [3, rows, (9 << 20) / (3 * 8) + file.below(5)];
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[3, dims[2], rows]));
         file.add(&format!("transpose({x} -> {y})"));
     }
     // Elements of one or two bytes in tensors that are large enough for tiles of words on all SMs.

@@ -286,7 +286,8 @@ fn pools_of_overlapping_rows() {
 }
 
 /// Gradients of maxima of windows that contain each element once: few windows of few elements, windows for each of which a part of a
-/// block is enough, and windows that the blocks of a cluster share.
+/// block is enough, windows that the blocks of a cluster share, and windows side by side, in some cases with common columns, whose rows
+/// a block reads.
 #[test]
 fn gradients_of_partitions() {
     let mut file = File::new(44);
@@ -295,6 +296,9 @@ fn gradients_of_partitions() {
         ([2, 9], &[35, 63], &[7, 1]),
         ([7, 120], &[60, 45], &[4, 1]),
         ([1, 3], &[136, 212], &[1, 4]),
+        ([5, 4], &[48, 92], &[2, 5]),
+        ([3, 5], &[40, 60], &[1, 4]),
+        ([2, 3], &[4, 10, 36], &[2, 1, 7]),
     ]) {
         let dtype = file.pick(&FLOATS);
         let options = "mode: max, adaptive: true";

@@ -8,6 +8,7 @@ use super::ball::Precision;
 use super::kernel::BLOCK;
 use super::layout::{broadcast, broadcast_strides};
 use super::occupancy::gap_bytes;
+use super::short_rows::ShortRows;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -224,7 +225,8 @@ const PER_WHOLE_WRITTEN: u32 = 9;
 /// Returns the cost of evaluating an expression for each element of the outputs.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
-    let work = walk::work(&[task(expression, spec)]);
+    let tasks = [task(expression, spec)];
+    let work = ShortRows::of(&tasks[0]).map_or_else(|| walk::work(&tasks), |rows| rows.work());
     let whole = |tensors: &[Tensor]| tensors.iter().filter(|tensor| !tensor.dtype.is_float()).count() as u32;
     // A constant is converted once.
     let written = if spec.inputs.is_empty() { 0 } else { whole(&spec.outputs) };
@@ -330,7 +332,9 @@ pub fn compute_type(spec: &Spec) -> DType {
 
 /// Returns the kernel that evaluates `expression` for each element of the outputs, which all have the same shape.
 pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
-    walk::launch_all(name, &[task(expression, spec)], compute_type(spec))
+    let tasks = [task(expression, spec)];
+    ShortRows::of(&tasks[0])
+        .map_or_else(|| walk::launch_all(name, &tasks, compute_type(spec)), |rows| rows.launch(name, spec))
 }
 
 /// Returns the elementwise task of evaluating `expression` for the outputs of the spec.

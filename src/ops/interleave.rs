@@ -42,16 +42,25 @@ impl Interleaved {
         let (count, distance, step) = if rank == 3 { (all.dims[0], to[0], from[0]) } else { (1, 0, 0) };
         let pack = 16 / y.dtype.size();
         let is_whole = y.align >= 16 && to[rank - 1] == 1 && to[rank - 2] == rows;
-        let is_whole = is_whole && (count == 1 || distance == rows * length && distance.is_multiple_of(pack));
+        // A pack of the output begins with a whole column in each matrix.
+        let begins = distance.is_multiple_of(pack) || pack.is_multiple_of(rows);
+        let is_whole = is_whole && (count == 1 || distance == rows * length && begins);
         let bytes = y.elements() * y.dtype.size();
-        // Elementwise kernels write whole words of two or four rows. Tiles of more or wider rows write longer ranges.
+        // Elementwise kernels write whole packs of four rows of words. Tiles of more or wider rows write longer ranges.
         let fits = match rows {
             3 => y.elements() > WALKED && y.dtype.size() < 8,
-            2 | 4 => bytes > WALKED_TENSOR && rows * y.dtype.size() <= 4,
+            2 => bytes > WALKED_TENSOR && y.dtype.size() <= 4,
+            4 => bytes > WALKED_TENSOR && y.dtype.size() == 1,
             _ => false,
         };
         let fits = fits && from[rank - 2] == 1;
         (is_whole && fits).then_some(Interleaved { count, step, rows, length, stride: from[rank - 1] })
+    }
+
+    /// Number of packs of a row, which begin where packs of the output do.
+    fn packs(&self, pack: u64) -> u64 {
+        let is_aligned = self.count == 1 || (self.rows * self.length).is_multiple_of(pack);
+        (self.length + if is_aligned { 0 } else { pack / self.rows - 1 }).div_ceil(pack)
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -63,7 +72,7 @@ impl Interleaved {
     pub fn launch(&self, spec: &Spec) -> Launch {
         let dtype = spec.outputs[0].dtype;
         let (element, pack) = (c_type(dtype), 16 / dtype.size());
-        let packs = self.length.div_ceil(pack);
+        let packs = self.packs(pack);
         let params = [
             param(format!("{element}* __restrict__ y"), Arg::Operand(1)),
             param(format!("const {element}* __restrict__ x"), Arg::Operand(0)),
@@ -71,6 +80,7 @@ impl Interleaved {
             u64_param("step", self.step),
             u64_param("length", self.length),
             u64_param("stride", self.stride),
+            u64_param("packs_of_row", packs),
         ];
         let before = format!(
             "{}typedef {} Index;\ntypedef {element} E;\n#define V {pack}\n#define ROWS {}\n{RAGGED}",
@@ -84,13 +94,15 @@ impl Interleaved {
 }
 
 /// Kernel text: a thread reads `V` elements of each row and writes `ROWS * V` neighbouring elements.
-const BODY: &str = r#"  const Index packs = ((Index)length + V - 1) / V;
-  const Index own = (Index)GLOBAL_INDEX, which = own / packs, j = (own - which * packs) * V;
+const BODY: &str = r#"  const Index packs = (Index)packs_of_row;
+  const Index own = (Index)GLOBAL_INDEX, which = own / packs;
   if (which >= (Index)count) return;
+  // Columns before the matrix that share its first pack of the output.
+  const i64 j = (i64)((own - which * packs) * V) - (i64)(which * (Index)length * ROWS % V / ROWS);
   const E* from = x + which * step;
   Held<E> held[ROWS];
 #pragma unroll
-  for (u32 r = 0; r < ROWS; r++) held[r] = read_row(from + r * stride, (i64)j, (i64)length);
+  for (u32 r = 0; r < ROWS; r++) held[r] = read_row(from + r * stride, j, (i64)length);
   union Columns { E at[ROWS * V]; Pack<u32, 4> packs[ROWS]; __device__ Columns() {} } columns;
 #pragma unroll
   for (u32 r = 0; r < ROWS; r++) {
@@ -98,15 +110,16 @@ const BODY: &str = r#"  const Index packs = ((Index)length + V - 1) / V;
 #pragma unroll
     for (u32 v = 0; v < V; v++) columns.at[v * ROWS + r] = row.at[v];
   }
-  E* to = y + (which * length + j) * ROWS;
-  if (j + V <= (Index)length) {
+  E* to = y + ((i64)(which * (Index)length) + j) * ROWS;
+  if (j >= 0 && j + V <= (i64)length) {
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++) store_words((Pack<u32, 4>*)to + r, columns.packs[r].at);
     return;
   }
 #pragma unroll
   for (u32 v = 0; v < V; v++) {
-    if (j + v >= (Index)length) return;
+    if (j + v >= (i64)length) return;
+    if (j + v < 0) continue;
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++) to[v * ROWS + r] = columns.at[v * ROWS + r];
   }

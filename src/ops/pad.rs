@@ -2,7 +2,8 @@
 
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
-use super::occupancy::SECTOR;
+use super::occupancy::{SECTOR, WARP};
+use super::padded_chunks::Chunks;
 use super::ragged::RAGGED;
 use super::walk::{Operand, Task};
 use super::*;
@@ -89,6 +90,9 @@ impl Operation for Pad {
         if !merged.is_in_packs() {
             return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
         }
+        if let Some(chunks) = merged.chunks() {
+            return chunks.cost(spec);
+        }
         let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
         let per_pack = match merged.has_short_rows() {
             true => PER_SHORT_PACK + PER_ELEMENT * merged.pack() as f64,
@@ -121,7 +125,7 @@ impl Operation for Pad {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let merged = Merged::of(spec);
         if merged.is_in_packs() {
-            return vec![merged.in_packs(spec)];
+            return vec![merged.chunks().map_or_else(|| merged.in_packs(spec), |chunks| chunks.launch(spec))];
         }
         let Merged { x, y: whole, before, after } = &merged;
         let rank = x.dims.len();
@@ -154,6 +158,13 @@ impl Operation for Pad {
     }
 }
 
+/// Returns a tensor without a dimension.
+fn without(tensor: &Tensor, axis: usize) -> Tensor {
+    let all_but =
+        |sizes: &Dims| Dims::from_slice(&[&sizes[..axis], &sizes[axis + 1..]].concat()).expect("fewer than before");
+    Tensor { dims: all_but(&tensor.dims), strides: all_but(&tensor.strides), ..*tensor }
+}
+
 /// A pad without the dimensions that have no border and are contiguous to the dimension before them, so that rows are
 /// as long as possible.
 struct Merged {
@@ -178,16 +189,17 @@ impl Merged {
                 let (stride, length) = (tensor.strides[axis], tensor.dims[axis - 1] * size);
                 tensor.strides.set(axis - 1, stride);
                 tensor.dims.set(axis - 1, length);
-                let without = |dims: &Dims| {
-                    let sizes = [&dims[..axis], &dims[axis + 1..]].concat();
-                    Dims::from_slice(&sizes).expect("fewer than before")
-                };
-                (tensor.dims, tensor.strides) = (without(&tensor.dims), without(&tensor.strides));
+                *tensor = without(tensor, axis);
             }
             for sizes in [&mut before, &mut after] {
                 sizes[axis - 1] *= size;
                 sizes.remove(axis);
             }
+        }
+        // A first dimension with a single element divides nothing.
+        while y.dims.len() > 1 && y.dims[0] == 1 {
+            (x, y) = (without(&x, 0), without(&y, 0));
+            (before, after) = (before.split_off(1), after.split_off(1));
         }
         Merged { x, y, before, after }
     }
@@ -212,6 +224,14 @@ impl Merged {
             return y.elements() >= MANY;
         }
         y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
+    }
+
+    /// The parts of the output that blocks build in shared memory, if rows are so short that most warps of packs would contain several, but
+    /// not shorter than a pack.
+    fn chunks(&self) -> Option<Chunks> {
+        let row = self.y.dims.last().map_or(0, |length| length * self.y.dtype.size());
+        let has_several = !self.has_short_rows() && row < WARP * 16;
+        has_several.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
     }
 
     /// Whether a row of the output is shorter than a pack. A pack then contains parts of several rows, each of which

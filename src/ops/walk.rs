@@ -312,6 +312,12 @@ pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: 
     }
 }
 
+/// Average number of elements of a thread of the kernel for a task.
+pub fn elements_of_a_thread(task: &Task) -> f64 {
+    let walk = Walk::of(task);
+    walk.length as f64 / (walk.tiles().0 * walk.threads) as f64
+}
+
 /// Work of the kernels for some tasks, without the instructions of their expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
@@ -390,6 +396,16 @@ fn draws(tasks: &[Task]) -> bool {
     tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, ElementSource::Draws(_)))
 }
 
+/// Returns kernel text of the function `compute`, which evaluates the expression of a task for one element.
+pub fn compute_text(task: &Task) -> String {
+    let (count, constants, outputs) = (task.inputs.len(), task.expression.constants().len(), task.outputs.len());
+    let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants).map(|i| format!("C c{i}")));
+    let results = (0..outputs).filter(|_| outputs > 1).map(|output| format!("C& r{output}"));
+    let arguments = arguments.chain(results).collect::<Vec<_>>().join(", ");
+    let result = if outputs > 1 { "void" } else { "C" };
+    format!("__device__ static inline {result} compute({arguments}) {{\n{}}}\n", task.expression.c_text())
+}
+
 /// The kernel text of a task. The variable `block` is the number of the block within the task.
 struct TaskText {
     /// The function `compute`, which evaluates the expression for one element.
@@ -455,14 +471,6 @@ impl TaskText {
             param("u64", format!("start{operand}"), Arg::U64(*start));
         }
 
-        let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
-        let results = (0..outputs).filter(|_| outputs > 1).map(|output| format!("C& r{output}"));
-        let function = format!(
-            "__device__ static inline {} compute({}) {{\n{}}}\n",
-            if outputs > 1 { "void" } else { "C" },
-            arguments.chain(results).collect::<Vec<_>>().join(", "),
-            expression.c_text()
-        );
         let drawn = |input: usize| matches!(task.inputs[input].origin, ElementSource::Draws(_));
         // An input element, indexed from the start of its row.
         let element = |input: usize, place: &str| match drawn(input) {
@@ -593,6 +601,6 @@ impl TaskText {
         };
         body += &format!("{begin}    if (j + {pack} <= n) {{\n{write}    }}{rest}\n  }}\n");
         let blocks = tiles.div_ceil(u64::from(BLOCK) / threads).max(1);
-        TaskText { function, params, body, blocks }
+        TaskText { function: compute_text(task), params, body, blocks }
     }
 }

@@ -64,6 +64,11 @@ impl Kernels<'_> {
             return threads * PER_POSITION + packs * (PER_PACK + PER_WRITTEN) + windows * of_a_window;
         }
         let finds_places = matches!(task, Task::Places | Task::PlacesAndZeros | Task::Spread);
+        if let (Task::Bands, Some(bands)) = (task, self.bands()) {
+            let of_a_pack = PER_PACK + PER_WRITTEN + PER_TERM * bands.pack as f64;
+            let of_columns = PER_HELD * bands.columns(self) as f64;
+            return threads * PER_POSITION + all / bands.pack as f64 * of_a_pack + of_columns + windows * PER_WINDOW;
+        }
         if let (Some(joined), Some([size, ..])) = (self.columns(task), self.grid.steps) {
             let columns = (joined.blocks() * joined.columns()) as f64;
             let of_a_column =

@@ -52,6 +52,9 @@ impl Kernels<'_> {
         if task == Task::Held {
             return self.held().map_or(1, |held| held.threads);
         }
+        if task == Task::Bands {
+            return self.bands().map_or(1, |bands| bands.threads);
+        }
         self.columns(task).map_or(self.threads(task).max(u64::from(BLOCK)), |columns| columns.threads())
     }
 
@@ -130,7 +133,7 @@ impl Kernels<'_> {
     /// Number of positions in a plane that threads compute, and number of elements that a thread reads for a position.
     pub(super) fn positions(&self, task: Task) -> (u64, u64) {
         match task {
-            Task::Held => (self.grid.windows(), self.grid.window()),
+            Task::Held | Task::Bands => (self.grid.windows(), self.grid.window()),
             Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
                 let tall = self.tall(task);
                 let windows = self.grid.y[0] * self.grid.y[1].div_ceil(tall) * self.grid.y[2];
@@ -185,7 +188,7 @@ impl Kernels<'_> {
 
     /// Whether a thread reads all elements of a position at once, in loops of constant length.
     pub(super) fn is_unrolled(&self, task: Task) -> bool {
-        let has_loops = matches!(task, Task::Backward | Task::Scatter | Task::Held)
+        let has_loops = matches!(task, Task::Backward | Task::Scatter | Task::Held | Task::Bands)
             || self.grid.steps.is_none()
             || self.threads(task) > 1;
         !has_loops && self.positions(task).1 <= 2 * AT_ONCE
@@ -205,7 +208,7 @@ impl Kernels<'_> {
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
     pub(super) fn planes(&self, task: Task) -> u64 {
         let (positions, elements) = self.positions(task);
-        if self.threads(task) > 1 || matches!(task, Task::Scatter | Task::Held) {
+        if self.threads(task) > 1 || matches!(task, Task::Scatter | Task::Held | Task::Bands) {
             return 1;
         }
         let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
@@ -234,6 +237,9 @@ impl Kernels<'_> {
     pub(super) fn division(&self, task: Task) -> (u64, u64) {
         if let (Task::Held, Some(held)) = (task, self.held()) {
             return (1, held.blocks(self) * held.threads);
+        }
+        if let (Task::Bands, Some(bands)) = (task, self.bands()) {
+            return (1, bands.blocks() * bands.threads);
         }
         let groups = self.shape.planes.div_ceil(self.planes(task));
         if let Some(columns) = self.columns(task) {

@@ -128,12 +128,17 @@ impl Grid {
         })
     }
 
+    /// Whether windows of equal sizes divide all elements along a dimension.
+    pub fn divides(&self, axis: usize) -> bool {
+        let is_divided = |[size, stride, padding, dilation]: [PerAxis; 4]| {
+            (size[axis], padding[axis], dilation[axis]) == (stride[axis], 0, 1) && size[axis] * self.y[axis] == self.x[axis]
+        };
+        self.covers(axis) || self.steps.map_or(self.x[axis].is_multiple_of(self.y[axis]), is_divided)
+    }
+
     /// Whether each element belongs to exactly one window.
     pub fn is_partition(&self) -> bool {
-        let is_whole = |[size, _, padding, _]: [PerAxis; 4]| {
-            (0..3).all(|axis| padding[axis] == 0 && size[axis] * self.y[axis] == self.x[axis])
-        };
-        self.is_disjoint() && self.steps.is_some_and(is_whole)
+        self.steps.is_some() && (0..3).all(|axis| self.divides(axis))
     }
 
     /// Number of cells along each dimension: of each window with the elements up to the next one, and of the elements after the

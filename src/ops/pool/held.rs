@@ -158,10 +158,11 @@ const HELD: &str = r#"  __shared__ Pack<T, WHOLE_PACK> packs[ROOM];
   }
   __syncthreads();
   for (u32 index = t; index < live * WINDOWS_OF_PLANE; index += THREADS) {
-    const u32 own_plane = index / WINDOWS_OF_PLANE;
+    const u32 own_plane = index / WINDOWS_OF_PLANE, first_window = 0;
     u32 window[3], own[3];
     split(index % WINDOWS_OF_PLANE, Y(1), Y(2), window);
     split(found[index], X(1), X(2), own);
     const u32* own_places = found + own_plane * WINDOWS_OF_PLANE;
     const T* gradients = y + plane_at(first_plane + own_plane, sy);
+    auto gradient_of = [&](const u32 (&at)[3], u32) { return load<C>(gradients[OFFSET(SY, at)]); };
 "#;

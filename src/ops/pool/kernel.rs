@@ -49,6 +49,8 @@ pub enum Task {
     Spread,
     /// Computes the gradients of planes that a block holds.
     Held,
+    /// Computes the gradients of bands of rows.
+    Bands,
 }
 
 impl Task {
@@ -79,6 +81,8 @@ impl<'a> Kernels<'a> {
             vec![Task::Cells]
         } else if self.held().is_some() {
             vec![Task::Held]
+        } else if self.bands().is_some() {
+            vec![Task::Bands]
         } else if self.grid.is_partition() && self.threads(Task::Spread) > 1 {
             vec![Task::Spread]
         } else if self.gathers() {
@@ -127,7 +131,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Whether a row of a window can begin within a pack of the operand, the input or its gradient.
-    fn leads(&self, operand: usize) -> bool {
+    pub(super) fn leads(&self, operand: usize) -> bool {
         let pack = self.pack();
         let begins = match self.grid.steps {
             Some([_, stride, padding, _]) => padding[2] == 0 && (stride[2].is_multiple_of(pack) || self.grid.y[2] == 1),
@@ -203,6 +207,9 @@ impl<'a> Kernels<'a> {
         if let (Task::Held, Some(held)) = (task, self.held()) {
             return vec![held.launch(self)];
         }
+        if let (Task::Bands, Some(bands)) = (task, self.bands()) {
+            return bands.launches(self);
+        }
         let joins = (self.parts(task) > 1).then(|| self.launch(task, true));
         std::iter::once(self.launch(task, false)).chain(joins).collect()
     }
@@ -245,7 +252,7 @@ impl<'a> Kernels<'a> {
         // A warp or more writes the elements at the ends of rows that are no whole packs, and fewer threads their own.
         let is_spread = task == Task::Spread && self.threads(task) >= WARP && self.pack() > 1;
         let has_edges = is_spread && (!self.has_whole_packs() || self.leads(2));
-        let is_relative = self.is_relative() && task != Task::Held;
+        let is_relative = self.is_relative() && !matches!(task, Task::Held | Task::Bands);
         let types = [
             ("T", c_type(dtype)),
             ("C", c_type(dtype.compute())),
@@ -340,7 +347,7 @@ impl<'a> Kernels<'a> {
             Task::Places => &[("const T* x", 0)],
             Task::PlacesAndZeros => &[("const T* x", 0), ("T* dx", 2)],
             Task::Backward | Task::Gather | Task::Scatter => &[("const T* y", 1), ("T* dx", 2)],
-            Task::Cells | Task::Spread | Task::Held => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
+            Task::Cells | Task::Spread | Task::Held | Task::Bands => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
@@ -380,9 +387,7 @@ impl<'a> Kernels<'a> {
             (Task::Places | Task::PlacesAndZeros, false) => "pool_places",
             (Task::Places | Task::PlacesAndZeros, true) => "pool_places_join",
             (Task::Spread, true) => "pool_backward_join",
-            (Task::Backward | Task::Gather | Task::Scatter | Task::Cells | Task::Spread | Task::Held, _) => {
-                "pool_backward"
-            }
+            _ => "pool_backward",
         };
         let block = self.block(task);
         let blocks = if joins { self.windows() } else { threads.div_ceil(block) };

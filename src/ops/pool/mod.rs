@@ -1,5 +1,6 @@
 //! `pool`: maximum or mean of sliding windows; and `pool_backward`, its gradient.
 
+mod bands;
 mod cluster;
 mod columns;
 mod cost;

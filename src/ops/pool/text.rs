@@ -445,11 +445,14 @@ pub const SCATTER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   split((u32)(index % (Y(0) * Y(1) * Y(2))), Y(1), Y(2), window);
   split(places[index], RELATIVE ? SIZE(1) : X(1), RELATIVE ? SIZE(2) : X(2), own);
   if (RELATIVE) EACH_DIM(j) own[j] += window[j] * STRIDE(j) - PADDING(j);
+  const u32 first_window = 0;
   const Place* own_places = places + (u64)plane * (Y(0) * Y(1) * Y(2));
   const T* gradients = y + plane_at(plane, sy);
+  auto gradient_of = [&](const u32 (&at)[3], u32) { return load<C>(gradients[OFFSET(SY, at)]); };
 "#;
 
-/// Kernel text: adds the gradients of all windows with the same maximum. `leads` is true if none comes before this window.
+/// Kernel text: adds the gradients of all windows with the same maximum. `leads` is true if none comes before this window. `own_places`
+/// begins with the window of number `first_window`, and `gradient_of` returns the gradient of a window.
 pub const ADD_ALIKE: &str = r#"  const Range windows = windows_of(own);
   bool leads = true;
   C sum = 0;
@@ -459,9 +462,9 @@ pub const ADD_ALIKE: &str = r#"  const Range windows = windows_of(own);
 #pragma unroll 4
       for (at[2] = windows.from[2]; at[2] < windows.to[2]; at[2]++) {
         const u32 number = (at[0] * Y(1) + at[1]) * Y(2) + at[2];
-        if (own_places[number] != place_in(own, at)) continue;
+        if (own_places[number - first_window] != place_in(own, at)) continue;
         leads = leads && number >= (window[0] * Y(1) + window[1]) * Y(2) + window[2];
-        sum += load<C>(gradients[OFFSET(SY, at)]);
+        sum += gradient_of(at, number);
       }
 "#;
 

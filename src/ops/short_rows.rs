@@ -1,0 +1,166 @@
+//! Elementwise kernels over short rows: the output is written from one end to the other in packs, which go on in the next row.
+//!
+//! Inputs with the output's strides are read in packs, too. Inputs that are broadcast, or that have gaps, are read element by element; they
+//! are small, or a cache holds what neighbouring elements read again.
+
+use super::elementwise::compute_type;
+use super::kernel::{BLOCK, c_type, index_type, launch, param, u64_param};
+use super::layout::halves;
+use super::walk::{self, ENOUGH_BLOCKS, ElementSource, Operand, Task};
+use super::*;
+
+/// Maximum size in bytes of a pack of the widest operand, and of what one instruction reads or writes.
+const WIDEST: u64 = 32;
+const ACCESS: u64 = 16;
+
+/// Instructions of a thread to find its position; per element, for its position in a row; and per access to memory.
+const PER_THREAD: f64 = 40.0;
+const PER_ELEMENT: f64 = 4.0;
+const PER_ACCESS: f64 = 3.0;
+
+/// A task whose rows are so short that threads for parts of single rows would have little work.
+pub struct ShortRows<'a> {
+    task: &'a Task<'a>,
+    /// Number of rows times number of elements of a row.
+    total: u64,
+    length: u64,
+    /// Number of neighbouring elements of a thread.
+    pack: u64,
+    /// Distances in elements from row to row and from element to element of each input that is not read in packs.
+    steps: Vec<Option<[u64; 2]>>,
+}
+
+impl ShortRows<'_> {
+    /// Returns the division of a task; `None` if it has several outputs, if the output has gaps, if rows have more than one dimension, or if
+    /// threads for parts of rows have as much work.
+    pub fn of<'a>(task: &'a Task<'a>) -> Option<ShortRows<'a>> {
+        let [output] = &*task.outputs else { return None };
+        // Copies keep the bits of elements.
+        if task.expression.is_identity() {
+            return None;
+        }
+        let strides: Vec<Dims> = std::iter::once(output).chain(&task.inputs).map(|operand| operand.strides).collect();
+        let all = walk::by_output(task.dims, &strides);
+        let (&[rows, length], &[of_row, 1]) = (&*all.dims, &*all.strides[0]) else { return None };
+        let in_memory = |operand: &Operand| matches!(operand.origin, ElementSource::Memory(_)) && operand.start == 0;
+        if of_row != length || !in_memory(output) || !task.inputs.iter().all(in_memory) {
+            return None;
+        }
+        let of_input = |strides: &Dims| [strides[0], strides[1]];
+        let steps: Vec<Option<[u64; 2]>> =
+            all.strides[1..].iter().map(of_input).map(|steps| (steps != [length, 1]).then_some(steps)).collect();
+        let whole = std::iter::once(output)
+            .chain(task.inputs.iter().zip(&steps).filter(|(_, steps)| steps.is_none()).map(|(input, _)| input));
+        let whole: Vec<&Operand> = whole.collect();
+        let size = |operand: &&Operand| operand.tensor.dtype.size();
+        let widest = whole.iter().map(size).max().unwrap_or(1);
+        let narrowest = whole.iter().map(size).min().unwrap_or(1);
+        let total = rows * length;
+        let most = (WIDEST / widest).min(ACCESS / narrowest).min(ACCESS / output.tensor.dtype.size()).max(1);
+        let is_aligned = |pack: u64| {
+            whole
+                .iter()
+                .all(|operand| u64::from(operand.tensor.align).is_multiple_of((pack * size(operand)).min(ACCESS)))
+        };
+        let fits = |pack: &u64| is_aligned(*pack) && total >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
+        let pack = halves(most).find(fits)?;
+        (pack as f64 >= 2.0 * walk::elements_of_a_thread(task)).then_some(ShortRows {
+            task,
+            total,
+            length,
+            pack,
+            steps,
+        })
+    }
+
+    pub fn work(&self) -> walk::Work {
+        let threads = self.total.div_ceil(self.pack);
+        let packed = self.steps.iter().filter(|steps| steps.is_none()).count() as f64 + 1.0;
+        let single = self.steps.len() as f64 + 1.0 - packed;
+        let of_elements = self.pack as f64 * (PER_ELEMENT + single * PER_ACCESS);
+        let bytes: u64 = self.task.outputs.iter().chain(&self.task.inputs).map(|operand| operand.tensor.bytes()).sum();
+        walk::Work {
+            sectors: bytes as f64 / occupancy::SECTOR as f64,
+            instructions: threads as f64 * (PER_THREAD + packed * PER_ACCESS + of_elements),
+            blocks: self.blocks(),
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.total.div_ceil(self.pack * u64::from(BLOCK))
+    }
+
+    pub fn launch(&self, name: &str, spec: &Spec) -> Launch {
+        let ShortRows { task, total, length, pack, steps } = self;
+        let (compute, output) = (compute_type(spec), &task.outputs[0]);
+        let place = |operand: &Operand| match operand.origin {
+            ElementSource::Memory(place) => place,
+            ElementSource::Draws(_) => unreachable!("all operands are in memory"),
+        };
+        let kind = |operand: &Operand| c_type(operand.tensor.dtype);
+        let constants = task.expression.constants();
+        let mut params = vec![param(format!("{}* out", kind(output)), Arg::Operand(place(output)))];
+        let of_input =
+            |(i, input): (usize, &Operand)| param(format!("const {}* a{i}", kind(input)), Arg::Operand(place(input)));
+        params.extend(task.inputs.iter().enumerate().map(of_input));
+        params.extend(
+            constants.iter().enumerate().map(|(index, &value)| param(format!("C c{index}"), Arg::real(compute, value))),
+        );
+        params.push(u64_param("total", *total));
+        let before = format!(
+            "typedef {} C;\ntypedef {} Index;\n#define N {length}\n#define V {pack}\n{}",
+            c_type(compute),
+            index_type(total + pack * u64::from(BLOCK)),
+            walk::compute_text(task)
+        );
+        let width = |operand: &Operand| (*pack).min(ACCESS / operand.tensor.dtype.size());
+        // Each operand's elements are in packs, from which the compiler makes registers.
+        let element = |name: &str, operand: &Operand| format!("{name}[v / {0}].at[v % {0}]", width(operand));
+        let packs = |name: &str, operand: &Operand| {
+            format!("  Pack<{}, {width}> {name}[V / {width}];\n", kind(operand), width = width(operand))
+        };
+        let mut reads = String::new();
+        for (i, (input, steps)) in task.inputs.iter().zip(steps).enumerate() {
+            let (kind, width, own) = (kind(input), width(input), element(&format!("p{i}"), input));
+            reads += &packs(&format!("p{i}"), input);
+            reads += &match steps {
+                None => format!(
+                    "  if (is_whole) {{\n{EACH_PACK}V / {width}; k++) p{i}[k] = *(const Pack<{kind}, {width}>*)(a{i} + e + k * {width});\n  }} else {{\n\
+                     {EACH_ELEMENT} {own} = a{i}[e + v];\n  }}\n"
+                ),
+                Some([of_row, of_element]) => {
+                    format!("{EACH_ELEMENT} {own} = a{i}[(i64)rows[v] * {of_row} + (i64)columns[v] * {of_element}];\n")
+                }
+            };
+        }
+        let values =
+            task.inputs.iter().enumerate().map(|(i, input)| format!("load<C>({})", element(&format!("p{i}"), input)));
+        let values: Vec<String> = values.chain((0..constants.len()).map(|index| format!("c{index}"))).collect();
+        let (own, wide, result) = (kind(output), width(output), element("q", output));
+        let body = format!(
+            "{POSITION}{reads}{}{EACH_ELEMENT} store<C>({result}, compute({}));\n  if (is_whole) {{\n\
+             {EACH_PACK}V / {wide}; k++) *(Pack<{own}, {wide}>*)(out + e + k * {wide}) = q[k];\n    return;\n  }}\n\
+             {EACH_ELEMENT} out[e + v] = {result};\n",
+            packs("q", output),
+            values.join(", ")
+        );
+        launch(name, &before, &params, &body, self.blocks(), BLOCK)
+    }
+}
+
+/// Kernel text: loops over the packs of a thread, up to a number that follows, and over its elements that exist.
+const EACH_PACK: &str = "#pragma unroll\n  for (int k = 0; k < ";
+const EACH_ELEMENT: &str = "#pragma unroll\n  for (int v = 0; v < V; v++) if (e + v < (Index)total)";
+
+/// Kernel text: the row and the column of each element of a thread.
+const POSITION: &str = r#"  const Index e = (Index)GLOBAL_INDEX * V;
+  if (e >= (Index)total) return;
+  const bool is_whole = e + V <= (Index)total;
+  Index rows[V], columns[V];
+  rows[0] = e / N, columns[0] = e - rows[0] * N;
+#pragma unroll
+  for (int v = 1; v < V; v++) {
+    const bool ends = columns[v - 1] + 1 == N;
+    rows[v] = rows[v - 1] + ends, columns[v] = ends ? 0 : columns[v - 1] + 1;
+  }
+"#;
