@@ -11,13 +11,21 @@ const TILES: [u64; 2] = [64, 128];
 /// Numbers of rows and of columns of the tiles for other factors.
 const SMALL_TILES: [u64; 3] = [32, 64, 128];
 
-/// Rows and columns of a tile with a scaling factor for each row and column: even a few tiles take as long as if all
-/// had this size.
+/// Rows and columns of a tile with scaling factors of rows and columns or of blocks: even a few tiles take as long as if all had this
+/// size.
 const SCALED_TILE: u64 = 128;
+/// Depth of a step of such a tile, and depth for which it takes as long as its first loads, its factors and its stores: 1.3 µs of 2.8 µs
+/// with 512 terms, and of 14 µs with 4096 (measured on an H100).
+const SCALED_STEP: u64 = 128;
+const SCALED_DEPTH: u64 = 400;
+/// Minimum depth per block and maximum number of blocks that share the depth of such a tile, with factors of blocks: the library's
+/// kernels for 16384 terms share them among six, those for 4096 terms do not.
+const SCALED_PART: u64 = 2560;
+const SCALED_PARTS: u64 = 6;
 
 /// Time of a tile of a nearly idle device, as a fraction of its time if all SMs multiply, which power then limits: a term of the depth
-/// takes 2.2 ns with up to five tiles of 128 × 128 in 8 bits, and 3.4 ns with 132 (measured on an H100).
-const ALONE: f64 = 0.66;
+/// takes 2.2 ns with up to five tiles of 128 × 128 in 8 bits, and 3.1 ns with 128 (measured on an H100).
+const ALONE: f64 = 0.71;
 
 /// Minimum depth per block if blocks share the depth, because there are fewer tiles than SMs.
 const MIN_DEPTH: u64 = 64;
@@ -106,6 +114,18 @@ impl Division {
         });
         all.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are tiles").1
     }
+
+    /// The division with scaling factors of rows and columns or of blocks. A block has one tile after the other.
+    fn scaled((m, n, k, batch): (u64, u64, u64, u64), form: ScaleForm) -> Division {
+        let tiles = (m.div_ceil(SCALED_TILE) * n.div_ceil(SCALED_TILE) * batch).max(1);
+        let parts = match form {
+            ScaleForm::Blocks => (UNITS / tiles).min(k / SCALED_PART).clamp(1, SCALED_PARTS),
+            ScaleForm::Tensor | ScaleForm::RowsAndColumns => 1,
+        };
+        let depth = k.div_ceil(parts).next_multiple_of(SCALED_STEP) + SCALED_DEPTH;
+        let (blocks, of_block) = (tiles * parts, 2.0 * (SCALED_TILE * SCALED_TILE * depth) as f64);
+        Division { blocks, flops: of_block * blocks as f64 * slowed(blocks), parts }
+    }
 }
 
 /// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
@@ -128,7 +148,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
-    let by_row = scales(spec).is_some_and(|scales| scales.form == ScaleForm::RowsAndColumns);
+    let scaled = scales(spec).map(|scales| scales.form).filter(|form| *form != ScaleForm::Tensor);
     // The kernels for any alignment of the result are slow with all operands.
     let is_odd = spec.outputs.iter().any(|tensor| !has_rows_at(tensor, RESULT_ALIGNMENT));
     let operands = spec.inputs[..2].iter().chain(if is_odd { &*spec.outputs } else { &[] });
@@ -137,13 +157,9 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let all_begin_at = |alignment| operands.clone().all(|tensor| has_rows_at(tensor, alignment));
     let pack = is_unaligned.then(|| pack_of(spec.inputs[0].dtype.size(), all_begin_at));
     let unaligned: u64 = if is_unaligned { operands.map(Tensor::bytes).sum() } else { 0 };
-    let division = match by_row {
-        true => {
-            let (rows, columns) = (m.next_multiple_of(SCALED_TILE), n.next_multiple_of(SCALED_TILE));
-            let blocks = (rows * columns * batch / (SCALED_TILE * SCALED_TILE)).max(1);
-            Division { blocks, flops: flops(rows, columns) * slowed(blocks), parts: 1 }
-        }
-        false => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack),
+    let division = match scaled {
+        Some(form) => Division::scaled((m, n, k, batch), form),
+        None => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack),
     };
     let tiling = Tiling {
         flops: division.flops,
