@@ -117,9 +117,9 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
 fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> Task {
     let busy = busy(cost, grid.waves(profile), cached, profile);
     // The first access has a latency, however few bytes there are.
-    let latency = match (cost.read + cost.written, with_matrix_units(cost)) {
+    let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
-        (Traffic { device: 1.., .. }, false) => first_access(cost, cached, profile),
+        (Traffic { device: 1.., .. }, None) => first_access(cost, cached, profile),
         _ => 0.0,
     };
     match launch {
@@ -160,18 +160,15 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     arithmetic.max(others).max(alone)
                 }
             };
-            let join = if cost.tiling.shares_depth { profile.matrix_join.value() } else { 0.0 };
-            let floor = join + if with_matrix_units(cost) { &profile.matrix_floor } else { &profile.kernel_floor }.value();
+            let floor = match cost.matrix {
+                Some(_) if cost.tiling.shares_depth => profile.matrix_floor.value() + profile.matrix_join.value(),
+                Some(_) => profile.matrix_floor.value(),
+                None => profile.kernel_floor.value(),
+            };
             let floor = floor + latency + further_time(cost, cached, profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
-}
-
-/// Whether a launch multiplies with matrix units, whose kernels take longer to begin: a product of 64 × 64 × 64 in `f32` takes as long as
-/// an empty kernel, an access to memory and its 64 terms.
-fn with_matrix_units(cost: &Cost) -> bool {
-    cost.matrix.is_some_and(|arithmetic| arithmetic != Arithmetic::F32)
 }
 
 /// Time in ns of the first access of a kernel to the device's memory. The cache serves a share of the accesses, and no thread waits for
