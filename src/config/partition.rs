@@ -56,6 +56,8 @@ impl Profile {
             &mut self.bandwidth,
             &mut self.cache,
             &mut self.cache_bandwidth,
+            &mut self.cache_reads,
+            &mut self.cache_writes,
             &mut self.host_to_device.bandwidth,
             &mut self.host_to_device.link,
             &mut self.device_to_host.bandwidth,

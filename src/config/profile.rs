@@ -47,9 +47,19 @@ pub struct Profile {
     pub bandwidth: SourcedFigure,
     /// Fraction of that bandwidth that streaming kernels achieve.
     pub bandwidth_efficiency: SourcedFigure,
+    /// Fraction of that bandwidth that kernels achieve that only write; 0 if it is that of other kernels. Memory that reads and writes
+    /// loses time when it changes from one to the other.
+    #[serde(default = "SourcedFigure::none")]
+    pub write_efficiency: SourcedFigure,
     pub cache: SourcedFigure,
-    /// Bandwidth of the last-level cache in bytes per second.
+    /// Bandwidth of the last-level cache in bytes per second, of reads and writes together.
     pub cache_bandwidth: SourcedFigure,
+    /// Bytes per second that kernels read from the last-level cache; 0 if `cache_bandwidth` is the only limit.
+    #[serde(default = "SourcedFigure::none")]
+    pub cache_reads: SourcedFigure,
+    /// Bytes per second that kernels write to the last-level cache; 0 if `cache_bandwidth` is the only limit.
+    #[serde(default = "SourcedFigure::none")]
+    pub cache_writes: SourcedFigure,
     /// Duration of an empty kernel.
     pub kernel_floor: SourcedFigure,
     /// Additional time for the first access to memory.

@@ -115,7 +115,7 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
 }
 
 fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> Task {
-    let busy = busy(cost, cached, profile);
+    let busy = busy(cost, grid.waves(profile), cached, profile);
     // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
@@ -218,6 +218,11 @@ impl Grid {
     fn fit(self) -> f64 {
         f64::from(Cost::WHOLE_UNIT) / f64::from(self.share)
     }
+
+    /// Number of waves of blocks on the whole device.
+    fn waves(self, profile: &Profile) -> f64 {
+        (self.blocks as f64 / (self.fit().max(1.0) * profile.units.value())).ceil().max(1.0)
+    }
 }
 
 /// An operation on threads of the CPU: each moves bytes at the same rate, up to the bandwidth of the host's memory.
@@ -295,13 +300,10 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.matrix_efficiency[arithmetic.name()].value()
 }
 
-/// Times for which a launch's traffic occupies memories and links, each without other traffic.
-fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
-    let device = ((cost.read + cost.written + cost.scratch).device + cost.gaps) as f64;
+/// Times for which the traffic of a launch with this many waves of blocks occupies memories and links, each without other traffic.
+fn busy(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> Busy {
     let link = &profile.host_link;
-    // Operands with unaligned rows move at a part of the bandwidth.
-    let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
-    let bytes = memory_time(device + unaligned, cached, profile) + reread_time(cost, cached, profile);
+    let bytes = device_time(cost, waves, cached, profile) + reread_time(cost, cached, profile);
     let sectors = memory_time(cost.sectors * ops::SECTOR as f64, 1.0, profile);
     Busy {
         memory: bytes.max(sectors),
@@ -310,6 +312,37 @@ fn busy(cost: &Cost, cached: f64, profile: &Profile) -> Busy {
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
         peer: None,
     }
+}
+
+/// Time of the device's memory and cache for the bytes that a launch with this many waves of blocks reads and writes once.
+fn device_time(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> f64 {
+    // Operands with unaligned rows move at a part of the bandwidth.
+    let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
+    let bytes = ((cost.read + cost.written + cost.scratch).device + cost.gaps) as f64 + unaligned;
+    let written = (cost.written.device + cost.scratch.device / 2) as f64;
+    let in_cache = cache_time([bytes - written, written], cost.exchanges > 0.0, waves, profile);
+    // Memory that only writes never changes its direction.
+    let is_write = written > 0.0 && written == bytes && cost.reread.device == 0;
+    let share = match profile.write_efficiency.value() {
+        share if share > 0.0 && is_write => profile.bandwidth_efficiency.value() / share,
+        _ => 1.0,
+    };
+    cached * in_cache + (1.0 - cached) * memory_time(bytes, 0.0, profile) * share
+}
+
+/// Time in which the cache serves bytes that are read, and accepts bytes that are written.
+///
+/// Both directions overlap if some threads read while others write. Threads that exchange what they have read write after that, so the
+/// blocks of a wave read together, and then write together.
+fn cache_time(bytes: [f64; 2], exchanges: bool, waves: f64, profile: &Profile) -> f64 {
+    let rates = [profile.cache_reads.value(), profile.cache_writes.value()];
+    let whole = memory_time(bytes[0] + bytes[1], 1.0, profile);
+    if rates.contains(&0.0) {
+        return whole;
+    }
+    let [read, written] = [bytes[0] / rates[0] * 1e9, bytes[1] / rates[1] * 1e9];
+    let apart = if exchanges { read.min(written) / waves } else { 0.0 };
+    whole.max(read.max(written) + apart)
 }
 
 /// Time of memory for this many bytes, a share of which the cache serves.

@@ -30,7 +30,7 @@ pub fn peer(spec: &Spec, profile: &Profile) -> Task {
             blocks: links.units.value() as u64,
             share: Cost::WHOLE_UNIT,
             block_time: 0.0,
-            busy: Busy { peer: Some((*to, bytes / rate * 1e9)), ..super::busy(&copy.cost(), 0.0, profile) },
+            busy: Busy { peer: Some((*to, bytes / rate * 1e9)), ..super::busy(&copy.cost(), 1.0, 0.0, profile) },
             floor: profile.kernel_floor.value(),
         },
     }

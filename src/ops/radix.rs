@@ -7,7 +7,7 @@
 use super::kernel::{
     BLOCK, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::{LARGEST_BLOCK, SECTOR, UNITS, share};
+use super::occupancy::{LARGEST_BLOCK, SECTOR, UNITS, share, share_with};
 use super::select::GROUPS;
 use super::*;
 
@@ -44,6 +44,11 @@ const CONFLICTS: f64 = 360.0;
 const CONFLICTS_ALONE: f64 = 110.0;
 /// Instructions per position, as for [`CONFLICTS`], of the kernel that counts.
 const COUNT_CONFLICTS: f64 = 30.0;
+
+/// Registers of a thread of the kernel that moves, besides those for its positions, and per position: it has 64 with 4 positions and 110
+/// with 16 (measured on an H100).
+const OTHER_REGISTERS: u64 = 49;
+const PER_HELD: u64 = 4;
 
 /// Number of exchanges of values among a block per pass: two sums over all threads, and eight barriers.
 const EXCHANGES: f64 = 4.0;
@@ -208,6 +213,7 @@ impl Radix {
                 conflicts: CONFLICTS * positions as f64,
                 waits: (rounds + u64::from(is_last)) as f64,
                 exchanges: EXCHANGES,
+                share: share_with(threads, OTHER_REGISTERS + PER_HELD * self.held),
                 ..cost
             });
         }

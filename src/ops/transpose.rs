@@ -81,7 +81,7 @@ impl Operation for Transpose {
         match Tiles::of(spec) {
             Some(tiles) => {
                 let instructions = tiles.instructions(&spec.outputs[0]);
-                Cost { instructions, ..spec.streaming_cost(0.0, tiles.elements()) }
+                Cost { instructions, exchanges: 1.0, ..spec.streaming_cost(0.0, tiles.elements()) }
             }
             None => {
                 let walk::Work { sectors, instructions, .. } = match stream::moved("transpose", spec, dims, &strides) {

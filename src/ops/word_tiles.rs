@@ -101,7 +101,8 @@ impl WordTiles {
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let packs = 2.0 * (spec.outputs[0].bytes() / PACK) as f64;
-        Cost { instructions: PER_PACK * packs, blocks: self.blocks(), ..spec.streaming_cost(0.0, TILE / self.size) }
+        let (instructions, blocks) = (PER_PACK * packs, self.blocks());
+        Cost { instructions, exchanges: 1.0, blocks, ..spec.streaming_cost(0.0, TILE / self.size) }
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {

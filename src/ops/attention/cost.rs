@@ -13,6 +13,10 @@ const TILE: u64 = 128;
 const GRADIENT_QUERIES: u64 = 64;
 const FEW_QUERIES: u64 = 16;
 
+/// Threads of a block of the library's kernels for gradients that multiply, and elements of a bias for which one of them waits once.
+const GRADIENT_THREADS: u64 = 256;
+const BIAS_PER_WAIT: u64 = 4;
+
 /// Head dimensions for which the library has kernels. It pads others.
 const SIZES: [u64; 3] = [64, 128, 256];
 
@@ -220,6 +224,11 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     let steps = if fused.deterministic { shape.keys.div_ceil(STEP) } else { 0 };
     let chain = (TILE_WAITS * steps as f64 - read_again as f64 / BANDWIDTH / WAIT).max(0.0);
     let waves = tiles.blocks.div_ceil(UNITS).max(1) as f64;
+    // A thread loads a bias in pairs of elements, and waits for each sector of 16 elements once.
+    let of_bias = match input(spec, BIAS) {
+        Some(_) => (GRADIENT_QUERIES * TILE / GRADIENT_THREADS / BIAS_PER_WAIT) as f64,
+        None => 0.0,
+    };
     // Another kernel sums `dy * o` first, and two add up the gradients of keys and values over the heads that share them.
     let sums = heads * shape.queries * shape.value_size * 4;
     let is_shared = shape.group > 1;
@@ -228,7 +237,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     Cost {
         flops,
         scratch: Traffic::of(Space::Device, stored),
-        waits: GRADIENT_WAITS + chain / waves,
+        waits: GRADIENT_WAITS + chain / waves + of_bias * tiles.of_block(UNITS, tiles.blocks),
         tiling: Tiling {
             flops: products * scores,
             further,

@@ -11,9 +11,21 @@ const TILES: [u64; 2] = [64, 128];
 /// Numbers of rows and of columns of the tiles for other factors.
 const SMALL_TILES: [u64; 3] = [32, 64, 128];
 
-/// Rows and columns of a tile with a scaling factor for each row and column: even a few tiles take as long as if all
-/// had this size.
+/// Rows and columns of a tile with scaling factors of rows and columns or of blocks: even a few tiles take as long as if all had this
+/// size.
 const SCALED_TILE: u64 = 128;
+/// Depth of a step of such a tile, and depth for which it takes as long as its first loads, its factors and its stores: 1.3 µs of 2.8 µs
+/// with 512 terms, and of 14 µs with 4096 (measured on an H100).
+const SCALED_STEP: u64 = 128;
+const SCALED_DEPTH: u64 = 400;
+/// Minimum depth per block and maximum number of blocks that share the depth of such a tile, with factors of blocks: the library's
+/// kernels for 16384 terms share them among six, those for 4096 terms do not.
+const SCALED_PART: u64 = 2560;
+const SCALED_PARTS: u64 = 6;
+
+/// Time of a tile of a nearly idle device, as a fraction of its time if all SMs multiply, which power then limits: a term of the depth
+/// takes 2.2 ns with up to five tiles of 128 × 128 in 8 bits, and 3.1 ns with 128 (measured on an H100).
+const ALONE: f64 = 0.71;
 
 /// Minimum depth per block if blocks share the depth, because there are fewer tiles than SMs.
 const MIN_DEPTH: u64 = 64;
@@ -64,8 +76,6 @@ const UNALIGNED_BANDWIDTH: f64 = 0.6;
 
 /// Division of a product among blocks.
 struct Division {
-    /// Estimated time in ns of the blocks.
-    time: f64,
     /// Number of blocks.
     blocks: u64,
     /// Operations of all blocks, plus those that would take the time that padding and latencies take.
@@ -75,9 +85,9 @@ struct Division {
 }
 
 impl Division {
-    /// The fastest division of `batch` products of m × n × k. `pack` is the number of elements that kernels for rows of any alignment load
+    /// The fastest division of `batch` products of m × n × k, and the estimated time of its blocks in ns. `pack` is the number of elements that kernels for rows of any alignment load
     /// at once; `None` if rows are aligned.
-    fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, pack: Option<u64>) -> Division {
+    fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, pack: Option<u64>) -> (f64, Division) {
         let is_unaligned = pack.is_some();
         let tiles: &[u64] = if is_wide || is_unaligned { &SMALL_TILES } else { &TILES };
         let rate = if is_wide {
@@ -102,7 +112,7 @@ impl Division {
             let of_block = 2.0 * area * depth as f64;
             let time = blocks.div_ceil(UNITS) as f64 * (of_block / rate).max(FIRST_ACCESS)
                 + if parts > 1 { JOIN } else { 0.0 };
-            Division { time, blocks, flops: of_block * blocks as f64, parts }
+            (time, Division { blocks, flops: of_block * blocks as f64, parts })
         };
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
         let most = (k / MIN_DEPTH).clamp(1, MAX_PARTS);
@@ -111,7 +121,19 @@ impl Division {
             let parts = (1..=RESIDENT_BLOCKS).map(move |waves| (waves * UNITS / tiles).clamp(1, most));
             [1].into_iter().chain(parts).map(move |parts| of_division(rows, columns, parts))
         });
-        all.min_by(|a, b| a.time.total_cmp(&b.time)).expect("there are tiles")
+        all.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are tiles")
+    }
+
+    /// The division with scaling factors of rows and columns or of blocks. A block has one tile after the other.
+    fn scaled((m, n, k, batch): (u64, u64, u64, u64), form: ScaleForm) -> Division {
+        let tiles = (m.div_ceil(SCALED_TILE) * n.div_ceil(SCALED_TILE) * batch).max(1);
+        let parts = match form {
+            ScaleForm::Blocks => (UNITS / tiles).min(k / SCALED_PART).clamp(1, SCALED_PARTS),
+            ScaleForm::Tensor | ScaleForm::RowsAndColumns => 1,
+        };
+        let depth = k.div_ceil(parts).next_multiple_of(SCALED_STEP) + SCALED_DEPTH;
+        let (blocks, of_block) = (tiles * parts, 2.0 * (SCALED_TILE * SCALED_TILE * depth) as f64);
+        Division { blocks, flops: of_block * blocks as f64 * slowed(blocks), parts }
     }
 }
 
@@ -132,17 +154,13 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
-    let by_row = scales(spec).is_some_and(|scales| scales.form == ScaleForm::RowsAndColumns);
+    let scaled = scales(spec).map(|scales| scales.form).filter(|form| *form != ScaleForm::Tensor);
     let pack = if is_narrow { products(spec).first().and_then(pack_of) } else { None };
     let operands = spec.inputs[..2].iter().chain(&spec.outputs);
     let unaligned: u64 = if pack.is_some() { operands.map(Tensor::bytes).sum() } else { 0 };
-    let division = match by_row {
-        true => {
-            let (rows, columns) = (m.next_multiple_of(SCALED_TILE), n.next_multiple_of(SCALED_TILE));
-            let blocks = (rows * columns * batch / (SCALED_TILE * SCALED_TILE)).max(1);
-            Division { time: 0.0, blocks, flops: flops(rows, columns), parts: 1 }
-        }
-        false => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack),
+    let division = match scaled {
+        Some(form) => Division::scaled((m, n, k, batch), form),
+        None => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack).1,
     };
     let tiling = Tiling {
         flops: division.flops,
@@ -170,6 +188,16 @@ pub fn pack_of(gemm: &launch::Gemm) -> Option<u64> {
     (!all_begin_at(ALIGNMENT)).then(pack)
 }
 
+/// Mean time of a block of a launch with this many, relative to its time if all SMs multiply. The last wave occupies a part of them.
+fn slowed(blocks: u64) -> f64 {
+    let last = match blocks % UNITS {
+        0 => UNITS,
+        last => last,
+    };
+    let waves = blocks.div_ceil(UNITS) as f64;
+    (waves - (1.0 - ALONE) * (1.0 - last as f64 / UNITS as f64)) / waves
+}
+
 /// True if vector units multiply.
 fn is_vectorized(spec: &Spec) -> bool {
     matches!(arithmetic(spec), Arithmetic::F32 | Arithmetic::F64)
@@ -191,7 +219,7 @@ pub fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
 pub fn product_time(gemm: &launch::Gemm) -> f64 {
     let (division, cost) = divided(gemm);
     let unaligned = cost.tiling.unaligned as f64 * (1.0 / UNALIGNED_BANDWIDTH - 1.0);
-    division.time.max(((cost.read + cost.written).total() as f64 + unaligned) / BANDWIDTH)
+    time.max(((cost.read + cost.written).total() as f64 + unaligned) / BANDWIDTH)
 }
 
 /// Returns the cost of a plain product of the library as a launch of another operation.
@@ -211,7 +239,7 @@ fn divided(gemm: &launch::Gemm) -> (Division, Cost) {
     let pack = if is_narrow { pack_of(gemm) } else { None };
     let read = factors.into_iter().map(|(index, matrix)| bytes(index, matrix)).sum();
     let is_wide = matches!(gemm.arithmetic, Arithmetic::F32 | Arithmetic::F64);
-    let division = Division::of((m, n, k, batch), is_wide, pack);
+    let (time, division) = Division::of((m, n, k, batch), is_wide, pack);
     let cost = Cost {
         flops: flops(m, n),
         read: Traffic::of(Space::Device, read),

@@ -131,7 +131,8 @@ impl Grid {
     /// Whether windows of equal sizes divide all elements along a dimension.
     pub fn divides(&self, axis: usize) -> bool {
         let is_divided = |[size, stride, padding, dilation]: [PerAxis; 4]| {
-            (size[axis], padding[axis], dilation[axis]) == (stride[axis], 0, 1) && size[axis] * self.y[axis] == self.x[axis]
+            (size[axis], padding[axis], dilation[axis]) == (stride[axis], 0, 1)
+                && size[axis] * self.y[axis] == self.x[axis]
         };
         self.covers(axis) || self.steps.map_or(self.x[axis].is_multiple_of(self.y[axis]), is_divided)
     }

@@ -347,7 +347,9 @@ impl<'a> Kernels<'a> {
             Task::Places => &[("const T* x", 0)],
             Task::PlacesAndZeros => &[("const T* x", 0), ("T* dx", 2)],
             Task::Backward | Task::Gather | Task::Scatter => &[("const T* y", 1), ("T* dx", 2)],
-            Task::Cells | Task::Spread | Task::Held | Task::Bands => &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)],
+            Task::Cells | Task::Spread | Task::Held | Task::Bands => {
+                &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)]
+            }
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);

@@ -402,7 +402,9 @@ impl Split {
             Function::Sums(count) => (2.0 * f64::from(count), 0.0),
             Function::Max | Function::Min => (4.0, 0.0),
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
-            Function::LogSumExp | Function::LogSumExpAndSum => (8.0, 1.0),
+            // A pack of terms of one result has one maximum. Each term of another result has two exponentials of its own.
+            Function::LogSumExp | Function::LogSumExpAndSum if self.along == Along::Terms => (9.0, 1.0),
+            Function::LogSumExp | Function::LogSumExpAndSum => (14.0, 2.0),
         };
         let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
         let partials = Traffic::of(Space::Device, self.last.results * self.last.parts * 4 * sums as u64);

@@ -11,9 +11,6 @@ const PRODUCTS: f64 = 7.0;
 /// Throughput of these products divided by that of the library's: each multiplication waits for the loads of its tile.
 const RATE: f64 = 0.4;
 
-/// Loads of a bias for which a thread waits once: it loads one element after the other, and four of them share a sector.
-const PER_WAIT: f64 = 4.0;
-
 /// Instructions of the kernels before and behind the products: per product of two elements, per row, and per part that is added.
 const PER_PRODUCT: u64 = 6;
 const PER_SUM: u64 = 60 * WARP;
@@ -71,7 +68,8 @@ impl BackwardPartition {
                 share: share_of_block,
                 matrix: Some(arithmetic),
                 alternates: true,
-                waits: 2.0 + each * (1.0 + has_bias.map_or(0.0, |_| of_thread / PER_WAIT)),
+                // Each load of a bias is in a branch of its own, so a thread waits for one after the other.
+                waits: 2.0 + each * (1.0 + has_bias.map_or(0.0, |_| of_thread)),
                 exchanges: 2.0 * each,
                 tiling: Tiling {
                     flops: products / kinds.len() as f64 * scores * (widths[0] + widths[1]) as f64 / RATE,
