@@ -81,6 +81,14 @@ impl Analyzer<'_> {
                         let bare = list.trim_start_matches('[').trim_end_matches(']').to_owned();
                         (list, format!("write the names without brackets: `{bare}`"))
                     }
+                    ExprKind::Field { name, .. } => {
+                        let inner = self.names.name(name.symbol);
+                        let help = format!(
+                            "a label inside a definition is selected by its own name, in all calls together: `{inner}`; one \
+                             call by its label"
+                        );
+                        (written(arg, &self.names), help)
+                    }
                     _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
                 };
                 let help = Some(help);

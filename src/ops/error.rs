@@ -45,7 +45,7 @@ pub enum OpError {
         code(aorta::ops::dtype),
         help(
             "declare it with another type, or make a tensor of another type above: `y: cast(x, to: {})`",
-            if needs.contains("i32") { "i32" } else { "f32" }
+            ["i32", "e4m3"].into_iter().find(|dtype| needs.contains(dtype)).unwrap_or("f32")
         )
     )]
     Dtype {
