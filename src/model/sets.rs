@@ -151,7 +151,13 @@ impl Analyzer<'_> {
         let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
         let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
         let help = suggest::did_you_mean(&text, known.iter().copied())
-            .or_else(|| Some(format!("label an operation of the step: `{text}: nop()`")));
+            .unwrap_or_else(|| match self.scopes.get(name) {
+                Some(Value::Tensor { .. }) => format!(
+                    "figures are of operations, and `{text}` is a buffer: label the operation that uses it, `f: …`, and write `f`"
+                ),
+                _ => format!("label an operation of the step: `{text}: nop()`"),
+            });
+        let help = Some(help);
         self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });
         None
     }

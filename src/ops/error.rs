@@ -67,6 +67,9 @@ pub enum OpError {
             None if !expected.ends_with(']') && has_dims(op) => {
                 format!("`{op}` reduces all dimensions: `dims: [1]` reduces one and keeps the others")
             }
+            None if *op == "copy" && expected.rsplit(' ').next().is_some_and(|dtype| !found.starts_with(dtype)) => {
+                "`copy` keeps the element type: `cast(x -> y)` converts it".to_owned()
+            }
             None => format!("change the declaration or the slice behind the arrow, so that it is {expected}"),
         })
     )]
