@@ -157,7 +157,14 @@ impl Analyzer<'_> {
     }
 
     /// Reports a wrong number of indices. `slices` is true if the members of a family can be sliced.
-    fn index_count(&mut self, base: &Expr, (family, slices): (bool, bool), has: usize, items: &[Expr], span: SrcSpan) -> Value {
+    fn index_count(
+        &mut self,
+        base: &Expr,
+        (family, slices): (bool, bool),
+        has: usize,
+        items: &[Expr],
+        span: SrcSpan,
+    ) -> Value {
         let name = self.text_of(base);
         let given = items.len();
         let help = match (family, has) {

@@ -47,7 +47,8 @@ fn notes(along: &AxisResults, name: &str) -> Vec<String> {
     notes.extend(effect(&along.effect, name));
     if moves {
         notes.extend(along.elsewhere.iter().take(MAX_OTHER_CURVES).map(|curve| {
-            let best = if curve.conclusive { format!(" {}: {}", best_of(curve), best(curve, name)) } else { String::new() };
+            let best =
+                if curve.conclusive { format!(" {}: {}", best_of(curve), best(curve, name)) } else { String::new() };
             format!("at {}: {}{best}", fixed(curve), sparkline(curve))
         }));
         let hidden = along.elsewhere.len().saturating_sub(MAX_OTHER_CURVES);

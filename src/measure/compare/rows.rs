@@ -130,7 +130,11 @@ fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<SideMe
     let figures = figures?;
     let ComparedMetric { unit, better, .. } = figures.first()?;
     let same = figures.iter().all(|figure| figure.unit == *unit);
-    same.then(|| SideMetric { unit, better: *better, values: figures.iter().map(|figure| figure.value.clone()).collect() })
+    same.then(|| SideMetric {
+        unit,
+        better: *better,
+        values: figures.iter().map(|figure| figure.value.clone()).collect(),
+    })
 }
 
 /// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
@@ -258,7 +262,9 @@ fn judge(
     match (effect.verdict, better) {
         (Verdict::Better | Verdict::Worse, None) => (
             Verdict::CannotTell,
-            Some(format!("it differs, and neither unit, name nor expression says which way is better: `--better {name}=higher` or `=lower`")),
+            Some(format!(
+                "it differs, and neither unit, name nor expression says which way is better: `--better {name}=higher` or `=lower`"
+            )),
         ),
         (verdict, _) => (verdict, effect.missing().filter(|_| verdict == Verdict::CannotTell).map(str::to_owned)),
     }
