@@ -46,6 +46,8 @@ fn ideal() -> Profile {
         &mut profile.graph.launch_branch,
         &mut profile.graph.gap,
         &mut profile.graph.dispatch,
+        &mut profile.queues.dispatch,
+        &mut profile.queues.unblock,
         &mut profile.host_to_device.latency,
         &mut profile.device_to_host.latency,
         &mut profile.host_link.latency,

@@ -163,6 +163,7 @@ fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured
     let slots = schedules.iter().map(|schedule| schedule.period.len() as u32).max().unwrap_or(1);
     let request = Request {
         ranks: &ranks,
+        plans: &[],
         backend: &sim,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 0, iterations: 2 * slots },

@@ -72,6 +72,7 @@ pub fn unknown_in(folder: &Path, name: &str) -> InputError {
             let is_suite = SuiteFile::names().any(|suite| suite.eq_ignore_ascii_case(name));
             is_suite.then(|| format!("it is a suite: `aorta suite {name}` runs its cases"))
         })
+        .or_else(|| name.contains('=').then(|| format!("a parameter is set by `--set {name}`")))
         .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
     InputError::UnknownWorkload { name: name.to_owned(), help }
 }

@@ -164,6 +164,10 @@ pub struct Queues {
     /// True if each priority has queues of its own.
     pub by_priority: bool,
     pub rule: QueueRule,
+    /// Time in nanoseconds for which the launch of a kernel occupies the front end, which all queues of a device share.
+    pub dispatch: SourcedFigure,
+    /// Additional time in nanoseconds if the kernel blocked its queue before, since the front end then returns to that queue.
+    pub unblock: SourcedFigure,
 }
 
 /// Condition under which a queue proceeds to its next entry.
@@ -336,6 +340,8 @@ impl Profile {
             ("gap_event", &self.gap_event),
             ("launch_latency", &self.launch_latency),
             ("graph.dispatch", &self.graph.dispatch),
+            ("queues.dispatch", &self.queues.dispatch),
+            ("queues.unblock", &self.queues.unblock),
             ("graph.gap", &self.graph.gap),
             ("host.kernel", &self.host.kernel),
         ];

@@ -1,6 +1,8 @@
-//! Decides whether higher or lower values of a metric are better, by its unit or its name.
+//! Decides whether higher or lower values of a metric are better, by its unit, its name or its expression.
 
 use crate::measure::effect::Direction;
+use crate::model::{Figure, FigureExpr, Metric, Statistic};
+use crate::ops::expression::{Binary, Unary};
 
 /// Words in names of ratios that are better when higher.
 const HIGHER: [&str; 10] =
@@ -26,9 +28,135 @@ pub fn of(name: &str, unit: &str) -> Option<Direction> {
     }
 }
 
+/// How a part of an expression changes as a run gets better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trend {
+    /// It stays: a constant, the work of the file, or the time of another order of the same operations.
+    Stays,
+    Better(Direction),
+    Unknown,
+}
+
+impl Trend {
+    fn opposite(self) -> Trend {
+        match self {
+            Trend::Better(direction) => Trend::Better(direction.opposite()),
+            other => other,
+        }
+    }
+
+    /// The trend of a sum, or of a product of positive values.
+    fn with(self, other: Trend) -> Trend {
+        match (self, other) {
+            (Trend::Stays, trend) | (trend, Trend::Stays) => trend,
+            (a, b) if a == b => a,
+            _ => Trend::Unknown,
+        }
+    }
+}
+
+/// Direction of a metric by its expression, such as that of `speedup` or `1 - stretch(a) / 2`; `None` if parts of it point
+/// in different directions, as in `time(a) / time(b)`. `metrics` are those of the file.
+pub fn of_expression(expression: &FigureExpr, metrics: &[Metric]) -> Option<Direction> {
+    match trend(expression, metrics) {
+        Trend::Better(direction) => Some(direction),
+        Trend::Stays | Trend::Unknown => None,
+    }
+}
+
+fn trend(expression: &FigureExpr, metrics: &[Metric]) -> Trend {
+    let negative = |value: &FigureExpr| matches!(value, FigureExpr::Constant(constant) if *constant < 0.0);
+    match expression {
+        FigureExpr::Constant(_) | FigureExpr::BySlot(_) => Trend::Stays,
+        FigureExpr::Figure { statistic, .. } | FigureExpr::Metric { statistic, .. }
+            if matches!(statistic, Some(Statistic::Std | Statistic::Cv)) =>
+        {
+            Trend::Better(Direction::LowerIsBetter)
+        }
+        FigureExpr::Figure { figure, .. } => of_figure(*figure),
+        FigureExpr::Metric { metric, .. } => trend(&metrics[*metric].value, metrics),
+        FigureExpr::Unary(Unary::Negate, value) => trend(value, metrics).opposite(),
+        FigureExpr::Unary(Unary::Sqrt | Unary::Log | Unary::Log2 | Unary::Exp | Unary::Round, value) => {
+            trend(value, metrics)
+        }
+        FigureExpr::Unary(_, value) => match trend(value, metrics) {
+            Trend::Stays => Trend::Stays,
+            _ => Trend::Unknown,
+        },
+        FigureExpr::Binary(binary, a, b) => {
+            let (of_a, of_b) = (trend(a, metrics), trend(b, metrics));
+            let flipped = |trend: Trend, flips: bool| if flips { trend.opposite() } else { trend };
+            match binary {
+                Binary::Add | Binary::Max | Binary::Min => of_a.with(of_b),
+                Binary::Subtract => of_a.with(of_b.opposite()),
+                Binary::Multiply => flipped(of_a, negative(b)).with(flipped(of_b, negative(a))),
+                Binary::Divide => flipped(of_a, negative(b)).with(flipped(of_b.opposite(), negative(a))),
+                _ if (of_a, of_b) == (Trend::Stays, Trend::Stays) => Trend::Stays,
+                _ => Trend::Unknown,
+            }
+        }
+    }
+}
+
+fn of_figure(figure: Figure) -> Trend {
+    match figure {
+        Figure::Overlap | Figure::Bandwidth | Figure::BusBandwidth | Figure::Speedup | Figure::Utilization => {
+            Trend::Better(Direction::HigherIsBetter)
+        }
+        Figure::Time | Figure::Exposed | Figure::Gap | Figure::Delay | Figure::Stretch | Figure::MemoryPeak => {
+            Trend::Better(Direction::LowerIsBetter)
+        }
+        Figure::Flops
+        | Figure::Bytes
+        | Figure::CriticalPath
+        | Figure::SerialTime
+        | Figure::DeviceUnits
+        | Figure::DeviceMemory
+        | Figure::DeviceBandwidth
+        | Figure::DeviceFlops => Trend::Stays,
+        Figure::Busy | Figure::Slack => Trend::Unknown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::tests::planned;
+
+    #[test]
+    fn an_expression_tells() {
+        use Direction::{HigherIsBetter, LowerIsBetter};
+        let text = "
+stream s[2]
+buffer x: f32[8]
+step { on s[0] { a: map(x + 1) } on s[1] { b: map(x + 2) } }
+metric par = speedup
+metric lost = 1 - par
+metric share = critical_path / time
+metric slower = stretch(a) * 100
+metric turned = -1 * stretch(a)
+metric spread = time.cv
+metric ratio = time(a) / time(b)
+metric work = flops / bytes
+";
+        let (program, _) = planned(text);
+        let of = |name: &str| {
+            let metric = program.metrics.iter().find(|metric| metric.name == name).expect("a metric of the text");
+            of_expression(&metric.value, &program.metrics)
+        };
+        for (name, better) in [
+            ("par", Some(HigherIsBetter)),
+            ("lost", Some(LowerIsBetter)),
+            ("share", Some(HigherIsBetter)),
+            ("slower", Some(LowerIsBetter)),
+            ("turned", Some(HigherIsBetter)),
+            ("spread", Some(LowerIsBetter)),
+            ("ratio", None),
+            ("work", None),
+        ] {
+            assert_eq!(of(name), better, "{name}");
+        }
+    }
 
     #[test]
     fn a_unit_or_a_name_tells() {

@@ -13,6 +13,7 @@ use crate::base::units::{self, Dimension};
 use crate::model::{Expectation, FigureExpr, Metric, OpSet, Statistic};
 use crate::ops::expression::{Binary, Unary};
 
+use super::direction;
 use super::evidence::{Evidence, FigureSamples, Figures, Quotient};
 use super::record::{MetricRecord, OverSlots};
 use super::stats::samples_for;
@@ -408,7 +409,9 @@ pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
         };
         let ranks_with_value = (value.is_ok() && members.len() < ranks.len()).then_some(members.len() as u32);
         let record = record(metric, value, (0..slots[0][index].len()).map(slot));
-        MetricRecord { ranks: ranks_with_value, ..record }
+        let known = direction::of(&record.name, &record.unit).is_some();
+        let better = direction::of_expression(&metric.value, &first.program.metrics).filter(|_| !known);
+        MetricRecord { ranks: ranks_with_value, better, ..record }
     });
     all.collect()
 }
@@ -433,6 +436,7 @@ fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item
         name: metric.name.clone(),
         value: value.map(to_si),
         unit,
+        better: None,
         text,
         note,
         ranks: None,

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use super::cases::{Case, CasesHeader};
-use super::direction;
 use super::effect::Direction;
 use super::pace::Pace;
 use super::record::MetricRecord;
@@ -79,7 +78,7 @@ impl CaseOrder {
                 RATE => -CurvePoint::of(case, "", pace)?.rate(unit).value,
                 name => {
                     let metric = metric(case, name).filter(|_| pace == Pace::Headline)?;
-                    match direction::of(name, &metric.unit) {
+                    match metric.direction() {
                         Some(Direction::HigherIsBetter) => -metric.value?,
                         _ => metric.value?,
                     }

@@ -13,6 +13,9 @@ use crate::exec::{Health, LaunchMode};
 use crate::model::{Program, Units};
 use crate::schedule::{Lane, Schedule};
 
+use super::direction;
+use super::effect::Direction;
+
 mod advice;
 mod fusion;
 mod ranks;
@@ -391,6 +394,9 @@ pub struct MetricRecord {
     /// the value is that of a round.
     pub value: Option<f64>,
     pub unit: String,
+    /// Direction in which the value gets better, if the expression tells, but neither the unit nor the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<Direction>,
     /// Value as displayed.
     pub text: String,
     /// Reason why there is no value; `None` if there is one.
@@ -405,6 +411,13 @@ pub struct MetricRecord {
     /// Range of the values in `slots`; `None` if no slot has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_slots: Option<OverSlots>,
+}
+
+impl MetricRecord {
+    /// Direction in which the metric gets better; `None` if neither unit, name nor expression tells.
+    pub fn direction(&self) -> Option<Direction> {
+        direction::of(&self.name, &self.unit).or(self.better)
+    }
 }
 
 /// Least, median and greatest of the slots' values, as displayed.

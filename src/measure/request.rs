@@ -4,6 +4,7 @@ use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
 use crate::model::{self, Program};
+use crate::plan::ranks::RankPlan;
 use crate::plan::{self, Plan};
 use crate::schedule::{self, Schedule};
 
@@ -16,6 +17,8 @@ const OBSERVED: u64 = 64;
 pub struct Request<'a> {
     /// The ranks of the world, at least one. With peers, this process runs only its own.
     pub ranks: &'a [RankRequest<'a>],
+    /// The plans of all ranks, by which a run on one stream that would never end is left out; empty if they are not known.
+    pub plans: &'a [RankPlan],
     pub backend: &'a dyn Backend,
     pub modes: &'a [LaunchMode],
     pub effort: EffortPlan,
@@ -65,6 +68,7 @@ impl<'a> Request<'a> {
     ) -> Request<'a> {
         Request {
             ranks,
+            plans: &[],
             backend,
             modes: match settings.launch {
                 LaunchSetting::Stream => &[LaunchMode::Stream],

@@ -8,6 +8,7 @@ use crate::base::{Nanos, SrcSpan, counted, stage};
 use crate::config::ObserveSetting;
 use crate::exec::{ExecError, LaunchMode, ObservedBy, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
+use crate::plan;
 
 use super::alone::Alone;
 use super::blocks::{self, MeasuredBlocks};
@@ -45,7 +46,14 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     }
     let mut serial = Vec::new();
     if failure.is_none() && needs_single_stream_run(request.first().program) && !request.control.stopped() {
-        failure = serials(request, &sampled, &mut serial, &mut warnings).err();
+        match plan::ranks::complete_on_one_stream(request.plans) {
+            true => failure = serials(request, &sampled, &mut serial, &mut warnings).err(),
+            false => warnings.push(
+                "the run on one stream is left out, because on one stream the ranks would wait for each other's transfers for \
+                 ever: figures that compare with it, such as `speedup`, have no value"
+                    .to_owned(),
+            ),
+        }
     }
     // A run that was stopped after the headline may lack observed iterations or the run on one stream.
     let interrupted = failure.is_none() && request.control.stopped();

@@ -28,6 +28,8 @@ struct BatchedCollective {
     inputs: Vec<(ViewId, SrcSpan)>,
     outputs: Vec<(ViewId, SrcSpan)>,
     stream: StreamId,
+    /// As in `Expansion`.
+    on_depth: u8,
     label: LabelId,
     labelled: bool,
     phase: PhaseId,
@@ -94,6 +96,7 @@ impl<'a> Analyzer<'a> {
                 inputs,
                 outputs,
                 stream,
+                on_depth: self.expansion.on_depth,
                 label: label.unwrap_or(self.expansion.label),
                 labelled: label.is_some(),
                 phase: self.expansion.phase,
@@ -182,9 +185,10 @@ impl<'a> Analyzer<'a> {
         let (inputs, outputs) = (views(|part| &part.inputs), views(|part| &part.outputs));
         // In tables and metrics, the first label names the group.
         let label = batch.parts.iter().find(|part| part.labelled).unwrap_or(first).label;
-        let outer = (self.expansion.stream, self.expansion.phase);
-        (self.expansion.stream, self.expansion.phase) = (Some(first.stream), first.phase);
+        let outer = (self.expansion.stream, self.expansion.on_depth, self.expansion.phase);
+        (self.expansion.stream, self.expansion.on_depth, self.expansion.phase) =
+            (Some(first.stream), first.on_depth, first.phase);
         self.push_op(OpKind::Run(spec), span, Some(label), &inputs, &outputs);
-        (self.expansion.stream, self.expansion.phase) = outer;
+        (self.expansion.stream, self.expansion.on_depth, self.expansion.phase) = outer;
     }
 }

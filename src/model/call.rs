@@ -173,6 +173,10 @@ impl<'a> Analyzer<'a> {
         let Expansion { phase, turn, .. } = self.expansion;
         let new = NewOp { kind, stream, label: label.unwrap_or(self.expansion.label), phase, turn, span };
         let op = self.expansion.step.push(new, inputs, outputs);
+        if self.expansion.on_depth > 0 {
+            self.expansion.on_depths.resize(op.index(), 0);
+            self.expansion.on_depths.push(self.expansion.on_depth);
+        }
         let mut waiting = std::mem::take(&mut self.expansion.after);
         for block in &mut waiting {
             if block.done.insert(stream) {
@@ -536,10 +540,18 @@ impl<'a> Analyzer<'a> {
     fn written_type(&self, operation: Option<&str>, arg: &Arg) -> ModelError {
         let help = match operation {
             Some("recv") => RECEIVED.to_owned(),
-            _ => format!(
-                "leave `-> …` out for scratch memory, or declare it above: `buffer y: {}`",
-                written(&arg.value, &self.names)
-            ),
+            _ => {
+                let text = written(&arg.value, &self.names);
+                match arg.value.as_name() {
+                    Some(_) => format!(
+                        "leave `-> …` out for scratch memory, and convert the result: `y: cast(x, to: {text})`, where `x` is the \
+                         label of this operation"
+                    ),
+                    None => {
+                        format!("leave `-> …` out for scratch memory, or declare it above: `buffer y: {text}`")
+                    }
+                }
+            }
         };
         ModelError::WrittenType { help, at: arg.value.span.into() }
     }

@@ -147,7 +147,8 @@ impl<'a> Analyzer<'a> {
                 .collect();
             let end = self.expansion.step.ops.len() + self.ops_of_batch();
             let ops = first_op as u32..end as u32;
-            let tensors = Tensors { inputs: read, outputs: written, incomplete };
+            let depth = self.expansion.calls.len() as u8;
+            let tensors = Tensors { inputs: read, outputs: written, depth, incomplete };
             self.close_label(call, label, LabelData::call(ops, members).with_tensors(tensors));
         }
     }

@@ -45,6 +45,11 @@ pub(super) struct Expansion<'a> {
     pub bare: FxHashMap<SrcSpan, BareInput>,
     /// The stream of the innermost `on`; `None` outside of such blocks.
     pub stream: Option<StreamId>,
+    /// Number of calls that were open at the innermost `on`; 0 outside of definitions.
+    pub on_depth: u8,
+    /// For each operation of this step up to the last that a definition has placed by an `on`, the `on_depth` of that
+    /// block; 0 for the others.
+    pub on_depths: Vec<u8>,
     pub label: LabelId,
     pub phase: PhaseId,
     /// The innermost open loop turn or call.
@@ -199,6 +204,7 @@ impl<'a> Analyzer<'a> {
         expansion.last_of.clear();
         expansion.outputs.clear();
         expansion.writers = Writers::default();
+        expansion.on_depths.clear();
         expansion.bare.values_mut().for_each(|bare| bare.turn = 0);
         self.scopes.enter_frame();
         self.block(body);
@@ -320,9 +326,13 @@ impl<'a> Analyzer<'a> {
     }
 
     fn on(&mut self, stream: &Expr, after: &'a [Edge], body: &'a Block) {
-        let outer = self.expansion.stream;
+        let outer = (self.expansion.stream, self.expansion.on_depth);
         match self.eval(stream) {
-            Value::Stream { first, count: None, .. } => self.expansion.stream = Some(StreamId(first)),
+            Value::Stream { first, count: None, .. } => {
+                self.expansion.stream = Some(StreamId(first));
+                // At most `limits::CALLS` calls are open.
+                self.expansion.on_depth = self.expansion.calls.len() as u8;
+            }
             Value::Stream { count: Some(_), .. } => {
                 let name = self.text_of(stream);
                 self.error(ModelError::WrongType {
@@ -350,7 +360,7 @@ impl<'a> Analyzer<'a> {
         if waits {
             self.expansion.after.pop();
         }
-        self.expansion.stream = outer;
+        (self.expansion.stream, self.expansion.on_depth) = outer;
     }
 
     /// The stream of the innermost `on`, or `main`.

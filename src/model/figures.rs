@@ -354,6 +354,9 @@ impl<'a> Analyzer<'a> {
         let near = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref)));
         let help = match (figure_elsewhere(&name), near) {
             (Some(help), _) => help.to_owned(),
+            (None, _) if Statistic::from_name(&name).is_some() => {
+                format!("a statistic follows a figure: `time.{name}`, `time(f).{name}`")
+            }
             (None, Some(near)) => format!("did you mean `{near}`?"),
             (None, None) if ["iteration", "rank"].contains(&name.as_str()) => {
                 format!("the figures are {}", suggest::listed(&figures))

@@ -38,6 +38,8 @@ pub(super) struct LabelData {
 pub(super) struct Tensors {
     pub inputs: Vec<(Symbol, ViewId)>,
     pub outputs: Vec<(Symbol, ViewId)>,
+    /// Number of definitions whose calls are open around the call.
+    pub depth: u8,
     /// True if a mistake, which has been reported, leaves some labels unknown.
     pub incomplete: bool,
 }

@@ -113,6 +113,13 @@ impl Analyzer<'_> {
                         "`tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of this one"
                             .to_owned(),
                     ),
+                    OptionType::Int(..) if plain && matches!(option.name, "to" | "from") => {
+                        let text = written(expr, &self.names);
+                        Some(format!(
+                            "no rank has this number: leave such ranks out by an `if`, or wrap around, `{}: ({text}) % world`",
+                            option.name
+                        ))
+                    }
                     OptionType::Number(Dimension::TIME) if plain => Some("write its unit after it: `10us`".to_owned()),
                     OptionType::Number(Dimension::BYTES) if plain => {
                         Some("write its unit after it: `64MiB`".to_owned())

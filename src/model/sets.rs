@@ -81,6 +81,14 @@ impl Analyzer<'_> {
                         let bare = list.trim_start_matches('[').trim_end_matches(']').to_owned();
                         (list, format!("write the names without brackets: `{bare}`"))
                     }
+                    ExprKind::Field { name, .. } => {
+                        let inner = self.names.name(name.symbol);
+                        let help = format!(
+                            "a label inside a definition is selected by its own name, in all calls together: `{inner}`; one \
+                             call by its label"
+                        );
+                        (written(arg, &self.names), help)
+                    }
                     _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
                 };
                 let help = Some(help);
@@ -143,7 +151,13 @@ impl Analyzer<'_> {
         let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
         let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
         let help = suggest::did_you_mean(&text, known.iter().copied())
-            .or_else(|| Some(format!("label an operation of the step: `{text}: nop()`")));
+            .unwrap_or_else(|| match self.scopes.get(name) {
+                Some(Value::Tensor { .. }) => format!(
+                    "figures are of operations, and `{text}` is a buffer: label the operation that uses it, `f: …`, and write `f`"
+                ),
+                _ => format!("label an operation of the step: `{text}: nop()`"),
+            });
+        let help = Some(help);
         self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });
         None
     }

@@ -45,7 +45,7 @@ impl Analyzer<'_> {
                 None => Value::Unknown,
             },
             Value::Stream { first, count: Some(count), family } => {
-                let [item] = items else { return self.index_count(base, true, 1, items.len(), span) };
+                let [item] = items else { return self.index_count(base, (true, false), 1, items, span) };
                 match self.place(base, item, u64::from(count)) {
                     Some(index) => Value::Stream { first: first + index as u32, count: None, family },
                     None => Value::Unknown,
@@ -59,7 +59,7 @@ impl Analyzer<'_> {
             },
             Value::Labels(family) => self.member(family, base, items, span),
             Value::List(list) => {
-                let [item] = items else { return self.index_count(base, true, 1, items.len(), span) };
+                let [item] = items else { return self.index_count(base, (true, false), 1, items, span) };
                 match self.eval(item) {
                     Value::Range { from, to, .. } => {
                         if from < 0 || to > list.len() as i64 || from > to {
@@ -156,10 +156,26 @@ impl Analyzer<'_> {
         good.then_some(dims)
     }
 
-    /// Reports a wrong number of indices.
-    fn index_count(&mut self, base: &Expr, family: bool, has: usize, given: usize, span: SrcSpan) -> Value {
+    /// Reports a wrong number of indices. `slices` is true if the members of a family can be sliced.
+    fn index_count(
+        &mut self,
+        base: &Expr,
+        (family, slices): (bool, bool),
+        has: usize,
+        items: &[Expr],
+        span: SrcSpan,
+    ) -> Value {
         let name = self.text_of(base);
+        let given = items.len();
         let help = match (family, has) {
+            (true, 1) if slices && given > 1 => {
+                let texts: Vec<String> = items.iter().map(|item| self.text_of(item)).collect();
+                format!(
+                    "the first brackets choose a member, further ones a slice of it: `{name}[{}][{}]`",
+                    texts[0],
+                    texts[1..].join(", ")
+                )
+            }
             (true, 1) => {
                 format!("write one index: `{name}[0]`; a slice of the member follows: `{name}[0][0..4]`")
             }
@@ -213,7 +229,7 @@ impl Analyzer<'_> {
         let sizes = self.program.views.tensor(view).dims;
         let open = if family > 0 { usize::from(family) } else { sizes.len() };
         if items.len() > open || (family > 0 && items.len() != open) {
-            return self.index_count(base, family > 0, open, items.len(), span);
+            return self.index_count(base, (family > 0, true), open, items, span);
         }
         let Some(selected) = self.select(base, items, &sizes) else { return Value::Unknown };
         if is_view && self.is_part(view) {

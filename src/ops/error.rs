@@ -45,7 +45,7 @@ pub enum OpError {
         code(aorta::ops::dtype),
         help(
             "declare it with another type, or make a tensor of another type above: `y: cast(x, to: {})`",
-            if needs.contains("i32") { "i32" } else { "f32" }
+            ["i32", "e4m3"].into_iter().find(|dtype| needs.contains(dtype)).unwrap_or("f32")
         )
     )]
     Dtype {
@@ -66,6 +66,9 @@ pub enum OpError {
             }
             None if !expected.ends_with(']') && has_dims(op) => {
                 format!("`{op}` reduces all dimensions: `dims: [1]` reduces one and keeps the others")
+            }
+            None if *op == "copy" && expected.rsplit(' ').next().is_some_and(|dtype| !found.starts_with(dtype)) => {
+                "`copy` keeps the element type: `cast(x -> y)` converts it".to_owned()
             }
             None => format!("change the declaration or the slice behind the arrow, so that it is {expected}"),
         })

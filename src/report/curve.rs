@@ -38,7 +38,7 @@ fn notes(along: &AxisResults, name: &str) -> Vec<String> {
     if !curve.conclusive {
         notes.push("no conclusion: a case is not a measurement, or has a single sample".to_owned());
     } else if moves {
-        notes.push(format!("best: {}", best(curve, name)));
+        notes.push(format!("{}: {}", best_of(curve), best(curve, name)));
         notes.extend(curve.knee.filter(|knee| *knee != curve.best).map(|knee| {
             let (value, share) = (&curve.points[knee].value, scaling::ENOUGH * 100.0);
             format!("knee: {name} = {value} is the smallest value that reaches {share:.0} % of the best rate")
@@ -47,7 +47,8 @@ fn notes(along: &AxisResults, name: &str) -> Vec<String> {
     notes.extend(effect(&along.effect, name));
     if moves {
         notes.extend(along.elsewhere.iter().take(MAX_OTHER_CURVES).map(|curve| {
-            let best = if curve.conclusive { format!(" best: {}", best(curve, name)) } else { String::new() };
+            let best =
+                if curve.conclusive { format!(" {}: {}", best_of(curve), best(curve, name)) } else { String::new() };
             format!("at {}: {}{best}", fixed(curve), sparkline(curve))
         }));
         let hidden = along.elsewhere.len().saturating_sub(MAX_OTHER_CURVES);
@@ -152,7 +153,13 @@ fn work(curve: &Curve) -> String {
     }
 }
 
-/// The best value of an axis with its time, and the values that cannot be distinguished from it.
+/// Names what decides between the values of an axis: the rate if their work differs, otherwise the time.
+fn best_of(curve: &Curve) -> &'static str {
+    if curve.growth == Growth::Stays { "best" } else { "best rate" }
+}
+
+/// The best value of an axis, and the values that cannot be distinguished from it. With its time, and before that with its
+/// rate if the work differs, because the rate then decides.
 fn best(curve: &Curve, name: &str) -> String {
     let point = &curve.points[curve.best];
     let Interval { value, low, high } = point.time;
@@ -164,7 +171,11 @@ fn best(curve: &Curve, name: &str) -> String {
         1 => format!("; {} is within noise of it", alike[0]),
         _ => format!("; {} are within noise of it", alike.join(", ")),
     };
-    format!("{name} = {} ({time}{interval}){alike}", point.value)
+    let rate = match curve.growth {
+        Growth::Stays => String::new(),
+        Growth::Proportional | Growth::Varies => format!("{}; ", rate_text(curve.unit, rate(curve, point))),
+    };
+    format!("{name} = {} ({rate}{time}{interval}){alike}", point.value)
 }
 
 /// Effects of an axis that are smaller than they should be.

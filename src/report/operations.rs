@@ -179,10 +179,13 @@ impl OperationGroup<'_> {
         self.members.iter().any(|member| member.assumed || between_ranks(member) && member.bus_bytes.is_none())
     }
 
-    /// True if arithmetic limits the group: the rate then has the unit of the peak beside it.
-    fn bound_by_arithmetic(&self) -> bool {
-        let bound = self.of_peak().and_then(|(_, bound)| bound);
-        bound.is_some_and(verdict::is_arithmetic)
+    /// True if the rate counts arithmetic, false if it counts bytes. The limiting resource decides, so that the rate has the
+    /// unit of the peak beside it; without one, the arithmetic per byte does.
+    fn counts_arithmetic(&self, flops: f64, bytes: f64) -> bool {
+        match self.of_peak().and_then(|(_, bound)| bound) {
+            Some(bound) => verdict::is_arithmetic(bound),
+            None => flops > 32.0 * bytes,
+        }
     }
 
     /// The rate of arithmetic or of bytes while the operations do not wait; between ranks the bus bandwidth.
@@ -193,7 +196,7 @@ impl OperationGroup<'_> {
         match self.bus_bytes() {
             _ if seconds <= 0.0 || flops + bytes <= 0.0 || self.has_unknown_size() => ABSENT.to_owned(),
             Some(bus) => Rate(bus / seconds, "B/s").to_string(),
-            None if flops > 32.0 * bytes || self.bound_by_arithmetic() => Rate(flops / seconds, "FLOP/s").to_string(),
+            None if self.counts_arithmetic(flops, bytes) => Rate(flops / seconds, "FLOP/s").to_string(),
             None => Rate(bytes / seconds, "B/s").to_string(),
         }
     }

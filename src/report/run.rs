@@ -219,7 +219,11 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Sec
     let analysis = rank.analysis.as_ref().filter(|analysis| !analysis.lanes_busy_ns.is_empty())?;
     let whole = analysis.split.time_ns.0.max(1) as f64;
     let mut table = Table::new(["stream", "operations", "busy", "share of time", "queue"]);
-    for (index, lane) in record.program.lanes.iter().enumerate().take(LANES) {
+    let runs = |index: usize| {
+        variant.ranks.iter().flat_map(|rank| &rank.operations).any(|operation| operation.lane as usize == index)
+    };
+    let (used, idle): (Vec<_>, Vec<_>) = record.program.lanes.iter().enumerate().partition(|(index, _)| runs(*index));
+    for &(index, lane) in used.iter().take(LANES) {
         let busy = analysis.lanes_busy_ns.get(index).copied().unwrap_or_default();
         let operations = rank.operations.iter().filter(|one| one.lane as usize == index && one.start_ns.is_some());
         let name = match lane.streams.as_slice() {
@@ -234,12 +238,15 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Sec
             lane.queue_text(),
         ]);
     }
-    let hidden = record.program.lanes.len().saturating_sub(LANES);
+    let hidden = used.len().saturating_sub(LANES);
+    let mut notes = Vec::from_iter((hidden > 0).then(|| format!("{hidden} more streams; --json has all of them")));
+    let idle: Vec<String> = idle.iter().map(|(_, lane)| format!("`{}`", lane.name)).collect();
+    notes.extend((!idle.is_empty()).then(|| format!("no operation in this iteration: {}", idle.join(", "))));
     let slot = slots::of(record, rank);
     Some(Section {
         title: format!("Streams, in one iteration ({}{slot}{})", variant_name(record, variant), disturbed(rank)),
         table: Some(table),
-        notes: Vec::from_iter((hidden > 0).then(|| format!("{hidden} more streams; --json has all of them"))),
+        notes,
         ..Section::default()
     })
 }

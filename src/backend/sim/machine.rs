@@ -22,6 +22,8 @@ mod agenda;
 mod exchanges;
 mod paths;
 mod state;
+#[cfg(test)]
+mod tests;
 mod units;
 mod watched;
 
@@ -109,6 +111,8 @@ struct SimDevice {
     admitted: Vec<TaskId>,
     /// Copy engines to the device, from the device, and to other devices.
     copies: [Engines; 3],
+    /// Time at which the front end that all hardware queues share can launch the next kernel.
+    front_end: Time,
 }
 
 /// The work to which a flow belongs.
@@ -162,6 +166,8 @@ pub struct SimMachine {
     moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
+    /// Time for which a launch occupies the front end, and additional time if its queue has been blocked.
+    dispatch_times: [Time; 2],
     /// For each lane, the number of calls whose work has not ended.
     outstanding: Vec<u32>,
     /// For each lane, its limit of occupied compute units, and those that it occupies, in units of 1/32. Nodes of
@@ -190,6 +196,7 @@ impl SimMachine {
             free: capacity,
             admitted: Vec::new(),
             copies: [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToHost].map(engines),
+            front_end: 0,
         };
         let mut flows = Flows::new(0);
         let paths = Paths::new(profile, &ranks, &mut flows);
@@ -220,6 +227,7 @@ impl SimMachine {
             moved: false,
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
+            dispatch_times: [&profile.queues.dispatch, &profile.queues.unblock].map(|figure| whole(figure.value())),
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes.len()],
         }
@@ -367,6 +375,12 @@ impl SimMachine {
     fn handle(&mut self, what: EventKind) {
         match what {
             EventKind::Ready(task) => self.ready(task),
+            EventKind::Dispatch(task) => {
+                let queue = self.state(task).placing.queue.expect("only tasks of a queue wait for the front end");
+                if self.dispatch(task, queue) {
+                    self.start_ready(queue, None);
+                }
+            }
             EventKind::Begin(task) => {
                 self.admit(task);
                 self.assign_units(self.device(task));
@@ -409,8 +423,31 @@ impl SimMachine {
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
             (_, None) => self.launch(task, action),
-            (_, Some(queue)) => self.start_ready(queue),
+            (_, Some(queue)) => self.start_ready(queue, Some(task)),
         }
+    }
+
+    /// Reserves the front end for the launch of a task, and returns when that begins. `unblocks` is true if the task blocked its
+    /// hardware queue until now.
+    fn reserve(&mut self, task: TaskId, unblocks: bool) -> Time {
+        let [launch, unblock] = self.dispatch_times;
+        let now = self.now;
+        let device = self.device(task);
+        let front_end = &mut self.devices[device].front_end;
+        let start = now.max(*front_end);
+        *front_end = start + launch + if unblocks { unblock } else { 0 };
+        start
+    }
+
+    /// Launches the head of a hardware queue. Returns true if the queue continues at once.
+    fn dispatch(&mut self, head: TaskId, queue: u32) -> bool {
+        let action = self.state(head).action;
+        self.launch(head, action);
+        if self.rule == QueueRule::Serial {
+            return false;
+        }
+        self.queues[queue as usize].pop_front();
+        true
     }
 
     /// Starts a kernel or an exchange. A kernel counts as started as long before its first block as it takes to launch it: while it waits
@@ -432,22 +469,22 @@ impl SimMachine {
         }
     }
 
-    /// Starts those tasks at the head of a hardware queue that are ready.
-    fn start_ready(&mut self, queue: u32) {
+    /// Starts those tasks at the head of a hardware queue that are ready. `newest` is the task that has become ready now.
+    fn start_ready(&mut self, queue: u32, newest: Option<TaskId>) {
         while let Some(&head) = self.queues[queue as usize].front() {
-            let rule = self.rule;
             let state = self.state(head);
             if state.open != u32::MAX {
                 return;
             }
-            // Marks the head of a serial queue as started, so that it starts only once.
+            // Marks the head as started, so that it starts only once.
             state.open = u32::MAX - 1;
-            let action = state.action;
-            self.launch(head, action);
-            if rule == QueueRule::Serial {
+            let start = self.reserve(head, newest == Some(head));
+            if start > self.now {
+                return self.at(start, EventKind::Dispatch(head));
+            }
+            if !self.dispatch(head, queue) {
                 return;
             }
-            self.queues[queue as usize].pop_front();
         }
     }
 
@@ -504,7 +541,7 @@ impl SimMachine {
             && self.rule == QueueRule::Serial
         {
             self.queues[queue as usize].pop_front();
-            self.start_ready(queue);
+            self.start_ready(queue, None);
         }
         // A task's end is needed until no dependent can be submitted whose start it affects.
         let forgotten = now - self.longest_gap;

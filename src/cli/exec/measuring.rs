@@ -214,6 +214,7 @@ impl<'a> RunContext<'a> {
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks = RankRequest::all(first, &loaded.compiled.ranks, &schedules);
         let request = Request {
+            plans: &loaded.compiled.ranks,
             exec: exec_options,
             profile: profile.as_ref(),
             keep: &keep,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::measure::cases::{Axis, Case};
+use crate::measure::direction;
+use crate::measure::effect::Direction;
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{AnalysisRecord, RunRecord, Variant};
 use crate::measure::{doubts, slots};
@@ -78,6 +80,8 @@ pub struct ComparedMetric {
     pub name: String,
     /// SI unit of the figure's values.
     pub unit: String,
+    /// Direction in which the figure gets better; `None` if it is unknown.
+    pub better: Option<Direction>,
     pub value: MetricValues,
 }
 
@@ -108,7 +112,8 @@ pub struct ComparedOperation {
 
 impl ComparedMetric {
     pub fn new(name: &str, unit: &str, value: MetricValues) -> ComparedMetric {
-        ComparedMetric { name: name.to_owned(), unit: unit.to_owned(), value }
+        let better = direction::of(name, unit);
+        ComparedMetric { name: name.to_owned(), unit: unit.to_owned(), better, value }
     }
 }
 
@@ -179,9 +184,10 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
         }
     }
     let metrics = variant.metrics.iter().filter_map(|metric| Some((metric, metric.value?)));
-    figures.extend(
-        metrics.map(|(metric, value)| ComparedMetric::new(&metric.name, &metric.unit, MetricValues::Single(value))),
-    );
+    figures.extend(metrics.map(|(metric, value)| ComparedMetric {
+        better: metric.direction(),
+        ..ComparedMetric::new(&metric.name, &metric.unit, MetricValues::Single(value))
+    }));
     if variant.refused.is_some() {
         figures.retain(|figure| matches!(figure.value, MetricValues::Exact(_)));
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use crate::measure::direction;
 use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::pace::Pace;
 use crate::measure::stats::median;
@@ -40,6 +39,7 @@ impl Thresholds {
 /// The values of a metric in the runs of one side.
 struct SideMetric<'a> {
     unit: &'a str,
+    better: Option<Direction>,
     values: Vec<MetricValues>,
 }
 
@@ -103,7 +103,7 @@ fn row(case: &MatchedCase, name: &str, options: &CompareOptions) -> Option<Metri
     }
     follow_time(case, &mut base.values, &mut other.values);
     let threshold = options.thresholds.get(name);
-    let better = options.better.get(name).copied().or_else(|| direction::of(name, base.unit));
+    let better = options.better.get(name).copied().or(base.better).or(other.better);
     let between_runs = options.between_runs.unwrap_or_else(|| case.between_runs());
     let effect = effect((&base.values, &other.values), case.is_simulated(), between_runs, better, threshold);
     let (of_base, of_other) = match effect {
@@ -128,9 +128,13 @@ fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<SideMe
     let figures: Option<Vec<&ComparedMetric>> =
         runs.iter().map(|run| run.figures(pace).iter().find(|figure| figure.name == name)).collect();
     let figures = figures?;
-    let unit = &figures.first()?.unit;
+    let ComparedMetric { unit, better, .. } = figures.first()?;
     let same = figures.iter().all(|figure| figure.unit == *unit);
-    same.then(|| SideMetric { unit, values: figures.iter().map(|figure| figure.value.clone()).collect() })
+    same.then(|| SideMetric {
+        unit,
+        better: *better,
+        values: figures.iter().map(|figure| figure.value.clone()).collect(),
+    })
 }
 
 /// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same
@@ -258,7 +262,9 @@ fn judge(
     match (effect.verdict, better) {
         (Verdict::Better | Verdict::Worse, None) => (
             Verdict::CannotTell,
-            Some(format!("it differs, and neither unit nor name says which way is better: `--better {name}=higher`")),
+            Some(format!(
+                "it differs, and neither unit, name nor expression says which way is better: `--better {name}=higher` or `=lower`"
+            )),
         ),
         (verdict, _) => (verdict, effect.missing().filter(|_| verdict == Verdict::CannotTell).map(str::to_owned)),
     }

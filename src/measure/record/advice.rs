@@ -16,8 +16,8 @@ pub struct AdviceRecord {
     pub help: String,
     /// Source locations, that of the operation that decides first.
     pub places: Vec<String>,
-    /// Number of occurrences in the cycle.
-    pub times: usize,
+    /// Number of occurrences per iteration, averaged over the cycle.
+    pub times: f64,
     #[serde(flatten)]
     pub gain: Gain,
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{DType, Dims, LabelId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{DType, Dims, LabelId, Space, SpecId, SrcSpan, StreamId, ViewId};
 use crate::model::analyzer::Analyzer;
 use crate::model::labels::LabelData;
 use crate::model::program::{Label, Memory, MemoryKind, OpKind};
@@ -23,6 +23,8 @@ pub(super) struct Emission<'t> {
     pub label: LabelId,
     /// The label of the operation or call whose gradients are computed.
     pub of: LabelId,
+    /// Number of definitions whose calls are open around the call whose gradients are computed; `None` for an operation.
+    depth: Option<u8>,
     /// The slices of tensors that have memory.
     memory: FxHashMap<TensorId, ViewId>,
     /// Tensors whose only use is a move after they have been computed, with the destination: they are computed there
@@ -34,13 +36,20 @@ pub(super) struct Emission<'t> {
 }
 
 impl<'t> Emission<'t> {
-    pub fn new(tape: &'t Tape, used: &'t [Used], span: SrcSpan, (label, of): (LabelId, LabelId)) -> Emission<'t> {
+    pub fn new(
+        tape: &'t Tape,
+        used: &'t [Used],
+        span: SrcSpan,
+        (label, of): (LabelId, LabelId),
+        depth: Option<u8>,
+    ) -> Emission<'t> {
         Emission {
             tape,
             used,
             span,
             label,
             of,
+            depth,
             memory: FxHashMap::default(),
             targets: FxHashMap::default(),
             cut: FxHashSet::default(),
@@ -211,7 +220,22 @@ impl Analyzer<'_> {
         self.program.by_rank |= crate::model::specs::depends_on_rank(&spec);
         let spec = SpecId::from(self.program.specs.insert_full(spec).0);
         let label = self.label_of(emission, origin);
-        self.push_op(OpKind::Run(spec), emission.span, Some(label), inputs, outputs).is_some()
+        let outer = (self.expansion.stream, self.expansion.on_depth);
+        if let Some((stream, depth)) = self.placed(emission, origin) {
+            (self.expansion.stream, self.expansion.on_depth) = (Some(stream), depth);
+        }
+        let pushed = self.push_op(OpKind::Run(spec), emission.span, Some(label), inputs, outputs);
+        (self.expansion.stream, self.expansion.on_depth) = outer;
+        pushed.is_some()
+    }
+
+    /// Returns the stream of a forward operation that the called definition has placed by an `on`, and the number of calls open at
+    /// that `on`. `None` if the operation runs where its call does, or on a host stream, whose threads compute no gradients.
+    fn placed(&self, emission: &Emission, origin: u32) -> Option<(StreamId, u8)> {
+        let depth = *self.expansion.on_depths.get(origin as usize)?;
+        let stream = self.expansion.step.ops[origin as usize].stream;
+        let is_inside = emission.depth.is_some_and(|outer| depth > outer);
+        (is_inside && self.program.streams[stream.index()].threads.is_none()).then_some((stream, depth))
     }
 
     /// Returns the label of the operations that compute the gradients of one operation. Its path below the `grad`
@@ -400,5 +424,53 @@ fn find_targets(emission: &mut Emission, steps: &[usize]) {
         if matches!(tape.get(root).source, TensorOrigin::Scratch) && reads[&root] == 1 && fits {
             emission.targets.insert(root, to);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{self, AnalysisOptions};
+    use crate::syntax::{self, SyntaxLimits};
+
+    /// Operations of the text, each with its stream, in order.
+    fn streams(text: &str) -> Vec<String> {
+        let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
+        assert!(errors.is_empty(), "{text}");
+        let program = model::analyze(&ast, &AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let ops = program.cycle[0].ops.iter();
+        ops.map(|op| format!("{} on {}", program.op_name(op), program.streams[op.stream.index()].name)).collect()
+    }
+
+    #[test]
+    fn gradients_run_where_the_definition_placed_their_operation() {
+        let text = "
+stream work
+stream back
+stream link
+buffer x, dx, dy: f32[4, 4]
+
+def sum(x, link -> y) { on link { all_reduce(x -> y) } }
+
+// The first sum is on a stream that the call gives, the second on that of the call.
+def both(x, link -> y) {
+  a: sum(x, link)
+  b: map(a * 2)
+  all_reduce(b -> y)
+}
+
+step {
+  on work { f: both(x, link) }
+  on back { grad(f, dy -> dx) }
+  on link { g: both(x, link) }
+  on back { h: grad(g, dy) }
+}
+";
+        let forward = |stream: &str| {
+            ["all_reduce on link".to_owned(), format!("map on {stream}"), format!("all_reduce on {stream}")]
+        };
+        let backward = ["all_reduce on back", "map on back", "all_reduce on link"].map(str::to_owned);
+        // The `on link` of `sum` decides, also where the call is on that stream too.
+        let expected = [forward("work"), backward.clone(), forward("link"), backward].concat();
+        assert_eq!(streams(text), expected);
     }
 }

@@ -37,6 +37,8 @@ struct GradientTarget {
     /// Label of the operation as it is written.
     text: String,
     ops: std::ops::Range<u32>,
+    /// Number of definitions whose calls are open around the call; `None` for an operation.
+    depth: Option<u8>,
     inputs: Vec<(String, ViewId)>,
     outputs: Vec<(String, ViewId)>,
 }
@@ -138,7 +140,7 @@ impl<'a> Analyzer<'a> {
                 return None;
             }
             let (inputs, outputs) = (named(&tensors.inputs), named(&tensors.outputs));
-            return Some(GradientTarget { label, text, ops, inputs, outputs });
+            return Some(GradientTarget { label, text, ops, depth: Some(tensors.depth), inputs, outputs });
         }
         let op = OpId(ops.start);
         let kind = self.expansion.step.ops.get(op.index()).map(|op| op.kind);
@@ -170,7 +172,7 @@ impl<'a> Analyzer<'a> {
         let names = spec.output_names().into_iter().map(str::to_owned);
         let outputs = names.zip(self.expansion.step.outputs(op).iter().copied());
         let outputs = outputs.take(spec.operation.outputs_with_gradients(spec)).collect();
-        Some(GradientTarget { label, text, ops, inputs: inputs.collect(), outputs })
+        Some(GradientTarget { label, text, ops, depth: None, inputs: inputs.collect(), outputs })
     }
 
     pub(super) fn tensor(&self, view: ViewId) -> Tensor {
@@ -501,7 +503,7 @@ impl<'a> Analyzer<'a> {
         });
         let own = from.chain(goal_views.iter().copied()).map(|view| self.program.views.memory(view)).collect();
         self.program.gradients.push(Gradient { label: base, of: target.label, own });
-        let mut emission = Emission::new(&tape, &used, call.span, (base, target.label));
+        let mut emission = Emission::new(&tape, &used, call.span, (base, target.label), target.depth);
         self.emit(&mut emission, &steps);
         for (&(place, _), &view) in wanted.iter().zip(&goal_views) {
             if let Some(InputGradient::Cell(cell)) = goals[place] {

@@ -100,7 +100,7 @@ impl Operation for Gemm {
                     call.needs_dtype(input, input.tensor.dtype.is_float8(), "matrices of type e4m3 or e5m2")?;
                 }
                 Gemm::Scaled if place < 4 => {
-                    call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?
+                    call.needs_dtype(input, input.tensor.dtype == DType::F32, "scales of type f32")?
                 }
                 // Integers are summed exactly; a floating-point epilogue cannot follow.
                 Gemm::Plain if input.tensor.dtype == DType::I8 && place < 2 => {}

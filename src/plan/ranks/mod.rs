@@ -49,6 +49,19 @@ pub fn check(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     check_cycles(ranks)
 }
 
+/// Whether all ranks complete if each runs all operations of an iteration on one stream, in the order of the text. The ranks have
+/// passed [`check`].
+pub fn complete_on_one_stream(ranks: &[RankPlan]) -> bool {
+    let mut tables = Tables::new(ranks);
+    if !tables.have_transfers() {
+        return true;
+    }
+    tables.connect(ranks);
+    let mut progress = RankSimulation::new(ranks, &tables, true);
+    progress.run();
+    progress.under_way().is_empty()
+}
+
 fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     let Some(first) = ranks.first() else { return Ok(()) };
     let mut tables = Tables::new(ranks);
@@ -61,7 +74,7 @@ fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
         return Err(vec![error]);
     }
     tables.connect(ranks);
-    let mut progress = RankSimulation::new(ranks, &tables);
+    let mut progress = RankSimulation::new(ranks, &tables, false);
     progress.run();
     let differing = progress.differing.iter();
     let errors: Vec<PlanError> = differing.map(|&(first, second)| stuck::differ(&progress, first, second)).collect();

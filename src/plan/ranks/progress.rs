@@ -32,6 +32,8 @@ pub type CallSite = (OperationRun, u32);
 /// The simulation of all ranks.
 pub struct RankSimulation<'a> {
     pub tables: &'a Tables<'a>,
+    /// True if each operation of an iteration waits for the one before it in the text.
+    one_stream: bool,
     pub ranks: Vec<RankState<'a>>,
     pub iterations: u32,
     channels: FxHashMap<Channel, ChannelState>,
@@ -83,8 +85,9 @@ struct TransferQueue {
 }
 
 impl<'a> RankSimulation<'a> {
-    /// Starts a simulation in which no operation is complete.
-    pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>) -> RankSimulation<'a> {
+    /// Starts a simulation in which no operation is complete. With `one_stream`, all operations of an iteration run in the order
+    /// of the text.
+    pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>, one_stream: bool) -> RankSimulation<'a> {
         let states = ranks.iter().map(|rank| RankState {
             rank,
             first: 0,
@@ -95,6 +98,7 @@ impl<'a> RankSimulation<'a> {
         });
         RankSimulation {
             tables,
+            one_stream,
             ranks: states.collect(),
             iterations: model::slots(ranks.iter().map(|rank| &*rank.program)) as u32,
             channels: FxHashMap::default(),
@@ -148,7 +152,10 @@ impl<'a> RankSimulation<'a> {
             if iteration >= self.iterations || state.open.len() >= depth {
                 return;
             }
-            let waits = state.waits(iteration);
+            let mut waits = state.waits(iteration);
+            if self.one_stream {
+                waits.iter_mut().skip(1).for_each(|waits| *waits += 1);
+            }
             let free = waits.iter().enumerate().filter(|(_, waits)| **waits == 0);
             self.ready.extend(free.map(|(op, _)| OperationRun { rank, iteration, op: OpId::from(op) }));
             state.left.push_back(waits.len());
@@ -166,7 +173,9 @@ impl<'a> RankSimulation<'a> {
         state.left[index] -= 1;
         let later = state.later.remove(&(node.iteration, node.op)).unwrap_or_default();
         let here = table.followers(step, node.op).iter().map(|&op| (node.iteration, op));
-        for (iteration, op) in here.chain(later) {
+        let next = OpId(node.op.0 + 1);
+        let next = Some((node.iteration, next)).filter(|_| self.one_stream && next.index() < state.open[index].len());
+        for (iteration, op) in here.chain(later).chain(next) {
             let waits = &mut state.open[(iteration - state.first) as usize][op.index()];
             *waits -= 1;
             if *waits == 0 {

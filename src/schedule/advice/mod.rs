@@ -121,8 +121,8 @@ pub struct PlanAdvice {
     pub help: String,
     /// Locations, that of the operation that decides first, each with its part in the finding.
     pub places: Vec<(SrcSpan, String)>,
-    /// Number of occurrences in the cycle.
-    pub times: usize,
+    /// Number of occurrences per iteration, averaged over the cycle as the gain is.
+    pub times: f64,
     pub gain: Gain,
 }
 
@@ -132,9 +132,13 @@ impl fmt::Display for PlanAdvice {
     }
 }
 
-/// The suffix of a finding that a cycle has several times.
-pub fn often(times: usize) -> String {
-    if times > 1 { format!(", {times} times") } else { String::new() }
+/// The suffix of a finding that occurs this often in an iteration; empty for once.
+pub fn often(times: f64) -> String {
+    match times {
+        1.0 => String::new(),
+        _ if times.fract() == 0.0 => format!(", {times} times"),
+        _ => format!(", {times:.1} times an iteration on average"),
+    }
 }
 
 impl std::error::Error for PlanAdvice {}
@@ -267,7 +271,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
             host_ns: nanos(host),
             modelled_on: profile.name.clone(),
         };
-        PlanAdvice { code: group.kind.code, message, help, places, times: group.times, gain }
+        PlanAdvice { code: group.kind.code, message, help, places, times: group.times as f64 / cycle, gain }
     });
     let worth = |one: &PlanAdvice| one.gain.most_ns.0 as f64 >= (LEAST * whole / cycle).max(1.0);
     let mut advice: Vec<PlanAdvice> = advice.filter(worth).collect();

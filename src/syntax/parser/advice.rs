@@ -264,7 +264,10 @@ fn head(place: &FailurePoint) -> Option<String> {
     match (place.lead(), next) {
         ("on", Some('(')) if name != "on" => {
             let index = place.rest[1..].split(')').next().unwrap_or_default();
-            Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`"))
+            match name {
+                "after" => Some(format!("write labels without parentheses: `on s after {index} {{ … }}`")),
+                _ => Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`")),
+            }
         }
         ("on", Some(c)) if ["on", "stream"].contains(&name) && (c.is_ascii_digit() || c == '"') => {
             help("streams have names: declare `stream s[2]`, and write `on s[0] { … }`")

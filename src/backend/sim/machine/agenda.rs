@@ -9,6 +9,8 @@ use super::{TaskId, Time, TransferId};
 pub(super) enum EventKind {
     /// A task's dependencies have ended.
     Ready(TaskId),
+    /// The front end launches a task of a hardware queue.
+    Dispatch(TaskId),
     /// A kernel's blocks may begin.
     Begin(TaskId),
     /// Blocks that use no shared capacity end.

@@ -15,7 +15,7 @@ impl SimMachine {
     /// Adds all state that affects the future.
     pub fn digest(&self, digest: &mut Digest) {
         let SimMachine {
-            now: _,
+            now,
             events,
             // Only the order of simultaneous events matters, which sorting preserves.
             event_number: _,
@@ -38,6 +38,7 @@ impl SimMachine {
             moved: _,
             queues,
             rule: _,
+            dispatch_times: _,
             outstanding,
             parts,
             stamps,
@@ -60,7 +61,11 @@ impl SimMachine {
         });
         digest.size(tasks.len());
         tasks.iter().for_each(|task| state(digest, task));
-        devices.iter().for_each(|device| of_device(digest, device));
+        devices.iter().for_each(|device| {
+            of_device(digest, device);
+            // A front end that has been free for longer launches no earlier.
+            digest.moment(device.front_end.max(*now));
+        });
         digest.size(blocks.iter().count());
         for (number, &Blocks { task, count, held }) in blocks.iter() {
             digest.word(number);
@@ -84,6 +89,7 @@ fn what(digest: &mut Digest, what: EventKind) {
         EventKind::Ready(task) => (0u64, task),
         EventKind::Begin(task) => (1, task),
         EventKind::CopyStarts(task) => (2, task),
+        EventKind::Dispatch(task) => (5, task),
         EventKind::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
         EventKind::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
     };
@@ -152,7 +158,7 @@ fn of_action(digest: &mut Digest, action: Action) {
 }
 
 fn of_device(digest: &mut Digest, device: &SimDevice) {
-    let SimDevice { free, admitted, copies } = device;
+    let SimDevice { free, admitted, copies, front_end: _ } = device;
     digest.word(*free);
     digest.tasks(admitted.iter().copied());
     for Engines { free, waiting, latency: _ } in copies {
