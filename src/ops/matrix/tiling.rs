@@ -217,7 +217,7 @@ pub fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
 
 /// Returns the estimated time in ns of a plain product of the library.
 pub fn product_time(gemm: &launch::Gemm) -> f64 {
-    let (division, cost) = divided(gemm);
+    let (time, cost) = divided(gemm);
     let unaligned = cost.tiling.unaligned as f64 * (1.0 / UNALIGNED_BANDWIDTH - 1.0);
     time.max(((cost.read + cost.written).total() as f64 + unaligned) / BANDWIDTH)
 }
@@ -227,8 +227,8 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
     divided(gemm).1
 }
 
-/// Returns how blocks divide a plain product of the library, and its cost.
-fn divided(gemm: &launch::Gemm) -> (Division, Cost) {
+/// Returns the estimated time in ns of the blocks of a plain product of the library, and its cost.
+fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
     let launch::Gemm { m, n, k, batch, .. } = *gemm;
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
     let size = gemm.a.dtype.size();
@@ -256,7 +256,7 @@ fn divided(gemm: &launch::Gemm) -> (Division, Cost) {
         },
         ..Cost::default()
     };
-    (division, cost)
+    (time, cost)
 }
 
 /// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by
