@@ -80,6 +80,7 @@ impl Prepared {
         control: &Control,
     ) -> Result<Measured, ExecError> {
         measure::measure(&Request {
+            plans: &[],
             ranks: &[RankRequest { number: 0, program: &self.program, plan: &self.plan, schedule: &self.schedule }],
             backend: mock,
             modes,

@@ -149,6 +149,7 @@ impl Ranks {
             .map(|((program, plan), schedule)| RankRequest { number: program.rank, program, plan, schedule })
             .collect();
         let measured = measure::measure(&Request {
+            plans: &[],
             ranks: &ranks,
             backend: sim,
             modes: &[mode],

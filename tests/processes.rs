@@ -88,6 +88,7 @@ fn measured_within(
 ) -> Result<Measured, ExecError> {
     let schedules = common::world::schedules(world, backend);
     measure::measure(&measure::Request {
+        plans: &[],
         ranks: &common::world::requests(world, &schedules),
         backend,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],

@@ -122,6 +122,7 @@ fn take_through(text: &str) -> Stage {
     }
     let profile = Profile::named("h200").expect("embedded");
     let measured = measure::measure(&Request {
+        plans: &[],
         ranks: &[RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
         backend: &sim,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],

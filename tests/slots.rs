@@ -96,6 +96,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
     let sim = Sim::new(profile.clone());
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let request = Request {
+        plans: &[],
         ranks: &[RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
         backend: &sim,
         modes: &[LaunchMode::Stream],

@@ -26,6 +26,7 @@ fn variant(text: &str, ranks: u32) -> Variant {
     let mut sources = SourceMap::new();
     sources.add("test.aorta", text).expect("a test is small");
     let request = Request {
+        plans: &[],
         ranks: &ranks,
         backend: &sim,
         modes: &[LaunchMode::Stream],

@@ -403,6 +403,7 @@ fn simulate(ranks: &[plan::RankPlan], options: &schedule::ScheduleOptions) {
     let requests = RankRequest::all(0, ranks, &schedules);
     let measure = || {
         measure::measure(&Request {
+            plans: ranks,
             ranks: &requests,
             backend: &sim,
             modes: &[LaunchMode::Stream, LaunchMode::Graph],

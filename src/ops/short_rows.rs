@@ -95,7 +95,9 @@ impl ShortRows<'_> {
         let (compute, output) = (compute_type(spec), &task.outputs[0]);
         let place = |operand: &Operand| match operand.origin {
             ElementSource::Memory(place) => place,
-            ElementSource::Draws(_) => unreachable!("all operands are in memory"),
+            ElementSource::Workspace(_) | ElementSource::Draws(_) => {
+                unreachable!("`of` takes operands in buffers alone")
+            }
         };
         let kind = |operand: &Operand| c_type(operand.tensor.dtype);
         let constants = task.expression.constants();

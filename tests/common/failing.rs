@@ -36,6 +36,7 @@ pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measure
     let planned = super::planned_ranks(text, ranks);
     let schedules = world::schedules(&planned, backend);
     measure::measure(&measure::Request {
+        plans: &[],
         ranks: &world::requests(&planned, &schedules),
         backend,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],

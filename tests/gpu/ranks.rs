@@ -71,6 +71,7 @@ fn the_rank_that_others_wait_for_is_named() {
         });
         let ranks: Vec<measure::RankRequest> = ranks.collect();
         let measured = measure::measure(&measure::Request {
+            plans: &[],
             ranks: &ranks,
             backend: &gpu,
             modes: &[LaunchMode::Stream, LaunchMode::Graph],
