@@ -1,6 +1,7 @@
 //! Places at which a text is split, and the location of each expression of the tree.
 
 use std::collections::BTreeSet;
+use std::thread;
 
 use aorta::base::SourceMap;
 use aorta::syntax::ast::ExprKind;
@@ -14,6 +15,18 @@ use crate::format::{trees, written};
 fn tree(text: &str) -> Result<String, String> {
     let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
     if errors.is_empty() { Ok(syntax::tree(&ast)) } else { Err(format!("{errors:?} in\n{text}")) }
+}
+
+/// The grammar's parser has one switch for all threads.
+#[test]
+fn errors_do_not_depend_on_other_threads() {
+    let errors = || tree("step { map(x y -> z)  gemm(a, b c)  copy(a -> ) }").expect_err("it has mistakes");
+    let alone = errors();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..200).for_each(|_| assert_eq!(errors(), alone)));
+        }
+    });
 }
 
 /// Words with a meaning that are not reserved.

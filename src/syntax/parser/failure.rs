@@ -1,5 +1,7 @@
 //! Explains why a piece could not be parsed.
 
+use std::sync::{Mutex, PoisonError};
+
 use pest::Parser as _;
 
 use crate::base::SrcSpan;
@@ -14,20 +16,29 @@ use super::{Grammar, Rule};
 /// Operators of other languages that are shown as one token.
 const FOREIGN: [&str; 11] = ["=>", "=<", "+=", "-=", "*=", "/=", "**", "/*", "++", "::", "??"];
 
+/// The furthest offset that the parser reached in a text that is none of the rule, and the tokens that it expected there.
+///
+/// Collecting them takes time, so only a second run of the parser does it. pest has one switch for all threads: without the lock, a
+/// thread could turn it off while another collects.
+fn attempts(rule: Rule, text: &str) -> (usize, Vec<String>) {
+    static SWITCH: Mutex<()> = Mutex::new(());
+    let _held = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
+    pest::set_error_detail(true);
+    let attempts = Grammar::parse(rule, text).err().and_then(|error| error.parse_attempts());
+    pest::set_error_detail(false);
+    attempts.map_or((text.len(), Vec::new()), |attempts| {
+        let tokens = attempts.expected_tokens().into_iter().map(|token| token.to_string());
+        // White space and comments are allowed everywhere, so they are left out.
+        (attempts.max_position, tokens.filter(|token| !token.trim().is_empty() && !token.starts_with("//")).collect())
+    })
+}
+
 /// The error for the piece at `span`, at the furthest offset that the parser reached, with what it expected there.
 /// `file` begins at `base`.
 pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &str) -> SyntaxError {
     let begin = (span.start - base) as usize;
     let text = &file[begin..begin + span.len as usize];
-    // Collecting details takes time, so only a second run of the parser does it.
-    pest::set_error_detail(true);
-    let attempts = Grammar::parse(rule, text).err().and_then(|error| error.parse_attempts());
-    pest::set_error_detail(false);
-    let (position, tokens): (usize, Vec<String>) = attempts.map_or((text.len(), Vec::new()), |attempts| {
-        let tokens = attempts.expected_tokens().into_iter().map(|token| token.to_string());
-        // White space and comments are allowed everywhere, so they are left out.
-        (attempts.max_position, tokens.filter(|token| !token.trim().is_empty() && !token.starts_with("//")).collect())
-    });
+    let (position, tokens) = attempts(rule, text);
     // A reserved word in place of a name fails after its last letter, because it could continue as another word. After
     // such a word, a new name can only begin with a letter.
     let before = text[..position].trim_end_matches(is_word);
