@@ -1,7 +1,8 @@
 //! `dropout`: sets random elements to zero.
 
-use super::elementwise::{compare, compute_type, cost, evaluate};
+use super::elementwise::{compare, cost, evaluate};
 use super::formula::formula;
+use super::kernel::compute_type;
 use super::walk::{Operand, Task};
 use super::*;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::base::units::Dimension;
 
 use super::ball::Precision;
-use super::kernel::BLOCK;
+use super::kernel::{BLOCK, compute_type};
 use super::layout::{broadcast, broadcast_strides};
 use super::occupancy::gap_bytes;
 use super::short_rows::ShortRows;
@@ -322,12 +322,6 @@ pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], a
         }
     });
     checks
-}
-
-/// Type in which a kernel computes: the widest that any operand needs.
-pub fn compute_type(spec: &Spec) -> DType {
-    let tensors = spec.inputs.iter().chain(&spec.outputs);
-    tensors.map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote)
 }
 
 /// Returns the kernel that evaluates `expression` for each element of the outputs, which all have the same shape.

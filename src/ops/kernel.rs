@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::base::DType;
 
-use super::{Arg, Geometry, Kernel, KernelSource, Launch, Shared};
+use super::{Arg, Geometry, Kernel, KernelSource, Launch, Shared, Spec};
 
 /// Default number of threads of a block.
 pub const BLOCK: u32 = 256;
@@ -296,6 +296,12 @@ pub fn kernel(name: &str, before: &str, params: &[Parameter], body: &str, blocks
 /// Returns [`kernel()`] as a launch.
 pub fn launch(name: &str, before: &str, params: &[Parameter], body: &str, blocks: u64, threads: u32) -> Launch {
     Launch::Kernel(kernel(name, before, params, body, blocks, threads))
+}
+
+/// Type in which a kernel computes: the widest that any operand needs.
+pub fn compute_type(spec: &Spec) -> DType {
+    let tensors = spec.inputs.iter().chain(&spec.outputs);
+    tensors.map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote)
 }
 
 /// Name of an element type in kernels, which is its name in the language.

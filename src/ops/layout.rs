@@ -160,6 +160,18 @@ pub fn aligned(tensor: &Tensor, pack: u64) -> bool {
         && tensor.strides[..last].iter().all(|stride| stride.is_multiple_of(pack))
 }
 
+/// Sorts the dimensions by descending stride of the first output, and merges them where possible. The order in which
+/// elements are computed does not matter.
+pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
+    let mut axes: Vec<usize> = (0..dims.len()).collect();
+    axes.sort_by_key(|&axis| std::cmp::Reverse(strides[0][axis]));
+    let ordered = |dims: &Dims| {
+        let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
+        Dims::from_slice(&sizes).expect("as many as before")
+    };
+    collapse(ordered(&dims), &strides.iter().map(ordered).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

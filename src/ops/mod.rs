@@ -275,7 +275,7 @@ pub trait Operation: Sync {
 
     /// Type in which kernels compute: by default the widest that any operand needs.
     fn compute_type(&self, spec: &Spec) -> DType {
-        elementwise::compute_type(spec)
+        kernel::compute_type(spec)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `pad`: adds a border of one value to a tensor.
 
-use super::elementwise::compute_type;
-use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
+use super::kernel::{BLOCK, bounds, c_type, compute_type, index_type, launch, param, u64_param};
 use super::occupancy::{SECTOR, WARP};
 use super::padded_chunks::Chunks;
 use super::ragged::RAGGED;
@@ -226,12 +225,12 @@ impl Merged {
         y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
     }
 
-    /// The parts of the output that blocks build in shared memory, if rows are so short that most warps of packs would contain several, but
-    /// not shorter than a pack.
+    /// The parts of the output that blocks build in shared memory, if most warps of packs would have a pack with parts of two rows: if rows
+    /// are not whole packs, and shorter than a warp's, but not shorter than a pack.
     fn chunks(&self) -> Option<Chunks> {
         let row = self.y.dims.last().map_or(0, |length| length * self.y.dtype.size());
-        let has_several = !self.has_short_rows() && row < WARP * 16;
-        has_several.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
+        let has_parts = !self.has_short_rows() && row < WARP * 16 && !row.is_multiple_of(16);
+        has_parts.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
     }
 
     /// Whether a row of the output is shorter than a pack. A pack then contains parts of several rows, each of which

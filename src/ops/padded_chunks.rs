@@ -1,7 +1,6 @@
 //! `pad` of small elements: a block builds a contiguous part of the output in shared memory, and then writes it at full width.
 
-use super::elementwise::compute_type;
-use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
+use super::kernel::{BLOCK, bounds, c_type, compute_type, index_type, launch, param, u64_param};
 use super::occupancy::BUSY_BLOCKS;
 use super::*;
 
@@ -30,8 +29,8 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Returns the division of the output into parts; `None` if a tensor has gaps or is not aligned, if elements are large, or if a word of
-    /// the input can contain elements of more than two rows.
+    /// Returns the division of the output into parts; `None` if a tensor has gaps or is not aligned, if elements are large, if a word of the
+    /// input can contain elements of more than two rows, or if there are fewer parts than most SMs need.
     pub fn of(x: &Tensor, y: &Tensor, before: &[u64]) -> Option<Chunks> {
         let size = y.dtype.size();
         let row = x.dims.last().copied().unwrap_or(1);
@@ -40,7 +39,7 @@ impl Chunks {
             return None;
         }
         let is_enough = |bytes: &u64| y.elements() * size >= bytes * BUSY_BLOCKS;
-        let bytes = layout::halves(LARGEST).take_while(|bytes| *bytes >= SMALLEST).find(is_enough).unwrap_or(SMALLEST);
+        let bytes = layout::halves(LARGEST).take_while(|bytes| *bytes >= SMALLEST).find(is_enough)?;
         Some(Chunks { x: *x, y: *y, before: before.to_vec(), chunk: bytes / size })
     }
 

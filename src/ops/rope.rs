@@ -1,8 +1,8 @@
 //! `rope`: rotary position embedding.
 
-use super::elementwise::{compare, compute_type, cost, evaluate};
+use super::elementwise::{compare, cost, evaluate};
 use super::formula::formula;
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
+use super::kernel::{BLOCK, bounds, c_type, compute_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::{broadcast, broadcast_strides, collapse};
 use super::walk::{Operand, Task};
 use super::*;

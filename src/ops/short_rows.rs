@@ -3,8 +3,7 @@
 //! Inputs with the output's strides are read in packs, too. Inputs that are broadcast, or that have gaps, are read element by element; they
 //! are small, or a cache holds what neighbouring elements read again.
 
-use super::elementwise::compute_type;
-use super::kernel::{BLOCK, c_type, index_type, launch, param, u64_param};
+use super::kernel::{BLOCK, c_type, compute_type, index_type, launch, param, u64_param};
 use super::layout::halves;
 use super::walk::{self, ENOUGH_BLOCKS, ElementSource, Operand, Task};
 use super::*;
@@ -40,7 +39,7 @@ impl ShortRows<'_> {
             return None;
         }
         let strides: Vec<Dims> = std::iter::once(output).chain(&task.inputs).map(|operand| operand.strides).collect();
-        let all = walk::by_output(task.dims, &strides);
+        let all = layout::by_output(task.dims, &strides);
         let (&[rows, length], &[of_row, 1]) = (&*all.dims, &*all.strides[0]) else { return None };
         let in_memory = |operand: &Operand| matches!(operand.origin, ElementSource::Memory(_)) && operand.start == 0;
         if of_row != length || !in_memory(output) || !task.inputs.iter().all(in_memory) {

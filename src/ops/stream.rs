@@ -72,7 +72,7 @@ impl RowDivision {
 /// the other. `None` if the output has gaps, is small, or if the elementwise kernel moves aligned packs as well.
 pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option<Launch> {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    let all = walk::by_output(dims, strides);
+    let all = layout::by_output(dims, strides);
     let (last, lead) = match (all.dims.split_last(), all.strides[1].last()) {
         (Some((&last, lead)), Some(1)) => (last, lead.len()),
         (_, Some(_)) => (1, all.dims.len()),

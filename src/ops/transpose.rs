@@ -71,7 +71,7 @@ impl Operation for Transpose {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (dims, strides) = moved(spec);
-        let all = walk::by_output(dims, &strides);
+        let all = layout::by_output(dims, &strides);
         if let Some(rows) = Interleaved::of(spec, &all) {
             return rows.cost(spec);
         }
@@ -105,7 +105,7 @@ impl Operation for Transpose {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (dims, strides) = moved(spec);
-        let all = walk::by_output(dims, &strides);
+        let all = layout::by_output(dims, &strides);
         let of_few = Interleaved::of(spec, &all).map(|rows| rows.launch(spec));
         let launch = of_few
             .or_else(|| Some(WordTiles::of(spec, &all)?.launch(spec)))
@@ -278,7 +278,7 @@ impl Tiles {
     /// an elementwise kernel is as fast, and for small tensors, where it is faster.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (dims, strides) = moved(spec);
-        let all = walk::by_output(dims, &strides);
+        let all = layout::by_output(dims, &strides);
         let rank = all.dims.len();
         let [to, from] = [0, 1].map(|tensor| &all.strides[tensor]);
         let along = from.iter().position(|&stride| stride == 1)?;

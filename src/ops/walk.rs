@@ -5,9 +5,8 @@
 //! address of a tile in each operand, is thus shared by about 16 bytes of data per thread, so that broadcasts and gaps
 //! of any kind cost little.
 
-use super::elementwise::compute_type;
-use super::kernel::{BLOCK, Parameter, c_type, geometry_param, index_type, param, u64_param};
-use super::layout::{collapse, halves};
+use super::kernel::{BLOCK, Parameter, c_type, compute_type, geometry_param, index_type, param, u64_param};
+use super::layout::{by_output, halves};
 use super::occupancy::{SECTOR, WARP};
 use super::*;
 
@@ -262,18 +261,6 @@ impl Walk {
         let along = self.length.div_ceil(self.tile());
         (along, along * self.outer.dims.iter().product::<u64>())
     }
-}
-
-/// Sorts the dimensions by descending stride of the first output, and merges them where possible. The order in which
-/// elements are computed does not matter.
-pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
-    let mut axes: Vec<usize> = (0..dims.len()).collect();
-    axes.sort_by_key(|&axis| std::cmp::Reverse(strides[0][axis]));
-    let ordered = |dims: &Dims| {
-        let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
-        Dims::from_slice(&sizes).expect("as many as before")
-    };
-    collapse(ordered(&dims), &strides.iter().map(ordered).collect::<Vec<_>>())
 }
 
 /// Divides a row of `packs` packs of `bytes` bytes into tiles. Returns the threads per tile, and the packs per thread,

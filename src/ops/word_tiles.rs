@@ -285,7 +285,7 @@ pub(super) mod tests {
             let turned: Vec<u64> = axes.iter().map(|&axis| sizes[axis as usize]).collect();
             let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned));
             let strides: Vec<u64> = axes.iter().map(|&axis| x.strides[axis as usize]).collect();
-            let all = walk::by_output(y.dims, &[y.strides, Dims::from_slice(&strides).unwrap()]);
+            let all = layout::by_output(y.dims, &[y.strides, Dims::from_slice(&strides).unwrap()]);
             (Spec::new(find("transpose").unwrap(), Attrs::of([("dims", Attr::Axes(axes))]), vec![x], vec![y]), all)
         })
     }

@@ -44,7 +44,6 @@ const KNOWN: [(&str, &str, &str); 11] = [
         "the methods of `Analyzer`: expressions, calls and statements contain each other",
     ),
     ("ops", "ball expression", "an expression is evaluated with balls, whose operations are an expression's"),
-    ("ops", "elementwise walk", "`walk` generates the kernels of `elementwise`, with its type of computation"),
     ("ops::collectives", "batch transfer", "a batch is made of transfers, and a transfer is a batch of one"),
 ];
 

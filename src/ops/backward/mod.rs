@@ -17,9 +17,9 @@ mod windows;
 
 use crate::base::{DType, Dims};
 
-use super::elementwise::compute_type;
 use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
+use super::kernel::compute_type;
 use super::{Attr, Expression, Spec};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};

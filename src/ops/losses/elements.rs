@@ -2,9 +2,10 @@
 
 use crate::base::{DType, Dims};
 
-use super::super::elementwise::{self, compute_type};
+use super::super::elementwise;
 use super::super::expression::Unary;
 use super::super::formula::formula;
+use super::super::kernel::compute_type;
 use super::super::reductions::{Extent, Finish, Function, Split, Terms, launches};
 use super::super::*;
 

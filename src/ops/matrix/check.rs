@@ -14,7 +14,7 @@ use crate::base::random::{bell, hash};
 use crate::base::{DType, parallel};
 
 use super::super::check::{Check, Method, Tolerance, Worst, compare};
-use super::super::elementwise::compute_type;
+use super::super::kernel::compute_type;
 use super::super::{Arithmetic, Spec};
 use super::epilogue::{Added, Finish, Function};
 use super::product::{Factors, multiply};

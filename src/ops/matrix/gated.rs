@@ -4,9 +4,10 @@
 //! The vendors' libraries do not support them. The product writes its sums to a second output, and one generated kernel
 //! reads both halves of the sums. The gradients use the sums too.
 
-use super::super::elementwise::{self, compute_type};
+use super::super::elementwise;
 use super::super::expression::Expression;
 use super::super::formula::Formula;
+use super::super::kernel::compute_type;
 use super::super::walk::{self, Operand as Walked, Task};
 use super::super::*;
 use super::epilogue::Function;

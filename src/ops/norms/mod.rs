@@ -10,7 +10,7 @@ mod groups;
 mod kernel;
 mod text;
 
-use super::elementwise::compute_type;
+use super::kernel::compute_type;
 use super::rows::row_length;
 use super::*;
 

@@ -9,7 +9,7 @@ mod kernel;
 mod split;
 mod sums;
 
-use super::elementwise::compute_type;
+use super::kernel::compute_type;
 use super::top_k::ahead;
 use super::*;
 

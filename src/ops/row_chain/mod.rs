@@ -4,8 +4,9 @@
 mod accuracy;
 mod kernel;
 
-use super::elementwise::{compute_type, visit_groups};
+use super::elementwise::visit_groups;
 use super::expression::{Binary, ExprNode};
+use super::kernel::compute_type;
 use super::layout::broadcast;
 use super::reductions::{Extent, Function, Group};
 use super::*;

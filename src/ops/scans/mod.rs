@@ -6,7 +6,7 @@ mod look_back;
 mod tiles;
 
 use super::ball::Precision;
-use super::elementwise::compute_type;
+use super::kernel::compute_type;
 use super::*;
 
 use columns::Columns;
