@@ -81,7 +81,7 @@ fn a_product_of_axes() {
     assert_eq!(sandbox.good(&["report", "a.jsonl", "--csv", "b.csv"]), {
         // In the order in which cases ended.
         let again = sandbox.good(&["report", "a.jsonl"]);
-        assert!(again.contains("best: n = 4096"), "{again}");
+        assert!(again.contains("best rate: n = 4096"), "{again}");
         again
     });
 }

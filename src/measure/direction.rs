@@ -55,16 +55,23 @@ impl Trend {
     }
 }
 
-/// Direction of a metric by its expression, such as that of `speedup` or `1 - stretch(a) / 2`; `None` if parts of it point
-/// in different directions, as in `time(a) / time(b)`. `metrics` are those of the file.
-pub fn of_expression(expression: &FigureExpr, metrics: &[Metric]) -> Option<Direction> {
-    match trend(expression, metrics) {
+/// Directions of a file's metrics by their expressions, such as that of `speedup` or `1 - stretch(a) / 2`; `None` if parts of one point
+/// in different directions, as in `time(a) / time(b)`.
+pub fn of_expressions(metrics: &[Metric]) -> Vec<Option<Direction>> {
+    // A metric uses earlier ones only.
+    let mut trends = Vec::with_capacity(metrics.len());
+    for metric in metrics {
+        trends.push(trend(&metric.value, &trends));
+    }
+    let direction = |trend| match trend {
         Trend::Better(direction) => Some(direction),
         Trend::Stays | Trend::Unknown => None,
-    }
+    };
+    trends.into_iter().map(direction).collect()
 }
 
-fn trend(expression: &FigureExpr, metrics: &[Metric]) -> Trend {
+/// Trend of an expression; `metrics` has those of the metrics before it.
+fn trend(expression: &FigureExpr, metrics: &[Trend]) -> Trend {
     let negative = |value: &FigureExpr| matches!(value, FigureExpr::Constant(constant) if *constant < 0.0);
     match expression {
         FigureExpr::Constant(_) | FigureExpr::BySlot(_) => Trend::Stays,
@@ -74,7 +81,7 @@ fn trend(expression: &FigureExpr, metrics: &[Metric]) -> Trend {
             Trend::Better(Direction::LowerIsBetter)
         }
         FigureExpr::Figure { figure, .. } => of_figure(*figure),
-        FigureExpr::Metric { metric, .. } => trend(&metrics[*metric].value, metrics),
+        FigureExpr::Metric { metric, .. } => metrics[*metric],
         FigureExpr::Unary(Unary::Negate, value) => trend(value, metrics).opposite(),
         FigureExpr::Unary(Unary::Sqrt | Unary::Log | Unary::Log2 | Unary::Exp | Unary::Round, value) => {
             trend(value, metrics)
@@ -140,9 +147,10 @@ metric ratio = time(a) / time(b)
 metric work = flops / bytes
 ";
         let (program, _) = planned(text);
+        let directions = of_expressions(&program.metrics);
         let of = |name: &str| {
-            let metric = program.metrics.iter().find(|metric| metric.name == name).expect("a metric of the text");
-            of_expression(&metric.value, &program.metrics)
+            let metric = program.metrics.iter().position(|metric| metric.name == name).expect("a metric of the text");
+            directions[metric]
         };
         for (name, better) in [
             ("par", Some(HigherIsBetter)),

@@ -390,6 +390,7 @@ impl Evidence<'_> {
 pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
     let Some(first) = ranks.first() else { return Vec::new() };
     let slots: Vec<Vec<Vec<Option<f64>>>> = ranks.iter().map(Evidence::slot_values).collect();
+    let directions = direction::of_expressions(&first.program.metrics);
     let metrics = first.program.metrics.iter().enumerate();
     let all = metrics.map(|(index, metric)| {
         let join = |values: Vec<f64>| match metric.dimension {
@@ -410,7 +411,7 @@ pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
         let ranks_with_value = (value.is_ok() && members.len() < ranks.len()).then_some(members.len() as u32);
         let record = record(metric, value, (0..slots[0][index].len()).map(slot));
         let known = direction::of(&record.name, &record.unit).is_some();
-        let better = direction::of_expression(&metric.value, &first.program.metrics).filter(|_| !known);
+        let better = directions[index].filter(|_| !known);
         MetricRecord { ranks: ranks_with_value, better, ..record }
     });
     all.collect()
