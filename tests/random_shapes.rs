@@ -203,7 +203,7 @@ fn scatter_into_any_number_of_rows() {
         // Blocks find few terms, or far more than expected.
         (4000, 11, 3000, 3000),
         (3000, 60, 700, 2),
-        // All terms belong to one block, which lists them twice; and those of few rows, of several packs each.
+        // A block has all terms and lists them twice; then terms of few rows, of several packs each.
         (7000, 2, 3000, 2),
         (100, 58, 1500, 3),
         (70_000, 2, 5, 5),

@@ -12,8 +12,11 @@ const ROCPROFILER: &str = include_str!("../src/backend/hip/rocprofiler.rs");
 
 /// Names of the functions in a table of a source, which begin with `prefix`.
 fn functions<'a>(source: &'a str, prefix: &str) -> Vec<&'a str> {
-    let named = |line: &'a str| line.split_once(" = \"")?.1.split_once("\"(").map(|(name, _)| name);
-    source.lines().filter_map(named).filter(|name| name.starts_with(prefix)).collect()
+    let named = |line: &'a str| line.split_once(" = ")?.1.split_once('(').map(|(name, _)| name);
+    let is_name = |name: &&str| name.starts_with(prefix) && !name.contains(':');
+    let names: Vec<&str> = source.lines().filter_map(named).filter(is_name).collect();
+    assert!(!names.is_empty(), "the source has a table of functions {prefix}…");
+    names
 }
 
 /// The value of a constant of a source.

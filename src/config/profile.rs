@@ -164,9 +164,12 @@ pub struct Queues {
     /// True if each priority has queues of its own.
     pub by_priority: bool,
     pub rule: QueueRule,
-    /// Time in nanoseconds for which the launch of a kernel occupies the front end, which all queues of a device share.
+    /// Time in nanoseconds for which the launch of a kernel occupies the front end, which all queues of a device share; 0 if it is not known.
+    #[serde(default = "SourcedFigure::none")]
     pub dispatch: SourcedFigure,
-    /// Additional time in nanoseconds if the kernel blocked its queue before, since the front end then returns to that queue.
+    /// Additional time in nanoseconds if the kernel blocked its queue before, since the front end then returns to that queue; 0 if it is not
+    /// known.
+    #[serde(default = "SourcedFigure::none")]
     pub unblock: SourcedFigure,
 }
 

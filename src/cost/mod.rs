@@ -332,7 +332,7 @@ fn device_time(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> f64 {
 
 /// Time in which the cache serves bytes that are read, and accepts bytes that are written.
 ///
-/// Both directions overlap if some threads read while others write. Threads that exchange what they have read write after that, so the
+/// Reads and writes overlap if some threads read while others write. Threads that exchange what they have read write after that, so the
 /// blocks of a wave read together, and then write together.
 fn cache_time(bytes: [f64; 2], exchanges: bool, waves: f64, profile: &Profile) -> f64 {
     let rates = [profile.cache_reads.value(), profile.cache_writes.value()];

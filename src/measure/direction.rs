@@ -31,7 +31,7 @@ pub fn of(name: &str, unit: &str) -> Option<Direction> {
 /// How a part of an expression changes as a run gets better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trend {
-    /// It stays: a constant, the work of the file, or the time of another order of the same operations.
+    /// No change: a constant, the work of the file, or the time of another order of the same operations.
     Stays,
     Better(Direction),
     Unknown,

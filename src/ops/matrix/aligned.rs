@@ -20,7 +20,7 @@ const ALIGN: u64 = 512;
 
 /// A product of aligned copies.
 pub struct Aligned {
-    /// Both factors as the product reads them.
+    /// The factors as the product reads them.
     factors: [Source; 2],
     /// Offset in bytes in the workspace of the matrices to which the product is written, and these matrices with the leading
     /// dimensions of the output; `None` if the product is written to the output.
