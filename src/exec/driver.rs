@@ -325,6 +325,13 @@ pub trait Driver: Send {
         None
     }
 
+    /// Determines by a test whether copy engines or kernels execute the image's copies. Returns a note for each direction;
+    /// empty if there is no copy to test. The test overwrites buffers and may leave the device slower, so nothing may be
+    /// measured after it.
+    fn infer_copy_units(&mut self) -> Result<Vec<String>, Box<Fault>> {
+        Ok(Vec::new())
+    }
+
     /// Notes from preparation for the report, such as chosen algorithms and fallbacks.
     fn notes(&self) -> Vec<String> {
         Vec::new()

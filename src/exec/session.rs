@@ -546,6 +546,11 @@ impl Session {
         self.driver.health()
     }
 
+    /// Notes on whether copy engines or kernels execute the copies. See [`Driver::infer_copy_units`].
+    pub(super) fn infer_copy_units(&mut self) -> Result<Vec<String>, ExecError> {
+        self.driver.infer_copy_units().map_err(device)
+    }
+
     /// Notes of the driver from preparation.
     pub fn notes(&self) -> Vec<String> {
         self.driver.notes()

@@ -5,6 +5,9 @@
 //! Two control trials prevent wrong conclusions. With one SM occupied, the copy and a one-thread kernel behind it must
 //! complete; otherwise their streams share a hardware queue with the occupying kernel. With all SMs occupied, the
 //! one-thread kernel must not start. If either trial goes otherwise, nothing is reported.
+//!
+//! The test follows all measurements. After a copying kernel has waited for occupied SMs for a tenth of a millisecond, every
+//! later kernel in a graph of the same process takes 0.18 µs longer (H100, driver 580; cause unknown).
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

@@ -16,7 +16,6 @@ use crate::ops::{Launch, Tensor};
 use super::GpuDriver;
 use crate::backend::gpu::api::Api;
 use crate::backend::gpu::comms::{self, Comms};
-use crate::backend::gpu::engines;
 use crate::backend::gpu::flags::Flags;
 use crate::backend::gpu::gate::{self, Gates};
 use crate::backend::gpu::host_lanes::HostLanes;
@@ -96,7 +95,6 @@ impl<A: Api> GpuDriver<A> {
         self.reset().map_err(ExecError::device)?;
         id_exchange.note_progress();
         self.choose_products(id_exchange)?;
-        self.infer_engines(id_exchange)?;
         if !id_exchange.wait_for_trials() {
             return Err(ExecError::Ended);
         }
@@ -420,19 +418,6 @@ impl<A: Api> GpuDriver<A> {
                 _ => continue,
             };
             *call = if stands_in { alternatives[kernel as usize] } else { Prepared::Nothing };
-        }
-        Ok(())
-    }
-
-    /// Determines by a test whether copy engines or kernels execute the image's copies, and adds notes. Does nothing if
-    /// the image has no copies to test.
-    fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
-        if self.kernels.has(&engines::source()) {
-            id_exchange.note_progress();
-            // A process cannot synchronize with the other ranks here, so it writes only its own memory.
-            let others = self.inter_process.is_empty();
-            let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
-            self.notes.extend(found.map_err(ExecError::device)?);
         }
         Ok(())
     }
