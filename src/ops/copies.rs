@@ -101,7 +101,7 @@ impl Operation for Copy {
                     OptionSpec::word(
                         "via",
                         &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or the faster of both: within a device a kernel for several rows, for pages and for sizes that are no multiple of 16 bytes, else the runtime's copy",
+                        "a copy engine, a kernel, or the faster of both: within a device a kernel, else the runtime's copy",
                     ),
                     pages::INDICES,
                     counted::BACK,
@@ -293,19 +293,12 @@ fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     }
 }
 
-/// Returns the implementation of a copy that is not to another rank. With `via: auto`, kernels copy several rows within a device, and those that
-/// are not aligned to 16 bytes: the runtime copies rows one by one, at half of the bandwidth, and a single unaligned row at 0.6 to 0.8 of it
-/// (docs/measurements/2026-11-23-unseen-shapes.md).
+/// Returns the implementation of a copy that is not to another rank. With `via: auto`, kernels copy within a device: the runtime copies rows one
+/// by one, at half of the bandwidth, and starts all kernels of a graph later that has a copy of its own.
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> CopyMethod {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {
-        CopyMethod::Engine(copy)
-            if via == "auto"
-                && copy.direction == Direction::DeviceToDevice
-                && (copy.rows > 1 || !copy.is_aligned() || [source, target].iter().any(|tensor| tensor.align < 16)) =>
-        {
-            CopyMethod::Kernel
-        }
+        CopyMethod::Engine(copy) if via == "auto" && copy.direction == Direction::DeviceToDevice => CopyMethod::Kernel,
         way => way,
     }
 }
