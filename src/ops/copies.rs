@@ -72,12 +72,6 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
     })
 }
 
-/// Minimum length in bytes of a row that is aligned to 16 bytes, from which on the runtime copies several rows as fast
-/// as a kernel. It copies row by row: on an H200, 170 000 rows of two bytes took 108 µs instead of 3, and two unaligned
-/// rows of 16 MiB took 208 µs (docs/measurements/2026-11-23-unseen-shapes.md). A single unaligned row reaches 0.6 to
-/// 0.8 of the bandwidth.
-const SHORT_ROW: u64 = 1 << 16;
-
 /// Returns the implementation that the option `via` permits for these tensors; `None` if there is none.
 fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<CopyMethod> {
     let rows = rows(source, target, direction(source, target)?);
@@ -107,7 +101,7 @@ impl Operation for Copy {
                     OptionSpec::word(
                         "via",
                         &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or the faster of both: within a device a kernel for short rows, for pages and for sizes that are no multiple of 16 bytes, else the runtime's copy",
+                        "a copy engine, a kernel, or the faster of both: within a device a kernel, else the runtime's copy",
                     ),
                     pages::INDICES,
                     counted::BACK,
@@ -299,19 +293,12 @@ fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     }
 }
 
-/// Returns the implementation of a copy that is not to another rank, after `via: auto` has been decided.
+/// Returns the implementation of a copy that is not to another rank. With `via: auto`, kernels copy within a device: the runtime copies rows one
+/// by one, at half of the bandwidth, and starts all kernels of a graph later that has a copy of its own.
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> CopyMethod {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {
-        CopyMethod::Engine(copy)
-            if via == "auto"
-                && copy.direction == Direction::DeviceToDevice
-                && (copy.rows > 1 && copy.row_bytes < SHORT_ROW
-                    || !copy.is_aligned()
-                    || [source, target].iter().any(|tensor| tensor.align < 16)) =>
-        {
-            CopyMethod::Kernel
-        }
+        CopyMethod::Engine(copy) if via == "auto" && copy.direction == Direction::DeviceToDevice => CopyMethod::Kernel,
         way => way,
     }
 }

@@ -50,7 +50,7 @@ impl Interleaved {
         let fits = match rows {
             3 => y.elements() > WALKED && y.dtype.size() < 8,
             2 => bytes > WALKED_TENSOR && y.dtype.size() <= 4,
-            4 => bytes > WALKED_TENSOR && y.dtype.size() == 1,
+            4 | 5 => bytes > WALKED_TENSOR && y.dtype.size() == 1,
             _ => false,
         };
         let fits = fits && from[rank - 2] == 1;

@@ -402,11 +402,6 @@ impl Copy {
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows
     }
-
-    /// Whether the pitches of source and target are multiples of 16 bytes.
-    pub fn is_aligned(&self) -> bool {
-        self.source_pitch.is_multiple_of(16) && self.target_pitch.is_multiple_of(16)
-    }
 }
 
 /// A rank's part of a copy between ranks. The rank announces that its outputs may be overwritten, sends its data once

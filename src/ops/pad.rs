@@ -18,9 +18,8 @@ const PER_SHORT_PACK: f64 = 60.0;
 /// Instructions of a thread per element of a pack of an output with short rows.
 const PER_ELEMENT: f64 = 14.0;
 
-/// Minimum length in bytes of an output row whose border and interior are written by separate parts of a kernel, if
-/// packs of the input stay packs in the output or elements are large. The ends of shorter parts would share too many
-/// sectors.
+/// Minimum length in bytes of an input row whose interior and border are written by separate parts of a kernel, if packs of the input stay
+/// packs in the output. The ends of shorter parts would share too many sectors.
 const LONG_ROW: u64 = 32 * SECTOR;
 /// Minimum size in bytes of an element that counts as large.
 const LARGE: u64 = 4;
@@ -218,18 +217,19 @@ impl Merged {
         let pack = self.pack();
         let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
         let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
-        let size = y.dtype.size();
         if self.has_short_rows() {
             return y.elements() >= MANY;
         }
-        y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
+        x.dims[last] * x.dtype.size() < LONG_ROW || !alike
     }
 
     /// The parts of the output that blocks build in shared memory, if most warps of packs would have a pack with parts of two rows: if rows
-    /// are not whole packs, and shorter than a warp's, but not shorter than a pack.
+    /// are not whole packs, and shorter than a warp's. If rows are shorter than a pack, only packs of single bytes take longer to compute than memory
+    /// takes to move them.
     fn chunks(&self) -> Option<Chunks> {
         let row = self.y.dims.last().map_or(0, |length| length * self.y.dtype.size());
-        let has_parts = !self.has_short_rows() && row < WARP * 16 && !row.is_multiple_of(16);
+        let is_dear = !self.has_short_rows() || self.y.dtype.size() == 1;
+        let has_parts = is_dear && row < WARP * 16 && !row.is_multiple_of(16);
         has_parts.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
     }
 

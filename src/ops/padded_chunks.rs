@@ -29,13 +29,12 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Returns the division of the output into parts; `None` if a tensor has gaps or is not aligned, if elements are large, if a word of the
-    /// input can contain elements of more than two rows, or if there are fewer parts than most SMs need.
+    /// Returns the division of the output into parts; `None` if a tensor has gaps or is not aligned, if elements are large, or if there
+    /// are fewer parts than most SMs need.
     pub fn of(x: &Tensor, y: &Tensor, before: &[u64]) -> Option<Chunks> {
         let size = y.dtype.size();
-        let row = x.dims.last().copied().unwrap_or(1);
         let is_flat = x.contiguous() && y.contiguous() && u64::from(x.align) >= WORD && y.align >= 16;
-        if !is_flat || size >= WORD || row * size < WORD || x.elements() == 0 {
+        if !is_flat || size >= WORD || x.elements() == 0 {
             return None;
         }
         let is_enough = |bytes: &u64| y.elements() * size >= bytes * BUSY_BLOCKS;
@@ -146,7 +145,11 @@ const TEXT: &str = r#"  __shared__ Pack<u32, 4> packs[CHUNK / V];
       if (RANK > 2 && in_row < WORD) next = place_of(row + 1) + column;
 #pragma unroll
       for (u32 k = 0; k < WORD; k++) {
-        const Place to = k < in_row ? place + k : next + k - SIZES[LAST];
+        Place to = k < in_row ? place + k : next + k - SIZES[LAST];
+        if (SIZES[LAST] < WORD) {
+          const Place own_row = (e + k) / SIZES[LAST];
+          to = place_of(own_row) + (e + k - own_row * SIZES[LAST]);
+        }
         if (e + k < (Place)read && to < live) own[to] = words[u].at[k];
       }
     }

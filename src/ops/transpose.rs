@@ -149,7 +149,7 @@ const LONG: u64 = 32;
 /// Size in bytes of a side's packs up to which packs of 16 bytes that may begin at any element are better; and minimum
 /// size in bytes of a contiguous range that is read so, and written so, since the ends of a written range take several
 /// stores.
-const MAX_RAGGED: u64 = 2;
+const MAX_RAGGED: u64 = 4;
 const MIN_READ: u64 = 64;
 const MIN_WRITTEN: u64 = 512;
 

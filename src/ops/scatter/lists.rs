@@ -3,9 +3,9 @@
 //! A thread per index appends its position to the list of the row, in any order. Then each block sorts the lists of its rows in
 //! shared memory, and adds up the terms in the order of their positions. So every run adds terms in the same order.
 //!
-//! A list begins in an array of [`Lists::capacity`] positions. A list that grows beyond takes further arrays from a pool, each twice
-//! as long as the one before. Such rows have blocks of their own: a block for each row, or for each window of positions of a huge
-//! row. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of its windows.
+//! A list begins in an array of [`Lists::capacity`] positions. A list that grows beyond takes further arrays from a pool, each several
+//! times as long as the one before. Such rows have blocks of their own: a block for each row, or several for a huge row, each for some windows
+//! of positions. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of all blocks.
 
 use super::super::layout::packs_of_rows;
 use super::super::movement::Columns;
@@ -49,8 +49,13 @@ const ATOMIC_SECTORS: u64 = 5;
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
-/// Number of blocks for long lists.
+/// Factor by which an array and those before it lengthen a list, of up to [`MANY`] indices and of more: a thread reads the place of each array
+/// before its own, one after the other.
+const GROWTH: [u64; 2] = [8, 2];
+
+/// Number of blocks for long lists that start first, and of those that start behind the blocks for other rows.
 const LONG_BLOCKS: u64 = UNITS;
+const LATER_BLOCKS: u64 = 3 * UNITS;
 
 /// Number of resident blocks per SM if terms are not aligned, so that registers can hold all terms that a thread reads at once.
 const RESIDENT: u64 = 4;
@@ -169,6 +174,11 @@ impl Lists {
         4 + 2 * self.rows + self.huges() * self.pieces()
     }
 
+    /// Factor by which a further array lengthens a list.
+    fn growth(&self) -> u64 {
+        GROWTH[usize::from(self.count > MANY)]
+    }
+
     /// Offset in bytes of the lists' first arrays in the workspace, of the rows with long and with huge lists, and of the pool.
     fn arrays_at(&self) -> u64 {
         (4 * self.heads()).next_multiple_of(32)
@@ -186,10 +196,10 @@ impl Lists {
         self.huges_at() + 4 * self.huges()
     }
 
-    /// Size in bytes of the workspace before the partial sums. The arrays of a list behind its first have fewer than twice its positions
-    /// in all, and each of these arrays has the place of the next one.
+    /// Size in bytes of the workspace before the partial sums. The arrays of a list behind its first have fewer than [`GROWTH`] times its
+    /// positions in all, and each of these arrays has the place of the next one.
     fn workspace(&self) -> u64 {
-        self.pool_at() + 4 * (2 + 2 * self.count + self.longs())
+        self.pool_at() + 4 * (2 + self.growth() * self.count + self.longs())
     }
 
     /// Number of elements of a row, rounded up to whole chunks.
@@ -215,7 +225,7 @@ impl Lists {
             share: share(u64::from(BLOCK)),
             ..Cost::default()
         };
-        let blocks = LONG_BLOCKS + self.blocks();
+        let blocks = LONG_BLOCKS + self.blocks() + LATER_BLOCKS;
         let adding = PER_ELEMENT * x.elements() as f64 + PER_THREAD * (blocks * u64::from(BLOCK)) as f64;
         let terms = (self.count.div_ceil(self.rows * self.terms)).div_ceil(AHEAD) * self.several;
         let found = device(places + 4 * self.rows);
@@ -255,7 +265,7 @@ impl Lists {
         let bounds = format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
         let before = format!(
             "typedef u32 P;\n{EQUALS}#define ADDS 1\n#define LANES {}\n#define CHUNKS {}\n#define TERMS {}\n#define SEVERAL {}\n\
-             #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n\
+             #define AHEAD {AHEAD}\n#define CAPACITY {}u\n#define HUGE {}u\n#define WORDS {}u\n#define WINDOWS {}u\n#define LONG_BLOCKS {LONG_BLOCKS}\n#define LATER_BLOCKS {LATER_BLOCKS}\n#define GROWTH {}u\n\
              #define HEADS {}\n#define ARRAYS_AT {}ull\n#define LONGS_AT {}ull\n#define HUGES_AT {}ull\n#define POOL_AT {}ull\n\
              #define PLACE(l) order[l]\n{}{}",
             self.lanes,
@@ -266,6 +276,7 @@ impl Lists {
             self.huge(),
             self.words(),
             self.windows(),
+            self.growth(),
             self.heads(),
             self.arrays_at(),
             self.longs_at(),
@@ -279,7 +290,11 @@ impl Lists {
         vec![
             launch("scatter_clear", CLEAR, of_each(self.heads())),
             launch("scatter_append", APPEND, of_each(self.count)),
-            launch("scatter", &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"), LONG_BLOCKS + self.blocks()),
+            launch(
+                "scatter",
+                &format!("{OWN_PLACE}{SHARED}{ADDING}{WRITE}{LONG}{SORT}"),
+                LONG_BLOCKS + self.blocks() + LATER_BLOCKS,
+            ),
         ]
     }
 }
@@ -317,16 +332,16 @@ const APPEND: &str = r#"  const u32 p = (u32)GLOBAL_INDEX, none = 0xffffffffu;
   }
   if (slot == CAPACITY) longs[atomicAdd(&used[1], 1u)] = row;
   u32* link = &next[row];
-  for (u32 begin = CAPACITY;; begin *= 2) {
+  for (u32 begin = CAPACITY;; begin *= GROWTH) {
     if (slot == begin) {
-      const u32 taken = 1 + atomicAdd(used, begin + 1);
+      const u32 taken = 1 + atomicAdd(used, (GROWTH - 1) * begin + 1);
       pool[taken] = 0;
       __threadfence();
       atomicExch(link, taken);
     }
     u32 at = 0;
     while (at == 0) at = *(volatile u32*)link;
-    if (slot - begin < begin) {
+    if (slot < GROWTH * begin) {
       pool[at + 1 + slot - begin] = p;
       return;
     }
@@ -355,8 +370,12 @@ const WRITE: &str = r#"  auto column_of = [&](u64 row, u32 chunk) { return (i64)
   };
 "#;
 
-/// Kernel text: the first blocks add up the rows of long lists. Groups of `NARROW` threads share the terms.
-const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
+/// Kernel text: the first and the last blocks add up the rows of long lists. Groups of `NARROW` threads share the terms.
+const LONG: &str = r#"  const u32 LATER = gridDim.x - LATER_BLOCKS;
+  if (blockIdx.x < LONG_BLOCKS || blockIdx.x >= LATER) {
+    const u32 own_block = blockIdx.x < LONG_BLOCKS ? blockIdx.x : blockIdx.x - LATER + LONG_BLOCKS;
+    // Number of windows that fit shared memory, and minimum number of parts of a list with so many.
+    const u32 FITTING = ROOM / WORDS, LEAST_PARTS = (WINDOWS + FITTING - 1) / FITTING;
     const u32 NARROW = LANES < 32 ? LANES : 32, PIECES = CHUNKS * (LANES / NARROW);
     const u32 GROUPS = 256 / NARROW, mate = t / NARROW, own_lane = t % NARROW;
     C(*sums)[V] = (C(*)[V])room;
@@ -375,27 +394,33 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
       }
     };
     const u32 all_longs = used[1] * PIECES, items = all_longs + used[2] * WINDOWS * PIECES;
-    for (u32 item = blockIdx.x; item < items; item += LONG_BLOCKS) {
+    for (u32 item = own_block; item < items; item += LONG_BLOCKS + LATER_BLOCKS) {
       const bool is_huge = item >= all_longs;
       const u32 number = is_huge ? item - all_longs : item, piece = number % PIECES;
-      const u32 window = is_huge ? number / PIECES % WINDOWS : 0, which = number / PIECES / (is_huge ? WINDOWS : 1);
+      const u32 part = is_huge ? number / PIECES % WINDOWS : 0, which = number / PIECES / (is_huge ? WINDOWS : 1);
       const u64 row = is_huge ? huges[which] : longs[which];
       const u32 held = lengths[row];
       if (!is_huge && held > HUGE) continue;
+      // A part of a huge list has several windows, so that it has some terms for each group.
+      u32 parts = (held + HUGE - 1) / HUGE;
+      if (parts < LEAST_PARTS) parts = LEAST_PARTS;
+      if (parts > WINDOWS) parts = WINDOWS;
+      if (is_huge && part >= parts) continue;
+      const u32 span = (WINDOWS + parts - 1) / parts, words = span * WORDS;
       const i64 column = (i64)(piece * NARROW + own_lane) * V - LEAD(y + row * sy);
       C sum[V] = {};
       __syncthreads();
-      for (u32 k = t; is_huge && k < WORDS; k += 256) all_bits[k] = 0;
+      for (u32 k = t; is_huge && k < words; k += 256) all_bits[k] = 0;
       __syncthreads();
-      const u32 base = window * 32 * WORDS;
+      const u32 base = part * 32 * words;
       auto put_position = [&](u32 l, u32 p) {
         if (!is_huge) found[l] = p;
-        else if (p - base < 32 * WORDS) atomicOr(&all_bits[(p - base) / 32], 1u << p % 32);
+        else if (p - base < 32 * words) atomicOr(&all_bits[(p - base) / 32], 1u << p % 32);
       };
       for (u32 l = t; l < CAPACITY; l += 256) put_position(l, arrays[row * CAPACITY + l]);
       u32 link = next[row];
-      for (u32 begin = CAPACITY; begin < held; begin *= 2) {
-        const u32 here = held - begin < begin ? held - begin : begin;
+      for (u32 begin = CAPACITY; begin < held; begin *= GROWTH) {
+        const u32 here = held - begin < (GROWTH - 1) * begin ? held - begin : (GROWTH - 1) * begin;
 #pragma unroll 4
         for (u32 l = t; l < here; l += 256) put_position(begin + l, pool[link + 1 + l]);
         link = pool[link];
@@ -425,7 +450,7 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
         }
         while (bits == 0) {
           at += GROUPS;
-          if (at >= WORDS) return false;
+          if (at >= words) return false;
           bits = all_bits[at];
         }
         p = base + 32 * at + __popc((bits & (~bits + 1)) - 1);
@@ -457,16 +482,16 @@ const LONG: &str = r#"  if (blockIdx.x < LONG_BLOCKS) {
       if (is_huge && WINDOWS > 1) {
         C* partial = partials + (((u64)which * WINDOWS * PIECES + piece) * NARROW + own_lane) * V;
         if (mate == 0) {
-          for (int c = 0; c < V; c++) partial[(u64)window * PIECES * NARROW * V + c] = sum[c];
+          for (int c = 0; c < V; c++) partial[(u64)part * PIECES * NARROW * V + c] = sum[c];
           __threadfence();
         }
         __syncthreads();
-        if (t == 0) is_last = atomicAdd(&done[which * PIECES + piece], 1u) + 1 == WINDOWS;
+        if (t == 0) is_last = atomicAdd(&done[which * PIECES + piece], 1u) + 1 == parts;
         __syncthreads();
         if (!is_last) continue;
         __threadfence();
         for (int c = 0; c < V; c++) sum[c] = 0;
-        for (u32 other = mate; other < WINDOWS; other += GROUPS) {
+        for (u32 other = mate; other < parts; other += GROUPS) {
           const volatile C* from = partial + (u64)other * PIECES * NARROW * V;
           for (int c = 0; c < V; c++) sum[c] += from[c];
         }

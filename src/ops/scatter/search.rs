@@ -168,6 +168,11 @@ impl Search {
         self.blocks() <= UNITS * self.resident()
     }
 
+    /// Whether a block sets its rows to zero while it waits for indices.
+    pub fn clears(&self) -> bool {
+        self.clears
+    }
+
     /// Whether a thread reads all of its indices at once.
     pub fn reads_at_once(&self) -> bool {
         self.share() <= self.threads * EACH
