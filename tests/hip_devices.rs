@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::doubles;
+use crate::common::effort::chosen;
 use crate::hip::run_with;
 
 /// Folder of compiled kernels, shared by all tests of the double.
@@ -74,7 +75,7 @@ fn queues_are_probed() {
 #[test]
 fn one_queue_is_enough() {
     let Some(libraries) = doubles::cpu() else { return };
-    for file in ["moe", "fsdp_overlap", "examples/02-two-streams.aorta", "examples/04-copies.aorta"] {
+    for file in chosen(["moe", "fsdp_overlap", "examples/02-two-streams.aorta", "examples/04-copies.aorta"]) {
         let exec = ["exec", file, "--preset", "tiny", "--backend", "hip", "--launch", "both", "--verify"];
         let printed = aorta(
             libraries,

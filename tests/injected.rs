@@ -71,8 +71,7 @@ fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> 
 fn turns(count: u64) -> Vec<u64> {
     let mut turns = match effort::is_long() {
         true => (1..=count.min(MOST)).chain([count / 2, count]).collect(),
-        false if effort::is_full() => vec![1, count],
-        false => vec![1],
+        false => effort::chosen([1, count]).collect(),
     };
     turns.retain(|turn| *turn > 0);
     turns.sort_unstable();

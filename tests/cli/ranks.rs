@@ -1,6 +1,7 @@
 //! Commands on programs of several ranks.
 
 use super::sandbox::{Output, Sandbox, workloads};
+use crate::common::effort;
 
 /// Each rank computes as often as its number says, and all end with a collective.
 const STAIRS: &str = "\
@@ -129,7 +130,7 @@ fn equal_ranks_have_no_straggler() {
 #[test]
 fn every_shipped_workload_goes_together() {
     let sandbox = Sandbox::new();
-    for path in workloads("workloads") {
+    for path in effort::chosen(workloads("workloads")) {
         for preset in [None, Some("tiny")] {
             let file = path.display().to_string();
             let mut allowed = 0;
