@@ -200,27 +200,22 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(call, status).map(|()| function)
     }
 
-    /// Maximum number of threads of a block of this function, given the registers that it uses.
-    unsafe fn most_threads(&self, function: Function) -> Call<u32> {
+    /// Returns an attribute of a function, such as the maximum number of threads of a block ([`number::FUNCTION_MAX_THREADS`]).
+    unsafe fn attribute(&self, function: Function, attribute: c_uint) -> Call<u32> {
         let runtime = self.runtime();
-        let mut threads = 0;
+        let mut value = 0;
         // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
-        let code = unsafe { (runtime.function_attribute)(&mut threads, number::FUNCTION_MAX_THREADS, function) };
+        let code = unsafe { (runtime.function_attribute)(&mut value, attribute, function) };
         self.check(runtime.names.function_attribute, code)?;
-        Ok(threads.max(0) as u32)
+        Ok(value.max(0) as u32)
     }
 
     /// Returns the registers and memory of a loaded kernel, and the number of its blocks that a compute unit holds at
     /// once. Blocks have `threads` threads and `shared` bytes of dynamic shared memory.
     unsafe fn residency(&self, function: Function, threads: u32, shared: u32) -> Call<Residency> {
         let runtime = self.runtime();
-        let attribute = |number: u32| -> Call<u32> {
-            let mut value = 0;
-            // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
-            let code = unsafe { (runtime.function_attribute)(&mut value, number, function) };
-            self.check(runtime.names.function_attribute, code)?;
-            Ok(value.max(0) as u32)
-        };
+        // SAFETY: the caller vouches for the function.
+        let attribute = |number| unsafe { self.attribute(function, number) };
         let (registers, local) = (attribute(number::FUNCTION_REGISTERS)?, attribute(number::FUNCTION_LOCAL)?);
         let shared_of_own = attribute(number::FUNCTION_SHARED)?;
         let mut blocks = 0;
@@ -232,12 +227,9 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
 
     /// Bytes of dynamic shared memory that a block of a function can have besides its static shared memory.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
-        let runtime = self.runtime();
-        let mut own = 0;
-        // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
-        let code = unsafe { (runtime.function_attribute)(&mut own, number::FUNCTION_SHARED, function) };
-        self.check(runtime.names.function_attribute, code)?;
-        Ok(self.shared_limit().saturating_sub(own.max(0) as u32))
+        // SAFETY: the caller vouches for the function.
+        let own = unsafe { self.attribute(function, number::FUNCTION_SHARED) }?;
+        Ok(self.shared_limit().saturating_sub(own))
     }
 
     /// Raises a function's limit of dynamic shared memory to the device's maximum, and returns this limit in bytes.
