@@ -40,7 +40,7 @@ pub struct Expectation {
     pub span: SrcSpan,
 }
 
-/// An expression over metrics. Numbers are in base units; true is 1 and false is 0.
+/// An expression over metrics of the language and of the file. Numbers are in base units; true is 1 and false is 0.
 #[derive(Clone, Debug)]
 pub enum FigureExpr {
     Constant(f64),
@@ -56,7 +56,7 @@ pub enum FigureExpr {
         statistic: Option<Statistic>,
         span: SrcSpan,
     },
-    /// An earlier metric, by its index.
+    /// A metric that the file declares before this one, by its index.
     Metric {
         metric: usize,
         slot: Option<usize>,
