@@ -10,10 +10,10 @@ use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, KernelSource, TensorMap};
+use crate::ops::{Copy as CopyLaunch, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
-use super::attended::Engine;
+use super::library::{EngineNumber, LibraryWork};
 use super::parts::UnitRange;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
 use super::tracer::Tracer;
@@ -28,13 +28,6 @@ pub struct Addresses {
     pub bias: u64,
     /// Addresses of the scaling factors of `a` and of `b`; 0 if there are none.
     pub scales: [u64; 2],
-}
-
-/// Addresses of the operands `x`, `w` and `y` of a convolution, and of its bias; 0 without a bias.
-#[derive(Clone, Copy, Debug)]
-pub struct ConvAddresses {
-    pub operands: [u64; 3],
-    pub bias: u64,
 }
 
 /// Handle by which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
@@ -108,11 +101,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// A matrix product bound to an algorithm.
     type Product;
 
-    /// A convolution bound to an algorithm of the vendor's library.
-    type Convolution;
-
-    /// Attention bound to an engine of the vendor's library.
-    type Attention: Send;
+    /// A convolution or attention bound to an engine of the vendor's library.
+    type Engine: Send;
 
     /// The functions that all vendors have.
     fn runtime(&self) -> &Runtime;
@@ -546,44 +536,27 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         stream: Stream,
     ) -> Call;
 
-    /// Name and version of the library of convolutions, loaded at the first call; `None` if there is none.
-    fn convolution_library(&self) -> Option<&str>;
+    /// Name and version of the library of convolutions and attention, loaded at the first call; `None` if there is none.
+    fn engine_library(&self) -> Option<&str>;
 
-    /// Up to `wanted` algorithms that the library proposes for a convolution, the most promising first. `workspace` is
-    /// the memory that they may use, in bytes.
-    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Self::Convolution>>;
-
-    unsafe fn convolve(
+    /// Engines that the library proposes, the most promising first: up to `wanted` of a convolution, or for each form of
+    /// attention's graph. `workspace` is the memory that they may use, in bytes. With `engine`, returns this engine alone.
+    /// Fails with the library's reason if it has none.
+    fn engines(
         &self,
-        convolution: &Self::Convolution,
-        operands: ConvAddresses,
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Call;
-
-    /// Up to `wanted` engines of the library for each form of attention's graph, the most promising first. `workspace`
-    /// is the memory that they may use, in bytes. With `engine`, returns this engine alone. Fails with the library's
-    /// reason if it has none. Several threads may call it at the same time.
-    fn attentions(
-        &self,
-        attention: &FusedAttention,
+        work: &LibraryWork,
         workspace: u64,
         wanted: u32,
-        engine: Option<Engine>,
-    ) -> Call<Vec<Self::Attention>>;
+        engine: Option<EngineNumber>,
+    ) -> Call<Vec<Self::Engine>>;
 
-    /// The engine that computes this attention.
-    fn engine(attention: &Self::Attention) -> Engine;
+    /// The number of an engine. That of a convolution means nothing.
+    fn engine_number(engine: &Self::Engine) -> EngineNumber;
 
-    /// Launches attention. `operands` are the addresses of its operands, in order; `workspace` is an address and a size
-    /// in bytes.
-    unsafe fn attend(
-        &self,
-        attention: &Self::Attention,
-        operands: &[u64],
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Call;
+    /// Launches an engine. `operands` are the addresses of its operands: `x`, `w`, `y` and bias of a convolution, with 0 for
+    /// no bias; those of [`crate::ops::FusedAttention::operands`]. `workspace` is an address and a size in bytes.
+    unsafe fn run_engine(&self, engine: &Self::Engine, operands: &[u64], workspace: (u64, u64), stream: Stream)
+    -> Call;
 
     /// The vendor's collectives library, loaded at the first call.
     fn collectives(&self) -> Result<Collectives, ExecError>;
