@@ -129,13 +129,13 @@ impl Api for Hip {
             facts.push(("pci".to_owned(), bus));
         }
         facts.extend(self.sysfs().map(|sysfs| sysfs.facts()).unwrap_or_default());
-        if let Some(health) = self.health() {
+        if let Some(Health { sensors, .. }) = self.health() {
             let figures = [
-                ("clock_mhz", health.clock_mhz),
-                ("max_clock_mhz", health.max_clock_mhz),
-                ("power_watts", health.power_watts),
-                ("power_limit_watts", health.power_limit_watts),
-                ("celsius", health.celsius),
+                ("clock_mhz", sensors.clock_mhz),
+                ("max_clock_mhz", sensors.max_clock_mhz),
+                ("power_watts", sensors.power_watts),
+                ("power_limit_watts", sensors.power_limit_watts),
+                ("celsius", sensors.celsius),
             ];
             facts.extend(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))));
         }
