@@ -24,7 +24,7 @@ pub enum LibraryWork {
     Convolution {
         whole: Arc<Conv>,
         /// The convolution of a single call of the library: with some of the samples, if there are many.
-        piece: Conv,
+        piece: Box<Conv>,
     },
     Attention(Arc<FusedAttention>),
 }
@@ -77,7 +77,7 @@ const MAX_COMPILED: usize = 64;
 
 impl LibraryWork {
     pub fn convolution(whole: &Arc<Conv>) -> LibraryWork {
-        LibraryWork::Convolution { whole: whole.clone(), piece: whole.pieces().0 }
+        LibraryWork::Convolution { whole: whole.clone(), piece: Box::new(whole.pieces().0) }
     }
 
     /// Returns for each call of the library the addresses of its operands, from those of the operation.

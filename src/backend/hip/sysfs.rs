@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(fact("memory_partition"), Some("NPS1"));
         assert_eq!(fact("links"), Some("7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s"));
         assert_eq!(fact("vbios"), None, "what is not there is absent");
-        let health = sysfs.health().unwrap();
+        let sensors = sysfs.health().unwrap().sensors;
         let readings = (sensors.clock_mhz, sensors.max_clock_mhz, sensors.celsius, sensors.power_watts);
         assert_eq!(readings, (Some(1900), Some(2100), Some(64), None), "without a power there is none");
         assert_eq!(sensors.power_limit_watts, Some(750));
